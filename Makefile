@@ -1,0 +1,83 @@
+# One entry for everything: `make run`, `make test`, `make help`. Needs Python 3.11 or newer and nothing else.
+
+# The first Python on this machine that is new enough; `make run PYTHON=/path/to/python` picks another.
+PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell $(name) -c \
+  'import sys; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)) none)
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN_READY := $(VENV)/.ready-to-run
+TEST_READY := $(VENV)/.ready-to-test
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
+RECIPES := autoencoder diffusion llama captioner clip judges
+
+# Only what was asked for is passed on, so that the defaults stay in app.py. HOST counts only when it is given to make:
+# some shells export a variable of that name with the machine's name in it.
+APP_ARGS = $(if $(PROFILE),--profile "$(PROFILE)") $(if $(WORKSPACE),--workspace "$(WORKSPACE)") \
+  $(if $(PORT),--port "$(PORT)") $(if $(findstring command,$(origin HOST)),--host "$(HOST)")
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-fast lint format demo-report train $(RECIPES:%=train-%) requirements hooks chromium clean
+
+help: ## This list
+	@echo "DILLEMA Studio"
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
+	  printf '%-20s %s\n' "$$name" "$$text"; done
+
+run: $(RUN_READY) ## Set up what is missing and serve the studio (PROFILE=paper WORKSPACE=folder PORT=7860 HOST=127.0.0.1)
+	@exec $(BIN)/python app.py $(strip $(APP_ARGS))
+
+test: $(TEST_READY) chromium ## Set up what is missing and run all tests (ARGS="-k storage" picks some)
+	@exec $(BIN)/python -m pytest $(ARGS)
+
+test-fast: $(TEST_READY) ## The tests without the slow ones and the browser
+	@exec $(BIN)/python -m pytest -m "not slow and not browser" $(ARGS)
+
+lint: $(TEST_READY) ## Style, layout and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { \
+	  echo "Some files are not laid out as the formatter does it: run 'make format'." >&2; exit 1; }
+	@$(BIN)/python -m mypy
+
+format: $(TEST_READY) ## Put style and layout right where a tool can
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format .
+
+demo-report: $(RUN_READY) ## Measure the embedded models on unseen scenes and write docs/demo-report.md
+	@exec $(BIN)/python -m demo.report $(ARGS)
+
+train: ## Train all embedded models from nothing, one after another (hours on a CPU, minutes on a GPU; resumes)
+	@for recipe in $(RECIPES); do $(MAKE) --no-print-directory train-$$recipe || exit; done
+
+$(RECIPES:%=train-%): train-%: $(RUN_READY)
+	@echo "Training the embedded $*: stop with Ctrl-C at any time, the same command goes on from there."
+	@exec $(BIN)/python -m demo.train.$* $(ARGS)
+
+requirements: $(TEST_READY) ## Pin the packages anew after an edit of requirements.in (ARGS=--upgrade moves the pins)
+	@for name in requirements requirements-dev; do \
+	  $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --no-emit-package pip \
+	    --custom-compile-command "make requirements" $(ARGS) --output-file $$name.txt $$name.in || exit; done
+
+hooks: $(TEST_READY) ## Run lint before every commit
+	@$(BIN)/python -m pre_commit install
+
+clean: ## Remove .venv and caches; the workspace and training checkpoints stay
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+chromium: $(TEST_READY)
+	@$(BIN)/python -m tests.chromium
+
+# The stamps are written last: that one exists means that the installation before it went through.
+$(RUN_READY): requirements.txt
+	@$(PYTHON) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "The studio needs Python 3.11 or newer with its venv module (Debian: apt-get install python3-venv)." >&2; \
+	  exit 2; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	@echo "Installing the packages into $(VENV): about 6 GB, some minutes; only needed now and when they change."
+	@$(PIP) --requirement requirements.txt
+	@touch $@
+
+$(TEST_READY): requirements-dev.txt $(RUN_READY)
+	@echo "Installing the test tools into $(VENV)."
+	@$(PIP) --requirement requirements-dev.txt
+	@touch $@
