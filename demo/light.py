@@ -1,0 +1,133 @@
+"""The light of a scene: how weather and time of day change every colour, the sky, and what falls through the air."""
+
+from __future__ import annotations
+
+import random
+
+import cv2
+import numpy as np
+
+from demo.canvas import Canvas, Colour
+from demo.scene import Look
+
+PAINT: dict[str, Colour] = {
+    "red": (216, 38, 38),
+    "orange": (242, 132, 24),
+    "yellow": (246, 214, 44),
+    "green": (40, 160, 66),
+    "blue": (40, 92, 216),
+    "purple": (142, 62, 186),
+    "white": (240, 240, 238),
+}
+_TIME_TINT = {"day": (1.0, 1.0, 1.0), "sunset": (1.0, 0.85, 0.73), "night": (0.50, 0.53, 0.70)}
+_SKY = {
+    "day": ((66, 138, 236), (182, 218, 250)),
+    "sunset": ((122, 92, 164), (255, 172, 100)),
+    "night": ((8, 12, 42), (30, 40, 88)),
+}
+_OVERCAST = {"day": (186, 193, 202), "sunset": (196, 152, 138), "night": (42, 46, 64)}
+_HAZE = {"day": (210, 215, 219), "sunset": (224, 188, 168), "night": (66, 70, 90)}
+_OVERCAST_SHARE = {"sunny": 0.0, "cloudy": 0.45, "rainy": 0.85, "snowy": 0.75, "foggy": 1.0}
+_BRIGHTNESS = {"sunny": 1.0, "cloudy": 0.90, "rainy": 0.82, "snowy": 0.95, "foggy": 0.94}
+_GREYNESS = {"sunny": 0.0, "cloudy": 0.10, "rainy": 0.18, "snowy": 0.08, "foggy": 0.10}
+_GROUND: dict[str, Colour] = {"grassy": (104, 164, 74), "sandy": (222, 188, 124)}
+_SNOW: Colour = (240, 244, 250)
+
+
+def mix(a: Colour, b: Colour, share: float) -> Colour:
+    """`a` with `share` (0..1) of `b`."""
+    return (a[0] + (b[0] - a[0]) * share, a[1] + (b[1] - a[1]) * share, a[2] + (b[2] - a[2]) * share)
+
+
+def shade(colour: Colour, factor: float) -> Colour:
+    """Darker (factor below 1) or lighter (above 1)."""
+    return (min(255.0, colour[0] * factor), min(255.0, colour[1] * factor), min(255.0, colour[2] * factor))
+
+
+class Light:
+    """Turns the colour of a thing into its colour in this weather, at this time of day, at this distance."""
+
+    def __init__(self, look: Look) -> None:
+        self.look = look
+        self.night = look.time == "night"
+        self.snowy = look.weather == "snowy"
+        self._haze = _HAZE[look.time]
+
+    def on(self, colour: Colour, distance: float = 0.0, glows: bool = False) -> Colour:
+        """The lit colour; `distance` runs from 0 (near) to 1 (horizon). What glows is not dimmed by the night."""
+        if not glows:
+            tint, grey = _TIME_TINT[self.look.time], sum(colour) / 3
+            colour = mix(colour, (grey, grey, grey), _GREYNESS[self.look.weather])
+            bright = _BRIGHTNESS[self.look.weather]
+            colour = (colour[0] * tint[0] * bright, colour[1] * tint[1] * bright, colour[2] * tint[2] * bright)
+        if self.look.weather == "foggy":
+            colour = mix(colour, self._haze, 0.34 + 0.40 * distance)
+        elif self.look.weather in ("rainy", "snowy"):
+            colour = mix(colour, self._haze, 0.04 + 0.16 * distance)
+        return colour
+
+    def ground(self) -> Colour:
+        """The unlit colour of the ground: snow, wet or dry."""
+        if self.snowy:
+            return _SNOW
+        return shade(_GROUND[self.look.ground], 0.82 if self.look.weather == "rainy" else 1.0)
+
+    def water(self) -> Colour:
+        """The unlit colour of water."""
+        return (92, 128, 158) if self.look.weather in ("rainy", "snowy") else (62, 132, 192)
+
+    def paint(self, name: str) -> Colour:
+        """The unlit colour of a named paint."""
+        return PAINT[name]
+
+    def sky(self, canvas: Canvas, horizon: float, rng: random.Random) -> None:
+        """Paint the sky with sun, moon, stars and clouds. Takes the same numbers from `rng` under every look."""
+        top, bottom = _SKY[self.look.time]
+        grey, share = _OVERCAST[self.look.time], _OVERCAST_SHARE[self.look.weather]
+        if self.look.weather == "foggy":
+            grey = self._haze
+        elif self.look.weather == "rainy":
+            grey = shade(grey, 0.80)
+        canvas.fill(canvas.rows(mix(top, grey, share), mix(bottom, grey, share * 0.92), 0.0, horizon), "sky")
+        light_x = rng.uniform(0.12, 0.88)
+        stars = [(rng.random(), rng.random() * horizon * 0.95, rng.uniform(0.0012, 0.004)) for _ in range(26)]
+        clouds = [(rng.uniform(-0.1, 1.1), rng.uniform(0.03, 0.62) * horizon, rng.uniform(0.5, 1.1)) for _ in range(5)]
+        puffs = [[(rng.uniform(-0.1, 0.1), rng.uniform(-0.02, 0.02), rng.uniform(0.05, 0.09)) for _ in range(5)] for _ in clouds]
+        if self.look.weather == "sunny":
+            self._sun_or_moon(canvas, light_x, horizon, stars)
+        if self.look.weather == "cloudy":
+            body = self.on((250, 250, 252))
+            for (x, y, size), cloud in zip(clouds, puffs, strict=True):
+                for dx, dy, radius in cloud:
+                    centre = (x + dx * size * 1.6, y + dy * size + 0.012)
+                    canvas.ellipse(centre, (radius * size, radius * size * 0.5), shade(body, 0.86))
+                for dx, dy, radius in cloud:
+                    canvas.ellipse((x + dx * size * 1.6, y + dy * size), (radius * size, radius * size * 0.5), body)
+
+    def _sun_or_moon(self, canvas: Canvas, x: float, horizon: float, stars: list[tuple[float, float, float]]) -> None:
+        if self.look.time == "night":
+            for star_x, star_y, radius in stars:
+                canvas.ellipse((star_x, star_y), (radius, radius), (220, 224, 240))
+            canvas.ellipse((x, 0.16 * horizon / 0.45), (0.05, 0.05), (236, 236, 214))
+        elif self.look.time == "sunset":
+            canvas.ellipse((x, horizon - 0.05), (0.115, 0.115), (255, 196, 110))
+            canvas.ellipse((x, horizon - 0.05), (0.08, 0.08), (255, 226, 140))
+        else:
+            canvas.ellipse((x, 0.14), (0.088, 0.088), (252, 238, 170))
+            canvas.ellipse((x, 0.14), (0.062, 0.062), (255, 246, 196))
+
+    def air(self, canvas: Canvas, rng: random.Random) -> None:
+        """Let rain or snow fall in front of everything."""
+        if self.look.weather == "rainy":
+            layer = np.zeros((canvas.side, canvas.side), np.uint8)
+            for _ in range(75):
+                x, y, length = rng.uniform(0, 1.05), rng.uniform(-0.05, 1), rng.uniform(0.04, 0.085)
+                start = (round(x * canvas.side), round(y * canvas.side))
+                stop = (round((x - length * 0.22) * canvas.side), round((y + length) * canvas.side))
+                cv2.line(layer, start, stop, 255, max(1, round(canvas.side * 0.0055)), cv2.LINE_AA)
+            canvas.blend(layer, shade(self._haze, 1.25 if self.night else 1.06), 0.62)
+        elif self.look.weather == "snowy":
+            flake = (255, 255, 255) if not self.night else (214, 220, 236)
+            for _ in range(85):
+                radius = rng.uniform(0.004, 0.0105)
+                canvas.ellipse((rng.random(), rng.random()), (radius, radius), flake)

@@ -1,0 +1,109 @@
+"""One scene description: everything that the picture, the caption, the mask and the label are made from.
+
+Knows nothing of pixels or sentences; `demo.render` and `demo.language` read it. A scene splits in two:
+its geometry (`layout`, drawn from `seed`) and its look (weather, time of day, colours, ground), so that the
+same geometry can be drawn with another look. That is what an ideal counterfactual is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from dataclasses import dataclass
+
+WEATHERS = ("sunny", "cloudy", "rainy", "snowy", "foggy")
+TIMES = ("day", "sunset", "night")
+COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "white")
+GROUNDS = ("grassy", "sandy")
+OBJECT_CLASSES = (
+    "bird",
+    "boat",
+    "house",
+    "flower",
+    "mushroom",
+    "balloon",
+    "butterfly",
+    "umbrella",
+    "lighthouse",
+    "kite",
+)
+WATER_CLASSES = ("boat", "lighthouse")
+BACKGROUNDS = ("trees", "buildings", "trees and buildings")
+MAX_VEHICLES = 3
+MAX_PEDESTRIANS = 2
+
+SEMANTIC_CLASSES = (
+    "sky",
+    "ground",
+    "road",
+    "pavement",
+    "lane marking",
+    "building",
+    "vegetation",
+    "vehicle",
+    "pedestrian",
+    "object",
+)
+"""Mask values are indices into this tuple. "object" is the labelled thing of an object scene; "ground" is water too."""
+
+PROTECTED_ROAD_CLASSES = ("road", "pavement", "lane marking", "vehicle", "pedestrian")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What may change without moving anything."""
+
+    weather: str
+    time: str
+    colours: tuple[str, ...]
+    """One per vehicle, nearest first; or the one colour of the object."""
+    ground: str
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A drawn scene. `family` is "road" (segmentation) or "object" (classification with `label`)."""
+
+    family: str
+    seed: int
+    """Draws the layout: positions, sizes, shapes, and how flakes and clouds fall."""
+    look: Look
+    label: str = ""
+    vehicles: int = 0
+    pedestrians: int = 0
+    background: str = ""
+
+    def with_look(self, **changes: object) -> Scene:
+        """The same geometry under another look."""
+        return dataclasses.replace(self, look=dataclasses.replace(self.look, **changes))
+
+
+def random_look(rng: random.Random, colours: int) -> Look:
+    """A look drawn freely; `colours` is how many coloured things the scene has."""
+    return Look(
+        weather=rng.choice(WEATHERS),
+        time=rng.choice(TIMES),
+        colours=tuple(rng.choice(COLOURS) for _ in range(colours)),
+        ground=rng.choice(GROUNDS),
+    )
+
+
+def random_scene(seed: int, family: str | None = None, label: str | None = None) -> Scene:
+    """The scene of a seed. Same seed and arguments, same scene."""
+    rng = random.Random(seed)
+    family = family or rng.choice(("road", "object"))
+    if family == "object":
+        label = label or rng.choice(OBJECT_CLASSES)
+        return Scene("object", seed, random_look(rng, 1), label=label)
+    if family != "road":
+        raise ValueError(f"family is road or object, not {family!r}")
+    vehicles = rng.choices(range(MAX_VEHICLES + 1), weights=(1, 3, 3, 2))[0]
+    pedestrians = rng.choices(range(MAX_PEDESTRIANS + 1), weights=(2, 2, 1))[0]
+    return Scene(
+        "road",
+        seed,
+        random_look(rng, vehicles),
+        vehicles=vehicles,
+        pedestrians=pedestrians,
+        background=rng.choice(BACKGROUNDS),
+    )
