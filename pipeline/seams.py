@@ -1,0 +1,78 @@
+"""What the stages need of a model, and no more. `pipeline.models` fills these with real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from PIL import Image
+
+from pipeline.settings import CaptionSettings, ConditioningSettings, GenerationSettings, LanguageSettings
+from pipeline.types import CounterfactualCaption, Task, TestCase
+
+OnStep = Callable[[int, int], None]
+"""Called after every denoising step with (steps done, steps in all). Raising `Cancelled` from it stops the work."""
+
+
+class Captioner(Protocol):
+    """Says what an image shows."""
+
+    name: str
+
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        """The caption and the prompt that was sent ("" for a model that takes none)."""
+        ...
+
+
+class LanguageModel(Protocol):
+    """Continues a text."""
+
+    name: str
+
+    def complete(self, prompt: str, settings: LanguageSettings, seed: int, stop: Sequence[str] = ()) -> str:
+        """The continuation, without the prompt. Raises UserError when the prompt does not fit the context."""
+        ...
+
+
+class Embedder(Protocol):
+    """Places images and texts in one space: unit vectors, whose product is the cosine similarity."""
+
+    name: str
+
+    def image(self, image: Image.Image) -> Sequence[float]: ...
+
+    def text(self, text: str) -> Sequence[float]: ...
+
+
+class Generator(Protocol):
+    """Draws an image from a text on top of a control image."""
+
+    name: str
+
+    def generate(
+        self,
+        prompt: str,
+        control: Image.Image,
+        settings: GenerationSettings,
+        seed: int,
+        on_step: OnStep,
+    ) -> Image.Image:
+        """RGB, the size of `control`. The same seed gives the same pixels on the same machine."""
+        ...
+
+
+class Method(Protocol):
+    """How a test case is made from a source image: ControlNet here; inversion or a new background could be others."""
+
+    name: str
+
+    def make(
+        self,
+        source: Image.Image,
+        task: Task,
+        counterfactual: CounterfactualCaption,
+        conditioning: ConditioningSettings,
+        settings: GenerationSettings,
+        seed: int,
+        on_step: OnStep,
+    ) -> TestCase: ...

@@ -1,0 +1,81 @@
+"""Every setting of every stage: typed, bounded, described. Forms, validation and cache keys come from here."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CaptionSettings(_Settings):
+    """Stage 1."""
+
+    max_new_tokens: int = Field(80, ge=8, le=400, description="Longest caption, in tokens")
+    beams: int = Field(1, ge=1, le=8, description="Beams searched; 1 is greedy when temperature is 0")
+    temperature: float = Field(0.0, ge=0, le=2, description="0 gives the likeliest caption; more gives others")
+
+
+class LanguageSettings(_Settings):
+    """What stages 2 to 4 share."""
+
+    temperature: float = Field(0.2, ge=0, le=2, description="How freely the language model words its reply")
+    top_p: float = Field(0.95, gt=0, le=1, description="Share of the likeliest words that it picks from")
+    max_new_tokens: int = Field(256, ge=8, le=2000, description="Longest reply, in tokens")
+    attempts: int = Field(4, ge=1, le=10, description="How often a reply that cannot be read is asked for again")
+
+
+class KeywordSettings(LanguageSettings):
+    """Stage 2."""
+
+
+class AlternativeSettings(LanguageSettings):
+    """Stage 3."""
+
+    per_keyword: int = Field(3, ge=1, le=10, description="Alternatives kept for each keyword")
+
+
+class CounterfactualSettings(LanguageSettings):
+    """Stage 4."""
+
+    edits_at_once: int = Field(1, ge=0, le=10, description="Edits applied to one caption; 0 means all of them")
+    captions: int = Field(4, ge=1, le=32, description="How many counterfactual captions to make at most")
+
+
+class ConditioningSettings(_Settings):
+    """Canny edges of the source image."""
+
+    median: int = Field(3, ge=0, le=15, description="Median filter that takes out rain and snow, in pixels; 0 is off")
+    low: int = Field(40, ge=0, le=500, description="Lower threshold: weaker edges are dropped")
+    high: int = Field(100, ge=0, le=500, description="Upper threshold: stronger edges are always kept")
+    stretch: bool = Field(True, description="Stretch the contrast first, so that night and fog keep their edges")
+
+    @field_validator("median")
+    @classmethod
+    def _odd(cls, median: int) -> int:
+        if median and median % 2 == 0:
+            raise ValueError("the median filter takes 0 (off) or an odd number of pixels")
+        return median
+
+
+class GenerationSettings(_Settings):
+    """Stage 5."""
+
+    images_per_caption: int = Field(1, ge=1, le=8, description="Images made from each caption")
+    steps: int = Field(20, ge=1, le=150, description="Denoising steps")
+    guidance: float = Field(4.0, ge=1, le=20, description="How strongly the caption steers; 1 is off")
+    control_strength: float = Field(1.0, ge=0, le=2, description="How strongly the edges steer")
+    negative_prompt: str = Field("", max_length=500, description="What the image should not show")
+    short_side: int = Field(512, ge=64, le=1024, multiple_of=8, description="Short side of the image, in pixels")
+
+
+class Settings(_Settings):
+    """All settings of a run. A profile overrides the defaults."""
+
+    caption: CaptionSettings = CaptionSettings()
+    keywords: KeywordSettings = KeywordSettings()
+    alternatives: AlternativeSettings = AlternativeSettings()
+    counterfactuals: CounterfactualSettings = CounterfactualSettings()
+    conditioning: ConditioningSettings = ConditioningSettings()
+    generation: GenerationSettings = GenerationSettings()
