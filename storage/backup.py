@@ -1,0 +1,204 @@
+"""A workspace in one zip file, and back. A backup that was written has been checked, and so has a restored folder.
+
+`studio.db` is copied through SQLite's backup API, so the workspace may be in use. The manifest goes in last and the
+file takes its name after that: a file with the name is whole. Nothing is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlite_utils
+
+from pipeline.errors import UserError
+from pipeline.types import from_plain, to_plain
+from storage import migrations
+from storage.images import ImageStore, file_name, sync_folder
+from storage.rows import now
+from storage.workspace import DATABASE, IMAGES
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+_CHUNK = 1 << 20
+_BROKEN = (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError)  # RuntimeError: an entry with a password
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The last entry of a backup: what is in it."""
+
+    format: int
+    created: str
+    runs: int
+    test_cases: int
+    database_sha: str
+    images: tuple[str, ...]
+    """The hashes, which are the names."""
+
+
+def backup(workspace: Path, target: Path) -> Manifest:
+    """Write the workspace into the zip file `target`, every image checked against its hash.
+
+    Raises UserError when `workspace` holds none, something in it is missing or damaged, `target` exists, or its folder
+    cannot be written. `target` then does not exist.
+    """
+    source = workspace / DATABASE
+    if not source.is_file():
+        raise UserError(f"{workspace} holds no workspace (there is no {DATABASE} in it); name the workspace's folder.")
+    _refuse_existing(target)
+    with _scratch(target.absolute().parent) as scratch:
+        database = scratch / DATABASE
+        _copy_database(source, database)
+        manifest = _inspect(database, source)
+        draft = scratch / "draft.zip"
+        images = ImageStore(workspace / IMAGES, process=0)
+        with open(draft, "xb") as file, zipfile.ZipFile(file, "w") as archive:
+            archive.write(database, DATABASE, zipfile.ZIP_DEFLATED)
+            for sha in manifest.images:
+                # PNG is compressed already
+                _add_image(archive, images.path(sha), sha)
+            archive.writestr(MANIFEST, json.dumps(to_plain(manifest), indent=1), zipfile.ZIP_DEFLATED)
+            archive.close()
+            file.flush()
+            os.fsync(file.fileno())
+        _refuse_existing(target)  # again: the work took a while
+        os.rename(draft, target)
+        sync_folder(target.absolute().parent)
+    return manifest
+
+
+def restore(source: Path, folder: Path) -> Manifest:
+    """Make the workspace `folder` from the zip file `source`, all of it checked before the folder takes its name.
+
+    Raises UserError when `source` is no whole backup or from a newer version, or `folder` is there and not empty.
+    `folder` is then as it was.
+    """
+    folder = folder.absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is not empty and was left as it is; name a folder that does not exist.")
+    with _opened(source) as archive, _scratch(folder.parent) as scratch:
+        manifest = _read_manifest(archive, source)
+        draft = scratch / "workspace"
+        (draft / IMAGES).mkdir(parents=True)
+        _extract(archive, DATABASE, draft / DATABASE, manifest.database_sha, source)
+        for sha in manifest.images:
+            _extract(archive, f"{IMAGES}/{file_name(sha)}", draft / IMAGES / file_name(sha), sha, source)
+        found = _inspect(draft / DATABASE, source)
+        if set(found.images) != set(manifest.images):
+            raise UserError(f"{source} is not whole: its images are not those of its database; take another backup.")
+        sync_folder(draft / IMAGES)
+        sync_folder(draft)
+        os.rename(draft, folder)  # onto nothing, or onto an empty folder; anything else fails
+        sync_folder(folder.parent)
+    return manifest
+
+
+def _refuse_existing(target: Path) -> None:
+    if target.exists() or target.is_symlink():
+        raise UserError(f"{target} exists and was left as it is; name a file that does not exist.")
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    try:
+        with closing(sqlite3.connect(source, isolation_level=None)) as live, closing(sqlite3.connect(target)) as copy:
+            live.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with no write-ahead log beside it
+    except sqlite3.Error as error:
+        raise UserError(f"{source} cannot be read ({error}); name the folder of a workspace.") from error
+
+
+def _inspect(database: Path, source: Path) -> Manifest:
+    """What the database says is there. Raises UserError about `source` when it is damaged, foreign or newer."""
+    try:
+        # immutable: looking must not leave anything beside the file
+        with closing(sqlite3.connect(f"{database.as_uri()}?immutable=1", uri=True)) as connection:
+            reason = migrations.refusal(sqlite_utils.Database(connection))
+            if reason:
+                raise UserError(f"The database in {source} {reason}; it was left as it is.")
+            findings = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if findings != "ok" or connection.execute("PRAGMA foreign_key_check").fetchone():
+                raise UserError(f"The database in {source} is damaged ({findings}); use an earlier backup.")
+            images = tuple(sha for (sha,) in connection.execute("SELECT sha FROM images ORDER BY sha"))
+            runs = connection.execute("SELECT count(*) FROM runs").fetchone()[0]
+            cases = connection.execute("SELECT count(*) FROM test_cases").fetchone()[0]
+    except sqlite3.Error as error:
+        raise UserError(f"The database in {source} is damaged ({error}); use an earlier backup.") from error
+    return Manifest(FORMAT, now(), runs, cases, _hash(database), images)
+
+
+def _add_image(archive: zipfile.ZipFile, path: Path, sha: str) -> None:
+    digest = hashlib.sha256()
+    with open(path, "rb") as source, archive.open(f"{IMAGES}/{file_name(sha)}", "w") as entry:
+        while chunk := source.read(_CHUNK):
+            digest.update(chunk)
+            entry.write(chunk)
+    if digest.hexdigest() != sha:
+        raise UserError(f"The image {path} is damaged, and no backup was written; put back its file first.")
+
+
+def _read_manifest(archive: zipfile.ZipFile, source: Path) -> Manifest:
+    try:
+        data = json.loads(archive.read(MANIFEST))
+        if data.get("format", 0) > FORMAT:
+            raise UserError(f"{source} was written by a newer version; update this program.")
+        return from_plain(Manifest, data)
+    except (KeyError, ValueError, TypeError, AttributeError, *_BROKEN) as error:
+        raise UserError(f"{source} is not a whole backup (its {MANIFEST} is missing); take another one.") from error
+
+
+def _extract(archive: zipfile.ZipFile, name: str, target: Path, sha: str, source: Path) -> None:
+    """Copy one entry to `target` (a name of ours, never one out of the zip) and check its hash."""
+    digest = hashlib.sha256()
+    try:
+        with archive.open(name) as entry, open(target, "xb") as file:
+            while chunk := entry.read(_CHUNK):
+                digest.update(chunk)
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+    except (KeyError, *_BROKEN) as error:
+        raise UserError(f"{source} is damaged ({name} cannot be read); take another backup.") from error
+    if digest.hexdigest() != sha:
+        raise UserError(f"{source} is damaged ({name} does not fit its hash); take another backup.")
+
+
+def _hash(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        archive = zipfile.ZipFile(source)
+    except OSError as error:
+        raise UserError(f"{source} cannot be read ({error.strerror or error}); name a backup's zip file.") from error
+    except zipfile.BadZipFile as error:
+        raise UserError(f"{source} is not a whole zip file; take another backup.") from error
+    with archive:
+        yield archive
+
+
+@contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    """A folder on the same disk as the result, gone afterwards, whatever happens. Disk errors become UserErrors."""
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".storage-", dir=parent))
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    except OSError as error:
+        raise UserError(f"Nothing was written in {parent} ({error.strerror or error}); use another folder.") from error

@@ -1,0 +1,120 @@
+"""The image files of a workspace: `images/SHA.png`, named by the SHA-256 of the file's bytes. Knows no database.
+
+A file takes its name only when all of it is on the disk, so a file with a name is a whole image. Until then it is a
+temporary file that carries the number of the process that writes it; what dead processes left is removed at opening.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+
+from pipeline.errors import UserError
+
+MODES = ("L", "RGB", "RGBA")
+"""The modes that are stored: all of them come back from PNG exactly as they went in."""
+_SHA = re.compile(r"[0-9a-f]{64}")
+_TEMPORARY = re.compile(r"\.(\d+)-[0-9a-f]{16}\.tmp")
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """What the database keeps about an image file."""
+
+    sha: str
+    width: int
+    height: int
+    mode: str
+    bytes: int
+
+
+class ImageStore:
+    """The folder of image files, as the process number `process` writes it. Safe to use from many threads at once."""
+
+    def __init__(self, folder: Path, process: int) -> None:
+        self.folder = folder
+        self._process = process
+
+    def save(self, image: Image.Image) -> StoredImage:
+        """Write the pixels as PNG, without text chunks or profiles; return after they are on the disk.
+
+        The same pixels give the same file. Raises ValueError for a mode not in `MODES`, UserError when the disk
+        refuses.
+        """
+        if image.mode not in MODES:
+            raise ValueError(f"an image of mode {image.mode} cannot be stored; convert it to one of {', '.join(MODES)}")
+        pixels = image.copy()
+        pixels.info = {}  # a profile, a text chunk or a gamma would go into the file, and out to whoever sees it
+        buffer = BytesIO()
+        pixels.save(buffer, format="PNG")
+        data = buffer.getvalue()
+        sha = hashlib.sha256(data).hexdigest()
+        temporary = self.folder / f".{self._process}-{secrets.token_hex(8)}.tmp"
+        try:
+            write_whole(temporary, data)
+            os.replace(temporary, self.folder / file_name(sha))
+            sync_folder(self.folder)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise UserError(
+                f"The image was not saved in {self.folder} ({error.strerror or error}); make room there and try again."
+            ) from error
+        return StoredImage(sha, image.width, image.height, image.mode, len(data))
+
+    def path(self, sha: str) -> Path:
+        """Where the image lies. Raises UserError when `sha` is no image name or the file is gone."""
+        path = self.folder / file_name(sha)
+        if not path.is_file():
+            raise UserError(f"The image {sha} is missing from {self.folder}; restore it from a backup.")
+        return path
+
+    def load(self, sha: str) -> Image.Image:
+        """The image, its bytes checked against its name. Raises UserError when it is missing or damaged."""
+        data = self.path(sha).read_bytes()
+        if hashlib.sha256(data).hexdigest() != sha:
+            raise UserError(f"The image {sha} in {self.folder} is damaged; restore it from a backup.")
+        image = Image.open(BytesIO(data))
+        image.load()
+        return image
+
+    def sweep(self, alive: Callable[[int], bool]) -> int:
+        """Remove the temporary files of processes that are gone; return how many there were."""
+        removed = 0
+        for path in self.folder.iterdir():
+            match = _TEMPORARY.fullmatch(path.name)
+            if match and not alive(int(match[1])):
+                path.unlink(missing_ok=True)
+                removed += 1
+        return removed
+
+
+def file_name(sha: str) -> str:
+    """The name of an image's file. Raises UserError unless `sha` is 64 hexadecimal digits: no path gets through."""
+    if not _SHA.fullmatch(sha):
+        raise UserError(f"{sha[:80]!r} is not the name of an image; it has 64 hexadecimal digits.")
+    return f"{sha}.png"
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a new file and wait until it is on the disk. Raises OSError, also when `path` exists."""
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in `folder` are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

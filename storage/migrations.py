@@ -1,0 +1,168 @@
+"""The tables, as numbered steps forward. A step that was released is never edited: add the next one.
+
+A database carries this program's mark (`application_id`) and the names of the steps it has had, so that a file of
+another program or of a newer version is refused before it is touched.
+"""
+
+from __future__ import annotations
+
+import sqlite_utils
+from sqlite_utils import Migrations
+
+from pipeline.errors import UserError
+
+APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
+
+STEPS = ("m001_initial",)
+"""The names of all steps of this version, in order."""
+studio = Migrations("studio")
+APPEND_ONLY = ("processes", "images", "runs", "run_states", "stage_values", "test_cases")
+"""The tables of the first step whose rows never change and never go."""
+
+
+@studio()
+def m001_initial(db: sqlite_utils.Database) -> None:
+    """Runs, the versions of their values, test cases, images, and the jobs that make them."""
+    # One execute() a statement: executescript() would commit the transaction that the step runs in.
+    for statement in (
+        """
+        CREATE TABLE processes (  -- every opening of the workspace; its lock file in open/ says whether it lasts
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            host TEXT NOT NULL,
+            pid INTEGER NOT NULL,
+            opened TEXT NOT NULL
+        ) STRICT
+        """,
+        """
+        CREATE TABLE images (  -- a row exists only when its whole file does: images/SHA.png
+            sha TEXT PRIMARY KEY NOT NULL CHECK (length(sha) = 64 AND sha NOT GLOB '*[^0-9a-f]*'),
+            width INTEGER NOT NULL CHECK (width > 0),
+            height INTEGER NOT NULL CHECK (height > 0),
+            mode TEXT NOT NULL,
+            bytes INTEGER NOT NULL CHECK (bytes > 0),
+            created TEXT NOT NULL
+        ) STRICT
+        """,
+        """
+        CREATE TABLE runs (
+            id TEXT PRIMARY KEY NOT NULL,
+            profile TEXT NOT NULL,
+            source TEXT NOT NULL REFERENCES images (sha),
+            sample TEXT NOT NULL,
+            notes TEXT NOT NULL CHECK (json_valid(notes)),
+            created TEXT NOT NULL
+        ) STRICT
+        """,
+        """
+        CREATE TABLE run_states (  -- what a person may change about a run; the latest row counts
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            run TEXT NOT NULL REFERENCES runs (id),
+            name TEXT NOT NULL,
+            task TEXT NOT NULL CHECK (json_valid(task)),
+            settings TEXT NOT NULL CHECK (json_valid(settings)),
+            created TEXT NOT NULL
+        ) STRICT
+        """,
+        "CREATE INDEX run_states_by_run ON run_states (run, id)",
+        """
+        CREATE TABLE stage_values (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            run TEXT NOT NULL REFERENCES runs (id),
+            stage TEXT NOT NULL CHECK (stage IN ('caption', 'keywords', 'alternatives', 'counterfactuals')),
+            value TEXT NOT NULL CHECK (json_valid(value)),
+            author TEXT NOT NULL CHECK (author IN ('model', 'person')),
+            model TEXT NOT NULL,
+            prompt TEXT NOT NULL,
+            raw_reply TEXT NOT NULL,
+            settings TEXT NOT NULL CHECK (json_valid(settings)),
+            seed TEXT NOT NULL,  -- decimal: a seed may have 64 bits, an INTEGER has 63
+            attempts INTEGER NOT NULL,
+            seconds REAL NOT NULL,
+            inputs_key TEXT NOT NULL,
+            brought_back INTEGER REFERENCES stage_values (id),
+            created TEXT NOT NULL
+        ) STRICT
+        """,
+        "CREATE INDEX stage_values_by_run ON stage_values (run, stage, id)",
+        """
+        CREATE TABLE jobs (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            run TEXT NOT NULL REFERENCES runs (id),
+            process INTEGER NOT NULL REFERENCES processes (id),
+            total INTEGER NOT NULL CHECK (total >= 0),
+            inputs_key TEXT NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('running', 'done', 'cancelled', 'failed', 'interrupted')),
+            message TEXT NOT NULL,
+            started TEXT NOT NULL,
+            finished TEXT CHECK ((finished IS NULL) = (state = 'running')),
+            UNIQUE (id, run)
+        ) STRICT
+        """,
+        "CREATE INDEX jobs_by_run ON jobs (run, id)",
+        "CREATE INDEX jobs_running ON jobs (process) WHERE state = 'running'",
+        """
+        CREATE TABLE test_cases (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            run TEXT NOT NULL REFERENCES runs (id),
+            job INTEGER,
+            image TEXT NOT NULL REFERENCES images (sha),
+            control TEXT NOT NULL REFERENCES images (sha),
+            counterfactual TEXT NOT NULL CHECK (json_valid(counterfactual)),
+            seed TEXT NOT NULL,
+            method TEXT NOT NULL,
+            model TEXT NOT NULL,
+            prompt TEXT NOT NULL,
+            negative_prompt TEXT NOT NULL,
+            settings TEXT NOT NULL CHECK (json_valid(settings)),
+            seconds REAL NOT NULL,
+            checks TEXT NOT NULL CHECK (json_valid(checks)),
+            created TEXT NOT NULL,
+            FOREIGN KEY (job, run) REFERENCES jobs (id, run)
+        ) STRICT
+        """,
+        "CREATE INDEX test_cases_by_run ON test_cases (run, id)",
+        "CREATE INDEX test_cases_by_job ON test_cases (job)",
+        """
+        CREATE TRIGGER jobs_end_once BEFORE UPDATE ON jobs
+        WHEN OLD.state <> 'running' OR NEW.id <> OLD.id OR NEW.run <> OLD.run OR NEW.process <> OLD.process
+            OR NEW.total <> OLD.total OR NEW.inputs_key <> OLD.inputs_key OR NEW.started <> OLD.started
+        BEGIN SELECT RAISE(ABORT, 'a job can only be ended, once'); END
+        """,
+        "CREATE TRIGGER jobs_stay BEFORE DELETE ON jobs BEGIN SELECT RAISE(ABORT, 'jobs are kept'); END",
+    ):
+        db.execute(statement)
+    for table in APPEND_ONLY:
+        for verb in ("UPDATE", "DELETE"):
+            db.execute(
+                f"CREATE TRIGGER {table}_refuse_{verb.lower()} BEFORE {verb} ON {table} "
+                f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
+            )
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def refusal(db: sqlite_utils.Database) -> str:
+    """Why this version must not touch the file, as the end of a sentence about it; "" when it may. Reads only."""
+    if not db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        return ""  # empty: ours to fill
+    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        return "is another program's database"
+    if {step.name for step in studio.applied(db)} - set(STEPS):
+        return "was written by a newer version of this program"
+    return ""
+
+
+def check(db: sqlite_utils.Database) -> None:
+    """Raises UserError when the file belongs to another program or to a newer version. Reads only."""
+    reason = refusal(db)
+    if reason:
+        path = db.execute("PRAGMA database_list").fetchone()[2]
+        raise UserError(f"{path} {reason}; pick another workspace folder.")
+
+
+def migrate(db: sqlite_utils.Database) -> None:
+    """Take the steps that the database has not had. Call it in a transaction: all of them happen, or none.
+
+    Checks again, now that no other process can write. Raises UserError like `check`.
+    """
+    check(db)
+    studio.apply(db)

@@ -1,0 +1,121 @@
+"""What comes back out of a workspace. Plain frozen dataclasses over the types of `pipeline`; no SQL, no files opened.
+
+All times are in UTC and carry their zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pipeline.types import Author, Check, CounterfactualCaption, StageName, StageValue, Task
+
+JobState = Literal["running", "done", "cancelled", "failed", "interrupted"]
+JOB_STATES: tuple[JobState, ...] = get_args(JobState)
+
+
+@dataclass(frozen=True)
+class StoredValue:
+    """One version of a text stage's value. Versions are only ever added; the one with the highest id counts."""
+
+    id: int
+    run_id: str
+    stage: StageName
+    value: StageValue[Any]
+    """The value as the stage gave it, with its trace and the key of its inputs."""
+    created: datetime
+    brought_back: int | None = None
+    """The id of the earlier version that this one repeats, when a person brought it back."""
+
+    @property
+    def author(self) -> Author:
+        """Who wrote it."""
+        return self.value.trace.author
+
+
+@dataclass(frozen=True)
+class StoredTestCase:
+    """A test case with its images on disk. `Workspace.test_case` gives it back with the images loaded."""
+
+    id: int
+    run_id: str
+    job_id: int | None
+    image_sha: str
+    image_path: Path
+    control_sha: str
+    control_path: Path
+    counterfactual: CounterfactualCaption
+    seed: int
+    method: str
+    model: str
+    prompt: str
+    negative_prompt: str
+    settings: Mapping[str, Any]
+    seconds: float
+    checks: tuple[Check, ...]
+    inputs_key: str
+    """The key that its job was started with; "" for a test case without a job."""
+    created: datetime
+
+
+@dataclass(frozen=True)
+class Job:
+    """One generation: so many images were asked for, so many are saved."""
+
+    id: int
+    run_id: str
+    total: int
+    done: int
+    """Test cases saved so far."""
+    state: JobState
+    message: str
+    """One sentence for a person, when it failed."""
+    inputs_key: str
+    started: datetime
+    finished: datetime | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One source image on its way through the stages: all that was saved, the latest of everything."""
+
+    id: str
+    name: str
+    task: Task
+    profile: str
+    settings: Mapping[str, Any]
+    sample: str
+    """The name of the sample that the source image is; "" for an upload."""
+    notes: tuple[str, ...]
+    """What was put right in the picture when it came in, a sentence each."""
+    source_sha: str
+    source_path: Path
+    created: datetime
+    values: Mapping[StageName, StoredValue]
+    """The latest version of each text stage that has one."""
+    test_cases: tuple[StoredTestCase, ...]
+    """Oldest first."""
+    jobs: tuple[Job, ...]
+    """Oldest first."""
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A line in the list of runs."""
+
+    id: str
+    name: str
+    task: Task
+    profile: str
+    sample: str
+    source_sha: str
+    source_path: Path
+    created: datetime
+    changed: datetime
+    """When anything in it was saved last."""
+    stages: tuple[StageName, ...]
+    """The stages that have a value, in the order of the stages."""
+    test_cases: int

@@ -1,0 +1,298 @@
+"""A workspace keeps what it was given, in all its versions, and says in one sentence what it cannot do."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pipeline.errors import UserError
+from pipeline.settings import Settings
+from pipeline.types import (
+    Alternative,
+    Alternatives,
+    Caption,
+    Check,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    Edit,
+    Keyword,
+    KeywordAlternatives,
+    Keywords,
+    StageValue,
+    Task,
+    TestCase,
+    Trace,
+)
+from storage.workspace import Workspace
+
+BIRD = Task("classification", label="bird")
+ROAD = Task("segmentation", protected=("road", "vehicle"))
+NASTY = 'Robert\'); DROP TABLE runs;-- "quoted" %s ? :name \x00 😀 \\ \n[x](y)'
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "workspace") as opened:
+        yield opened
+
+
+def picture(shade: int = 90, mode: str = "RGB") -> Image.Image:
+    return Image.linear_gradient("L").resize((12, 8)).point(lambda v: (v + shade) % 256).convert(mode)
+
+
+def new_run(workspace: Workspace, name: str = "A bird", shade: int = 90) -> str:
+    return workspace.create_run(picture(shade), BIRD, "demo", name, Settings().model_dump())
+
+
+def by_model(text: str, key: str = "k") -> StageValue[Caption]:
+    trace = Trace("model", "blip", "say", f"raw {text}", {"beams": 1}, seed=2**63 + 5, attempts=2, seconds=0.25)
+    return StageValue(Caption(text), trace, key)
+
+
+def by_person(text: str) -> StageValue[Caption]:
+    return StageValue(Caption(text), Trace("person"), "k")
+
+
+def case(seed: int = 7, shade: int = 10) -> TestCase:
+    return TestCase(
+        image=picture(shade),
+        control=picture(shade + 1, "L"),
+        counterfactual=CounterfactualCaption("A red bird.", (Edit("blue", "red", "attribute"),)),
+        seed=seed,
+        method="controlnet",
+        model="sd",
+        prompt="A red bird. bird",
+        negative_prompt="blur",
+        settings={"steps": 20, "conditioning": {"low": 40}},
+        seconds=3.5,
+        checks=(Check("label kept", True, 0.31), Check("edit shown", False, None, "No red was found.")),
+    )
+
+
+def test_a_run_comes_back_after_the_workspace_was_closed(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        notes = ("The picture was turned upright.",)
+        run_id = workspace.create_run(picture(), ROAD, "demo", " Main  street ", {"a": 1}, notes, sample="street-3")
+    with Workspace(str(tmp_path)) as workspace:
+        run = workspace.run(run_id)
+        assert (run.name, run.task, run.profile, run.settings) == ("Main street", ROAD, "demo", {"a": 1})
+        assert (run.notes, run.sample) == (notes, "street-3")
+        assert (run.values, run.test_cases, run.jobs) == ({}, (), ())
+        assert Image.open(run.source_path).tobytes() == picture().tobytes()
+        assert run.created.tzinfo is not None
+
+
+def test_every_stage_value_comes_back_as_it_was(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    trace = Trace("model", "llama", "prompt", "raw", {"temperature": 0.2}, 3, 1, 1.5)
+    values = {
+        "caption": StageValue(Caption("A bird. It sits."), trace, "k1"),
+        "keywords": StageValue(
+            Keywords((Keyword("blue", "attribute"), Keyword("day", "time of day", False))), trace, "k2"
+        ),
+        "alternatives": StageValue(
+            Alternatives(
+                (KeywordAlternatives("blue", "attribute", (Alternative("red"), Alternative("green", False))),)
+            ),
+            trace,
+            "k3",
+        ),
+        "counterfactuals": StageValue(CounterfactualCaptions((case().counterfactual,)), Trace("person"), "k4"),
+    }
+    for stage, value in values.items():
+        workspace.append_value(run_id, stage, value)  # type: ignore[arg-type]
+    stored = workspace.run(run_id).values
+    assert list(stored) == list(values)
+    assert {stage: item.value for stage, item in stored.items()} == values
+
+
+def test_earlier_versions_stay_and_can_be_brought_back(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    first = workspace.append_value(run_id, "caption", by_model("A bird.", "old key"))
+    workspace.append_value(run_id, "caption", by_person("A blue bird."))
+    assert workspace.run(run_id).values["caption"].author == "person"
+
+    again = workspace.bring_back(first)
+    latest = workspace.run(run_id).values["caption"]
+    assert (latest.id, latest.value, latest.brought_back) == (again, by_model("A bird.", "old key"), first)
+    texts = [version.value.value.text for version in workspace.history(run_id, "caption")]
+    assert texts == ["A bird.", "A blue bird.", "A bird."]
+    with pytest.raises(UserError, match="no version 99"):
+        workspace.bring_back(99)
+
+
+def test_a_value_of_another_stage_is_refused(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    with pytest.raises(TypeError, match="keywords has a Keywords, not a Caption"):
+        workspace.append_value(run_id, "keywords", by_model("A bird."))
+    assert workspace.run(run_id).values == {}
+
+
+def test_a_test_case_comes_back_with_its_pixels_and_lineage(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    job = workspace.start_job(run_id, total=2, inputs_key="g1")
+    case_id = workspace.append_test_case(run_id, job, case(seed=2**64 - 1))
+    (stored,) = workspace.run(run_id).test_cases
+    assert (stored.id, stored.job_id, stored.inputs_key) == (case_id, job, "g1")
+    assert stored.image_path == workspace.image_path(stored.image_sha)
+
+    loaded, made = workspace.test_case(case_id), case(seed=2**64 - 1)
+    assert (loaded.image.mode, loaded.image.tobytes()) == ("RGB", made.image.tobytes())
+    assert (loaded.control.mode, loaded.control.tobytes()) == ("L", made.control.tobytes())
+    assert replace(loaded, image=made.image, control=made.control) == made
+
+
+def test_a_job_counts_its_images_and_ends_once(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    job = workspace.start_job(run_id, total=3)
+    workspace.append_test_case(run_id, job, case())
+    (running,) = workspace.run(run_id).jobs
+    assert (running.state, running.done, running.total, running.finished) == ("running", 1, 3, None)
+    assert workspace.finish_job(job, "failed", "The disk is full.")
+    assert not workspace.finish_job(job, "done")
+    (ended,) = workspace.run(run_id).jobs
+    assert (ended.state, ended.message) == ("failed", "The disk is full.")
+    assert ended.finished is not None and ended.finished >= ended.started
+    with pytest.raises(ValueError, match="cannot end as 'running'"):
+        workspace.finish_job(job, "running")
+
+
+def test_a_test_case_cannot_go_to_another_runs_job(workspace: Workspace) -> None:
+    job = workspace.start_job(new_run(workspace), total=1)
+    other = new_run(workspace, "Another")
+    with pytest.raises(sqlite3.IntegrityError):
+        workspace.append_test_case(other, job, case())
+    assert workspace.run(other).test_cases == ()
+
+
+def test_task_settings_and_name_change_and_the_earlier_ones_stay(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    workspace.set_task(run_id, ROAD)
+    workspace.set_settings(run_id, {"steps": 5})
+    workspace.rename(run_id, "Second name")
+    workspace.rename(run_id, "Second name")
+    run = workspace.run(run_id)
+    assert (run.task, run.settings, run.name) == (ROAD, {"steps": 5}, "Second name")
+    rows = sqlite3.connect(workspace.folder / "studio.db").execute("SELECT name FROM run_states ORDER BY id").fetchall()
+    assert [name for (name,) in rows] == ["A bird"] * 3 + ["Second name"]
+
+
+def test_names_are_checked(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    for name, word in (("  ", "no name"), ("x" * 201, "201 characters")):
+        with pytest.raises(UserError, match=word):
+            workspace.rename(run_id, name)
+    assert workspace.run(run_id).name == "A bird"
+
+
+def test_the_list_of_runs_starts_with_the_one_worked_on_last(workspace: Workspace) -> None:
+    assert workspace.latest_run() is None
+    first, second = new_run(workspace, "First"), new_run(workspace, "Second", shade=3)
+    assert workspace.latest_run() == second
+    workspace.append_value(first, "caption", by_person("A bird."))
+    workspace.append_test_case(first, None, case())
+    summaries = workspace.runs()
+    assert [summary.name for summary in summaries] == ["First", "Second"]
+    assert (summaries[0].stages, summaries[0].test_cases) == (("caption", "generation"), 1)
+    assert summaries[0].changed > summaries[0].created
+    assert workspace.latest_run() == first
+    assert len(workspace.runs(limit=1)) == 1
+
+
+def test_the_share_that_people_wrote(workspace: Workspace) -> None:
+    assert workspace.share_edited() == {}
+    for number in range(4):
+        run_id = new_run(workspace)
+        workspace.append_value(run_id, "caption", by_person("Once edited"))
+        workspace.append_value(run_id, "caption", by_person("p") if number == 0 else by_model("m"))
+    workspace.append_value(run_id, "keywords", StageValue(Keywords(()), Trace("model"), "k"))
+    assert workspace.share_edited() == {"caption": 0.25, "keywords": 0.0}
+
+
+def test_what_a_person_types_is_only_text(workspace: Workspace) -> None:
+    task = Task("classification", label=NASTY)
+    run_id = workspace.create_run(picture(), task, NASTY, NASTY, {NASTY: NASTY}, (NASTY,), NASTY)
+    workspace.append_value(run_id, "caption", replace(by_model(NASTY), inputs_key=NASTY))
+    workspace.start_job(run_id, 1, inputs_key=NASTY)
+    run = workspace.run(run_id)
+    assert (run.task.label, run.profile, run.settings, run.notes) == (NASTY, NASTY, {NASTY: NASTY}, (NASTY,))
+    assert run.values["caption"].value.value.text == NASTY
+    for unknown in (NASTY, "' OR 1=1 --", ""):
+        with pytest.raises(UserError, match="has no run"):
+            workspace.run(unknown)
+
+
+def test_an_unknown_run_is_refused_everywhere(workspace: Workspace) -> None:
+    for action in (
+        lambda: workspace.append_value("none", "caption", by_person("x")),
+        lambda: workspace.append_test_case("none", None, case()),
+        lambda: workspace.start_job("none", 1),
+        lambda: workspace.set_task("none", BIRD),
+        lambda: workspace.history("none", "caption"),
+    ):
+        with pytest.raises(UserError, match="This workspace has no run 'none'"):
+            action()
+
+
+def test_an_image_is_stored_once_and_without_what_came_with_it(workspace: Workspace) -> None:
+    private = picture()
+    private.info = {"icc_profile": b"secret profile", "Comment": "secret words", "gamma": 0.5, "dpi": (72, 72)}
+    with_extras = workspace.run(workspace.create_run(private, BIRD, "demo", "One", {}))
+    plain = workspace.run(workspace.create_run(picture(), BIRD, "demo", "Two", {}))
+    assert with_extras.source_sha == plain.source_sha
+    assert [path.name for path in (workspace.folder / "images").iterdir()] == [f"{plain.source_sha}.png"]
+    assert b"secret" not in plain.source_path.read_bytes()
+    assert private.info["Comment"] == "secret words"
+
+
+@pytest.mark.parametrize(
+    "sha", ["../studio.db", "a" * 63, "A" * 64, "a" * 64 + "\n", "", "/etc/passwd", "a" * 62 + "/."]
+)
+def test_an_image_name_is_no_path(workspace: Workspace, sha: str) -> None:
+    with pytest.raises(UserError, match="not the name of an image"):
+        workspace.image_path(sha)
+
+
+def test_a_missing_and_a_damaged_image_are_told_apart(workspace: Workspace) -> None:
+    run = workspace.run(new_run(workspace))
+    with pytest.raises(UserError, match="is missing"):
+        workspace.image_path("a" * 64)
+    run.source_path.write_bytes(run.source_path.read_bytes()[:-1] + b"x")
+    with pytest.raises(UserError, match="is damaged"):
+        workspace.image(run.source_sha)
+
+
+def test_a_mode_that_png_would_change_is_refused(workspace: Workspace) -> None:
+    with pytest.raises(ValueError, match="CMYK"):
+        workspace.create_run(picture().convert("CMYK"), BIRD, "demo", "A bird", {})
+    assert workspace.runs() == ()
+
+
+def test_a_closed_workspace_says_so(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    with pytest.raises(RuntimeError, match="closed"):
+        workspace.runs()
+    workspace.open()
+    workspace.close()
+    workspace.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        new_run(workspace)
+    workspace.open()
+    assert workspace.runs() == ()
+    workspace.close()
+
+
+def test_closing_interrupts_its_own_jobs_only(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as other:
+        run_id = new_run(other)
+        others = other.start_job(run_id, 1)
+        with Workspace(tmp_path) as workspace:
+            own, done = workspace.start_job(run_id, 1), workspace.start_job(run_id, 1)
+            workspace.finish_job(done, "done")
+        states = {job.id: job.state for job in other.run(run_id).jobs}
+        assert states == {others: "running", own: "interrupted", done: "done"}
