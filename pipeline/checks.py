@@ -1,0 +1,132 @@
+"""Pure checks of texts: each gives `Check`s, whose notes are the plain sentences that the page shows.
+
+Knows nothing of models or images. `require_...` functions raise UserError where a stage cannot go on.
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+
+from pipeline.errors import UserError
+from pipeline.types import Check, CounterfactualCaption, Edit, Task
+from pipeline.words import classes_in, contains, find_run, is_protected, protected_words_in, tokens
+
+SCENE_WIDE = ("weather", "time of day", "domain")
+"""Edit types that hold for the whole image: their keyword must be gone wherever it stood."""
+
+
+def task_checks(task: Task) -> tuple[Check, ...]:
+    """Whether the task says what must be kept."""
+    if task.kind == "classification":
+        note = "A classification task needs a label: say what the image shows, such as bird."
+        return (_check("label given", bool(tokens(task.label)), note),)
+    note = "A segmentation task needs protected classes: name what must stay in place, such as road, vehicle."
+    return (_check("protected classes given", any(tokens(name) for name in task.protected), note),)
+
+
+def caption_checks(text: str, task: Task) -> tuple[Check, ...]:
+    """Whether a caption is there and names the label, or at least one of the protected classes."""
+    if not tokens(text):
+        return (_check("caption not empty", False, "The caption is empty: write one, or caption the image again."),)
+    written = _check("caption not empty", True)
+    if task.kind == "classification":
+        note = f"The caption does not name the label “{task.label}”: nothing in it can be protected. Add the word."
+        return (written, _check("label named", bool(classes_in(text, task)), note))
+    note = f"The caption names none of the protected classes ({', '.join(task.protected)}). Add what the image shows."
+    return (written, _check("protected classes named", bool(classes_in(text, task)), note))
+
+
+def keyword_checks(keyword: str, caption: str, task: Task) -> tuple[Check, ...]:
+    """Whether a keyword stands in the caption and may change."""
+    if not tokens(keyword):
+        return (_check("keyword not empty", False, "A keyword is empty: fill it in, or remove it."),)
+    missing = f"“{keyword}” is not in the caption: take words of the caption, as they stand there."
+    protected = f"“{keyword}” is protected by the task ({task.describe()}): choose something else."
+    return (
+        _check("keyword in the caption", contains(caption, keyword), missing),
+        _check("keyword not protected", not is_protected(keyword, task), protected),
+    )
+
+
+def alternative_checks(keyword: str, alternative: str, task: Task) -> tuple[Check, ...]:
+    """Whether an alternative changes its keyword and leaves the protected words alone."""
+    if not tokens(alternative):
+        note = f"An alternative of “{keyword}” is empty: fill it in, or remove it."
+        return (_check("alternative not empty", False, note),)
+    same = f"“{alternative}” is the same as its keyword: choose something else."
+    lost = [word for word in protected_words_in(keyword, task) if not contains(alternative, word)]
+    checks = [
+        _check("alternative differs", tokens(keyword) != tokens(alternative), same),
+        _check(_kept_name(task), not lost, f"“{alternative}” drops {_quoted(lost)}, which is protected by the task."),
+    ]
+    if task.kind == "segmentation":
+        checks.append(_nothing_added(keyword, alternative, task))
+    return tuple(checks)
+
+
+def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
+    """Whether a counterfactual caption carries its edits and keeps every protected word of the source caption.
+
+    Further words may differ: a change of the weather rightly rewrites what lies on the ground.
+    """
+    text = counterfactual.text
+    if not tokens(text):
+        return (_check("caption not empty", False, "The counterfactual caption is empty: write it, or untick it."),)
+    lost = [word for word in protected_words_in(source, task) if not contains(text, word)]
+    gone = f"{_quoted(lost)} {'is' if len(lost) == 1 else 'are'} no longer in the caption, but protected by the task."
+    undone = [note for edit in counterfactual.edits if (note := _undone(source, text, edit))]
+    checks = [_check("edits made", not undone, " ".join(undone)), _check(_kept_name(task), not lost, gone)]
+    if task.kind == "segmentation":
+        checks.append(_nothing_added(source, text, task))
+    return tuple(checks)
+
+
+def failed(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """Those that did not pass."""
+    return tuple(check for check in checks if not check.passed)
+
+
+def require(checks: tuple[Check, ...]) -> None:
+    """Raises UserError with the note of the first check that did not pass."""
+    for check in failed(checks):
+        raise UserError(check.note)
+
+
+def _check(name: str, passed: bool, note: str = "") -> Check:
+    return Check(name, passed, note="" if passed else note)
+
+
+def _kept_name(task: Task) -> str:
+    return "label kept" if task.kind == "classification" else "protected kept"
+
+
+def _quoted(words: list[str]) -> str:
+    return " and ".join(f"“{word}”" for word in words)
+
+
+def _nothing_added(before: str, after: str, task: Task) -> Check:
+    """A protected class that only the new text names would have to be in the mask, and is not."""
+    new = [name for name in classes_in(after, task) if name not in classes_in(before, task)]
+    return _check("nothing protected added", not new, f"{_quoted(new)} was not there before, but the mask is kept.")
+
+
+def _undone(source: str, new: str, edit: Edit) -> str:
+    """Why an edit does not show in the new text, in one sentence; "" when it does.
+
+    The two texts are aligned word by word, since counting would miss a swap (red becomes blue where blue becomes red).
+    """
+    before, after = tokens(source), tokens(new)
+    old, wanted = tokens(edit.keyword), tokens(edit.alternative)
+    blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+    same_before = {block.a + i for block in blocks for i in range(block.size)}
+    same_after = {block.b + i for block in blocks for i in range(block.size)}
+    left = [set(range(at, at + len(old))) <= same_before for at in find_run(before, old)]
+    put = [not set(range(at, at + len(wanted))) <= same_after for at in find_run(after, wanted)]
+    # "trees" -> "palm trees" leaves the keyword standing, "dark red" -> "red" adds no new word.
+    grows, shrinks = bool(find_run(wanted, old)), bool(find_run(old, wanted))
+    if not put or not (any(put) or shrinks):
+        return f"“{edit.alternative}” is not in the caption where “{edit.keyword}” was."
+    stays = any(left) if edit.edit_type in SCENE_WIDE else all(left)
+    if left and stays and not grows:
+        return f"“{edit.keyword}” still stands where it was."
+    return ""

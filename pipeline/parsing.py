@@ -1,0 +1,142 @@
+"""Reads what a language model replied. Forgives bullets, numbers, quotes, code fences and chatter; invents nothing.
+
+Pure functions of the reply: whether a keyword is in the caption or protected is the stage's business. Each raises
+`Unreadable` when a reply holds nothing to use.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pipeline.types import EDIT_TYPES, EditType
+
+_QUOTES = "\"'`“”‘’«»*_"
+_BULLET = re.compile(r"^\s*(?:[-*•–—]\s+|\(?\d{1,2}[.):]\s+|[a-z][.)]\s+)", re.IGNORECASE)
+_CHATTER = re.compile(
+    r"^(?:sure|certainly|of course|ok(?:ay)?|absolutely|great(?=[!,.])|yes(?=[!,.])|here(?:'s|’s| is| are)|"
+    r"the following|below|based on|given|as requested|i hope|i have|i've|let me know|note|please)\b",
+    re.IGNORECASE,
+)
+_REFUSAL = re.compile(
+    r"^(?:i(?:'m| am) sorry|i apologi[sz]e|sorry|i cannot|i can(?:'t|’t)|as an ai|i(?:'m| am) unable)", re.I
+)
+_LABEL = re.compile(
+    r"^(?:the )?(?:new |modified |edited |updated |revised |counterfactual |resulting )*"
+    r"(?:caption|answer|output|reply)\s*:\s*",
+    re.IGNORECASE,
+)
+_TYPE_NAMES: dict[str, EditType] = {
+    "colour": "attribute",
+    "color": "attribute",
+    "material": "attribute",
+    "adjective": "attribute",
+    "time": "time of day",
+    "daytime": "time of day",
+    "lighting": "time of day",
+    "style": "domain",
+    "environment": "background",
+    "location": "background",
+    "setting": "background",
+    "season": "weather",
+}
+"""What models say for one of the edit types."""
+
+
+class Unreadable(ValueError):
+    """A reply without usable content. The message says what was looked for."""
+
+
+def read_keywords(reply: str) -> tuple[tuple[str, EditType], ...]:
+    """`keyword | edit type`, one a line, in the order of the reply. A line without a known edit type is chatter."""
+    found: dict[str, tuple[str, EditType]] = {}
+    for line in _lines(reply):
+        for left, right in _splits(_unbullet(line)):
+            keyword, edit_type = _clean(left), _edit_type(right)
+            if keyword and edit_type:
+                found.setdefault(keyword.lower(), (keyword, edit_type))
+                break
+    if not found:
+        raise Unreadable("no line of the form “keyword | edit type” was found")
+    return tuple(found.values())
+
+
+def read_alternatives(reply: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """`keyword: alternative, alternative`, one keyword a line; or the keyword alone and its alternatives below."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    open_list: list[str] | None = None
+    for line in _lines(reply):
+        bulleted, text = bool(_BULLET.match(line)), _unbullet(line).strip("{}[] ,")
+        left, separator, right = _split_once(text)
+        if not separator:
+            if bulleted and open_list is not None:
+                open_list += _items(text)
+            continue
+        keyword, items = _clean(left), _items(right)
+        if not keyword or (items and _CHATTER.match(keyword) and len(keyword.split()) > 3):
+            continue
+        open_list = found.setdefault(keyword.lower(), (keyword, []))[1]
+        open_list += items
+    usable = tuple((keyword, tuple(dict.fromkeys(items))) for keyword, items in found.values() if items)
+    if not usable:
+        raise Unreadable("no line of the form “keyword: alternative, alternative” was found")
+    return usable
+
+
+def read_caption(reply: str) -> str:
+    """The caption, which is one line of its own; chatter around it is left out."""
+    for line in _lines(reply):
+        text = _unbullet(line).replace("**", "")
+        if _REFUSAL.match(text):
+            break
+        if _CHATTER.match(text):
+            # "Sure, here is the caption: A road ..." carries it behind the colon; "Sure! Here it is:" does not.
+            text = text.partition(":")[2]
+        text = _LABEL.sub("", text.strip())
+        quoted = re.match(r'^["“](.+?)["”](?=\s|$)', text)
+        text = " ".join(_LABEL.sub("", _clean(quoted[1] if quoted else text)).split())
+        if len(re.findall(r"[^\W\d_]+", text)) >= 2:
+            return text
+    raise Unreadable("no caption was found")
+
+
+def _lines(reply: str) -> list[str]:
+    lines = [line.strip() for line in reply.replace("\r", "\n").split("\n")]
+    return [line for line in lines if line and not line.startswith("```") and line not in ("{", "}", "[", "]")]
+
+
+def _unbullet(line: str) -> str:
+    return _BULLET.sub("", line, count=1).strip()
+
+
+def _clean(text: str) -> str:
+    """Without quotes, stars and other wrapping at both ends. An apostrophe inside stays."""
+    return text.strip().strip(_QUOTES).strip().rstrip(",;").strip(_QUOTES).strip()
+
+
+def _splits(line: str) -> list[tuple[str, str]]:
+    """The ways to part a line into keyword and edit type, likeliest first."""
+    ways = [line.rsplit(separator, 1) for separator in ("|", "->", "→", ":", " - ", " – ") if separator in line]
+    bracketed = re.match(r"^(.*?)\s*[(\[]([^()\[\]]+)[)\]]\W*$", line)
+    return [(way[0], way[1]) for way in ways] + ([(bracketed[1], bracketed[2])] if bracketed else [])
+
+
+def _edit_type(text: str) -> EditType | None:
+    name = re.sub(r"[\s_-]+", " ", _clean(text).strip(".()[]").lower()).strip()
+    for edit_type in EDIT_TYPES:
+        if name == edit_type:
+            return edit_type
+    return _TYPE_NAMES.get(name)
+
+
+def _split_once(text: str) -> tuple[str, str, str]:
+    for separator in (":", "|", "->", "→", " = "):
+        left, found, right = text.partition(separator)
+        if found:
+            return left, found, right
+    return text, "", ""
+
+
+def _items(text: str) -> list[str]:
+    parts = re.split(r"[,;|]", text.strip().strip("[](){}. "))
+    cleaned = [re.sub(r"^(?:or|and)\s+", "", _clean(part.strip("[](){}. ")), flags=re.IGNORECASE) for part in parts]
+    return [_clean(part) for part in cleaned if _clean(part) and part.lower() not in ("etc", "none", "n/a")]

@@ -1,0 +1,46 @@
+"""What a stage says while it works, and how long the rest will take."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline.errors import Cancelled
+from pipeline.types import StageName
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stage is. Counts the smallest steps there are: captions in stage 4, denoising steps in stage 5."""
+
+    stage: StageName
+    done: int
+    total: int
+    seconds_left: float | None = None
+    """None as long as nothing was measured."""
+    note: str = ""
+    """In words, such as "image 2 of 6"."""
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class Pace:
+    """Measures steps as they are done and tells the rest; `seconds_per_step`, when known, serves until the first."""
+
+    def __init__(self, total: int, seconds_per_step: float | None = None) -> None:
+        self.total, self._known, self._start = total, seconds_per_step, time.monotonic()
+
+    def seconds_left(self, done: int) -> float | None:
+        """Seconds until all steps are done, or None when nothing was measured yet."""
+        if done <= 0:
+            return None if self._known is None else self._known * self.total
+        return (time.monotonic() - self._start) / done * (self.total - done)
+
+
+def stop_if(cancelled: threading.Event | None) -> None:
+    """Raises Cancelled when the person asked to stop."""
+    if cancelled is not None and cancelled.is_set():
+        raise Cancelled("Stopped. What was finished is kept.")

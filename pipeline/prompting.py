@@ -1,0 +1,138 @@
+"""Prompt sets: one TOML file a stage under `prompts/NAME/`, each a `string.Template` and the texts that end a reply.
+
+Knows nothing of models or of how a reply is read. Every variable that a stage fills must be used by its template
+(so the task stands in every prompt, and the label reaches the diffusion model), and no other may be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from pipeline.errors import UserError
+
+PROMPTS_FOLDER = Path(__file__).resolve().parent.parent / "prompts"
+
+REQUIRED: dict[str, tuple[str, ...]] = {
+    "keywords": ("task", "caption"),
+    "alternatives": ("task", "caption", "keywords"),
+    "counterfactuals": ("task", "caption", "edits"),
+    "diffusion": ("caption", "kept"),
+}
+"""The variables that a template must use."""
+OPTIONAL: dict[str, tuple[str, ...]] = {"alternatives": ("count",)}
+
+
+class PromptError(UserError):
+    """A prompt file that cannot be used. The message names the file or the variable."""
+
+
+class MissingVariables(PromptError):
+    """A template was filled without some of its variables."""
+
+    def __init__(self, where: str, names: tuple[str, ...]) -> None:
+        listed = ", ".join(f"${name}" for name in names)
+        super().__init__(f"The prompt {where} needs {listed}: give it a value.")
+        self.names = names
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A template and the texts that end a reply."""
+
+    where: str
+    """What it is called in messages, such as "paper/keywords"."""
+    template: str
+    stop: tuple[str, ...] = ()
+
+    def variables(self) -> tuple[str, ...]:
+        """The names that the template uses, in order of appearance. Raises PromptError for a stray dollar sign."""
+        template = Template(self.template)
+        if not template.is_valid():
+            raise PromptError(f"The prompt {self.where} has a stray $: write $$ for a dollar sign.")
+        return tuple(template.get_identifiers())
+
+    def evaluate(self, **values: str | int) -> str:
+        """The prompt with its variables filled. Each value becomes one line: a line break would end the field it is in.
+
+        Raises MissingVariables, naming them.
+        """
+        missing = tuple(name for name in self.variables() if name not in values)
+        if missing:
+            raise MissingVariables(self.where, missing)
+        return Template(self.template).substitute({name: " ".join(str(v).split()) for name, v in values.items()})
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """The prompts of one kind of model."""
+
+    name: str
+    keywords: Prompt
+    alternatives: Prompt
+    counterfactuals: Prompt
+    diffusion: Prompt
+
+
+def load_prompts(name: str, folder: Path = PROMPTS_FOLDER) -> PromptSet:
+    """The prompt set `folder/name`. Raises PromptError for an unknown name, an unreadable file or a wrong variable."""
+    known = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    if name not in known:
+        raise PromptError(
+            f"There is no prompt set {name!r}: choose one of {', '.join(known) or 'none (none are there)'}."
+        )
+    return PromptSet(name, **{stage: _load(folder / name / f"{stage}.toml", name, stage) for stage in REQUIRED})
+
+
+def prompts_to_plain(prompts: PromptSet) -> dict[str, Any]:
+    """JSON-ready data, enough to build the same set without its files."""
+    return dataclasses.asdict(prompts)
+
+
+def prompts_from_plain(data: Mapping[str, Any]) -> PromptSet:
+    """The set from `prompts_to_plain`. Raises PromptError when the data do not fit."""
+    try:
+        built = {stage: Prompt(**{**data[stage], "stop": tuple(data[stage]["stop"])}) for stage in REQUIRED}
+        prompts = PromptSet(str(data["name"]), **built)
+    except (KeyError, TypeError) as error:
+        raise PromptError("The prompts of this file cannot be read: it was changed or cut.") from error
+    for stage in REQUIRED:
+        _check(built[stage], stage)
+    return prompts
+
+
+def _load(path: Path, name: str, stage: str) -> Prompt:
+    where = f"{name}/{stage}"
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise PromptError(f"The prompt {where} is missing: there is no file {path.name} in prompts/{name}.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PromptError(f"The prompt {where} cannot be read: {error}.") from error
+    unknown = sorted(set(data) - {"template", "stop"})
+    if unknown:
+        raise PromptError(f"The prompt {where} has an unknown entry {unknown[0]!r}: it takes template and stop.")
+    template, stop = data.get("template"), data.get("stop", [])
+    if not isinstance(template, str) or not template.strip():
+        raise PromptError(f"The prompt {where} has no template: add one.")
+    if not isinstance(stop, list) or not all(isinstance(text, str) and text for text in stop):
+        raise PromptError(f"The prompt {where} has a wrong stop: give a list of texts, none of them empty.")
+    prompt = Prompt(where, template, tuple(stop))
+    _check(prompt, stage)
+    return prompt
+
+
+def _check(prompt: Prompt, stage: str) -> None:
+    used, required = set(prompt.variables()), REQUIRED[stage]
+    allowed = (*required, *OPTIONAL.get(stage, ()))
+    for name in sorted(used - set(allowed)):
+        listed = ", ".join(f"${each}" for each in allowed)
+        raise PromptError(f"The prompt {prompt.where} uses ${name}, which nothing fills: it may use {listed}.")
+    for name in required:
+        if name not in used:
+            raise PromptError(f"The prompt {prompt.where} does not use ${name}: it has to stand in this prompt.")

@@ -1,0 +1,225 @@
+"""Drives the stages with the models of a profile: one by one for the page, all of them for the command line.
+
+Takes and gives plain values, reports progress, stops when asked to and goes on from what is there already. Knows
+neither the page nor the database.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from PIL import Image
+
+from pipeline.freshness import changed_inputs, image_sha
+from pipeline.methods import ControlNetMethod, plain_settings
+from pipeline.profile import Profile
+from pipeline.progress import OnProgress, Progress, stop_if
+from pipeline.prompting import PromptSet, load_prompts
+from pipeline.seams import Captioner, Embedder, Generator, LanguageModel, Method
+from pipeline.settings import Settings
+from pipeline.stages import alternatives, caption, counterfactuals, generation, keywords
+from pipeline.types import (
+    Alternatives,
+    Caption,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    Keywords,
+    StageName,
+    StageValue,
+    Task,
+    TestCase,
+    TextValue,
+)
+
+__all__ = ["Made", "Progress", "Runner"]
+
+TEXT_STAGES: tuple[StageName, ...] = ("caption", "keywords", "alternatives", "counterfactuals")
+
+
+class ModelBox(Protocol):
+    """The models of a profile, each loaded when it is first asked for."""
+
+    @property
+    def captioner(self) -> Captioner: ...
+    @property
+    def language(self) -> LanguageModel: ...
+    @property
+    def generator(self) -> Generator: ...
+    @property
+    def embedder(self) -> Embedder: ...
+
+
+@dataclass(frozen=True)
+class Made:
+    """One thing that `Runner.augment` gives."""
+
+    stage: StageName
+    value: StageValue[Any] | TestCase
+    """A `TestCase` for the stage "generation", else a `StageValue`."""
+    reused: bool
+    """It was there before and is still fresh."""
+
+
+class Runner:
+    """The stages of one profile. Each method loads the model that it needs at its first use.
+
+    `settings` is those of the profile where none are given. Every method raises what its stage raises.
+    """
+
+    def __init__(self, profile: Profile, models: ModelBox, prompts: PromptSet | None = None) -> None:
+        self.profile, self.models = profile, models
+        self.prompts = prompts or load_prompts(profile.prompts)
+        self.seconds_per_step: float | None = None
+        """As measured at the last image; None before the first one."""
+
+    def caption(
+        self, image: Image.Image, task: Task, settings: Settings | None = None, seed: int = 0
+    ) -> StageValue[Caption]:
+        """Stage 1."""
+        return caption.run(image, task, self.models.captioner, (settings or self.profile.settings).caption, seed)
+
+    def keywords(
+        self, source: Caption, task: Task, settings: Settings | None = None, seed: int = 0
+    ) -> StageValue[Keywords]:
+        """Stage 2."""
+        own = (settings or self.profile.settings).keywords
+        return keywords.run(source, task, self.models.language, self.prompts, own, seed)
+
+    def alternatives(
+        self, source: Caption, chosen: Keywords, task: Task, settings: Settings | None = None, seed: int = 0
+    ) -> StageValue[Alternatives]:
+        """Stage 3."""
+        own = (settings or self.profile.settings).alternatives
+        return alternatives.run(source, chosen, task, self.models.language, self.prompts, own, seed)
+
+    def counterfactuals(
+        self,
+        source: Caption,
+        chosen: Alternatives,
+        task: Task,
+        settings: Settings | None = None,
+        seed: int = 0,
+        progress: OnProgress | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> StageValue[CounterfactualCaptions]:
+        """Stage 4."""
+        own = (settings or self.profile.settings).counterfactuals
+        return counterfactuals.run(
+            source, chosen, task, self.models.language, self.prompts, own, seed, progress, cancelled
+        )
+
+    def plan(
+        self,
+        chosen: CounterfactualCaptions,
+        settings: Settings | None = None,
+        seed: int = 0,
+        made: Collection[tuple[CounterfactualCaption, int]] = (),
+        seconds_per_step: float | None = None,
+    ) -> generation.Plan:
+        """The gate before stage 5; `seconds_per_step` of an earlier start serves until something was measured here."""
+        own = (settings or self.profile.settings).generation
+        return generation.plan(chosen, own, seed, self.seconds_per_step or seconds_per_step, made)
+
+    def generate(
+        self,
+        source: Image.Image,
+        task: Task,
+        chosen: CounterfactualCaptions,
+        settings: Settings | None = None,
+        seed: int = 0,
+        progress: OnProgress | None = None,
+        cancelled: threading.Event | None = None,
+        made: Collection[tuple[CounterfactualCaption, int]] = (),
+    ) -> Iterator[TestCase]:
+        """Stage 5, one test case at a time, without those (caption and seed) already `made`."""
+        settings = settings or self.profile.settings
+        generation.require_ready(task, chosen)
+        if not self.plan(chosen, settings, seed, made).images:
+            return  # nothing to do is no reason to load a generator
+        cases = generation.run(
+            source,
+            task,
+            chosen,
+            self.method(),
+            settings.conditioning,
+            settings.generation,
+            seed,
+            progress,
+            cancelled,
+            made,
+            self.seconds_per_step,
+        )
+        for case in cases:
+            self.seconds_per_step = generation.seconds_per_step(case)
+            yield case
+
+    def method(self) -> Method:
+        """How this profile makes an image."""
+        return ControlNetMethod(self.models.generator, self.models.embedder, self.prompts)
+
+    def augment(
+        self,
+        source: Image.Image,
+        task: Task,
+        settings: Settings | None = None,
+        seed: int = 0,
+        values: Mapping[StageName, StageValue[Any]] | None = None,
+        test_cases: Collection[TestCase] = (),
+        progress: OnProgress | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> Iterator[Made]:
+        """All stages, from one image to its test cases; gives each thing as soon as it is there.
+
+        Of the `values` and `test_cases` of an earlier try, what is still fresh is taken as it is and given first come.
+        Raises Cancelled between two replies or within one denoising step when asked to stop.
+        """
+        settings = settings or self.profile.settings
+        earlier, sha = dict(values or {}), image_sha(source)
+        now: dict[StageName, TextValue] = {}
+        for done, stage in enumerate(TEXT_STAGES):
+            stop_if(cancelled)
+            if stage in earlier and not changed_inputs(stage, earlier[stage], task, sha, now, settings):
+                now[stage] = earlier[stage].value
+                yield Made(stage, earlier[stage], reused=True)
+                continue
+            if progress is not None:
+                progress(Progress(stage, 0, 1, note=f"stage {done + 1} of {len(TEXT_STAGES) + 1}"))
+            value = self._text_stage(stage, source, task, now, settings, seed, progress, cancelled)
+            now[stage] = value.value
+            yield Made(stage, value, reused=False)
+        chosen: Any = now["counterfactuals"]
+        wanted = {(image.counterfactual, image.seed) for image in self.plan(chosen, settings, seed).images}
+        same = plain_settings(settings.conditioning, settings.generation)
+        fresh = [case for case in test_cases if (case.counterfactual, case.seed) in wanted and case.settings == same]
+        for case in fresh:
+            yield Made("generation", case, reused=True)
+        made = {(case.counterfactual, case.seed) for case in fresh}
+        for case in self.generate(source, task, chosen, settings, seed, progress, cancelled, made):
+            yield Made("generation", case, reused=False)
+
+    def _text_stage(
+        self,
+        stage: StageName,
+        source: Image.Image,
+        task: Task,
+        now: Mapping[StageName, Any],
+        settings: Settings,
+        seed: int,
+        progress: OnProgress | None,
+        cancelled: threading.Event | None,
+    ) -> StageValue[Any]:
+        match stage:
+            case "caption":
+                return self.caption(source, task, settings, seed)
+            case "keywords":
+                return self.keywords(now["caption"], task, settings, seed)
+            case "alternatives":
+                return self.alternatives(now["caption"], now["keywords"], task, settings, seed)
+            case "counterfactuals":
+                return self.counterfactuals(
+                    now["caption"], now["alternatives"], task, settings, seed, progress, cancelled
+                )
+        raise ValueError(f"{stage} is not a text stage")

@@ -1,0 +1,1 @@
+"""One module a stage: `caption`, `keywords`, `alternatives`, `counterfactuals`, `generation`. Each can run alone."""

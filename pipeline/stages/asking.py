@@ -1,0 +1,75 @@
+"""Asks a language model until its reply can be read. What stages 2 to 4 share; knows nothing of what they ask."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pipeline.errors import UnreadableReply
+from pipeline.parsing import Unreadable
+from pipeline.progress import stop_if
+from pipeline.prompting import Prompt
+from pipeline.seams import LanguageModel
+from pipeline.settings import LanguageSettings
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Answer(Generic[V]):
+    """What was read, and how it came about."""
+
+    value: V
+    prompt: str
+    raw_reply: str
+    seed: int
+    """Of the attempt that gave the value."""
+    attempts: int
+    """How often was asked in all."""
+    seconds: float
+
+
+def ask(
+    what: str,
+    language_model: LanguageModel,
+    prompt: Prompt,
+    values: dict[str, str | int],
+    read: Callable[[str], V],
+    settings: LanguageSettings,
+    seed: int,
+    shortcomings: Callable[[V], int] = lambda _value: 0,
+    cancelled: threading.Event | None = None,
+) -> Answer[V]:
+    """The first reply without shortcomings, asked for with `seed`, `seed + 1`, ... at most `settings.attempts` times.
+
+    When all were asked for, the readable one with the fewest shortcomings (of two, the earlier). `read` raises
+    `Unreadable` for a reply that it cannot use; raises UnreadableReply, with the last reply, when none could be read.
+    `what` is what was asked for, in words, for that message.
+    """
+    text, start = prompt.evaluate(**values), time.monotonic()
+    best: tuple[int, V, str, int] | None = None
+    reply, reason, attempt = "", "", 0
+    for attempt in range(1, settings.attempts + 1):
+        stop_if(cancelled)
+        reply = language_model.complete(text, settings, seed + attempt - 1, prompt.stop)
+        try:
+            value = read(reply)
+        except Unreadable as error:
+            reason = str(error)
+            continue
+        found = shortcomings(value)
+        if best is None or found < best[0]:
+            best = (found, value, reply, seed + attempt - 1)
+        if found == 0:
+            break
+    if best is None:
+        times = "once" if attempt == 1 else f"{attempt} times"
+        message = (
+            f"The language model was asked {times} for {what}, but {reason}: run it again, or fill them in yourself."
+        )
+        raise UnreadableReply(message, text, reply, attempt)
+    _, value, reply, used_seed = best
+    return Answer(value, text, reply, used_seed, attempt, time.monotonic() - start)

@@ -1,0 +1,176 @@
+"""Stage 4, alternatives to counterfactual captions: chooses which edits go together and has each caption written."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from itertools import combinations, product
+
+from pipeline.checks import (
+    alternative_checks,
+    caption_checks,
+    counterfactual_checks,
+    failed,
+    keyword_checks,
+    require,
+    task_checks,
+)
+from pipeline.errors import UserError
+from pipeline.freshness import inputs_key
+from pipeline.parsing import read_caption
+from pipeline.progress import OnProgress, Pace, Progress, stop_if
+from pipeline.prompting import PromptSet
+from pipeline.seams import LanguageModel
+from pipeline.seeds import derive_seed
+from pipeline.settings import CounterfactualSettings
+from pipeline.stages.asking import Answer, ask
+from pipeline.types import (
+    Alternatives,
+    Caption,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    Edit,
+    StageValue,
+    Task,
+    Trace,
+)
+from pipeline.words import find_phrase
+
+BETWEEN = "\n\n----\n\n"
+"""Stands between the prompts, and between the replies, of one trace: there is a call for every caption."""
+
+
+def run(
+    caption: Caption,
+    alternatives: Alternatives,
+    task: Task,
+    language_model: LanguageModel,
+    prompts: PromptSet,
+    settings: CounterfactualSettings,
+    seed: int,
+    on_progress: OnProgress | None = None,
+    cancelled: threading.Event | None = None,
+) -> StageValue[CounterfactualCaptions]:
+    """At most `settings.captions` counterfactual captions, one call each, with the edits of `choose_edits`.
+
+    A caption that misses an edit or loses a protected word is asked for again; one that still does after every attempt
+    is kept but not used. Caption k is asked for with `derive_seed(seed, k)` and the seeds after it; the trace has
+    `seed`, and as attempts the most that any caption needed.
+    Raises UserError when no alternative is used or one of them cannot be, UnreadableReply when a caption never came,
+    Cancelled between two calls.
+    """
+    require(task_checks(task))
+    require(caption_checks(caption.text, task)[:1])
+    for item in alternatives.items:
+        for option in item.options:
+            if option.used:
+                require(keyword_checks(item.keyword, caption.text, task))
+                # That it changes something; whether it takes a protected word along shows in the caption.
+                require(alternative_checks(item.keyword, option.text, task)[:1])
+    chosen = choose_edits(caption, alternatives, settings, seed)
+    if not chosen:
+        raise UserError("No alternative is chosen: tick at least one, or add one.")
+    start, pace = time.monotonic(), Pace(len(chosen))
+    items: list[CounterfactualCaption] = []
+    answers: list[Answer[str]] = []
+    for number, edits in enumerate(chosen):
+        stop_if(cancelled)
+        _tell(on_progress, pace, number)
+        answer = _write(caption, edits, task, language_model, prompts, settings, derive_seed(seed, number), cancelled)
+        draft = CounterfactualCaption(answer.value, edits)
+        passed = not failed(counterfactual_checks(caption.text, draft, task))
+        items.append(CounterfactualCaption(answer.value, edits, used=passed))
+        answers.append(answer)
+    _tell(on_progress, pace, len(chosen))
+    trace = Trace(
+        author="model",
+        model=language_model.name,
+        prompt=BETWEEN.join(answer.prompt for answer in answers),
+        raw_reply=BETWEEN.join(answer.raw_reply for answer in answers),
+        settings=settings.model_dump(mode="json"),
+        seed=seed,
+        attempts=max(answer.attempts for answer in answers),
+        seconds=time.monotonic() - start,
+    )
+    key = inputs_key("counterfactuals", task, "", {"caption": caption, "alternatives": alternatives}, settings)
+    return StageValue(CounterfactualCaptions(tuple(items)), trace, key)
+
+
+def choose_edits(
+    caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings, seed: int
+) -> tuple[tuple[Edit, ...], ...]:
+    """The edits of each counterfactual caption: no two alike, at most `settings.captions`, fewer if there are no more.
+
+    Each has `settings.edits_at_once` different keywords (all of them for 0, or when there are not so many), in caption
+    order. Keywords, and the alternatives of each, get their turns evenly; `seed` decides the order among equals.
+    """
+    places = {item.keyword: find_phrase(caption.text, item.keyword) for item in alternatives.items}
+    pools = [
+        tuple(Edit(item.keyword, option.text, item.edit_type) for option in item.options if option.used)
+        for item in sorted(alternatives.items, key=lambda item: places[item.keyword][:1])
+    ]
+    pools = [pool for pool in pools if pool]
+    at_once = min(settings.edits_at_once or len(pools), len(pools))
+    rng = random.Random(seed)
+    keyword_turns = [0] * len(pools)
+    edit_turns = {edit: 0 for pool in pools for edit in pool}
+    chosen: list[tuple[Edit, ...]] = []
+    seen: set[frozenset[Edit]] = set()
+    while pools and len(chosen) < settings.captions:
+        # Those whose turn it is come first, so the first choice that is new is the evenest. The ways are walked through
+        # lazily: no more of them are looked at than were chosen before.
+        order = sorted(range(len(pools)), key=lambda i: (keyword_turns[i], rng.random()))
+        ranked = [sorted(pool, key=lambda edit: (edit_turns[edit], rng.random())) for pool in pools]
+        ways = (
+            (keywords, edits)
+            for keywords in combinations(order, at_once)
+            for edits in product(*(ranked[i] for i in sorted(keywords)))
+            if frozenset(edits) not in seen
+        )
+        way = next(ways, None)
+        if way is None:
+            break
+        keywords, edits = way
+        chosen.append(edits)
+        seen.add(frozenset(edits))
+        for i in keywords:
+            keyword_turns[i] += 1
+        for edit in edits:
+            edit_turns[edit] += 1
+    return tuple(chosen)
+
+
+def _write(
+    caption: Caption,
+    edits: tuple[Edit, ...],
+    task: Task,
+    language_model: LanguageModel,
+    prompts: PromptSet,
+    settings: CounterfactualSettings,
+    seed: int,
+    cancelled: threading.Event | None,
+) -> Answer[str]:
+    return ask(
+        "a counterfactual caption",
+        language_model,
+        prompts.counterfactuals,
+        {
+            "task": task.describe(),
+            "caption": caption.text,
+            "edits": "; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in edits),
+        },
+        read_caption,
+        settings,
+        seed,
+        shortcomings=lambda text: len(
+            failed(counterfactual_checks(caption.text, CounterfactualCaption(text, edits), task))
+        ),
+        cancelled=cancelled,
+    )
+
+
+def _tell(on_progress: OnProgress | None, pace: Pace, done: int) -> None:
+    if on_progress is not None:
+        note = f"caption {min(done + 1, pace.total)} of {pace.total}"
+        on_progress(Progress("counterfactuals", done, pace.total, pace.seconds_left(done), note))

@@ -1,0 +1,58 @@
+"""Stage 2, caption to keywords: the elements of the caption that may change without changing the ground truth."""
+
+from __future__ import annotations
+
+from pipeline.checks import caption_checks, failed, keyword_checks, require, task_checks
+from pipeline.freshness import inputs_key
+from pipeline.parsing import Unreadable, read_keywords
+from pipeline.prompting import PromptSet
+from pipeline.seams import LanguageModel
+from pipeline.settings import KeywordSettings
+from pipeline.stages.asking import ask
+from pipeline.types import Caption, Keyword, Keywords, StageValue, Task, Trace
+from pipeline.words import find_phrase
+
+
+def run(
+    caption: Caption,
+    task: Task,
+    language_model: LanguageModel,
+    prompts: PromptSet,
+    settings: KeywordSettings,
+    seed: int,
+) -> StageValue[Keywords]:
+    """The keywords in caption order, all of them used.
+
+    Leaves out what is not in the caption and what the task protects; a reply with nothing else counts as unreadable.
+    Raises UserError for an empty caption and UnreadableReply when every attempt is spent.
+    """
+    require(task_checks(task))
+    require(caption_checks(caption.text, task)[:1])
+
+    def read(reply: str) -> tuple[Keyword, ...]:
+        named = [Keyword(text, edit_type) for text, edit_type in read_keywords(reply)]
+        fit = [keyword for keyword in named if not failed(keyword_checks(keyword.text, caption.text, task))]
+        if not fit:
+            raise Unreadable("no keyword of its reply is in the caption and free to change")
+        return tuple(sorted(fit, key=lambda keyword: find_phrase(caption.text, keyword.text)[0]))
+
+    answer = ask(
+        "keywords",
+        language_model,
+        prompts.keywords,
+        {"task": task.describe(), "caption": caption.text},
+        read,
+        settings,
+        seed,
+    )
+    trace = Trace(
+        author="model",
+        model=language_model.name,
+        prompt=answer.prompt,
+        raw_reply=answer.raw_reply,
+        settings=settings.model_dump(mode="json"),
+        seed=answer.seed,
+        attempts=answer.attempts,
+        seconds=answer.seconds,
+    )
+    return StageValue(Keywords(answer.value), trace, inputs_key("keywords", task, "", {"caption": caption}, settings))

@@ -1,0 +1,105 @@
+"""Stand-ins that fill the seams of `pipeline.seams` with what a test says. They do not cover the real models: tests
+marked `demo` run those, in `tests/test_pipeline_demo.py`.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+
+from PIL import Image
+
+from pipeline.seams import OnStep
+from pipeline.settings import CaptionSettings, GenerationSettings, LanguageSettings
+from pipeline.types import Task
+
+SUNNY_BIRD = "A red bird in sunny weather by day. The bird sits on a twig. The ground is grassy."
+
+
+class ScriptedCaptioner:
+    """Says always the same."""
+
+    name = "scripted captioner"
+
+    def __init__(self, text: str = SUNNY_BIRD, prompt: str = "") -> None:
+        self.text, self.prompt, self.calls = text, prompt, 0
+
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        self.calls += 1
+        return self.text, self.prompt
+
+
+class ScriptedLanguageModel:
+    """Gives its replies one after another, the last one for ever; keeps the prompts and seeds it was asked with."""
+
+    name = "scripted language model"
+
+    def __init__(self, *replies: str | Callable[[str], str]) -> None:
+        self.replies = list(replies)
+        self.prompts: list[str] = []
+        self.seeds: list[int] = []
+
+    def complete(self, prompt: str, settings: LanguageSettings, seed: int, stop: Sequence[str] = ()) -> str:
+        self.prompts.append(prompt)
+        self.seeds.append(seed)
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        return reply if isinstance(reply, str) else reply(prompt)
+
+
+class ScriptedEmbedder:
+    """Places everything at the same point."""
+
+    name = "scripted embedder"
+
+    def image(self, image: Image.Image) -> Sequence[float]:
+        return (1.0, 0.0)
+
+    def text(self, text: str) -> Sequence[float]:
+        return (1.0, 0.0)
+
+
+class NoiseGenerator:
+    """Noise that hangs on prompt and seed, in as many steps as asked for."""
+
+    name = "noise generator"
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, int]] = []
+
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
+        for step in range(settings.steps):
+            on_step(step + 1, settings.steps)
+        self.made.append((prompt, seed))
+        width, height = control.size
+        return Image.frombytes("RGB", control.size, random.Random(f"{prompt} {seed}").randbytes(width * height * 3))
+
+
+class ScriptedModels:
+    """All models of a profile."""
+
+    def __init__(self, language: ScriptedLanguageModel | None = None, caption: str = SUNNY_BIRD) -> None:
+        self.captioner = ScriptedCaptioner(caption)
+        self.language = language or ScriptedLanguageModel(answer)
+        self.generator = NoiseGenerator()
+        self.embedder = ScriptedEmbedder()
+
+    def check(self) -> None:
+        """Nothing is missing."""
+
+
+def answer(prompt: str) -> str:
+    """Sensible replies about `SUNNY_BIRD` to the prompts of any shipped set."""
+    caption = re.findall(r"Caption: (.*)", prompt)[-1]
+    if edits := re.findall(r"(?:Edits|Transformations): (.*)", prompt):
+        for edit in edits[-1].split("; "):
+            old, new = edit.split(" -> ")
+            caption = caption.replace(old, new)
+        return caption
+    if "Keywords:" in prompt.rsplit("Caption:", 1)[-1]:
+        words = re.findall(r"Keywords: (.*)", prompt)[-1].split(", ")
+        options = {"red": "blue, green, white", "sunny": "snowy, rainy, foggy", "by day": "at night, at sunset"}
+        return "\n".join(f"{word}: {options.get(word, 'sandy')}" for word in words)
+    return "red | attribute\nsunny | weather\nby day | time of day\ngrassy | background"

@@ -1,0 +1,275 @@
+"""The command line. The models are stand-ins (`tests/scripted.py`); `tests/test_pipeline_demo.py` runs real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import pipeline.__main__ as cli
+from pipeline import manifest
+from pipeline.errors import UserError
+from pipeline.freshness import image_sha
+from pipeline.profile import ROOT
+from pipeline.seams import OnStep
+from pipeline.settings import GenerationSettings, Settings
+from tests.scripted import NoiseGenerator, ScriptedModels
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch) -> ScriptedModels:
+    """The models that the command line gets in this test."""
+    stand_ins = ScriptedModels()
+    monkeypatch.setattr(cli, "load_models", lambda profile: stand_ins)
+    return stand_ins
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    path = tmp_path / "source picture.png"
+    Image.radial_gradient("L").resize((96, 64)).convert("RGB").save(path)
+    return path
+
+
+def augment(image: Path, out: Path, *more: str) -> int:
+    arguments = ["augment", str(image), "--task", "classification", "--label", "bird", "--out", str(out)]
+    return cli.main([*arguments, "--captions", "3", "--steps", "2", *more])
+
+
+def test_augment_writes_images_and_says_where(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / "out"
+    assert augment(image, out, "--images-per-caption", "2", "--seed", "7") == 0
+    told = capsys.readouterr()
+    paths = [Path(line) for line in told.out.splitlines()]
+    assert paths == [out / f"image-{n:03d}.png" for n in range(1, 7)] + [out / "run.json"]
+    for path in paths[:-1]:
+        with Image.open(path) as made:
+            assert (made.size, made.mode, made.info) == ((96, 64), "RGB", {})
+    assert "caption: A red bird" in told.err
+    assert "generation · image 1 of 6" in told.err
+    assert not list(out.glob(".*"))
+
+
+def test_the_run_file_tells_all(models: ScriptedModels, image: Path, tmp_path: Path) -> None:
+    augment(image, tmp_path / "out", "--seed", "7", "--edits-at-once", "0")
+    data = json.loads((tmp_path / "out" / "run.json").read_text(encoding="utf-8"))
+    assert data["complete"] is True
+    assert data["task"] == {"kind": "classification", "label": "bird", "protected": []}
+    assert (data["seed"], data["profile"]["name"], data["source"]["name"]) == (7, "demo", "source picture.png")
+    assert data["settings"]["counterfactuals"]["edits_at_once"] == 0
+    assert set(data["values"]) == {"caption", "keywords", "alternatives", "counterfactuals"}
+    trace = data["values"]["keywords"]["trace"]
+    assert trace["model"] == "scripted language model"
+    assert "A red bird" in trace["prompt"]
+    assert "red | attribute" in trace["raw_reply"]
+    assert "$caption" in data["prompts"]["diffusion"]["template"]
+    assert data["versions"]["torch"]
+    for held in data["images"]:
+        with Image.open(tmp_path / "out" / held["file"]) as made:
+            assert image_sha(made) == held["sha256"]
+        assert held["prompt"].endswith("Keep: bird.")
+    with Image.open(tmp_path / "out" / data["source"]["file"]) as copy, Image.open(image) as source:
+        assert image_sha(copy) == image_sha(source) == data["source"]["sha256"]
+
+
+def test_again_gives_the_same_pixels_even_after_the_prompts_changed(
+    models: ScriptedModels,
+    image: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    augment(image, tmp_path / "out")
+    capsys.readouterr()
+    held = (tmp_path / "out" / "run.json").read_text(encoding="utf-8")
+    assert cli.main(["again", str(tmp_path / "out" / "run.json"), "--out", str(tmp_path / "two")]) == 0
+    assert capsys.readouterr().out.count("same pixels") == 3
+    for name in ("image-001.png", "image-002.png", "image-003.png"):
+        assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    assert (tmp_path / "out" / "run.json").read_text(encoding="utf-8") == held
+
+    changed = held.replace("$caption Keep: $kept.", "Keep $kept! $caption")
+    assert changed != held
+    (tmp_path / "out" / "run.json").write_text(changed, encoding="utf-8")
+    arguments = [
+        "again",
+        str(tmp_path / "out" / "run.json"),
+        "--out",
+        str(tmp_path / "three"),
+        "--image",
+        "image-002.png",
+    ]
+    assert cli.main(arguments) == 1
+    told = capsys.readouterr()
+    assert told.out == f"{tmp_path / 'three' / 'image-002.png'}  DIFFERENT pixels\n"
+    assert "1 of 1 images differ. All versions are the same" in told.err
+
+
+def test_the_same_command_again_makes_nothing_twice(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    augment(image, tmp_path / "out")
+    first = capsys.readouterr().out
+    made = list(models.generator.made)
+    assert augment(image, tmp_path / "out") == 0
+    assert capsys.readouterr().out == first
+    assert models.generator.made == made
+    assert augment(image, tmp_path / "out", "--seed", "1") == 2
+    assert "holds a run with another seed: choose another --out" in capsys.readouterr().err
+
+
+def test_an_interrupt_keeps_what_is_finished_and_the_same_command_goes_on(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(NoiseGenerator):
+        def generate(
+            self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+        ) -> Image.Image:
+            if len(self.made) == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().generate(prompt, control, settings, seed, on_step)
+
+    whole = tmp_path / "whole"
+    augment(image, whole)
+    models.generator = Interrupted()
+    assert augment(image, tmp_path / "out") == 130
+    assert "Stopped. Images kept: 1" in capsys.readouterr().err
+    assert [path.name for path in sorted((tmp_path / "out").glob("image-???.png"))] == ["image-001.png"]
+    assert not manifest.read(tmp_path / "out" / "run.json").complete
+
+    models.generator = NoiseGenerator()
+    assert augment(image, tmp_path / "out") == 0
+    assert len(models.generator.made) == 2
+    assert manifest.read(tmp_path / "out" / "run.json").complete
+    for name in ("image-001.png", "image-002.png", "image-003.png"):
+        assert (tmp_path / "out" / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_segmentation_takes_the_profile_s_protected_classes_or_those_given(
+    models: ScriptedModels, image: Path, tmp_path: Path
+) -> None:
+    models.captioner.text = "A road with a red car in sunny weather by day. The ground is grassy."
+    base = ["augment", str(image), "--task", "segmentation", "--steps", "1", "--captions", "1"]
+    assert cli.main([*base, "--out", str(tmp_path / "a")]) == 0
+    protected = manifest.read(tmp_path / "a" / "run.json").task.protected
+    assert protected == ("road", "pavement", "lane marking", "vehicle", "pedestrian")
+    assert cli.main([*base, "--out", str(tmp_path / "b"), "--protected", "road, car"]) == 0
+    assert manifest.read(tmp_path / "b" / "run.json").task.protected == ("road", "car")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--label", " "], "needs a label"),
+        (["--protected", "road"], "--protected belongs to --task segmentation"),
+        (["--profile", "nope"], "no profile 'nope'"),
+        (["--captions", "0"], "The setting counterfactuals.captions cannot be '0': input should be greater than"),
+        (["--steps", "many"], "The setting generation.steps cannot be 'many': input should be a valid integer"),
+        (["--set", "generation.colour=3"], "There is no setting 'generation.colour'"),
+        (["--set", "steps"], "--set takes STAGE.NAME=VALUE"),
+    ],
+)
+def test_a_wrong_request_is_one_sentence_and_code_2(
+    models: ScriptedModels,
+    image: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: list[str],
+    message: str,
+) -> None:
+    assert augment(image, tmp_path / "out", *more) == 2
+    told = capsys.readouterr()
+    assert message in told.err
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_image_and_a_folder_that_cannot_be_are_refused(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.png"
+    text.write_text("no picture")
+    assert augment(text, tmp_path / "out") == 2
+    assert augment(tmp_path / "missing.png", tmp_path / "out") == 2
+    assert augment(image, image / "out") == 2
+    assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: "not json", "it is not JSON"),
+        (lambda data: "{}", "is no run.json of this program"),
+        (lambda data: data.replace('"seed"', '"sead"'), "damaged or was changed by hand"),
+    ],
+)
+def test_a_damaged_run_file_is_refused(
+    models: ScriptedModels,
+    image: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[str], str],
+    message: str,
+) -> None:
+    augment(image, tmp_path / "out")
+    file = tmp_path / "out" / "run.json"
+    file.write_text(damage(file.read_text(encoding="utf-8")), encoding="utf-8")
+    capsys.readouterr()
+    assert cli.main(["again", str(file), "--out", str(tmp_path / "two")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_again_refuses_a_changed_source_and_its_own_folder(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    augment(image, tmp_path / "out")
+    file = str(tmp_path / "out" / "run.json")
+    assert cli.main(["again", file, "--out", str(tmp_path / "out")]) == 2
+    Image.new("RGB", (96, 64)).save(tmp_path / "out" / "source.png")
+    assert cli.main(["again", file, "--out", str(tmp_path / "two")]) == 2
+    assert cli.main(["again", file, "--out", str(tmp_path / "two"), "--image", "image-009.png"]) == 2
+    told = capsys.readouterr().err
+    assert "would replace those they are compared with" in told
+    assert "source.png was changed after it was made" in told
+    assert "There is no image image-009.png" in told
+
+
+def test_settings_from_text() -> None:
+    changed = cli.changed_settings(Settings(), {"generation.steps": "12", "conditioning.stretch": "false"})
+    assert (changed.generation.steps, changed.conditioning.stretch) == (12, False)
+    with pytest.raises(UserError, match="no setting 'steps'"):
+        cli.changed_settings(Settings(), {"steps": "12"})
+
+
+def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["profiles"]) == 0
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} >= {"demo", "paper"}
+    assert cli.main(["settings"]) == 0
+    assert "generation.steps" in capsys.readouterr().out
+
+
+def test_the_command_itself_explains_and_shows_no_traceback(tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pipeline", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+    helped = run("--help")
+    assert helped.returncode == 0
+    for command in ("augment", "again", "profiles", "settings"):
+        assert command in helped.stdout
+    refused = run(
+        "augment", "x.png", "--task", "classification", "--label", "bird", "--out", str(tmp_path), "--profile", "x"
+    )
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert "There is no profile 'x'" in refused.stderr

@@ -1,0 +1,100 @@
+"""Stage 5 on a stand-in generator (`tests/scripted.py`): seeds, what is left out, progress, stopping, the plan.
+
+`tests/test_pipeline_demo.py` runs the real one.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from PIL import Image
+
+from pipeline.errors import Cancelled, UserError
+from pipeline.methods import ControlNetMethod
+from pipeline.progress import Progress
+from pipeline.prompting import load_prompts
+from pipeline.settings import ConditioningSettings, GenerationSettings
+from pipeline.stages import generation
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
+from tests.scripted import SUNNY_BIRD, NoiseGenerator
+
+PROMPTS = load_prompts("paper")
+BIRD = Task("classification", label="bird")
+ONE = CounterfactualCaption(SUNNY_BIRD.replace("red", "blue"), (Edit("red", "blue", "attribute"),))
+TWO = CounterfactualCaption(SUNNY_BIRD.replace("sunny", "rainy"), (Edit("sunny", "rainy", "weather"),))
+OFF = CounterfactualCaption("A cat.", (Edit("red", "green", "attribute"),), used=False)
+SOURCE = Image.new("RGB", (64, 64), "green")
+SMALL = GenerationSettings(steps=3, images_per_caption=2, short_side=64)
+
+
+def generate(captions: CounterfactualCaptions, **more: object) -> list[tuple[str, int, bytes]]:
+    method = ControlNetMethod(NoiseGenerator(), None, PROMPTS)
+    cases = generation.run(SOURCE, BIRD, captions, method, ConditioningSettings(), SMALL, 9, **more)  # type: ignore[arg-type]
+    return [(case.counterfactual.text, case.seed, case.image.tobytes()) for case in cases]
+
+
+def test_every_image_has_a_seed_of_its_own_that_hangs_on_nothing_else() -> None:
+    both = generate(CounterfactualCaptions((ONE, OFF, TWO)))
+    assert [text for text, _, _ in both] == [ONE.text, ONE.text, TWO.text, TWO.text]
+    assert len({seed for _, seed, _ in both}) == 4
+    unticked = CounterfactualCaption(ONE.text, ONE.edits, used=False)
+    assert generate(CounterfactualCaptions((unticked, OFF, TWO))) == both[2:]
+
+
+def test_images_that_are_there_are_not_made_again() -> None:
+    both = generate(CounterfactualCaptions((ONE, TWO)))
+    rest = generate(CounterfactualCaptions((ONE, TWO)), made={(ONE, both[0][1]), (TWO, both[2][1])})
+    assert rest == [both[1], both[3]]
+
+
+def test_the_label_stands_in_the_prompt_of_every_image() -> None:
+    generator = NoiseGenerator()
+    method = ControlNetMethod(generator, None, load_prompts("demo"))
+    list(generation.run(SOURCE, BIRD, CounterfactualCaptions((ONE,)), method, ConditioningSettings(), SMALL, 0))
+    assert {prompt for prompt, _ in generator.made} == {f"{ONE.text} Keep: bird."}
+
+
+def test_progress_counts_steps_and_tells_the_remaining_time() -> None:
+    seen: list[Progress] = []
+    generate(CounterfactualCaptions((ONE, TWO)), progress=seen.append, seconds_per_step=2.0)
+    assert (seen[0].done, seen[0].total, seen[0].seconds_left, seen[0].note) == (0, 12, 24.0, "image 1 of 4")
+    assert [p.done for p in seen] == sorted(p.done for p in seen)
+    assert (seen[-1].done, seen[-1].seconds_left) == (12, 0.0)
+    assert "image 3 of 4" in {p.note for p in seen}
+
+
+def test_a_stop_ends_the_image_at_once_and_keeps_those_before() -> None:
+    stop, seen, finished = threading.Event(), list[Progress](), []
+
+    def watch(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.done == 4:
+            stop.set()
+
+    method = ControlNetMethod(NoiseGenerator(), None, PROMPTS)
+    captions = CounterfactualCaptions((ONE, TWO))
+    with pytest.raises(Cancelled):
+        for case in generation.run(SOURCE, BIRD, captions, method, ConditioningSettings(), SMALL, 9, watch, stop):
+            finished.append(case)
+    assert len(finished) == 1
+    assert max(progress.done for progress in seen) == 4
+
+
+def test_the_plan_says_what_it_will_cost() -> None:
+    plan = generation.plan(CounterfactualCaptions((ONE, OFF, TWO)), SMALL, 9, seconds_per_step=0.5)
+    assert (len(plan.images), plan.captions, plan.steps, plan.seconds) == (4, 2, 12, 6.0)
+    assert generation.plan(CounterfactualCaptions((OFF,)), SMALL, 9).images == ()
+    assert generation.plan(CounterfactualCaptions((ONE,)), SMALL, 9).seconds is None
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ((OFF,), "No counterfactual caption is ticked"),
+        ((CounterfactualCaption(" ", ()),), "counterfactual caption is empty"),
+    ],
+)
+def test_nothing_is_generated_of_nothing(items: tuple[CounterfactualCaption, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        generate(CounterfactualCaptions(items))

@@ -1,0 +1,108 @@
+"""Replies of language models as they come: tidy, decorated, chatty, useless."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.parsing import Unreadable, read_alternatives, read_caption, read_keywords
+
+WEATHER = (("sunny", "weather"), ("red", "attribute"))
+SUNNY_RED = (("sunny", ("snowy", "foggy")), ("red", ("blue", "green")))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "sunny | weather\nred | attribute",
+        " sunny|weather \n\n red |  Attribute\n",
+        "Sure, here are the elements:\n\n1. sunny | weather\n2. red | attribute\n\nI hope this helps!",
+        '- "sunny" | weather\n- "red" | color',
+        "```\n* sunny | weather\n* red | attribute\n```",
+        "• sunny (weather)\n• red (colour)",
+        "sunny: weather\nred: attribute",
+        "**sunny** | weather\n**red** | attribute",
+        "sunny | weather\nred | attribute\nred | object",
+        "sunny | weather\nthe car | none of the types\nred | attribute",
+    ],
+)
+def test_keywords(reply: str) -> None:
+    assert read_keywords(reply) == WEATHER
+
+
+def test_keywords_of_several_words_and_with_an_apostrophe_or_a_hyphen() -> None:
+    reply = "by day | time of day\nchildren's park | background\nblue-grey | attribute\nat dusk | time-of-day"
+    assert read_keywords(reply) == (
+        ("by day", "time of day"),
+        ("children's park", "background"),
+        ("blue-grey", "attribute"),
+        ("at dusk", "time of day"),
+    )
+
+
+@pytest.mark.parametrize(
+    "reply", ["", "\n\n", "Sure, here are the elements:", "I cannot do that.", "sunny", "| weather"]
+)
+def test_keywords_that_cannot_be_read(reply: str) -> None:
+    with pytest.raises(Unreadable):
+        read_keywords(reply)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "sunny: snowy, foggy\nred: blue, green",
+        "Here are the alternatives:\n\n1. sunny: snowy, foggy\n2. red: blue, green.",
+        '- "sunny": "snowy", "foggy"\n- "red": "blue" or "green"'.replace(" or ", ", or "),
+        '{\n  "sunny": ["snowy", "foggy"],\n  "red": ["blue", "green"]\n}',
+        "```json\n{\n'sunny': ['snowy', 'foggy'],\n'red': ['blue', 'green']\n}\n```",
+        "sunny -> snowy; foggy\nred -> blue; green",
+        "sunny | snowy, foggy\nred | blue, green",
+        "**sunny:** snowy, foggy\n**red:** blue, green",
+        "Here you are:\nsunny:\n- snowy\n- foggy\n\nred:\n- blue\n- green",
+        "sunny: snowy, foggy, snowy\nred: blue, green, etc.",
+    ],
+)
+def test_alternatives(reply: str) -> None:
+    assert read_alternatives(reply) == SUNNY_RED
+
+
+@pytest.mark.parametrize("reply", ["", "Sure!", "snowy, foggy", "sunny:", "Here are the alternatives for you:\n"])
+def test_alternatives_that_cannot_be_read(reply: str) -> None:
+    with pytest.raises(Unreadable):
+        read_alternatives(reply)
+
+
+CAPTION = "A red bird at night. It's on a twig."
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        CAPTION,
+        f"  {CAPTION}\n",
+        f"New caption: {CAPTION}",
+        f'"{CAPTION}"',
+        f"```\n{CAPTION}\n```",
+        f"Sure! Here is the modified caption:\n\n{CAPTION}\n\nI changed the colour.",
+        f"Sure, here is the caption: {CAPTION}",
+        f"**New caption:** {CAPTION}",
+        f'Here is the new caption:\n\n"{CAPTION}"\n\nNote: the bird is kept.',
+        f'"{CAPTION}" (I replaced blue by red)',
+        f"1. {CAPTION}",
+        CAPTION.replace(" at", "  at"),
+    ],
+)
+def test_captions(reply: str) -> None:
+    assert read_caption(reply) == CAPTION
+
+
+def test_a_caption_may_hold_quotes_and_colons() -> None:
+    assert read_caption('A sign says "stop" in red: it is night.') == 'A sign says "stop" in red: it is night.'
+
+
+@pytest.mark.parametrize(
+    "reply", ["", "...", "Caption:", "Sure!", "I'm sorry, but I cannot help with that.", "```\n```"]
+)
+def test_captions_that_cannot_be_read(reply: str) -> None:
+    with pytest.raises(Unreadable):
+        read_caption(reply)
