@@ -1,0 +1,62 @@
+"""Writes the samples that the demo profile offers: `python -m demo.make_samples`.
+
+Each is NAME.png, NAME.json (task, seed, true caption, mask classes) and NAME.mask.png (class numbers as grey values).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from PIL import Image
+
+from demo.language import caption
+from demo.render import render
+from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Look, Scene
+
+FOLDER = Path(__file__).resolve().parent / "samples"
+
+
+def _road(seed: int, background: str, pedestrians: int, weather: str, time: str, colours: tuple[str, ...], ground: str) -> Scene:
+    look = Look(weather, time, colours, ground)
+    return Scene("road", seed, look, vehicles=len(colours), pedestrians=pedestrians, background=background)
+
+
+def _object(label: str, seed: int, colour: str, weather: str, time: str, ground: str = "grassy") -> Scene:
+    return Scene("object", seed, Look(weather, time, (colour,), ground), label=label)
+
+
+SAMPLES: dict[str, Scene] = {
+    "street-two-cars": _road(367, "trees", 1, "sunny", "day", ("blue", "red"), "grassy"),
+    "bird-on-a-twig": _object("bird", 12, "yellow", "sunny", "day"),
+    "town-at-night": _road(107, "buildings", 0, "sunny", "night", ("yellow", "white", "red"), "grassy"),
+    "sailing-boat": _object("boat", 41, "blue", "cloudy", "day"),
+    "snowy-avenue": _road(212, "trees and buildings", 1, "snowy", "day", ("green",), "grassy"),
+    "red-mushroom": _object("mushroom", 33, "red", "sunny", "day"),
+    "lighthouse": _object("lighthouse", 58, "red", "sunny", "sunset"),
+    "rainy-street": _road(55, "buildings", 2, "rainy", "day", ("orange", "purple"), "grassy"),
+    "balloon": _object("balloon", 71, "orange", "cloudy", "day"),
+    "butterfly": _object("butterfly", 90, "purple", "sunny", "day", "sandy"),
+}
+"""Seeds are below `demo.train.common.TRAIN_SEEDS`: no training sees these scenes."""
+
+
+def task(scene: Scene) -> dict[str, object]:
+    """The task of a scene, in the fields of `pipeline.types.Task`."""
+    if scene.family == "object":
+        return {"kind": "classification", "label": scene.label}
+    return {"kind": "segmentation", "protected": list(PROTECTED_ROAD_CLASSES)}
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, scene in SAMPLES.items():
+        picture, mask = render(scene)
+        Image.fromarray(picture).save(FOLDER / f"{name}.png", optimize=True)
+        Image.fromarray(mask).save(FOLDER / f"{name}.mask.png", optimize=True)
+        about = {"task": task(scene), "caption": caption(scene), "seed": scene.seed, "mask_classes": SEMANTIC_CLASSES}
+        (FOLDER / f"{name}.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
