@@ -69,7 +69,9 @@ class Canvas:
         if semantic is not None:
             cv2.fillPoly(self.mask, [fixed], SEMANTIC_CLASSES.index(semantic), cv2.LINE_8, _SHIFT)
 
-    def rectangle(self, x: float, y: float, width: float, height: float, colour: Colour, semantic: str | None = None) -> None:
+    def rectangle(
+        self, x: float, y: float, width: float, height: float, colour: Colour, semantic: str | None = None
+    ) -> None:
         """Paint an upright rectangle with its upper left corner at (x, y)."""
         self.polygon([(x, y), (x + width, y), (x + width, y + height), (x, y + height)], colour, semantic)
 

@@ -83,7 +83,8 @@ class Light:
     def sky(self, canvas: Canvas, horizon: float, rng: random.Random) -> None:
         """Paint the sky with sun, moon, stars and clouds. Takes the same numbers from `rng` under every look."""
         top, bottom = _SKY[self.look.time]
-        grey, share = _OVERCAST[self.look.time], _OVERCAST_SHARE[self.look.weather]
+        grey: Colour = _OVERCAST[self.look.time]
+        share = _OVERCAST_SHARE[self.look.weather]
         if self.look.weather == "foggy":
             grey = self._haze
         elif self.look.weather == "rainy":
@@ -92,7 +93,10 @@ class Light:
         light_x = rng.uniform(0.12, 0.88)
         stars = [(rng.random(), rng.random() * horizon * 0.95, rng.uniform(0.0012, 0.004)) for _ in range(26)]
         clouds = [(rng.uniform(-0.1, 1.1), rng.uniform(0.03, 0.62) * horizon, rng.uniform(0.5, 1.1)) for _ in range(5)]
-        puffs = [[(rng.uniform(-0.1, 0.1), rng.uniform(-0.02, 0.02), rng.uniform(0.05, 0.09)) for _ in range(5)] for _ in clouds]
+        puffs = [
+            [(rng.uniform(-0.1, 0.1), rng.uniform(-0.02, 0.02), rng.uniform(0.05, 0.09)) for _ in range(5)]
+            for _ in clouds
+        ]
         if self.look.weather == "sunny":
             self._sun_or_moon(canvas, light_x, horizon, stars)
         if self.look.weather == "cloudy":

@@ -17,7 +17,9 @@ from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Look, Scene
 FOLDER = Path(__file__).resolve().parent / "samples"
 
 
-def _road(seed: int, background: str, pedestrians: int, weather: str, time: str, colours: tuple[str, ...], ground: str) -> Scene:
+def _road(
+    seed: int, background: str, pedestrians: int, weather: str, time: str, colours: tuple[str, ...], ground: str
+) -> Scene:
     look = Look(weather, time, colours, ground)
     return Scene("road", seed, look, vehicles=len(colours), pedestrians=pedestrians, background=background)
 

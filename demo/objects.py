@@ -27,7 +27,17 @@ class _Pen:
     def shape(self, points: list[Point], colour: Colour, glows: bool = False) -> None:
         self.canvas.polygon([self.at(*p) for p in points], self.light.on(colour, 0.2, glows), "object")
 
-    def oval(self, x: float, y: float, rx: float, ry: float, colour: Colour, angle: float = 0, start: float = 0, end: float = 360) -> None:
+    def oval(
+        self,
+        x: float,
+        y: float,
+        rx: float,
+        ry: float,
+        colour: Colour,
+        angle: float = 0,
+        start: float = 0,
+        end: float = 360,
+    ) -> None:
         radii = (rx * self._size, ry * self._size)
         self.canvas.ellipse(self.at(x, y), radii, self.light.on(colour, 0.2), "object", self._sign * angle, start, end)
 
@@ -105,7 +115,9 @@ def _flower(pen: _Pen, paint: Colour, rng: random.Random) -> None:
     pen.oval(0.36, 0.86, 0.32, 0.13, _LEAF, -32)
     for k in range(petals):
         angle = turn + math.tau * k / petals
-        pen.oval(ring * math.cos(angle), -0.6 + ring * math.sin(angle), 0.34, 0.34, shade(paint, 0.86 if k % 2 else 1.0))
+        pen.oval(
+            ring * math.cos(angle), -0.6 + ring * math.sin(angle), 0.34, 0.34, shade(paint, 0.86 if k % 2 else 1.0)
+        )
     middle = (104, 66, 34) if paint[0] > 225 and paint[1] > 180 else (250, 208, 60)
     pen.oval(0, -0.6, 0.28, 0.28, middle)
 
@@ -161,7 +173,11 @@ def _lighthouse(pen: _Pen, paint: Colour, rng: random.Random) -> None:
         colour = paint if k % 2 == 0 else mix(paint, (250, 248, 244), 0.82) if sum(paint) < 680 else (176, 180, 188)
         pen.shape([(-widths[k], low), (widths[k], low), (widths[k + 1], high), (-widths[k + 1], high)], colour)
     pen.shape([(-0.28, -height), (0.28, -height), (0.28, -height + 0.08), (-0.28, -height + 0.08)], (70, 70, 78))
-    pen.shape([(-0.18, -height - 0.3), (0.18, -height - 0.3), (0.18, -height), (-0.18, -height)], (255, 236, 150), glows=pen.light.night)
+    pen.shape(
+        [(-0.18, -height - 0.3), (0.18, -height - 0.3), (0.18, -height), (-0.18, -height)],
+        (255, 236, 150),
+        glows=pen.light.night,
+    )
     pen.shape([(-0.26, -height - 0.3), (0, -height - 0.58), (0.26, -height - 0.3)], shade(paint, 0.62))
 
 
@@ -174,8 +190,14 @@ def _kite(pen: _Pen, paint: Colour, rng: random.Random) -> None:
     pen.shape([left, (0, -0.14), bottom], shade(paint, 0.74))
     for k, x in ((1, -0.10), (2, -0.28)):
         y = 0.92 + 0.38 * k
-        pen.shape([(x - slant - 0.2, y - 0.12), (x - slant, y), (x - slant - 0.2, y + 0.12)], mix(paint, (255, 255, 255), 0.35))
-        pen.shape([(x - slant + 0.2, y - 0.12), (x - slant, y), (x - slant + 0.2, y + 0.12)], mix(paint, (255, 255, 255), 0.35))
+        pen.shape(
+            [(x - slant - 0.2, y - 0.12), (x - slant, y), (x - slant - 0.2, y + 0.12)],
+            mix(paint, (255, 255, 255), 0.35),
+        )
+        pen.shape(
+            [(x - slant + 0.2, y - 0.12), (x - slant, y), (x - slant + 0.2, y + 0.12)],
+            mix(paint, (255, 255, 255), 0.35),
+        )
 
 
 _DRAWINGS: dict[str, Callable[[_Pen, Colour, random.Random], None]] = {

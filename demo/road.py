@@ -14,7 +14,14 @@ _PAVING: Colour = (184, 178, 170)
 _MARKING: Colour = (238, 238, 232)
 _SKIN: tuple[Colour, ...] = ((246, 210, 178), (208, 158, 118), (140, 96, 66))
 _WALLS: tuple[Colour, ...] = ((176, 104, 84), (198, 176, 146), (148, 154, 166), (208, 150, 106), (134, 118, 140))
-_CLOTHES: tuple[Colour, ...] = ((204, 52, 60), (44, 86, 176), (238, 190, 60), (86, 140, 84), (150, 80, 150), (70, 74, 84))
+_CLOTHES: tuple[Colour, ...] = (
+    (204, 52, 60),
+    (44, 86, 176),
+    (238, 190, 60),
+    (86, 140, 84),
+    (150, 80, 150),
+    (70, 74, 84),
+)
 
 
 @dataclass(frozen=True)
@@ -58,12 +65,16 @@ def draw_road_scene(canvas: Canvas, scene: Scene, light: Light) -> None:
     _traffic(canvas, scene, light, view, random.Random(f"traffic {scene.seed}"))
 
 
-def _surface(canvas: Canvas, light: Light, view: _Perspective, points: list[Point], colour: Colour, semantic: str) -> None:
+def _surface(
+    canvas: Canvas, light: Light, view: _Perspective, points: list[Point], colour: Colour, semantic: str
+) -> None:
     rows = canvas.rows(light.on(colour, 1.0), light.on(colour, 0.0), view.horizon, 1.0)
     canvas.polygon(points, rows, semantic)
 
 
-def _strip(canvas: Canvas, light: Light, view: _Perspective, left: float, right: float, colour: Colour, semantic: str) -> None:
+def _strip(
+    canvas: Canvas, light: Light, view: _Perspective, left: float, right: float, colour: Colour, semantic: str
+) -> None:
     tip = (view.vanishing_x, view.horizon)
     points = [tip, tip, (view.x(right, 1.05), view.y(1.05)), (view.x(left, 1.05), view.y(1.05))]
     _surface(canvas, light, view, points, colour, semantic)
@@ -75,7 +86,12 @@ def _markings(canvas: Canvas, light: Light, view: _Perspective, rng: random.Rand
         end = nearness * gap
         a, b = nearness, min(end, 1.05)
         width = 0.035
-        points = [(view.x(-width, a), view.y(a)), (view.x(width, a), view.y(a)), (view.x(width, b), view.y(b)), (view.x(-width, b), view.y(b))]
+        points = [
+            (view.x(-width, a), view.y(a)),
+            (view.x(width, a), view.y(a)),
+            (view.x(width, b), view.y(b)),
+            (view.x(-width, b), view.y(b)),
+        ]
         canvas.polygon(points, light.on(_MARKING, 1 - a), "lane marking")
         nearness = end * gap
 
@@ -87,7 +103,9 @@ def _skyline(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng
         width, height = rng.uniform(0.10, 0.22), rng.uniform(0.015, 0.05)
         if scene.background == "buildings":
             height *= 1.5
-            canvas.rectangle(x, view.horizon - height, width * 0.55, height, light.on((142, 142, 156), 0.95), "building")
+            canvas.rectangle(
+                x, view.horizon - height, width * 0.55, height, light.on((142, 142, 156), 0.95), "building"
+            )
         else:
             centre = (x + width / 2, view.horizon)
             leaf = (206, 216, 214) if light.snowy else (92, 138, 96)
@@ -97,7 +115,7 @@ def _skyline(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng
 
 def _roadside(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng: random.Random) -> None:
     """Trees and buildings on both sides, far ones first."""
-    places = []
+    places: list[tuple[float, int, str, float, float, int]] = []
     for side in (-1, 1):
         nearness = rng.uniform(0.14, 0.20)
         while nearness < 0.95:
@@ -117,20 +135,31 @@ def _roadside(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rn
 def _tree(canvas: Canvas, light: Light, foot: Point, size: float, distance: float, number: int) -> None:
     x, y = foot
     trunk, crown = 0.26 * size, 0.30 * size
-    leaves = (44 + number % 40, 122 + number % 37, 52)
+    leaves: Colour = (44 + number % 40, 122 + number % 37, 52)
     if light.snowy:
         leaves = mix(leaves, (238, 242, 246), 0.62)
-    canvas.rectangle(x - 0.03 * size, y - trunk * 1.3, 0.06 * size, trunk * 1.3, light.on((108, 78, 52), distance), "vegetation")
+    canvas.rectangle(
+        x - 0.03 * size, y - trunk * 1.3, 0.06 * size, trunk * 1.3, light.on((108, 78, 52), distance), "vegetation"
+    )
     dark, pale = light.on(shade(leaves, 0.84), distance), light.on(leaves, distance)
     if number % 3 == 0:
         for step, width in ((0.0, 0.30), (0.26, 0.24), (0.50, 0.17)):
             base = y - trunk - step * size
-            canvas.polygon([(x - width * size, base), (x + width * size, base), (x, base - 0.42 * size)], dark if step == 0 else pale, "vegetation")
+            canvas.polygon(
+                [(x - width * size, base), (x + width * size, base), (x, base - 0.42 * size)],
+                dark if step == 0 else pale,
+                "vegetation",
+            )
     else:
         tall = 1.25 if number % 3 == 1 else 0.95
         centre = (x, y - trunk - crown * tall * 0.8)
         canvas.ellipse(centre, (crown, crown * tall), dark, "vegetation")
-        canvas.ellipse((centre[0] - crown * 0.16, centre[1] - crown * 0.16), (crown * 0.74, crown * tall * 0.74), pale, "vegetation")
+        canvas.ellipse(
+            (centre[0] - crown * 0.16, centre[1] - crown * 0.16),
+            (crown * 0.74, crown * tall * 0.74),
+            pale,
+            "vegetation",
+        )
 
 
 def _building(canvas: Canvas, light: Light, foot: Point, side: int, size: float, distance: float, number: int) -> None:
@@ -140,7 +169,9 @@ def _building(canvas: Canvas, light: Light, foot: Point, side: int, size: float,
     top = foot[1] - height
     canvas.rectangle(x, top, width, height, light.on(wall, distance), "building")
     cap = (236, 240, 246) if light.snowy else shade(wall, 0.72)
-    canvas.rectangle(x - 0.02 * size, top - 0.05 * size, width + 0.04 * size, 0.06 * size, light.on(cap, distance), "building")
+    canvas.rectangle(
+        x - 0.02 * size, top - 0.05 * size, width + 0.04 * size, 0.06 * size, light.on(cap, distance), "building"
+    )
     columns, rows = 3, 3 + number % 2
     for column in range(columns):
         for row in range(rows):
@@ -167,35 +198,72 @@ def _traffic(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng
     for nearness, kind, number, across in sorted(things):
         foot = (view.x(across, nearness), view.y(nearness))
         if kind == "vehicle":
-            _vehicle(canvas, light, foot, nearness * view.half_width / 0.46, 1 - nearness, scene.look.colours[number], across < 0)
+            _vehicle(
+                canvas,
+                light,
+                foot,
+                nearness * view.half_width / 0.46,
+                1 - nearness,
+                scene.look.colours[number],
+                across < 0,
+            )
         else:
             _pedestrian(canvas, light, foot, nearness, 1 - nearness, number)
 
 
-def _vehicle(canvas: Canvas, light: Light, foot: Point, size: float, distance: float, colour: str, towards: bool) -> None:
+def _vehicle(
+    canvas: Canvas, light: Light, foot: Point, size: float, distance: float, colour: str, towards: bool
+) -> None:
     x, y = foot
     half, height = 0.185 * size, 0.135 * size
     paint = light.paint(colour)
     body, dark = light.on(paint, distance), light.on(shade(paint, 0.72), distance)
     canvas.ellipse((x, y), (half * 1.12, 0.022 * size), light.on((52, 52, 58), distance), "vehicle")
     for side in (-1, 1):
-        canvas.rectangle(x + side * half * 0.78 - 0.026 * size, y - 0.05 * size, 0.052 * size, 0.06 * size, light.on((30, 30, 34), distance), "vehicle")
+        canvas.rectangle(
+            x + side * half * 0.78 - 0.026 * size,
+            y - 0.05 * size,
+            0.052 * size,
+            0.06 * size,
+            light.on((30, 30, 34), distance),
+            "vehicle",
+        )
     shoulder, roof = y - 0.03 * size - height, y - 0.03 * size - height - 0.105 * size
-    canvas.polygon([(x - half * 0.86, shoulder), (x - half * 0.62, roof), (x + half * 0.62, roof), (x + half * 0.86, shoulder)], body, "vehicle")
+    canvas.polygon(
+        [(x - half * 0.86, shoulder), (x - half * 0.62, roof), (x + half * 0.62, roof), (x + half * 0.86, shoulder)],
+        body,
+        "vehicle",
+    )
     glass = light.on((150, 190, 214) if not light.night else (96, 110, 140), distance)
     canvas.polygon(
-        [(x - half * 0.70, shoulder), (x - half * 0.52, roof + 0.02 * size), (x + half * 0.52, roof + 0.02 * size), (x + half * 0.70, shoulder)],
-        glass, "vehicle",
+        [
+            (x - half * 0.70, shoulder),
+            (x - half * 0.52, roof + 0.02 * size),
+            (x + half * 0.52, roof + 0.02 * size),
+            (x + half * 0.70, shoulder),
+        ],
+        glass,
+        "vehicle",
     )
     canvas.polygon(
-        [(x - half, shoulder + 0.03 * size), (x - half * 0.9, shoulder), (x + half * 0.9, shoulder), (x + half, shoulder + 0.03 * size), (x + half, y - 0.025 * size), (x - half, y - 0.025 * size)],
-        body, "vehicle",
+        [
+            (x - half, shoulder + 0.03 * size),
+            (x - half * 0.9, shoulder),
+            (x + half * 0.9, shoulder),
+            (x + half, shoulder + 0.03 * size),
+            (x + half, y - 0.025 * size),
+            (x - half, y - 0.025 * size),
+        ],
+        body,
+        "vehicle",
     )
     canvas.rectangle(x - half, y - 0.062 * size, 2 * half, 0.04 * size, dark, "vehicle")
     lamp = (255, 246, 200) if towards else (232, 44, 40)
     for side in (-1, 1):
         centre = (x + side * half * 0.74, shoulder + 0.048 * size)
-        canvas.ellipse(centre, (0.030 * size, 0.020 * size), light.on(lamp, distance * 0.4, glows=light.night), "vehicle")
+        canvas.ellipse(
+            centre, (0.030 * size, 0.020 * size), light.on(lamp, distance * 0.4, glows=light.night), "vehicle"
+        )
 
 
 def _pedestrian(canvas: Canvas, light: Light, foot: Point, size: float, distance: float, number: int) -> None:
@@ -206,9 +274,23 @@ def _pedestrian(canvas: Canvas, light: Light, foot: Point, size: float, distance
     for side in (-1, 1):
         canvas.line((x, y - 0.46 * height), (x + side * 0.10 * height, y), 0.11 * height, trousers, "pedestrian")
     canvas.polygon(
-        [(x - 0.15 * height, y - 0.80 * height), (x + 0.15 * height, y - 0.80 * height), (x + 0.13 * height, y - 0.40 * height), (x - 0.13 * height, y - 0.40 * height)],
-        coat, "pedestrian",
+        [
+            (x - 0.15 * height, y - 0.80 * height),
+            (x + 0.15 * height, y - 0.80 * height),
+            (x + 0.13 * height, y - 0.40 * height),
+            (x - 0.13 * height, y - 0.40 * height),
+        ],
+        coat,
+        "pedestrian",
     )
     for side in (-1, 1):
-        canvas.line((x + side * 0.15 * height, y - 0.78 * height), (x + side * 0.22 * height, y - 0.46 * height), 0.07 * height, coat, "pedestrian")
-    canvas.ellipse((x, y - 0.90 * height), (0.10 * height, 0.11 * height), light.on(_SKIN[number % 3], distance), "pedestrian")
+        canvas.line(
+            (x + side * 0.15 * height, y - 0.78 * height),
+            (x + side * 0.22 * height, y - 0.46 * height),
+            0.07 * height,
+            coat,
+            "pedestrian",
+        )
+    canvas.ellipse(
+        (x, y - 0.90 * height), (0.10 * height, 0.11 * height), light.on(_SKIN[number % 3], distance), "pedestrian"
+    )

@@ -75,7 +75,7 @@ class Scene:
 
     def with_look(self, **changes: object) -> Scene:
         """The same geometry under another look."""
-        return dataclasses.replace(self, look=dataclasses.replace(self.look, **changes))
+        return dataclasses.replace(self, look=dataclasses.replace(self.look, **changes))  # type: ignore[arg-type]
 
 
 def random_look(rng: random.Random, colours: int) -> Look:

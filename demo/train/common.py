@@ -1,0 +1,119 @@
+"""What every recipe shares: command line, device, learning-rate curve, progress line, checkpoints with resume."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
+"""Where the finished models are shipped from."""
+
+TRAIN_SEEDS = 10_000_000
+"""Training draws scene seeds from here upwards; the report and the samples use smaller ones, which no training sees."""
+
+
+def arguments(name: str, default_minutes: float) -> argparse.Namespace:
+    """The command line that all recipes have."""
+    parser = argparse.ArgumentParser(description=f"Train the embedded {name} on the drawn world.")
+    parser.add_argument("--minutes", type=float, default=default_minutes, help="time budget (default: %(default)s)")
+    parser.add_argument(
+        "--work", type=Path, default=Path("build/train"), help="checkpoints go here (default: %(default)s)"
+    )
+    parser.add_argument("--out", type=Path, default=WEIGHTS, help="the finished model goes here (default: %(default)s)")
+    parser.add_argument("--fresh", action="store_true", help="ignore an earlier checkpoint")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads (default: all)")
+    parsed = parser.parse_args()
+    torch.set_num_threads(parsed.threads)
+    torch.manual_seed(0)
+    return parsed
+
+
+def device() -> torch.device:
+    """A GPU when there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def half_precision() -> contextlib.AbstractContextManager[Any]:
+    """bfloat16 autocast: about twice as fast on processors with AVX512-BF16, and on every GPU in use."""
+    return torch.autocast(device().type, dtype=torch.bfloat16)
+
+
+class Run:
+    """A training run measured in minutes, so that a recipe takes as long on a slow machine as on a fast one.
+
+    Iterating yields step numbers until the time is spent. The share of time spent drives the learning rate
+    (warm-up, then a cosine to a twentieth). Every two minutes everything given to `keep` is saved; a later run
+    with the same name goes on from there.
+    """
+
+    def __init__(self, name: str, options: argparse.Namespace, optimizer: torch.optim.Optimizer, **keep: Any) -> None:
+        self.name, self.optimizer = name, optimizer
+        self._keep = {"optimizer": optimizer, **keep}
+        self._budget = options.minutes * 60
+        self._file: Path = options.work / f"{name}.pt"
+        self._peaks = [group["lr"] for group in optimizer.param_groups]
+        self._spent, self.step = 0.0, 0
+        self._figures: dict[str, float] = {}
+        if self._file.exists() and not options.fresh:
+            saved = torch.load(self._file, map_location=device(), weights_only=True)
+            for key, thing in self._keep.items():
+                thing.load_state_dict(saved[key])
+            self._spent, self.step = saved["spent"], saved["step"]
+            print(f"{name}: going on at step {self.step}, {self._spent / 60:.1f} min spent", flush=True)
+
+    @property
+    def share(self) -> float:
+        """How much of the time is spent, 0 to 1."""
+        return min(1.0, self._spent / self._budget)
+
+    def __iter__(self) -> Iterator[int]:
+        last_line = last_save = last = time.monotonic()
+        while self._spent < self._budget:
+            factor = min(1.0, (self.step + 1) / 200) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * self.share)))
+            for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
+                group["lr"] = peak * factor
+            yield self.step
+            self.step += 1
+            now = time.monotonic()
+            self._spent += now - last
+            last = now
+            if now - last_line > 10:
+                self._line()
+                last_line = now
+            if now - last_save > 120:
+                self.save()
+                last_save = now
+        self.save()
+        self._line()
+
+    def report(self, **figures: float) -> None:
+        """Smooth the figures of this step into the progress line."""
+        for key, value in figures.items():
+            old = self._figures.get(key, value)
+            self._figures[key] = 0.98 * old + 0.02 * value
+
+    def save(self) -> None:
+        """Write the checkpoint, whole or not at all."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        state = {key: thing.state_dict() for key, thing in self._keep.items()}
+        partial = self._file.with_suffix(".part")
+        torch.save({**state, "spent": self._spent, "step": self.step}, partial)
+        partial.replace(self._file)
+
+    def _line(self) -> None:
+        left = max(0.0, self._budget - self._spent)
+        figures = "  ".join(f"{key} {value:.4f}" for key, value in self._figures.items())
+        print(
+            f"{self.name}: {self.share:4.0%}  step {self.step}  {figures}  {left / 60:.1f} min left",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -1,0 +1,235 @@
+"""Trains the text encoder, UNet and Canny ControlNet of the embedded Stable Diffusion, together and from nothing.
+
+Needs the autoencoder. Each example takes a scene's latents and caption, and edges from the scene itself or, more
+often, from its twin: same geometry, another look. v-prediction on a schedule rescaled to zero terminal SNR
+(Lin et al., "Common Diffusion Noise Schedules and Sample Steps are Flawed", 2024): day must be able to become
+night in a few steps, and an epsilon model cannot move the mean brightness. The loss weighs vehicles, pedestrians
+and the labelled object more, since small things carry the colours that captions name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from diffusers import (
+    AutoencoderTiny,
+    ControlNetModel,
+    DDIMScheduler,
+    StableDiffusionControlNetPipeline,
+    UNet2DConditionModel,
+)
+from diffusers.models.attention_processor import AttnProcessor
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+from demo.language import caption
+from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene
+from demo.train.autoencoder import LATENT_CHANNELS, to_tensor
+from demo.train.common import Run, arguments, device, half_precision
+from demo.train.dataset import SceneSet, open_scenes
+from demo.train.tokenizer import clip_tokenizer
+from pipeline.conditioning import edges
+from pipeline.profile import load_profile
+from pipeline.prompting import Prompt, load_prompts
+
+BATCH = 8
+CAPTION_DROPOUT = 0.1
+EDGE_DROPOUT = 0.05
+TWIN_EDGES = 0.65
+SMALL_THINGS = ("vehicle", "pedestrian", "object")
+SMALL_THINGS_WEIGHT = 2.0
+EMA_DECAY = 0.999
+
+
+def new_models(tokenizer: CLIPTokenizer) -> tuple[CLIPTextModel, UNet2DConditionModel, ControlNetModel]:
+    """The three networks: about 1, 9 and 4 million parameters."""
+    width = 160
+    text = CLIPTextModel(
+        CLIPTextConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=width,
+            intermediate_size=4 * width,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            max_position_embeddings=77,
+            projection_dim=width,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+    unet = UNet2DConditionModel(
+        sample_size=32,
+        in_channels=LATENT_CHANNELS,
+        out_channels=LATENT_CHANNELS,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+        block_out_channels=(48, 96, 192),
+        layers_per_block=1,
+        cross_attention_dim=width,
+        attention_head_dim=4,
+        norm_num_groups=8,
+    )
+    controlnet = ControlNetModel.from_unet(
+        unet, conditioning_channels=3, load_weights_from_unet=False, conditioning_embedding_out_channels=(16, 32, 64)
+    )
+    for model in (unet, controlnet):
+        # The fused attention's backward pass on a CPU is four times slower than the plain one at these sizes.
+        model.set_attn_processor(AttnProcessor())
+    wake(controlnet)
+    return text, unet, controlnet
+
+
+def wake(controlnet: ControlNetModel) -> None:
+    """Start the ControlNet's outlets at half their usual spread instead of zero.
+
+    Zero spares a trained UNet a shock. Here both start from nothing, and zero only keeps the edges out for long.
+    """
+    embedding = controlnet.controlnet_cond_embedding
+    for outlet in (*controlnet.controlnet_down_blocks, controlnet.controlnet_mid_block, embedding.conv_out):
+        outlet.reset_parameters()
+        with torch.no_grad():
+            outlet.weight.mul_(0.5)
+
+
+def new_scheduler() -> DDIMScheduler:
+    """The schedule of training and of use."""
+    return DDIMScheduler(
+        num_train_timesteps=1000,
+        beta_schedule="scaled_linear",
+        beta_start=0.00085,
+        beta_end=0.012,
+        prediction_type="v_prediction",
+        rescale_betas_zero_snr=True,
+        timestep_spacing="trailing",
+        clip_sample=False,
+        set_alpha_to_one=True,
+    )
+
+
+def prompt(scene: Scene, template: Prompt, rng: np.random.Generator) -> str:
+    """The diffusion prompt of a scene, now and then with sentences missing or in another order."""
+    text = caption(scene)
+    if rng.random() < 0.15:
+        first, *rest = text.removesuffix(".").split(". ")
+        kept = [sentence for sentence in rest if rng.random() < 0.7]
+        rng.shuffle(kept)
+        text = ". ".join([first, *kept]) + "."
+    kept_words = scene.label if scene.family == "object" else ", ".join(PROTECTED_ROAD_CLASSES)
+    return template.evaluate(caption=text, kept=kept_words) if rng.random() < 0.8 else text
+
+
+class Examples:
+    """Draws training examples."""
+
+    def __init__(self, scenes: SceneSet, tokenizer: CLIPTokenizer, seed: int) -> None:
+        profile = load_profile("demo")
+        self._template = load_prompts(profile.prompts).diffusion
+        self._scenes, self._tokenizer = scenes, tokenizer
+        self._settings = profile.settings.conditioning
+        self._rng = np.random.default_rng(seed)
+        self._small = [SEMANTIC_CLASSES.index(name) for name in SMALL_THINGS]
+
+    def batch(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Pictures (n, 3, 128, 128) in -1..1, token ids (n, 77), control images (n, 3, 128, 128) in 0..1, and
+        loss weights (n, 1, 32, 32).
+        """
+        rng = self._rng
+        texts, controls, pictures, weights = [], [], [], []
+        for index in sorted(rng.integers(0, self._scenes.count, count).tolist()):
+            which = int(rng.integers(2))
+            scene = self._scenes.twin(index) if which else self._scenes.scene(index)
+            texts.append("" if rng.random() < CAPTION_DROPOUT else prompt(scene, self._template, rng))
+            source = (self._scenes.images, self._scenes.twins)[which ^ int(rng.random() < TWIN_EDGES)]
+            drawn = edges(source[index], self._settings)
+            controls.append(np.zeros_like(drawn) if rng.random() < EDGE_DROPOUT else drawn)
+            pictures.append((self._scenes.images, self._scenes.twins)[which][index])
+            weights.append(np.isin(self._scenes.masks[index], self._small))
+        ids = self._tokenizer(
+            texts, padding="max_length", truncation=True, max_length=77, return_tensors="pt"
+        ).input_ids
+        control = torch.from_numpy(np.stack(controls)).float()[:, None].expand(-1, 3, -1, -1) / 255
+        small = F.avg_pool2d(torch.from_numpy(np.stack(weights)).float()[:, None], 4)
+        return to_tensor(np.stack(pictures)), ids, control, 1 + SMALL_THINGS_WEIGHT * small
+
+
+def save(
+    out: Path, text: CLIPTextModel, unet: UNet2DConditionModel, controlnet: ControlNetModel, tokenizer: CLIPTokenizer
+) -> None:
+    """Write the pipeline in the diffusers layout and the ControlNet beside it, fp16 safetensors."""
+    vae = AutoencoderTiny.from_pretrained(out / "stable-diffusion" / "vae")
+    pipe = StableDiffusionControlNetPipeline(
+        vae=vae,
+        text_encoder=text,
+        tokenizer=tokenizer,
+        unet=unet,
+        controlnet=controlnet,
+        scheduler=new_scheduler(),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    ).to(torch.float16)
+    pipe.save_pretrained(out / "stable-diffusion", safe_serialization=True)
+    shutil.rmtree(out / "controlnet", ignore_errors=True)
+    (out / "stable-diffusion" / "controlnet").rename(out / "controlnet")
+    index = out / "stable-diffusion" / "model_index.json"
+    layout = json.loads(index.read_text())
+    layout.pop("controlnet")
+    layout["_class_name"] = "StableDiffusionPipeline"
+    index.write_text(json.dumps(layout, indent=2) + "\n")
+
+
+def train(options: argparse.Namespace) -> None:
+    tokenizer = clip_tokenizer(options.work / "tokenizer")
+    vae = AutoencoderTiny.from_pretrained(options.out / "stable-diffusion" / "vae").to(
+        device(), torch.float32, memory_format=torch.channels_last
+    )
+    scenes = open_scenes(options.work)
+    models = torch.nn.ModuleList(new_models(tokenizer)).to(device(), memory_format=torch.channels_last)
+    text, unet, controlnet = models
+    average = copy.deepcopy(models).requires_grad_(False)
+    optimizer = torch.optim.AdamW(models.parameters(), lr=5e-4, weight_decay=1e-2, betas=(0.9, 0.99))
+    run = Run("diffusion", options, optimizer, models=models, average=average)
+    examples = Examples(scenes, tokenizer, run.step)
+    scheduler = new_scheduler()
+    models.train()
+    for step in run:
+        pictures, ids, control, weights = (part.to(device()) for part in examples.batch(BATCH))
+        with torch.no_grad(), half_precision():
+            latents = vae.encode(pictures.contiguous(memory_format=torch.channels_last)).latents
+        clean = latents.float() * vae.config.scaling_factor
+        noise = torch.randn_like(clean)
+        times = torch.randint(0, 1000, (len(clean),), device=clean.device)
+        noisy = scheduler.add_noise(clean, noise, times)
+        target = scheduler.get_velocity(clean, noise, times)
+        with half_precision():
+            states = text(ids).last_hidden_state
+            down, middle = controlnet(noisy, times, states, control, return_dict=False)
+            predicted = unet(
+                noisy, times, states, down_block_additional_residuals=down, mid_block_additional_residual=middle
+            ).sample
+        loss = ((predicted.float() - target).square() * weights).mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(models.parameters(), 1.0)
+        optimizer.step()
+        decay = min(EMA_DECAY, (1 + step) / (10 + step))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(average.parameters()), list(models.parameters()), 1 - decay)
+        run.report(loss=loss.item())
+    average.eval()
+    save(options.out, average[0], average[1], average[2], tokenizer)
+
+
+def main() -> None:
+    train(arguments("diffusion model", 60))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Builds the tokenizers of the embedded models from the drawn world's own words.
+
+Every word that a caption of the world can hold, and a few hundred common ones, is one token. Anything else falls
+to shorter pieces and at last to single bytes, so that no text is beyond them. Nothing here is learned from data:
+the word lists fix the vocabulary.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+from transformers import BertTokenizer, CLIPTokenizer
+
+from demo import language
+from demo.scene import (
+    BACKGROUNDS,
+    COLOURS,
+    GROUNDS,
+    OBJECT_CLASSES,
+    PROTECTED_ROAD_CLASSES,
+    SEMANTIC_CLASSES,
+    TIMES,
+    WEATHERS,
+)
+
+START, END = "<|startoftext|>", "<|endoftext|>"
+MAX_TOKENS = 77
+
+_COMMON = """
+a an the this that these those and or but with without of in on at by to from for into over under near far behind
+between above below beside next left right front back is are was were be been has have had do does it its they them
+there here one two three four five six seven eight nine ten no not many some few several all each other another
+man woman boy girl child person people crowd dog cat horse cow sheep bear zebra elephant fish duck owl robin
+car cars truck bus van taxi bicycle bike motorcycle train tram plane boat ship street road highway lane bridge
+crossing sidewalk pavement sign light lamp window door roof wall fence tower church castle barn city town village
+tree trees forest bush grass leaf leaves field meadow garden park mountain hill valley river lake sea ocean beach
+sand rock stone water sky cloud clouds sun moon star stars rain snow ice fog mist storm wind puddle puddles
+black grey gray brown pink gold silver dark bright pale light deep colourful colorful blue red green yellow orange
+purple white spring summer autumn winter morning noon afternoon evening dusk dawn midnight daytime nighttime
+sitting standing walking running flying floating drifting growing driving parked waiting playing looking open closed
+big small large little tall short wide old new young wet dry cold warm hot calm rough empty full clear overcast
+photo picture image painting drawing view scene street photograph style realistic high quality sharp detailed
+table chair book ball flag umbrella kite balloon butterfly mushroom flower house lighthouse bird weather
+"""
+COMMON_WORDS = tuple(_COMMON.split())
+
+
+def world_words() -> list[str]:
+    """Every word that `demo.language.caption` can use, and the names of the classes, as written; sorted."""
+    texts = [*COLOURS, *WEATHERS, *TIMES, *GROUNDS, *OBJECT_CLASSES, *BACKGROUNDS, *SEMANTIC_CLASSES]
+    texts += [*PROTECTED_ROAD_CLASSES, *language.NUMBER_WORDS, *language.POSTURES.values()]
+    texts += [*language.TIME_PHRASES.values(), *language.PEDESTRIAN_SENTENCES]
+    texts += [place for places in language.CAR_PLACES.values() for place in places]
+    texts += [background.capitalize() + " line the road" for background in BACKGROUNDS]
+    texts += [language.water_sentence(weather) for weather in WEATHERS]
+    texts += [language.ground_sentence(weather, ground) for weather in WEATHERS for ground in GROUNDS]
+    texts += ["A An The in weather with car cars is and road"]
+    return sorted({word for text in texts for word in re.findall(r"[A-Za-z]+", text)})
+
+
+def clip_tokenizer(folder: Path) -> CLIPTokenizer:
+    """Writes the tokenizer of the text encoders into `folder` (made if missing) and gives it loaded from there.
+
+    Lower-cases, at most `MAX_TOKENS` tokens, pads with the end token, as CLIP's own. The end token has the highest id.
+    """
+    words = sorted({word.lower() for word in world_words()} | set(COMMON_WORDS))
+    alphabet = sorted(_byte_letters().values())
+    merges = _merges([word for word in words if len(word) > 1])
+    pieces = [*alphabet, *(letter + "</w>" for letter in alphabet), *("".join(pair) for pair in merges)]
+    vocabulary = {piece: i for i, piece in enumerate([*dict.fromkeys(pieces), START, END])}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
+    lines = ["#version: 0.2", *(" ".join(pair) for pair in merges)]
+    (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    CLIPTokenizer(
+        vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"), model_max_length=MAX_TOKENS
+    ).save_pretrained(folder)
+    return CLIPTokenizer.from_pretrained(folder)
+
+
+def bert_tokenizer(folder: Path) -> BertTokenizer:
+    """Writes the captioner's tokenizer into `folder` (made if missing) and gives it loaded from there.
+
+    Keeps upper case, unlike BERT's usual one: a caption decodes to exactly what the world says. Id 2 starts a text
+    and id 3 ends it.
+    """
+    letters = [chr(code) for code in range(33, 127)]
+    words = sorted(set(world_words()) | set(COMMON_WORDS))
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = [*specials, *letters, *("##" + letter for letter in letters if letter.isalnum()), *words]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(dict.fromkeys(pieces)) + "\n", encoding="utf-8")
+    BertTokenizer(
+        vocab=str(folder / "vocab.txt"),
+        do_lower_case=False,
+        clean_up_tokenization_spaces=True,
+        model_max_length=MAX_TOKENS,
+    ).save_pretrained(folder)
+    return BertTokenizer.from_pretrained(folder)
+
+
+def _merges(words: list[str]) -> list[tuple[str, str]]:
+    """Byte-pair merges, most frequent pair first, until each word is one piece. Ties go by the alphabet."""
+    splits = [[*word[:-1], word[-1] + "</w>"] for word in words]
+    merges: list[tuple[str, str]] = []
+    while True:
+        pairs = Counter(pair for pieces in splits for pair in itertools.pairwise(pieces))
+        if not pairs:
+            return merges
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        merges.append(best)
+        splits = [_merged(pieces, best) for pieces in splits]
+
+
+def _merged(pieces: list[str], pair: tuple[str, str]) -> list[str]:
+    """`pieces` with every neighbouring `pair` made one."""
+    done: list[str] = []
+    for piece in pieces:
+        if done and (done[-1], piece) == pair:
+            done[-1] += piece
+        else:
+            done.append(piece)
+    return done
+
+
+def _byte_letters() -> dict[int, str]:
+    """The printable letter that stands for each byte in a byte-level vocabulary (the GPT-2 table)."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = {byte: chr(byte) for byte in plain}
+    for byte in range(256):
+        letters.setdefault(byte, chr(256 + len(letters) - len(plain)))
+    return letters
