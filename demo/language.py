@@ -64,9 +64,7 @@ def caption(scene: Scene) -> str:
     when = f"in {look.weather} weather {TIME_PHRASES[look.time]}"
     if scene.family == "object":
         surface = (
-            water_sentence(look.weather)
-            if scene.label in WATER_CLASSES
-            else ground_sentence(look.weather, look.ground)
+            water_sentence(look.weather) if scene.label in WATER_CLASSES else ground_sentence(look.weather, look.ground)
         )
         article = "An" if look.colours[0][0] in "aeiou" else "A"
         return f"{article} {look.colours[0]} {scene.label} {when}. The {scene.label} {POSTURES[scene.label]}. {surface}"
@@ -98,9 +96,7 @@ def keywords(scene: Scene) -> list[WorldKeyword]:
     )
     found = [*colour_words, weather, time] if scene.family == "object" else [weather, time, *colour_words]
     if look.weather != "snowy" and scene.label not in WATER_CLASSES:
-        found.append(
-            WorldKeyword(look.ground, "background", tuple(g for g in GROUNDS if g != look.ground), "ground")
-        )
+        found.append(WorldKeyword(look.ground, "background", tuple(g for g in GROUNDS if g != look.ground), "ground"))
     return found
 
 

@@ -1,0 +1,94 @@
+"""Rows of the report: a measured figure, its floor, and how sure one can be of it. Pure; knows nothing of models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure against its floor (a ceiling for seconds and memory)."""
+
+    what: str
+    value: float
+    floor: float
+    unit: str
+    """"%" (of 0..1), "IoU", "s" or "GB"."""
+    count: int = 0
+    """How many things were judged; 0 where that means nothing."""
+    beside: str = ""
+    """What else to know, such as the same figure for untouched scenes."""
+
+    @property
+    def reached(self) -> bool:
+        """Nothing measured is not reached."""
+        return self.value <= self.floor if self.unit in ("s", "GB") else self.value >= self.floor
+
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """What, measured (with its 95 % interval for shares), floor, reached, beside."""
+        bound = "at most" if self.unit in ("s", "GB") else "at least"
+        return (
+            self.what,
+            self._measured(),
+            f"{bound} {_figure(self.floor, self.unit, round_floor=True)}",
+            "yes" if self.reached else "NO",
+            self.beside,
+        )
+
+    def _measured(self) -> str:
+        if math.isnan(self.value):
+            return "not measured"
+        text = _figure(self.value, self.unit)
+        if self.unit == "%" and self.count:
+            low, high = wilson(self.value, self.count)
+            text += f" ({low * 100:.0f} to {high * 100:.0f}, n = {self.count})"
+        return text
+
+
+def share(what: str, hits: Sequence[bool], floor: float, beside: str = "") -> Row:
+    """The share of `hits` that are true."""
+    value = sum(hits) / len(hits) if hits else math.nan
+    return Row(what, value, floor, "%", len(hits), beside)
+
+
+def wilson(value: float, count: int, z: float = 1.96) -> tuple[float, float]:
+    """The 95 % interval of a share, after Wilson: sensible near 0 and 1 too.
+
+    >>> [round(x, 3) for x in wilson(0.9, 100)]
+    [0.826, 0.945]
+    """
+    middle = value + z * z / (2 * count)
+    spread = z * math.sqrt(value * (1 - value) / count + z * z / (4 * count * count))
+    scale = 1 + z * z / count
+    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+
+
+def percent(hits: Sequence[bool]) -> str:
+    """The share of `hits` in words."""
+    return f"{sum(hits) / len(hits) * 100:.1f} %" if hits else "none"
+
+
+def missed(rows: Sequence[Row]) -> list[str]:
+    """One sentence for each row that is not reached."""
+    return [f"{row.what}: {row.cells()[1]}, wanted {row.cells()[2]}" for row in rows if not row.reached]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as a Markdown table, its columns aligned for the terminal."""
+    lines = [("what", "measured", "wanted", "reached", "beside"), *(row.cells() for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(5)]
+    text = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in lines]
+    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(text)
+
+
+def _figure(value: float, unit: str, round_floor: bool = False) -> str:
+    match unit:
+        case "%":
+            return f"{value * 100:.0f} %" if round_floor else f"{value * 100:.1f} %"
+        case "IoU":
+            return f"{value:.2f}" if round_floor else f"{value:.3f}"
+        case _:
+            return f"{value:.0f} {unit}" if round_floor else f"{value:.1f} {unit}"

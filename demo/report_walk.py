@@ -1,0 +1,206 @@
+"""Takes scenes that no training saw through the real pipeline, stage by stage, and keeps what the report looks at.
+
+Each scene gets one planned edit: weather, time of day and a colour in turns, chosen among the keywords and the
+alternatives that the language model itself named. Models say everything; nothing is put right here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from PIL import Image
+
+from demo.language import TIME_PHRASES
+from demo.render import render
+from demo.report_facts import Facts, facts_of
+from demo.scene import COLOURS, WEATHERS, Scene, random_scene
+from pipeline.errors import UnreadableReply
+from pipeline.parsing import Unreadable, read_alternatives, read_caption, read_keywords
+from pipeline.profile import Profile
+from pipeline.runner import ModelBox, Runner
+from pipeline.seams import Captioner, Embedder, Generator, LanguageModel
+from pipeline.settings import LanguageSettings
+from pipeline.types import (
+    Alternative,
+    Alternatives,
+    Caption,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    Edit,
+    KeywordAlternatives,
+    Task,
+)
+from pipeline.words import protected_words_in
+
+FIRST_SEED = 1_000_000
+"""Far below the seeds that training draws from."""
+PLANNED = ("weather", "time of day", "attribute")
+_WORLD = {"weather": WEATHERS, "time of day": tuple(TIME_PHRASES.values()), "attribute": COLOURS}
+"""What the judges can recognise, by edit type."""
+
+
+@dataclass
+class Walk:
+    """One scene and what the pipeline made of it. Filled as far as the walk went."""
+
+    number: int
+    scene: Scene
+    image: Image.Image
+    mask: np.ndarray
+    task: Task
+    caption: str = ""
+    first_replies_read: list[bool] = field(default_factory=list)
+    """One for each thing that the language model was asked for."""
+    keywords_free: bool | None = None
+    """Whether its first keywords leave out everything protected; None when it gave none."""
+    edits_right: list[bool] = field(default_factory=list)
+    """One for each counterfactual caption: edits made, everything else that counts kept."""
+    planned: CounterfactualCaption | None = None
+    """The counterfactual caption with the one planned edit."""
+
+    @property
+    def facts(self) -> Facts:
+        """What the caption says."""
+        return facts_of(self.caption)
+
+
+class ListeningModels:
+    """The models of a profile; what the language model replies is also kept in `replies`."""
+
+    def __init__(self, models: ModelBox) -> None:
+        self._models, self.replies = models, list[str]()
+        self.language: LanguageModel = self
+        self.name = "language model"
+
+    @property
+    def captioner(self) -> Captioner:
+        return self._models.captioner
+
+    @property
+    def generator(self) -> Generator:
+        return self._models.generator
+
+    @property
+    def embedder(self) -> Embedder:
+        return self._models.embedder
+
+    def complete(self, prompt: str, settings: LanguageSettings, seed: int, stop: Sequence[str] = ()) -> str:
+        """The real model's continuation."""
+        reply = self._models.language.complete(prompt, settings, seed, stop)
+        self.replies.append(reply)
+        return reply
+
+
+def start_walk(number: int, profile: Profile) -> Walk:
+    """The scene of a number, drawn, with its task."""
+    scene = random_scene(FIRST_SEED + number)
+    image, mask = render(scene)
+    if scene.family == "object":
+        task = Task("classification", label=scene.label)
+    else:
+        task = Task("segmentation", protected=profile.tasks.protected)
+    return Walk(number, scene, Image.fromarray(image), mask, task)
+
+
+def walk_text(walk: Walk, runner: Runner, models: ListeningModels) -> None:
+    """Stages 2 to 4 on the caption that the walk holds: the planned edit alone, then two edits at once."""
+    caption = Caption(walk.caption)
+    try:
+        models.replies.clear()
+        keywords = runner.keywords(caption, walk.task, seed=walk.number).value
+        walk.first_replies_read.append(_reads(read_keywords, models.replies[0]))
+        walk.keywords_free = _leaves_out_protected(models.replies[0], walk.task)
+        models.replies.clear()
+        alternatives = runner.alternatives(caption, keywords, walk.task, seed=walk.number).value
+        walk.first_replies_read.append(_reads(read_alternatives, models.replies[0]))
+        edit = plan_edit(walk, alternatives)
+        if edit is None:
+            return
+        walk.planned = _counterfactual(walk, runner, models, (edit,))
+        second = plan_second_edit(walk, alternatives, edit)
+        if second is not None:
+            _counterfactual(walk, runner, models, (edit, second))
+    except UnreadableReply:
+        walk.first_replies_read.append(False)
+
+
+def plan_edit(walk: Walk, alternatives: Alternatives) -> Edit | None:
+    """The edit whose turn it is, or the next type that this scene can show; None when it can show none."""
+    for turn in range(len(PLANNED)):
+        edits = _edits(walk, alternatives, PLANNED[(walk.number + turn) % len(PLANNED)])
+        if edits:
+            return random.Random(walk.number).choice(edits)
+    return None
+
+
+def plan_second_edit(walk: Walk, alternatives: Alternatives, first: Edit) -> Edit | None:
+    """An edit of another type than `first`."""
+    others = [edit for kind in PLANNED if kind != first.edit_type for edit in _edits(walk, alternatives, kind)]
+    return random.Random(walk.number + 1).choice(others) if others else None
+
+
+def edited_things(walk: Walk, edit: Edit) -> list[int]:
+    """Which coloured things of the scene a colour edit is about: those that the caption gives the keyword's colour."""
+    said = walk.facts.colours[: len(walk.scene.look.colours)]
+    return [place for place, colour in enumerate(said) if colour == edit.keyword]
+
+
+def expected_facts(facts: Facts, edits: Sequence[Edit]) -> Facts:
+    """What a right counterfactual caption says."""
+    for edit in edits:
+        if edit.edit_type == "weather":
+            facts = dataclasses.replace(facts, weather=edit.alternative)
+        elif edit.edit_type == "time of day":
+            facts = dataclasses.replace(facts, time=edit.alternative)
+        else:
+            # A word that stands twice is one keyword: both change.
+            colours = tuple(edit.alternative if colour == edit.keyword else colour for colour in facts.colours)
+            facts = dataclasses.replace(facts, colours=colours)
+    return facts
+
+
+def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
+    edits = [
+        Edit(item.keyword, option.text, item.edit_type)
+        for item in alternatives.items
+        for option in item.options
+        if item.edit_type == kind and item.keyword in _WORLD[kind] and option.text in _WORLD[kind] and option.used
+    ]
+    return [edit for edit in edits if kind != "attribute" or edited_things(walk, edit)]
+
+
+def _counterfactual(
+    walk: Walk, runner: Runner, models: ListeningModels, edits: tuple[Edit, ...]
+) -> CounterfactualCaption:
+    """What the pipeline writes for exactly these edits."""
+    items = tuple(KeywordAlternatives(e.keyword, e.edit_type, (Alternative(e.alternative),)) for e in edits)
+    own = runner.profile.settings.counterfactuals.model_copy(update={"edits_at_once": len(edits), "captions": 1})
+    settings = runner.profile.settings.model_copy(update={"counterfactuals": own})
+    models.replies.clear()
+    found: CounterfactualCaptions = runner.counterfactuals(
+        Caption(walk.caption), Alternatives(items), walk.task, settings, seed=walk.number
+    ).value
+    walk.first_replies_read.append(_reads(read_caption, models.replies[0]))
+    text = found.items[0].text
+    kept = set(protected_words_in(walk.caption, walk.task)) == set(protected_words_in(text, walk.task))
+    walk.edits_right.append(kept and facts_of(text) == expected_facts(walk.facts, edits))
+    return found.items[0]
+
+
+def _reads(parser: Callable[[str], object], reply: str) -> bool:
+    try:
+        parser(reply)
+    except Unreadable:
+        return False
+    return True
+
+
+def _leaves_out_protected(reply: str, task: Task) -> bool | None:
+    try:
+        return not any(protected_words_in(keyword, task) for keyword, _ in read_keywords(reply))
+    except Unreadable:
+        return None

@@ -1,0 +1,160 @@
+"""The frame holds: pins, version, commands, and which room may import what."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.version import version
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("pipeline", "storage", "ui", "demo")
+SOURCES = [ROOT / "app.py", *(path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))]
+
+FORBIDDEN = {
+    "pipeline": {"gradio", "fastapi", "sqlite3", "sqlite_utils", "storage", "ui", "demo", "app"},
+    "storage": {"gradio", "fastapi", "torch", "diffusers", "transformers", "ui", "demo", "app"},
+    "ui": {"torch", "diffusers", "transformers", "ctransformers", "sqlite3", "sqlite_utils", "demo", "app"},
+    "demo": {"gradio", "sqlite3", "sqlite_utils", "storage", "ui"},
+}
+"""What a room may not import, as docs/architecture.md says. The demo's report measures the app as a whole."""
+
+PACKAGE_OF = {"PIL": "pillow", "cv2": "opencv-python-headless"}
+"""Packages whose name is not that of their module."""
+
+
+def _names(requirements: str) -> set[str]:
+    lines = (ROOT / requirements).read_text(encoding="utf-8").splitlines()
+    return {
+        match[0].lower().replace("_", "-")
+        for line in lines
+        if not line.startswith("-") and (match := re.match(r"[A-Za-z0-9_.-]+", line))
+    }
+
+
+def _imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Every absolute import in a file as (first part of the module's name, line)."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.partition(".")[0], node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.partition(".")[0], node.lineno
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_every_requirement_is_pinned_and_names_no_place(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    packages = [line for line in text.splitlines() if line and not line.startswith(("#", " "))]
+    assert packages
+    unpinned = [line for line in packages if not re.match(r"[a-z0-9-]+==[A-Za-z0-9.+!]+( ; .+)?$", line)]
+    assert not unpinned
+    assert "://" not in text and not re.search(r"(?m)^\s*-", text), "no index and no path belongs in there"
+
+
+def test_pins_cover_what_is_asked_for() -> None:
+    assert _names("requirements.in") <= _names("requirements.txt")
+    assert _names("requirements-dev.in") <= _names("requirements-dev.txt")
+
+
+def test_torch_and_torchvision_are_a_pair() -> None:
+    pins = dict(re.findall(r"(?m)^(torch|torchvision)==(\S+)", (ROOT / "requirements.txt").read_text(encoding="utf-8")))
+    assert pins == {"torch": "2.15.0", "torchvision": "0.29.2"}, "move both, to a pair that was built together"
+
+
+def test_code_imports_only_what_the_requirements_name() -> None:
+    known = _names("requirements.in") | set(sys.stdlib_module_names) | {*ROOMS, "app"}
+    unknown = {
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in SOURCES
+        for name, line in _imports(path)
+        if PACKAGE_OF.get(name, name).replace("_", "-") not in known and name not in known
+    }
+    assert not unknown
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_import_only_downwards(room: str) -> None:
+    wrong = {
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for name, line in _imports(path)
+        if name in FORBIDDEN[room]
+    }
+    assert not wrong
+
+
+def test_modules_stay_readable() -> None:
+    long = {
+        f"{path.relative_to(ROOT)} has {lines} lines"
+        for path in SOURCES
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 370
+    }
+    assert not long, "a module has one idea and stays under 350 lines or so"
+
+
+def test_the_version_is_written_once() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert version() == project["version"]
+    releases = re.findall(r"(?m)^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    assert releases[0] == version()
+
+
+def test_types_come_without_models_or_pages() -> None:
+    """What every room imports for the types must stay quick."""
+    heavy = {"torch", "diffusers", "transformers", "ctransformers", "gradio", "cv2", "sqlite3", "sqlite_utils"}
+    assert not heavy & _loaded_by("pipeline.types", "pipeline.settings", "pipeline.seams", "pipeline.errors")
+
+
+def test_models_are_loaded_when_used_and_not_before() -> None:
+    """`python -m pipeline --help`, and a page that is asked for its first picture, do not wait for torch."""
+    heavy = {"torch", "diffusers", "transformers", "ctransformers", "gradio"}
+    assert not heavy & _loaded_by("pipeline.runner", "pipeline.profile", "pipeline.models", "storage.workspace")
+
+
+def _loaded_by(*modules: str) -> set[str]:
+    code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("target", ["run", "test", "test-fast", "lint", "format", "demo-report", "train", "clean"])
+def test_make_knows_its_targets(target: str) -> None:
+    assert _make("--dry-run", target)
+    assert f"make {target} " in _make("help")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_passes_on_only_what_was_asked_for() -> None:
+    assert _make("--dry-run", "run").rstrip().endswith("app.py")
+    asked = _make("--dry-run", "run", "PROFILE=paper", "WORKSPACE=my runs", "PORT=8000", "HOST=0.0.0.0")
+    assert asked.rstrip().endswith('app.py --profile "paper" --workspace "my runs" --port "8000" --host "0.0.0.0"')
+
+
+def test_make_says_what_python_it_needs(tmp_path: Path) -> None:
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    command = ["make", "run", "PYTHON=no-such-python", f"VENV={tmp_path / 'venv'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("The studio needs Python 3.11 or newer")
+
+
+def _make(*arguments: str) -> str:
+    # A `make test` around this test would hand its own settings down, and a person's must not matter either.
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PROFILE", "WORKSPACE", "PORT", "HOST", "VENV", "ARGS"}
+    }
+    done = subprocess.run(["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
