@@ -176,7 +176,7 @@ VALUE_TYPES: dict[StageName, type] = {
 
 @dataclass(frozen=True)
 class StageValue(Generic[T]):
-    """A stage's value, how it came about, and the key of the inputs that it was made from (see `pipeline.freshness`)."""
+    """A stage's value, how it came about, and the key of what it was made from (see `pipeline.freshness`)."""
 
     value: T
     trace: Trace

@@ -33,7 +33,7 @@ def test_a_new_look_moves_nothing(family: str) -> None:
         scene = random_scene(seed, family)
         _, mask = render(scene)
         for weather, time in (("snowy", "night"), ("foggy", "sunset"), ("cloudy", "day")):
-            other, other_mask = render(scene.with_look(weather=weather, time=time, ground="sandy"))
+            _, other_mask = render(scene.with_look(weather=weather, time=time, ground="sandy"))
             assert np.array_equal(mask, other_mask), f"seed {seed}: {weather} {time} moved something"
 
 

@@ -1,0 +1,89 @@
+"""The models of a profile, each loaded once, at its first use.
+
+The only place that knows which class fills which seam; `pipeline.seams` says what the stages ask of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar, cast
+
+from pipeline.models.weights import check_local
+from pipeline.profile import BlipCaptioner, Profile
+from pipeline.seams import Captioner, Embedder, Generator, LanguageModel
+
+T = TypeVar("T")
+
+
+class _Once(Generic[T]):
+    """Makes a thing at the first call, one caller at a time. A call that fails is tried again by the next one."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: T | None = None
+
+    def __call__(self) -> T:
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+
+class Models:
+    """The four models of a profile. Reading a property loads the model; UserError when that cannot be."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._captioner = _Once(self._load_captioner)
+        self._language = _Once(self._load_language)
+        self._generator = _Once(self._load_generator)
+        self._embedder = _Once(self._load_embedder)
+
+    def check(self) -> None:
+        """Raises UserError when weights that should be on this machine are missing. Loads nothing, fetches nothing."""
+        for role, weights in self.profile.weights().items():
+            check_local(role, weights)
+
+    @property
+    def captioner(self) -> Captioner:
+        return self._captioner()
+
+    @property
+    def language(self) -> LanguageModel:
+        return self._language()
+
+    @property
+    def generator(self) -> Generator:
+        return self._generator()
+
+    @property
+    def embedder(self) -> Embedder:
+        return self._embedder()
+
+    def _load_captioner(self) -> Captioner:
+        from pipeline.models.captioner import Blip, Blip2
+
+        section = self.profile.captioner
+        return Blip(section) if isinstance(section, BlipCaptioner) else Blip2(section)
+
+    def _load_language(self) -> LanguageModel:
+        from pipeline.models.language import GgufModel
+
+        return GgufModel(self.profile.language)
+
+    def _load_generator(self) -> Generator:
+        from pipeline.models.generator import ControlNetPipeline
+
+        return cast(Generator, ControlNetPipeline(self.profile.generator))
+
+    def _load_embedder(self) -> Embedder:
+        from pipeline.models.embedder import Clip
+
+        return Clip(self.profile.embedder)
+
+
+def load_models(profile: Profile) -> Models:
+    """The models of `profile`, none of them loaded yet."""
+    return Models(profile)

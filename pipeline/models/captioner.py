@@ -1,0 +1,133 @@
+"""Captioners: BLIP, which captions unasked, and BLIP-2, which answers one question a sentence."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from pipeline.errors import UserError
+from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.profile import Blip2Captioner, BlipCaptioner
+from pipeline.settings import CaptionSettings
+from pipeline.types import Task
+
+if TYPE_CHECKING:
+    import torch
+
+LOAD_ERRORS = (OSError, ValueError, RuntimeError, KeyError)
+
+
+class Blip:
+    """A BLIP of transformers. One caption at a time."""
+
+    def __init__(self, section: BlipCaptioner) -> None:
+        from transformers import BlipForConditionalGeneration, BlipProcessor
+
+        folder = locate("captioner", section)
+        self.name = section.title
+        self._lock = threading.Lock()
+        self._device = pick_device()
+        self._dtype = pick_dtype(section.dtype, self._device)
+        try:
+            with loading():
+                self._processor: Any = BlipProcessor.from_pretrained(folder, local_files_only=True)
+                model = BlipForConditionalGeneration.from_pretrained(folder, dtype=self._dtype, local_files_only=True)
+        except LOAD_ERRORS as error:
+            raise unreadable("captioner", section, error) from error
+        self._model: Any = model.to(self._device).eval()
+        self._positions: int = model.config.text_config.max_position_embeddings
+
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        """The caption, and "" as the prompt: this model takes none. Never longer than its positions allow."""
+        pixels = self._processor(images=image, return_tensors="pt").pixel_values.to(self._device, self._dtype)
+        limit = min(settings.max_new_tokens, self._positions - 2)
+        with self._lock, seeded(seed):
+            ids = self._model.generate(pixel_values=pixels, max_new_tokens=limit, **sampling(settings))
+        return str(self._processor.decode(ids[0], skip_special_tokens=True)).strip(), ""
+
+
+class Blip2:
+    """A BLIP-2 of transformers, asked every question of the profile; each answer becomes one sentence."""
+
+    def __init__(self, section: Blip2Captioner) -> None:
+        from transformers import Blip2ForConditionalGeneration, Blip2Processor
+
+        folder = locate("captioner", section)
+        self.name = section.title
+        self._questions = section.questions
+        self._lock = threading.Lock()
+        self._device = pick_device()
+        self._dtype = pick_dtype(section.dtype, self._device)
+        try:
+            with loading():
+                self._processor: Any = Blip2Processor.from_pretrained(folder, local_files_only=True)
+                model = Blip2ForConditionalGeneration.from_pretrained(folder, dtype=self._dtype, local_files_only=True)
+        except LOAD_ERRORS as error:
+            raise unreadable("captioner", section, error) from error
+        self._model: Any = model.to(self._device).eval()
+
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        """The sentences as one text, and the prompts sent, one a line. No sentence for a question without an answer."""
+        sentences, prompts = [], []
+        for number, question in enumerate(self._questions):
+            prompt = Template(question.prompt).substitute(task=task.describe())
+            prompts.append(prompt)
+            answer = self._answer(self.encode(image, prompt), settings, seed + number)
+            if answer:
+                sentences.append(as_sentence(Template(question.sentence).substitute(answer=answer)))
+        return " ".join(sentences), "\n".join(prompts)
+
+    def encode(self, image: Image.Image, prompt: str) -> dict[str, torch.Tensor]:
+        """Pixels and token ids (1, n), ready for the model.
+
+        Raises UserError when the ids do not hold the places where the picture goes: older revisions of the weights
+        leave them out, and such a model answers without looking.
+        """
+        encoded = self._processor(images=image, text=prompt, return_tensors="pt")
+        config = self._model.config
+        if int((encoded.input_ids == config.image_token_id).sum()) != config.num_query_tokens:
+            raise UserError(
+                f"The captioner {self.name} does not mark where the picture goes, so captions would not depend on it: "
+                "name a newer revision of it in the profile."
+            )
+        return {
+            "pixel_values": encoded.pixel_values.to(self._device, self._dtype),
+            "input_ids": encoded.input_ids.to(self._device),
+            "attention_mask": encoded.attention_mask.to(self._device),
+        }
+
+    def _answer(self, encoded: dict[str, torch.Tensor], settings: CaptionSettings, seed: int) -> str:
+        with self._lock, seeded(seed):
+            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **sampling(settings))
+        # What comes back begins with the prompt.
+        new = ids[0, encoded["input_ids"].shape[1] :]
+        text = str(self._processor.tokenizer.decode(new, skip_special_tokens=True))
+        return " ".join(text.split()).strip(" .")
+
+
+def sampling(settings: CaptionSettings) -> dict[str, Any]:
+    """The settings as `generate` of transformers takes them. Temperature 0 is the likeliest text."""
+    if settings.temperature == 0:
+        return {"num_beams": settings.beams, "do_sample": False}
+    return {"num_beams": settings.beams, "do_sample": True, "temperature": settings.temperature}
+
+
+def as_sentence(text: str) -> str:
+    """The text with a capital at its start and one full stop at its end."""
+    text = text.strip().rstrip(".")
+    return text[:1].upper() + text[1:] + ("" if text.endswith(("!", "?")) else ".")
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """While it holds, no gradients are kept and torch draws from `seed`; afterwards the random state is as it was."""
+    import torch
+
+    with torch.inference_mode(), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,56 @@
+"""An embedder: CLIP, which places images and texts in one space."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from PIL import Image
+
+from pipeline.models.captioner import LOAD_ERRORS
+from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.profile import ClipEmbedder
+
+
+class Clip:
+    """A CLIP of transformers. One call at a time."""
+
+    def __init__(self, section: ClipEmbedder) -> None:
+        from transformers import CLIPModel, CLIPProcessor
+
+        folder = locate("embedder", section)
+        self.name = section.title
+        self._lock = threading.Lock()
+        self._device = pick_device()
+        self._dtype = pick_dtype(section.dtype, self._device)
+        try:
+            with loading():
+                self._processor: Any = CLIPProcessor.from_pretrained(folder, local_files_only=True)
+                model = CLIPModel.from_pretrained(folder, dtype=self._dtype, local_files_only=True)
+        except LOAD_ERRORS as error:
+            raise unreadable("embedder", section, error) from error
+        self._model: Any = model.to(self._device).eval()
+
+    def image(self, image: Image.Image) -> list[float]:
+        """The unit vector of an RGB image."""
+        import torch
+
+        pixels = self._processor.image_processor(images=image, return_tensors="pt").pixel_values
+        with self._lock, torch.inference_mode():
+            found = self._model.get_image_features(pixel_values=pixels.to(self._device, self._dtype))
+        return _unit(found)
+
+    def text(self, text: str) -> list[float]:
+        """The unit vector of a text, or of as much of its beginning as CLIP reads (77 tokens as a rule)."""
+        import torch
+
+        encoded = self._processor.tokenizer(text, truncation=True, return_tensors="pt").to(self._device)
+        with self._lock, torch.inference_mode():
+            found = self._model.get_text_features(**encoded)
+        return _unit(found)
+
+
+def _unit(features: Any) -> list[float]:
+    """(1, n) features, bare or in a model's output, as one vector of length 1."""
+    vector = getattr(features, "pooler_output", features)[0].float()
+    return [float(x) for x in vector / vector.norm()]

@@ -1,0 +1,220 @@
+"""A profile: which models, prompts and settings are used. Reads and validates `pipeline/profiles/NAME.toml`.
+
+Profiles differ in data only; every one of them takes the same code path. Knows nothing of how models are loaded.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from string import Template
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from pipeline.errors import UserError
+from pipeline.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The repository; paths in a profile are relative to it."""
+PROFILES = Path(__file__).resolve().parent / "profiles"
+
+DType = Literal["auto", "float32", "float16", "bfloat16"]
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Weights(_Data):
+    """Where a model's weights are: a local `path`, or a `hub` id with its `revision`. Exactly one of the two."""
+
+    path: str = ""
+    """A folder (a file for GGUF), relative to the repository or absolute."""
+    hub: str = Field("", pattern=r"^$|^[\w.-]+/[\w.-]+$")
+    """owner/name on the Hugging Face hub; fetched at first use."""
+    revision: str = "main"
+    files: tuple[str, ...] = ()
+    """Which of the hub's files are fetched, as patterns; empty for all."""
+    variant: str = ""
+    """Such as "fp16", where the half-precision files are named so."""
+    size: str = ""
+    """In words, such as "about 31 GB": said before a download."""
+    licence: str = ""
+    """In words."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Weights:
+        if bool(self.path) == bool(self.hub):
+            raise ValueError("give either path (local weights) or hub (an id on the hub)")
+        return self
+
+    def local(self) -> Path | None:
+        """The local path, absolute, or None for weights on the hub."""
+        return ROOT / self.path if self.path else None
+
+    @property
+    def title(self) -> str:
+        """What the records call this model: its id on the hub, or its path as the profile gives it."""
+        return self.hub or self.path
+
+
+class BlipCaptioner(Weights):
+    """A BLIP that captions without being asked."""
+
+    kind: Literal["blip"]
+    dtype: DType = "auto"
+
+
+class Question(_Data):
+    """One question to a captioner that takes text; its answer becomes one sentence of the caption."""
+
+    prompt: str
+    """What the model reads; may hold $task."""
+    sentence: str = "$answer"
+    """The sentence that is made of the $answer."""
+
+    @model_validator(mode="after")
+    def _variables(self) -> Question:
+        for text, known in ((self.prompt, {"task"}), (self.sentence, {"answer"})):
+            unknown = set(Template(text).get_identifiers()) - known
+            if unknown:
+                raise ValueError(f"{text!r} holds ${min(unknown)}; known is ${min(known)}")
+        return self
+
+
+class Blip2Captioner(Weights):
+    """A BLIP-2 that is asked several questions."""
+
+    kind: Literal["blip-2"]
+    dtype: DType = "auto"
+    questions: tuple[Question, ...] = Field((Question(prompt=""),), min_length=1)
+
+
+class GgufLanguage(Weights):
+    """A LLaMA in a GGUF file, run by ctransformers."""
+
+    kind: Literal["llama-gguf"]
+    file: str = ""
+    """The file's name on the hub or in the folder `path`; empty when `path` is the file."""
+    context_length: int = Field(512, ge=16)
+    """Tokens that prompt and reply share."""
+    chat_template: str = "$prompt"
+    """What is put around a prompt; variables $prompt and $system."""
+    system: str = ""
+    stop: tuple[str, ...] = ()
+    """Ends every reply, beside the stops of the stage."""
+    top_k: int = Field(40, ge=1)
+    repetition_penalty: float = Field(1.0, gt=0)
+    batch_size: int = Field(64, ge=1)
+    """Prompt tokens read at once; changes speed only."""
+    threads: int = Field(-1, ge=-1)
+    """-1 for as many as ctransformers likes."""
+    gpu_layers: int = Field(0, ge=0)
+
+    @field_validator("chat_template")
+    @classmethod
+    def _prompt(cls, template: str) -> str:
+        names = set(Template(template).get_identifiers())
+        if "prompt" not in names or names - {"prompt", "system"}:
+            raise ValueError("chat_template holds $prompt, may hold $system, and nothing else")
+        return template
+
+
+class Scheduler(_Data):
+    """A scheduler of diffusers by its class name, and what it changes in the shipped scheduler's configuration."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+
+class ControlNetGenerator(Weights):
+    """A Stable Diffusion with a ControlNet, run by the stock pipeline of diffusers."""
+
+    kind: Literal["stable-diffusion-controlnet"]
+    controlnet: Weights
+    dtype: DType = "auto"
+    scheduler: Scheduler | None = None
+    """The shipped one when missing."""
+    safety_checker: bool = True
+    """Whether a safety checker is loaded where one is shipped. What it flags is refused, never shown as black."""
+
+
+class ClipEmbedder(Weights):
+    """A CLIP, for the checks."""
+
+    kind: Literal["clip"]
+    dtype: DType = "auto"
+
+
+class TaskDefaults(_Data):
+    """What the form proposes for a task."""
+
+    labels: tuple[str, ...] = ()
+    """Examples of labels, for classification."""
+    protected: tuple[str, ...] = ()
+    """Protected classes, for segmentation."""
+
+
+class Profile(_Data):
+    """One profile, validated."""
+
+    name: str
+    title: str
+    notice: str = ""
+    """Shown for a picture that the models were not made for; empty when there is none such."""
+    licence: str = ""
+    """What to know before using the outputs, in words."""
+    prompts: str
+    """A folder under `prompts/`."""
+    samples: str = ""
+    """A folder of sample images, relative to the repository; may be empty."""
+    captioner: Annotated[BlipCaptioner | Blip2Captioner, Field(discriminator="kind")]
+    language: GgufLanguage
+    generator: ControlNetGenerator
+    embedder: ClipEmbedder
+    tasks: TaskDefaults = TaskDefaults()
+    settings: Settings = Settings()
+    """The defaults of every stage, where the profile says nothing else."""
+
+    def samples_folder(self) -> Path | None:
+        """The folder of sample images, absolute, or None."""
+        return ROOT / self.samples if self.samples else None
+
+    def weights(self) -> dict[str, Weights]:
+        """Every set of weights by what it is for, in the order of use."""
+        return {
+            "captioner": self.captioner,
+            "language model": self.language,
+            "image generator": self.generator,
+            "ControlNet": self.generator.controlnet,
+            "embedder": self.embedder,
+        }
+
+
+def profile_names() -> tuple[str, ...]:
+    """The shipped profiles, sorted."""
+    return tuple(sorted(file.stem for file in PROFILES.glob("*.toml")))
+
+
+def load_profile(name: str) -> Profile:
+    """The profile of a name, or of a path to a .toml file of one's own.
+
+    Raises UserError for an unknown name (listing those there are), and for a file that does not fit (naming the key).
+    """
+    file = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
+    if not name.endswith(".toml") and name not in profile_names():
+        raise UserError(f"There is no profile {name!r}. There are: {', '.join(profile_names())}.")
+    try:
+        return Profile.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UserError(f"The profile {file} cannot be read: {error.strerror or error}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"The profile {file} is not valid TOML: {error}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "profile"
+        if first["type"] == "extra_forbidden":
+            raise UserError(f"The profile {file} has an unknown key: {key}. Take it out or correct it.") from error
+        reason = first["msg"].removeprefix("Value error, ")
+        raise UserError(f"The profile {file} has a wrong value at {key}: {reason}.") from error

@@ -1,0 +1,83 @@
+"""Profiles are data: read, validated, and refused with the key that is wrong."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.models import load_models
+from pipeline.profile import PROFILES, ROOT, load_profile, profile_names
+from pipeline.prompting import load_prompts
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_shipped_profiles_load_with_their_prompts(name: str) -> None:
+    profile = load_profile(name)
+    assert profile.name == name and profile.title and profile.licence
+    assert load_prompts(profile.prompts).name == profile.prompts
+    assert profile.tasks.labels and profile.tasks.protected
+
+
+def test_both_profiles_have_the_same_sections() -> None:
+    demo, paper = (tomllib.loads((PROFILES / f"{n}.toml").read_text()) for n in ("demo", "paper"))
+    sections = {key for key, value in paper.items() if isinstance(value, dict)}
+    assert sections == {key for key, value in demo.items() if isinstance(value, dict)}
+
+
+def test_demo_is_local_and_paper_says_size_and_licence() -> None:
+    assert all(weights.local() for weights in load_profile("demo").weights().values())
+    assert load_profile("demo").samples_folder() == ROOT / "demo/samples"
+    for weights in load_profile("paper").weights().values():
+        assert weights.hub and "GB" in weights.size and weights.licence
+
+
+def test_unknown_name_lists_those_there_are() -> None:
+    with pytest.raises(UserError, match=r"no profile 'nope'.*demo, paper"):
+        load_profile("nope")
+    with pytest.raises(UserError, match="no profile"):
+        load_profile("../profiles/demo")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('title = "', 'titel = "x"\ntitle = "', r"unknown key: titel"),
+        ("context_length = 512", "context_length = 512\nwindow = 3", r"unknown key: language.window"),
+        ("steps = 16", "steps = 16000", r"settings.generation.steps"),
+        ('kind = "blip"', 'kind = "flamingo"', r"captioner"),
+        ('path = "demo/weights/clip"', "", r"embedder: give either path"),
+        ('path = "demo/weights/clip"', 'path = "a"\nhub = "b/c"', r"embedder: give either path"),
+        ("context_length = 512", 'chat_template = "[INST]"', r"language.chat_template"),
+        ("[captioner]", "[captioner", r"not valid TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_key(tmp_path: Path, old: str, new: str, said: str) -> None:
+    text = (PROFILES / "demo.toml").read_text()
+    assert old in text
+    file = tmp_path / "mine.toml"
+    file.write_text(text.replace(old, new, 1))
+    with pytest.raises(UserError, match=said) as caught:
+        load_profile(str(file))
+    assert "mine.toml" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_missing_weights_are_named_before_anything_loads(tmp_path: Path) -> None:
+    text = (PROFILES / "demo.toml").read_text().replace("demo/weights", str(tmp_path / "weights"))
+    (tmp_path / "mine.toml").write_text(text)
+    models = load_models(load_profile(str(tmp_path / "mine.toml")))
+    with pytest.raises(UserError, match=f"weights of the captioner are missing.*{tmp_path}/weights/captioner"):
+        models.check()
+    with pytest.raises(UserError, match=r"weights of the embedder are missing"):
+        _ = models.embedder
+
+
+def test_without_network_the_paper_profile_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    models = load_models(load_profile("paper"))
+    models.check()
+    with pytest.raises(UserError, match=r"captioner, Salesforce/blip2-opt-6.7b \(about 31 GB; licence: MIT.*network"):
+        _ = models.captioner

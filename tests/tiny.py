@@ -1,0 +1,204 @@
+"""Tiny models of the real classes with random weights, saved as the real ones are: for tests of the loading code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import CLIPImageProcessor, CLIPTokenizer, PreTrainedTokenizerFast
+
+CORPUS = [
+    "a red bird sits on a twig in sunny weather at night",
+    "Question: What is the weather like in the picture? Answer: snowy and cold",
+    "image classification with the label bird",
+    "[INST] <<SYS>> You reply in one line. <</SYS>> Name the colours of the bird. [/INST] red, blue",
+]
+SIZE = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+VISION = {**SIZE, "image_size": 32, "patch_size": 8}
+
+
+def words_tokenizer(**special: str) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer learned from a few lines."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=list(special.values()), initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+
+
+def save_blip2(folder: Path, places: int = 4) -> None:
+    """A BLIP-2 with an OPT, whose processor marks `places` places for the picture in front of the text."""
+    from transformers import (
+        Blip2Config,
+        Blip2ForConditionalGeneration,
+        Blip2Processor,
+        Blip2QFormerConfig,
+        Blip2VisionConfig,
+        BlipImageProcessor,
+        OPTConfig,
+    )
+
+    tokenizer = words_tokenizer(pad_token="<pad>", bos_token="</s>", eos_token="</e>", unk_token="<unk>")
+    processor = Blip2Processor(BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer, num_query_tokens=places)
+    config = Blip2Config(
+        vision_config=Blip2VisionConfig(**VISION, initializer_range=0.3).to_dict(),
+        qformer_config=Blip2QFormerConfig(
+            **SIZE, encoder_hidden_size=32, cross_attention_frequency=1, initializer_range=0.3
+        ).to_dict(),
+        text_config=OPTConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            word_embed_proj_dim=32,
+            ffn_dim=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            max_position_embeddings=256,
+            init_std=0.3,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        ).to_dict(),
+        num_query_tokens=4,
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+    )
+    torch.manual_seed(0)
+    model = Blip2ForConditionalGeneration(config)
+    # A fresh model looks at nothing: its query tokens are zero and its projections small.
+    torch.nn.init.normal_(model.query_tokens)
+    torch.nn.init.normal_(model.language_projection.weight)
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+
+
+def save_clip_tokenizer(folder: Path) -> CLIPTokenizer:
+    """A CLIP tokenizer of single letters: 77 tokens are soon spent."""
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    pieces = sorted(letters) + sorted(letter + "</w>" for letter in letters) + ["<|startoftext|>", "<|endoftext|>"]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    tokenizer = CLIPTokenizer(vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"), model_max_length=77)
+    tokenizer.save_pretrained(folder)
+    return CLIPTokenizer.from_pretrained(folder)
+
+
+def text_config(tokenizer: CLIPTokenizer) -> dict[str, int]:
+    return {
+        **SIZE,
+        "vocab_size": len(tokenizer),
+        "projection_dim": 16,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+
+
+def save_clip(folder: Path) -> None:
+    from transformers import CLIPConfig, CLIPModel, CLIPProcessor
+
+    tokenizer = save_clip_tokenizer(folder)
+    torch.manual_seed(0)
+    config = CLIPConfig(text_config=text_config(tokenizer), vision_config=VISION, projection_dim=16)
+    CLIPModel(config).save_pretrained(folder)
+    images = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    CLIPProcessor(images, tokenizer).save_pretrained(folder)
+
+
+def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = False) -> None:
+    """An SD 1.5 in miniature with its ControlNet: four blocks, attention in three of them, in fp16 files named so."""
+    from diffusers import (
+        AutoencoderKL,
+        ControlNetModel,
+        PNDMScheduler,
+        StableDiffusionPipeline,
+        UNet2DConditionModel,
+    )
+    from transformers import CLIPTextConfig, CLIPTextModel
+
+    tokenizer = save_clip_tokenizer(base / "tokenizer")
+    torch.manual_seed(0)
+    widths = (32, 32, 64, 64)
+    vae = AutoencoderKL(
+        block_out_channels=widths,
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        layers_per_block=1,
+        latent_channels=4,
+    )
+    unet = UNet2DConditionModel(
+        sample_size=8,
+        block_out_channels=widths,
+        down_block_types=("CrossAttnDownBlock2D",) * 3 + ("DownBlock2D",),
+        up_block_types=("UpBlock2D",) + ("CrossAttnUpBlock2D",) * 3,
+        layers_per_block=2,
+        cross_attention_dim=32,
+        attention_head_dim=8,
+    )
+    scheduler = PNDMScheduler(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", skip_prk_steps=True, steps_offset=1
+    )
+    text_encoder = CLIPTextModel(CLIPTextConfig(**text_config(tokenizer)))
+    pipe = StableDiffusionPipeline(
+        vae=vae,
+        text_encoder=text_encoder,
+        tokenizer=tokenizer,
+        unet=unet,
+        scheduler=scheduler,
+        safety_checker=_checker() if safety_checker else None,
+        feature_extractor=CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}),
+        requires_safety_checker=safety_checker,
+    )
+    pipe.to(torch.float16).save_pretrained(base, variant="fp16")
+    controlnet = ControlNetModel.from_unet(unet.float())
+    entry = controlnet.controlnet_cond_embedding.conv_out
+    for layer in (entry, *controlnet.controlnet_down_blocks, controlnet.controlnet_mid_block):
+        torch.nn.init.normal_(layer.weight, std=0.3)  # zero at birth, so that the edges would not show
+    controlnet.half().save_pretrained(control, variant="fp16")
+
+
+def _checker() -> object:
+    """A safety checker that refuses whatever it sees."""
+    from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
+    from transformers import CLIPConfig
+
+    checker = StableDiffusionSafetyChecker(CLIPConfig(vision_config=VISION, projection_dim=16))
+    torch.nn.init.constant_(checker.concept_embeds_weights, -10.0)
+    return checker
+
+
+def save_llama(file: Path, positions: int = 4096) -> None:
+    """A LLaMA of random weights with a sentencepiece tokenizer with byte fallback, as GGUF."""
+    import sentencepiece
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from demo.train.gguf_export import export
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines = file.parent / "lines.txt"
+    lines.write_text("\n".join(CORPUS * 20))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(lines),
+        model_prefix=str(file.parent / "pieces"),
+        model_type="bpe",
+        vocab_size=360,
+        byte_fallback=True,
+        minloglevel=2,
+    )
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(file.parent / "pieces.model"))
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=pieces.vocab_size(),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=positions,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=False,
+        initializer_range=0.2,
+    )
+    export(LlamaForCausalLM(config), pieces, file, "tiny")
