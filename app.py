@@ -1,0 +1,195 @@
+"""Serves the studio: arguments to settings, then storage, models and pages are put together. No logic of its own."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from pipeline.profile import Profile
+    from pipeline.runner import ModelBox
+    from ui.studio import Studio
+
+# What a page may do: nothing that leaves this machine.
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'"
+)
+SHUTDOWN_SECONDS = 3
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """What the command line and the environment say."""
+
+    profile: str = "demo"
+    workspace: Path = Path("workspace")
+    host: str = "127.0.0.1"
+    port: int = 7860
+
+
+def read_settings(
+    arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
+) -> ServerSettings:
+    """Arguments win over the environment (PROFILE, WORKSPACE, PORT). Raises UserError for a port that is none."""
+    defaults = ServerSettings()
+    parser = argparse.ArgumentParser(prog="app.py", description="Serves DILLEMA Studio.")
+    parser.add_argument("--profile", default=environment.get("PROFILE") or defaults.profile, help="which models (demo)")
+    parser.add_argument(
+        "--workspace",
+        default=environment.get("WORKSPACE") or str(defaults.workspace),
+        help="folder of the runs (workspace)",
+    )
+    parser.add_argument("--host", default=defaults.host, help="address to serve on (127.0.0.1)")
+    parser.add_argument("--port", default=environment.get("PORT") or str(defaults.port), help="port to serve on (7860)")
+    given = parser.parse_args(arguments)
+    try:
+        port = int(given.port)
+    except ValueError:
+        port = 0
+    if not 1 <= port <= 65535:
+        raise UserError(f"The port {given.port!r} is no port: give a number from 1 to 65535.")
+    return ServerSettings(given.profile, Path(given.workspace), given.host, port)
+
+
+def build(settings: ServerSettings, models: ModelBox | None = None) -> tuple[FastAPI, Studio]:
+    """The application, not served yet, and the studio behind it, whose workspace is open: close both at the end.
+
+    `models` stands in for those of the profile. Raises UserError for an unknown profile, missing weights, and a
+    workspace that cannot be used. Loads no model.
+    """
+    from pipeline.models import load_models
+    from pipeline.profile import load_profile
+    from storage.workspace import Workspace
+    from ui.studio import Studio
+
+    profile = load_profile(settings.profile)
+    if models is None:
+        loading = load_models(profile)
+        loading.check()
+        models = loading
+    _stay_here(profile)
+    workspace = Workspace(settings.workspace).open()
+    try:
+        studio = Studio(profile, models, workspace)
+        return _application(settings, studio), studio
+    except BaseException:
+        workspace.close()
+        raise
+
+
+def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
+    import gradio as gr
+    from fastapi import FastAPI, Request
+
+    from pipeline.version import version
+    from ui.explore import LARGEST_UPLOAD, explore_page
+    from ui.routes import add_routes
+    from ui.theme import head, theme
+
+    app = FastAPI(title="DILLEMA Studio", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/healthz")
+    def healthz() -> dict[str, str]:
+        return {"status": "ok", "profile": studio.profile.name, "version": version()}
+
+    @app.middleware("http")
+    async def keep_here(request: Request, call_next: Any) -> Any:
+        response = await call_next(request)
+        response.headers.setdefault("Content-Security-Policy", _POLICY)
+        response.headers.setdefault("Referrer-Policy", "same-origin")
+        return response
+
+    add_routes(app, studio)
+    return gr.mount_gradio_app(
+        app,
+        explore_page(studio),
+        path="/",
+        server_name=settings.host,
+        server_port=settings.port,
+        footer_links=[],
+        run_history=False,
+        ssr_mode=False,
+        max_file_size=LARGEST_UPLOAD,
+        theme=theme(),
+        head=head(),
+    )
+
+
+def _stay_here(profile: Profile) -> None:
+    """Before gradio and transformers are imported: no call leaves this machine that the profile does not need."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    os.environ.setdefault("DISABLE_TELEMETRY", "YES")
+    if all(weights.local() is not None for weights in profile.weights().values()):
+        os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound already, so that a port that is taken is known before anything is loaded."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    server = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((host, port))
+        server.listen()  # two that are bound but do not listen yet would not notice each other
+    except OSError as error:
+        server.close()
+        if isinstance(error, socket.gaierror):
+            raise UserError(f"There is no address {host!r} on this machine: give another --host.") from error
+        reason = error.strerror or str(error)
+        raise UserError(
+            f"Port {port} on {host} cannot be used ({reason}): stop what uses it, or give another --port."
+        ) from error
+    return server
+
+
+def serve(settings: ServerSettings) -> None:
+    """Serve until SIGTERM or Ctrl-C; then stop the work that is going on and close the workspace."""
+    with _listen(settings.host, settings.port) as listening:
+        app, studio = build(settings)
+        import uvicorn
+
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS)
+        server = uvicorn.Server(config)
+        shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+        print(
+            f"DILLEMA Studio, profile {studio.profile.name}: http://{shown}:{settings.port} (Ctrl-C ends it)",
+            flush=True,
+        )
+        # After its own shutdown uvicorn raises the signal again, which would end us before we have closed.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            with suppress(KeyboardInterrupt):
+                server.run(sockets=[listening])
+        finally:
+            studio.close()
+            studio.workspace.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 2 for what a person can put right, told in one sentence."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        serve(read_settings(arguments))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

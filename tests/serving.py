@@ -1,0 +1,155 @@
+"""Starts the studio for a test, as a process of its own or within this one, and opens a page of it in Chromium."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from ui.studio import Studio
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 240
+"""Far longer than a start takes: the machine may be busy with other things."""
+CHROMIUM_ARGUMENTS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def free_port() -> int:
+    """One that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    """Whether /healthz does."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+@dataclass
+class ServerProcess:
+    """`python app.py` on a workspace. `code` replaces `app.py` where a test needs something around it."""
+
+    workspace: Path
+    log: Path
+    code: str = ""
+    arguments: Sequence[str] = ()
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def start(self) -> ServerProcess:
+        """Start it and wait until it answers."""
+        program = ["-c", self.code] if self.code else ["app.py"]
+        command = [
+            sys.executable,
+            *program,
+            "--workspace",
+            str(self.workspace),
+            "--port",
+            str(self.port),
+            *self.arguments,
+        ]
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("PROFILE", "WORKSPACE", "PORT")
+        }
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        end = time.monotonic() + START_SECONDS
+        while not answers(self.port):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"the server did not start: {self.said()}")
+            time.sleep(0.1)
+        return self
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        """Send a signal and give the exit code."""
+        assert self.process is not None
+        self.process.send_signal(how)
+        return self.process.wait(60)
+
+    def said(self) -> str:
+        """All that it printed."""
+        return self.log.read_text(errors="replace")
+
+
+@contextmanager
+def serving_here(workspace: Path, models: Any) -> Iterator[tuple[str, Studio]]:
+    """The demo profile with other models, in a thread of this process: its address and the studio behind it."""
+    import uvicorn
+
+    import app
+
+    port = free_port()
+    application, studio = app.build(app.ServerSettings("demo", workspace, port=port), models)
+    server = uvicorn.Server(uvicorn.Config(application, port=port, log_level="warning", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        end = time.monotonic() + START_SECONDS
+        while not answers(port):
+            assert time.monotonic() < end and thread.is_alive(), "the server did not start"
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/", studio
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        studio.close()
+        studio.workspace.close()
+
+
+@contextmanager
+def browsing(chromium: str) -> Iterator[Page]:
+    """A page in a new browser. Fails at the end when it asked for anything outside this machine, or a script failed."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_ARGUMENTS))
+        context = browser.new_context(viewport={"width": 1440, "height": 1000})
+        context.set_default_timeout(60_000)
+        outside: list[str] = []
+        broken: list[str] = []
+
+        def on_request(request: Any) -> None:
+            if not request.url.startswith(("http://127.0.0.1", "data:", "blob:")):
+                outside.append(request.url)
+
+        context.on("request", on_request)
+        context.on("weberror", lambda error: broken.append(str(error.error)))
+        yield context.new_page()
+        browser.close()
+        assert not outside, f"the page asked for {outside}"
+        assert not broken, f"a script of the page failed: {broken}"
+
+
+def settled(page: Page, seconds: float = 60) -> None:
+    """Wait until everything that was done has come back, and nothing is running any more."""
+    page.wait_for_function("window.studio && studio.idle && !studio.active", timeout=seconds * 1000)

@@ -1,0 +1,138 @@
+"""Starting the studio: settings, refusals in one sentence, a quick start, a clean end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+import app
+from pipeline.errors import UserError
+from pipeline.version import version
+from tests.serving import ROOT, ServerProcess, free_port
+
+START_LIMIT = 8.0
+"""Seconds from the command to the first answer, on two slow cores."""
+
+
+def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if name not in ("PROFILE", "WORKSPACE", "PORT")}
+    return subprocess.run(
+        [sys.executable, "app.py", *arguments],
+        cwd=ROOT,
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def a_profile(folder: Path, **places: str) -> Path:
+    """The demo profile with other places, in a file of its own."""
+    text = (ROOT / "pipeline/profiles/demo.toml").read_text()
+    for old, new in places.items():
+        text = text.replace(f"demo/weights/{old}", new)
+    file = folder / "own.toml"
+    file.write_text(text)
+    return file
+
+
+def test_arguments_win_over_the_environment() -> None:
+    environment = {"PROFILE": "paper", "WORKSPACE": "there", "PORT": "8000"}
+    assert app.read_settings([], {}) == app.ServerSettings("demo", Path("workspace"), "127.0.0.1", 7860)
+    assert app.read_settings([], environment) == app.ServerSettings("paper", Path("there"), "127.0.0.1", 8000)
+    given = ["--profile", "demo", "--workspace", "here", "--port", "9", "--host", "0.0.0.0"]
+    assert app.read_settings(given, environment) == app.ServerSettings("demo", Path("here"), "0.0.0.0", 9)
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "78 60"])
+def test_a_port_that_is_none_is_refused(port: str) -> None:
+    with pytest.raises(UserError, match="from 1 to 65535"):
+        app.read_settings(["--port", port], {})
+    with pytest.raises(UserError, match="from 1 to 65535"):
+        app.read_settings([], {"PORT": port})
+
+
+def test_a_bad_port_ends_with_one_sentence(tmp_path: Path) -> None:
+    refused(start("--port", "http", "--workspace", str(tmp_path)), "http", "from 1 to 65535")
+
+
+def test_an_unknown_profile_lists_those_there_are(tmp_path: Path) -> None:
+    port = str(free_port())
+    refused(start("--workspace", str(tmp_path), "--port", port, PROFILE="papre"), "papre", "demo", "paper")
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        refused(start("--workspace", str(tmp_path), "--port", port), f"Port {port}", "--port")
+
+
+def test_missing_weights_are_named(tmp_path: Path) -> None:
+    profile = a_profile(tmp_path, captioner=str(tmp_path / "nowhere"))
+    refused(start("--profile", str(profile), "--workspace", str(tmp_path / "w"), "--port", str(free_port())), "nowhere")
+
+
+def test_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        app.build(app.ServerSettings(workspace=in_the_way / "workspace"), models=_nothing())
+
+
+@pytest.mark.demo
+def test_an_unwritable_workspace_ends_with_one_sentence(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    refused(start("--workspace", str(in_the_way / "w"), "--port", str(free_port())), "cannot be written")
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_a_start_is_quick_and_a_second_one_is_refused(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "w", tmp_path / "log").start()
+    try:
+        assert server.process is not None
+        # Seconds of computing, not of the clock: other work on the machine must not decide this.
+        times = psutil.Process(server.process.pid).cpu_times()
+        assert times.user + times.system < START_LIMIT
+        with urllib.request.urlopen(f"{server.url}healthz", timeout=30) as reply:
+            assert json.load(reply) == {"status": "ok", "profile": "demo", "version": version()}
+        refused(start("--workspace", str(tmp_path / "other"), "--port", str(server.port)), f"Port {server.port}")
+    finally:
+        assert server.stop() == 0
+    assert server.said().count("\n") == 1, "more than the address was said"
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(tmp_path: Path, how: int) -> None:
+    server = ServerProcess(tmp_path / "w", tmp_path / "log").start()
+    assert server.stop(how) == 0
+    assert "Traceback" not in server.said()
+    assert not list((tmp_path / "w" / "open").glob("*.lock")), "the workspace was not closed"
+
+
+def _nothing() -> object:
+    from tests.scripted import ScriptedModels
+
+    return ScriptedModels()

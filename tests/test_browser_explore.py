@@ -1,0 +1,391 @@
+"""The explore page in Chromium: once through the five stages with the embedded models, reloads, bad uploads, a kill."""
+
+from __future__ import annotations
+
+import io
+import signal
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from pipeline.seams import OnStep
+from pipeline.settings import GenerationSettings
+from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
+from tests.serving import ServerProcess, browsing, serving_here, settled
+from tests.test_offline import GUARD
+from ui.studio import Studio
+
+pytestmark = pytest.mark.browser
+DEMO_SECONDS = 240
+"""For the embedded models on a machine that is busy with other things."""
+
+
+class SlowGenerator(NoiseGenerator):
+    """Takes as long at every step as real ones do."""
+
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
+        def slowly(done: int, total: int) -> None:
+            time.sleep(0.3)
+            on_step(done, total)
+
+        return super().generate(prompt, control, settings, seed, slowly)
+
+
+class SlowModels(ScriptedModels):
+    """Stand-ins, of which the generator takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__(ScriptedLanguageModel(answer))
+        self.generator = SlowGenerator()
+
+
+@pytest.fixture(scope="module")
+def page(chromium_path: str) -> Iterator[Page]:
+    with browsing(chromium_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def studio(tmp_path: Path, page: Page) -> Iterator[Studio]:
+    """The start page of a studio with stand-ins for its models."""
+    with serving_here(tmp_path / "workspace", SlowModels()) as (url, behind):
+        open_start(page, url)
+        yield behind
+        page.goto("about:blank")
+
+
+def open_start(page: Page, url: str) -> None:
+    """The start page, whatever this browser looked at before."""
+    page.goto(f"{url}?run=")
+    page.wait_for_selector(".start h1")
+    settled(page)
+
+
+def state(page: Page, stage: str) -> str:
+    return page.inner_text(f"#state-{stage}")
+
+
+def upload(page: Page, name: str, data: bytes) -> None:
+    page.set_input_files("#upload input[type=file]", {"name": name, "mimeType": "image/png", "buffer": data})
+
+
+def encoded(image: Image.Image, form: str = "PNG", **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, form, **options)
+    return file.getvalue()
+
+
+def pixels(page: Page, selector: str) -> np.ndarray:
+    """The picture that the page shows there, as it was served."""
+    address = page.eval_on_selector(selector, "image => image.src")
+    with urllib.request.urlopen(address, timeout=60) as reply:
+        return np.asarray(Image.open(io.BytesIO(reply.read())).convert("RGB"), np.float64)
+
+
+def upload_bird(page: Page) -> None:
+    """A run of an upload with its label given."""
+    upload(page, "bird.png", encoded(Image.new("RGB", (64, 64), (200, 40, 40))))
+    page.wait_for_selector("#task-label:visible")
+    page.fill("#task-label", "bird")
+    page.press("#task-label", "Enter")
+    expect(page.locator("#run-all")).to_be_enabled()
+
+
+def test_edits_stale_stages_and_a_reload(studio: Studio, page: Page) -> None:
+    upload_bird(page)
+    expect(page.locator("#unknown-picture")).to_contain_text("make run PROFILE=paper")
+    page.click("#run-all")
+    page.wait_for_selector("#generate")
+    settled(page)
+    assert [state(page, s) for s in ("caption", "keywords", "alternatives", "counterfactuals")] == ["ready"] * 4
+    assert state(page, "generation") == "waiting for your yes"
+
+    # A chip is unticked, an alternative added and a caption changed in place.
+    page.click("#stage-keywords .chip:has-text('grassy') .toggle")
+    expect(page.locator("#state-keywords")).to_have_text("edited by you")
+    expect(page.locator("#state-alternatives")).to_contain_text("stale: the keywords were changed")
+    expect(page.locator("#gate")).to_contain_text("stale")
+    page.click("#run-alternatives")
+    page.wait_for_selector("#generate")
+    settled(page)
+    assert page.locator("#stage-alternatives .row-line").count() == 3
+    row = page.locator("#stage-alternatives .row-line").first
+    row.locator(".add .toggle").click()
+    row.locator(".add .pop input").fill("golden")
+    row.locator(".add .pop input").press("Enter")
+    expect(row).to_contain_text("golden")
+    expect(page.locator("#state-counterfactuals")).to_contain_text("stale")
+    page.click("#stage-counterfactuals button:has-text('Keep as it is')")
+    expect(page.locator("#state-counterfactuals")).to_have_text("edited by you")
+    line = page.locator("#stage-counterfactuals .line").first
+    line.locator(".diff").click()
+    line.locator("textarea").fill("A golden bird in foggy weather at night.")
+    line.locator("textarea").press("Enter")
+    expect(line.locator("ins").first).to_contain_text("golden")
+    assert line.locator("del").count() >= 2
+
+    # What a reload shows is what was there; so does another page.
+    address = page.url
+    assert "?run=" in address
+    shown = page.inner_text("#column-stages")
+    page.reload()
+    page.wait_for_selector("#generate")
+    settled(page)
+    assert page.inner_text("#column-stages") == shown
+    other = page.context.new_page()
+    other.goto(address.split("?")[0])
+    other.wait_for_selector("#generate")
+    assert other.url == address, "this browser's last run is found without its number"
+    other.close()
+
+
+def test_what_makes_no_sense_is_said_at_the_stage_and_nothing_is_lost(studio: Studio, page: Page) -> None:
+    upload_bird(page)
+    page.click("#run-all")
+    page.wait_for_selector("#generate")
+    settled(page)
+    caption = page.input_value("#caption-text")
+
+    page.fill("#caption-text", "")
+    page.press("#caption-text", "Enter")
+    expect(page.locator("#problem-caption")).to_contain_text("The caption is empty")
+    assert state(page, "keywords") == "ready", "the caption before it still counts"
+    page.press("#caption-text", "Escape")
+    expect(page.locator("#caption-text")).to_have_value(caption)
+
+    page.fill("#caption-text", "A red thing in sunny weather by day.")
+    page.click("#source .mini")  # leaving the field saves it
+    expect(page.locator("#stage-caption")).to_contain_text("does not name the label")
+    expect(page.locator("#state-caption")).to_have_text("edited by you")
+    page.fill("#caption-text", caption)
+    page.press("#caption-text", "Enter")
+    expect(page.locator("#stage-caption .problem")).to_have_count(0)
+
+    add = page.locator("#stage-alternatives .row-line").first.locator(".add")
+    add.locator(".toggle").click()
+    add.locator(".pop input").fill("red")
+    add.locator("[data-submit]").click()
+    expect(page.locator("#problem-alternatives")).to_contain_text("same as its keyword")
+    assert add.locator(".pop input").input_value() == "red", "what was typed is still there"
+
+    for _ in range(4):
+        page.locator("#stage-keywords .chip.on .toggle").first.click()
+        settled(page)
+    page.click("#run-alternatives")
+    expect(page.locator("#problem-alternatives")).to_contain_text("No keyword is chosen")
+    assert page.locator("#stage-alternatives .row-line").count() == 4
+
+
+def test_a_text_that_was_not_saved_survives_a_reload(studio: Studio, page: Page) -> None:
+    upload_bird(page)
+    page.click("#caption-text")
+    page.keyboard.type("A bird that I am still")
+    page.reload()
+    page.wait_for_selector("#caption-text")
+    settled(page)
+    expect(page.locator("#caption-text")).to_have_value("A bird that I am still")
+    expect(page.locator("#stage-caption .unsaved")).to_be_visible()
+    page.locator("#caption-text").press("End")
+    page.keyboard.type(" writing.")
+    page.keyboard.press("Enter")
+    expect(page.locator("#state-caption")).to_have_text("edited by you")
+    assert page.locator("#stage-caption .unsaved").is_hidden()
+
+
+def test_typing_is_not_disturbed_by_what_goes_on(studio: Studio, page: Page) -> None:
+    upload_bird(page)
+    page.click("#run-all")
+    page.wait_for_selector("#generate")
+    settled(page)
+    page.click("#generate")
+    page.wait_for_selector("#cancel")
+    page.click("#caption-text")
+    page.keyboard.press("Control+A")
+    text = "A bird, typed letter by letter while images are being made next to it."
+    page.keyboard.type(text, delay=40)
+    assert page.input_value("#caption-text") == text
+    assert page.evaluate("document.activeElement.id") == "caption-text"
+
+
+def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
+    upload_bird(page)
+    page.click("#run-all")
+    page.wait_for_selector("#generate")
+    assert page.inner_text("#gate-count") == "4 images from 4 captions"
+    page.click("#generate")
+    page.wait_for_function("studio.cases.length >= 1")
+    expect(page.locator("#progress-words")).to_contain_text("left")
+
+    # Neither a reload nor a closed page stops it; a second page sees the same.
+    page.reload()
+    expect(page.locator("#progress-words")).to_contain_text("image")
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect(other.locator("#state-generation")).to_have_text("running")
+    other.close()
+
+    run_id = page.evaluate("studio.run")
+    page.click("#cancel")
+    began = time.monotonic()
+    while studio.jobs.active():
+        assert time.monotonic() - began < 1.0, "the cancel took longer than a second"
+        time.sleep(0.01)
+    expect(page.locator("#state-generation")).to_contain_text("cancelled: ")
+    saved = len(studio.workspace.run(run_id).test_cases)
+    assert 1 <= saved < 4 and page.locator("#results .thumb:not(.drawing)").count() == saved
+    expect(page.locator("#gate-count")).to_contain_text(f"{4 - saved} image")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("letter.txt", b"dear reader", "not an image"),
+        ("empty.png", b"", "empty"),
+        ("cut.png", encoded(Image.effect_noise((200, 200), 50))[:3000], "damaged or cut short"),
+        ("dot.png", encoded(Image.new("RGB", (1, 1))), "too small"),
+        ("vast.png", encoded(Image.new("1", (20_000, 20_000))), "too large"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "data",
+)
+def test_bad_uploads_are_refused_in_one_sentence(studio: Studio, page: Page, name: str, data: bytes, said: str) -> None:
+    upload_bird(page)
+    run_id = page.evaluate("studio.run")
+    before = studio.workspace.run(run_id)
+    page.click(".top [data-go=new]")
+    page.wait_for_selector(".start h1")
+    upload(page, name, data)
+    expect(page.locator("#start-problem")).to_contain_text(said)
+    assert page.inner_text("#start-problem").count(".") <= 2 and len(studio.runs()) == 1
+    assert studio.workspace.run(run_id) == before, "the run before is untouched"
+    upload_bird(page)  # the server lives on
+
+
+@pytest.mark.parametrize(
+    ("image", "form", "options", "said"),
+    [
+        (Image.new("CMYK", (40, 60)), "JPEG", {}, "CMYK"),
+        (Image.new("I;16", (40, 60), 30000), "PNG", {}, "16 bits"),
+        (Image.new("P", (40, 60)), "PNG", {"transparency": 0}, "transparent"),
+        (
+            Image.new("RGB", (40, 60)),
+            "GIF",
+            {"save_all": True, "append_images": [Image.new("RGB", (40, 60), 9)]},
+            "first",
+        ),
+    ],
+)
+def test_odd_uploads_are_put_right_and_the_page_says_so(
+    studio: Studio, page: Page, image: Image.Image, form: str, options: dict[str, object], said: str
+) -> None:
+    upload(page, "odd.img", encoded(image, form, **options))
+    expect(page.locator("#picture-notes")).to_contain_text(said)
+    assert pixels(page, "#big-source").shape == (60, 40, 3)
+
+
+def test_a_turned_upload_is_upright(studio: Studio, page: Page) -> None:
+    turned = Image.new("RGB", (60, 40))
+    exif = turned.getexif()
+    exif[0x0112] = 6
+    upload(page, "turned.jpg", encoded(turned, "JPEG", exif=exif))
+    expect(page.locator("#picture-notes")).to_contain_text("upright")
+    assert pixels(page, "#big-source").shape == (60, 40, 3)
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_a_sample_through_all_five_stages_with_the_embedded_models(tmp_path: Path, page: Page) -> None:
+    code = GUARD.replace("TRIED.append(", "print('LEFT THE MACHINE', ") + "import app, sys; sys.exit(app.main())"
+    server = ServerProcess(tmp_path / "workspace", tmp_path / "log", code).start()
+    try:
+        open_start(page, server.url)
+        page.click(".sample[data-sample=street-two-cars]")
+        page.click("#run-caption")
+        expect(page.locator("#state-caption")).to_have_text("ready", timeout=DEMO_SECONDS * 1000)
+        caption = page.input_value("#caption-text")
+        assert "road" in caption and "sunny" in caption and "weather" in caption
+        settled(page)
+        for stage in ("keywords", "alternatives", "counterfactuals"):
+            page.click(f"#run-{stage}")
+            expect(page.locator(f"#state-{stage}")).to_have_text("ready", timeout=DEMO_SECONDS * 1000)
+            settled(page, DEMO_SECONDS)
+        assert page.locator("#stage-keywords .chip:has-text('sunny')").count() == 1
+        assert page.locator("#stage-counterfactuals .line").count() == 4
+
+        # An edit in the middle: only the weather may change.
+        for chip in ("by day", "blue", "red", "grassy"):
+            page.locator(f"#stage-keywords .chip.on:has-text('{chip}') .toggle").first.click()
+            settled(page)
+        for stage in ("alternatives", "counterfactuals"):
+            expect(page.locator(f"#state-{stage}")).to_contain_text("stale: ")
+        expect(page.locator("#gate")).to_contain_text("stale")
+        page.click("#run-alternatives")
+        page.wait_for_selector("#generate", timeout=DEMO_SECONDS * 1000)
+        settled(page, DEMO_SECONDS)
+        assert page.locator("#stage-alternatives .row-line").count() == 1
+        lines = page.locator("#stage-counterfactuals .line")
+        assert all("sunny" in text for text in lines.locator("del").all_inner_texts()[:1])
+
+        page.click("#generate")
+        page.wait_for_function("studio.cases.length >= 2", timeout=DEMO_SECONDS * 1000)
+        settled(page, DEMO_SECONDS)
+        expect(page.locator("#state-generation")).to_have_text("ready")
+        page.click("#tile-source")
+        page.wait_for_selector("#big-source")
+        source = pixels(page, "#big-source")
+        page.click("#tile-result")
+        page.wait_for_selector("#big-result")
+        made = pixels(page, "#big-result")
+        assert made.shape == source.shape
+        sky = slice(0, source.shape[0] // 4)
+        assert np.abs(made[sky] - source[sky]).mean() > 12, "another weather has another sky"
+        page.click("#tile-edges")
+        page.wait_for_selector("#big-edges")
+
+        address, number = page.url, page.locator("#results .thumb").count()
+        page.reload()
+        page.wait_for_selector("#results .thumb")
+        assert page.url == address and page.locator("#results .thumb").count() == number
+        assert page.inner_text("#state-keywords") == "edited by you"
+    finally:
+        server.stop()
+    assert "LEFT THE MACHINE" not in server.said() and "Traceback" not in server.said()
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_a_kill_in_the_middle_of_a_generation_loses_nothing_that_was_saved(tmp_path: Path, page: Page) -> None:
+    server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
+    open_start(page, server.url)
+    page.click(".sample[data-sample=balloon]")
+    page.click("#run-all")
+    page.wait_for_selector("#generate:enabled", timeout=DEMO_SECONDS * 1000)
+    page.click("#generate")
+    page.wait_for_function("studio.cases.length >= 1", timeout=DEMO_SECONDS * 1000)
+    shown = page.evaluate("studio.cases")
+    caption = page.input_value("#caption-text")
+    server.stop(signal.SIGKILL)
+    server.start()
+    try:
+        page.reload()
+        expect(page.locator("#state-generation")).to_contain_text("interrupted: ")
+        settled(page)
+        assert page.input_value("#caption-text") == caption
+        kept = page.evaluate("studio.cases")
+        assert kept[: len(shown)] == shown and len(kept) < 4
+        for image in (tmp_path / "workspace" / "images").iterdir():
+            assert image.suffix == ".png" and Image.open(image).convert("RGB").size == (128, 128)
+        expect(page.locator("#gate-count")).to_contain_text(f"{4 - len(kept)} image")
+        page.click("#generate")
+        page.wait_for_function("studio.cases.length === 4", timeout=DEMO_SECONDS * 1000)
+        settled(page, DEMO_SECONDS)
+        expect(page.locator("#state-generation")).to_have_text("ready")
+    finally:
+        server.stop()

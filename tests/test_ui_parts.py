@@ -1,0 +1,140 @@
+"""Small parts of the page: differences, markup, edits' forms, the worker."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from pipeline.errors import Cancelled, UserError
+from pipeline.settings import Settings
+from ui.diff import Piece, shortened, word_diff
+from ui.jobs import JobHandle, Jobs
+from ui.views.forms import settings_form
+from ui.views.markup import Html, el, join, stamped
+from ui.views.parts import about, differences, seconds
+
+BEFORE = "A road with two cars in sunny weather by day. The near car is blue. Trees line the road."
+
+
+def test_differences_are_told_word_by_word() -> None:
+    pieces = word_diff(BEFORE, BEFORE.replace("sunny", "snowy").replace("by day", "at night"))
+    changed = [(piece.kind, piece.text.strip()) for piece in pieces if piece.kind != "same"]
+    assert changed == [("removed", "sunny"), ("added", "snowy"), ("removed", "by day"), ("added", "at night")]
+    assert "".join(piece.text for piece in pieces if piece.kind != "added") == BEFORE
+
+
+def test_sentences_without_a_change_are_left_out() -> None:
+    pieces = shortened(word_diff(BEFORE, BEFORE.replace("blue", "red")))
+    text = "".join(piece.text for piece in pieces)
+    assert text == "… The near car is bluered. … "
+    assert shortened(word_diff(BEFORE, BEFORE)) == word_diff(BEFORE, BEFORE)
+
+
+def test_differences_are_marked_by_more_than_colour() -> None:
+    markup = differences((Piece("same", "a "), Piece("removed", "sunny"), Piece("added", "<snowy>")))
+    assert markup == "a <del>sunny</del> <ins>&lt;snowy&gt;</ins>"
+
+
+def test_markup_escapes_all_but_markup() -> None:
+    assert el("p", "<b>", Html("<i></i>"), None, [1, "&"], class_='a"b', hidden=False, data_x_y="'") == (
+        '<p class="a&quot;b" data-x-y="&#x27;">&lt;b&gt;<i></i>1&amp;</p>'
+    )
+    assert el("input", value=0, checked=True) == '<input value="0" checked>'
+    assert stamped(join("a")) != stamped(join("b"))
+
+
+def test_a_form_has_every_setting_with_its_bounds() -> None:
+    settings = Settings()
+    form = settings_form({"generation": settings.generation, "conditioning": settings.conditioning})
+    for name in (*type(settings.generation).model_fields, *type(settings.conditioning).model_fields):
+        assert name.replace("_", " ") in form
+    assert 'min="1" max="150"' in form and "Denoising steps" in form
+
+
+@pytest.mark.parametrize(("value", "shown"), [(0.31, "0.3 s"), (11.2, "11 s"), (125, "2 min 5 s")])
+def test_times_are_as_exact_as_needed(value: float, shown: str) -> None:
+    assert seconds(value) == shown
+
+
+def test_an_estimate_is_rounded() -> None:
+    assert (about(0.4), about(11.4), about(300)) == ("about a second", "about 11 s", "about 5 min")
+
+
+def over(jobs: Jobs) -> None:
+    end = time.monotonic() + 10
+    while jobs.active():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_the_worker_does_one_thing_at_a_time_and_outlives_mistakes() -> None:
+    jobs, at_once, most, lock = Jobs(), [0], [0], threading.Lock()
+
+    def work(_handle: JobHandle) -> None:
+        with lock:
+            at_once[0] += 1
+            most[0] = max(most[0], at_once[0])
+        time.sleep(0.02)
+        with lock:
+            at_once[0] -= 1
+
+    def fails(_handle: JobHandle) -> None:
+        raise UserError("Tick something.")
+
+    def breaks(_handle: JobHandle) -> None:
+        raise ZeroDivisionError("oh")
+
+    jobs.submit("a", ("caption",), breaks)
+    jobs.submit("b", ("caption",), fails)
+    for name in ("c", "d", "e"):
+        jobs.submit(name, ("caption",), work)
+    over(jobs)
+    states = {name: jobs.of_run(name) for name in "abcde"}
+    assert most[0] == 1 and [view.state for view in states.values() if view] == ["failed"] * 2 + ["done"] * 3
+    assert states["b"] is not None and states["b"].message == "Tick something."
+    assert states["a"] is not None and "ZeroDivisionError" in states["a"].message
+    jobs.close()
+
+
+def test_a_job_that_waits_can_be_cancelled_before_it_begins() -> None:
+    jobs, first, done = Jobs(), threading.Event(), []
+    jobs.submit("a", ("caption",), lambda _handle: first.wait(10) and None)
+    jobs.submit("b", ("caption",), lambda _handle: done.append("b"))
+    assert jobs.cancel("b") and not jobs.cancel("nothing")
+    first.set()
+    over(jobs)
+    view = jobs.of_run("b")
+    assert view is not None and view.state == "cancelled" and not done
+    jobs.close()
+
+
+def test_people_go_before_what_nobody_waits_for() -> None:
+    jobs, order, gate = Jobs(), [], threading.Event()
+    jobs.submit("a", ("caption",), lambda _handle: gate.wait(10) and None)
+    jobs.when_idle(lambda: order.append("idle"))
+    jobs.submit("b", ("caption",), lambda _handle: order.append("b"))
+    gate.set()
+    end = time.monotonic() + 10
+    while len(order) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    assert order == ["b", "idle"]
+    jobs.close()
+
+
+def test_closing_stops_what_is_running() -> None:
+    jobs, seen = Jobs(), []
+
+    def work(handle: JobHandle) -> None:
+        handle.at("generation")
+        handle.cancelled.wait(10)
+        seen.append(handle.closing)
+        raise Cancelled
+
+    jobs.submit("a", ("generation",), work)
+    time.sleep(0.05)
+    jobs.close()
+    view = jobs.of_run("a")
+    assert seen == [True] and view is not None and view.state == "cancelled" and view.stage == "generation"

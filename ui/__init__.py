@@ -1,0 +1,1 @@
+"""The pages. Start at `ui.explore`."""

@@ -1,0 +1,63 @@
+"""What differs between two texts, word by word. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+Kind = Literal["same", "removed", "added"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A run of words, with the spaces and points between them."""
+
+    kind: Kind
+    text: str
+
+
+def word_diff(before: str, after: str) -> tuple[Piece, ...]:
+    """The pieces of both texts in reading order; what was removed stands before what was added in its place."""
+    old, new = _words(before), _words(after)
+    matcher = SequenceMatcher(
+        None, [word.strip().lower() for word in old], [word.strip().lower() for word in new], False
+    )
+    pieces: list[Piece] = []
+    for what, a0, a1, b0, b1 in matcher.get_opcodes():
+        if what == "equal":
+            pieces.append(Piece("same", "".join(new[b0:b1])))
+            continue
+        if a1 > a0:
+            pieces.append(Piece("removed", "".join(old[a0:a1])))
+        if b1 > b0:
+            pieces.append(Piece("added", "".join(new[b0:b1])))
+    return tuple(pieces)
+
+
+def shortened(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """The same without the whole sentences that nothing was changed in: "…" stands for them."""
+    if all(piece.kind == "same" for piece in pieces):
+        return pieces
+    short: list[Piece] = []
+    for place, piece in enumerate(pieces):
+        if piece.kind != "same":
+            short.append(piece)
+            continue
+        sentences = re.findall(r"[^.!?]*[.!?]+\s*|[^.!?]+$", piece.text)
+        first, last = place == 0, place == len(pieces) - 1
+        # The end of the sentence before a change belongs to that change, and so does the start of the one that follows.
+        head = "" if first else sentences[0]
+        rest = sentences if first else sentences[1:]
+        tail = ""
+        if rest and not last and not rest[-1].rstrip().endswith((".", "!", "?")):
+            tail, rest = rest[-1], rest[:-1]
+        left_out = "… " if rest else ""
+        short.append(Piece("same", f"{head}{left_out}{tail}"))
+    return tuple(short)
+
+
+def _words(text: str) -> list[str]:
+    """Words and points, each with the spaces after it."""
+    return re.findall(r"(?:\w+(?:[-'’]\w+)*|[^\w\s])\s*", text)

@@ -1,0 +1,182 @@
+"""The explore page put together: which parts it has, and how what is done in the browser gets to `ui.actions` and back.
+
+Every part is a `gr.HTML` whose markup comes from `ui.views`. The script in `assets/` sends what a person does, one
+batch at a time, as data of one event; the reply holds the parts that changed, and the script fits them in without
+touching a field that is being typed in. What a page looks at lives in its browser, everything else here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from pipeline.errors import UserError
+from storage.types import RunSummary
+from ui.actions import Outcome, perform
+from ui.studio import RunState, Studio
+from ui.views.counterfactuals import counterfactuals_card
+from ui.views.frame import header, run_list, source_card, start_page, upload_note
+from ui.views.generation import generation_card
+from ui.views.markup import Html, stamped
+from ui.views.pictures import View, picture_column
+from ui.views.text_stages import alternatives_card, caption_card, keywords_card
+
+PARTS = (
+    "top",
+    "runs",
+    "start",
+    "upload-note",
+    "source",
+    "caption",
+    "keywords",
+    "alternatives",
+    "counterfactuals",
+    "generation",
+    "pictures",
+)
+"""The parts of the page, in the order in which they are event outputs."""
+LARGEST_UPLOAD = "200mb"
+
+_CONNECT = """
+const go = () => window.studio.{method}(element, props, watch, trigger);
+if (window.studio) go(); else window.addEventListener('studio-ready', go, {{once: true}});
+"""
+log = logging.getLogger(__name__)
+_replies = itertools.count(1)
+
+
+def explore_page(studio: Studio) -> gr.Blocks:
+    """The page, not served yet."""
+    with gr.Blocks(title="DILLEMA Studio", fill_width=True, analytics_enabled=False) as page:
+        bus, inbox = _wire("bus"), _wire("inbox")
+        slots: dict[str, gr.HTML] = {"top": _slot("top")}
+        with gr.Row(elem_id="layout"):
+            with gr.Column(elem_id="column-runs", min_width=0):
+                slots["runs"] = _slot("runs")
+            with gr.Column(elem_id="column-start", min_width=0):
+                slots["start"] = _slot("start")
+                upload = gr.File(label="A picture of your own", elem_id="upload", type="filepath", height=150)
+                slots["upload-note"] = _slot("upload-note")
+            with gr.Column(elem_id="column-stages", min_width=0):
+                for name in ("source", "caption", "keywords", "alternatives", "counterfactuals", "generation"):
+                    slots[name] = _slot(name)
+            with gr.Column(elem_id="column-pictures", min_width=0):
+                slots["pictures"] = _slot("pictures")
+        outputs = [bus, *(slots[name] for name in PARTS)]
+
+        def on_action(event: gr.EventData) -> list[Any]:
+            return answer(studio, event._data)
+
+        def on_upload(path: str | None) -> list[Any]:
+            return [None, take_upload(studio, path)]
+
+        # Nothing here takes long, and a batch is sent only after the reply to the one before: no queue is needed.
+        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
+        bus.click(on_action, None, outputs, trigger_mode="multiple", **quiet)
+        # An upload only says what became of it: opening its run takes its turn among the batches.
+        upload.upload(on_upload, upload, [upload, inbox], **quiet)
+    return page
+
+
+def answer(studio: Studio, data: Mapping[str, Any]) -> list[Any]:
+    """Do what a batch of the page says, up to the first thing that fails, and give the outputs: reply and parts."""
+    outcome = Outcome(str(data.get("run") or ""))
+    view = View(data["view"].get("case"), str(data["view"].get("mode") or "result"))
+    try:
+        for action in data.get("do", ()):
+            outcome = perform(studio, outcome.run_id, action)
+            if outcome.problem:
+                break
+    except Exception as error:  # the page must get a reply, or it would wait for it
+        log.exception("an action failed")
+        text = f"The studio itself failed ({type(error).__name__}): the terminal says more. Reload the page."
+        outcome = Outcome(outcome.run_id, text, "source" if outcome.run_id else "start")
+    return _outputs(studio, outcome, view, data)
+
+
+def take_upload(studio: Studio, path: str | None) -> str:
+    """A new run from an uploaded file, which is removed; says the run, or why there is none."""
+    said: dict[str, Any] = {"reply": next(_replies), "run": "", "problem": ""}
+    if path is not None:
+        file = Path(path)
+        try:
+            said["run"] = studio.run_from_upload(file.read_bytes(), file.name)
+        except UserError as error:
+            said["problem"] = str(error)
+        finally:
+            file.unlink(missing_ok=True)
+    return json.dumps(said)
+
+
+def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, Any]) -> list[Any]:
+    # Asked for before the state is read: a job that ends in between is then asked for once more, and never missed.
+    active = bool(studio.jobs.active())
+    try:
+        state = studio.state(outcome.run_id) if outcome.run_id else None
+    except UserError as error:  # such as a run of another workspace in the address
+        outcome, state = Outcome("", str(error), "start"), None
+    parts = render(studio, state, view)
+    seen = data.get("seen") or {}
+    changed = [gr.skip() if seen.get(name) == _stamp(parts[name]) else parts[name] for name in PARTS]
+    reply = {
+        "reply": next(_replies),
+        "ticket": data.get("ticket"),
+        "run": outcome.run_id,
+        "problem": outcome.problem,
+        "where": outcome.where,
+        "active": active,
+        "cases": [case.id for case in state.run.test_cases] if state is not None else [],
+    }
+    return [json.dumps(reply), *changed]
+
+
+def render(studio: Studio, state: RunState | None, view: View) -> dict[str, str]:
+    """The markup of every part, each behind its stamp. Parts of a run are empty on the start page."""
+    runs = studio.runs()
+    run_id = state.run.id if state is not None else ""
+    parts: dict[str, Html] = dict.fromkeys(PARTS, Html(""))
+    parts["top"] = header(studio.profile, studio.jobs.active(), run_id, _saved(runs, run_id))
+    parts["runs"] = run_list(runs, run_id)
+    if state is None:
+        parts["start"] = start_page(studio.profile, studio.samples)
+        parts["upload-note"] = upload_note(studio.profile)
+    else:
+        parts["source"] = source_card(state, studio.profile)
+        parts["caption"] = caption_card(state)
+        parts["keywords"] = keywords_card(state)
+        parts["alternatives"] = alternatives_card(state)
+        parts["counterfactuals"] = counterfactuals_card(state)
+        parts["generation"] = generation_card(state)
+        parts["pictures"] = picture_column(state, view)
+    return {name: stamped(markup) for name, markup in parts.items()}
+
+
+def _saved(runs: tuple[RunSummary, ...], run_id: str) -> datetime | None:
+    return next((run.changed for run in runs if run.id == run_id), None)
+
+
+def _stamp(part: str) -> str:
+    return part[4 : part.index("-->")]
+
+
+def _wire(method: str) -> gr.HTML:
+    """Shows nothing; the script's `method` listens to its value and may trigger its event."""
+    connect = _CONNECT.format(method=method)
+    return gr.HTML("", html_template="<i></i>", js_on_load=connect, apply_default_css=False, elem_id=method)
+
+
+def _slot(name: str) -> gr.HTML:
+    return gr.HTML(
+        "",
+        html_template=f'<div class="studio" data-part="{name}"></div>',
+        js_on_load=_CONNECT.format(method="part"),
+        apply_default_css=False,
+        elem_id=f"part-{name}",
+    )

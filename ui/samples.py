@@ -1,0 +1,39 @@
+"""The sample pictures of a profile: `NAME.png` with `NAME.json` beside it, which says the task and what it shows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from pipeline.errors import UserError
+from pipeline.types import Task, from_plain
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One of them."""
+
+    name: str
+    path: Path
+    task: Task
+    caption: str
+    """What it shows, as whoever made it says."""
+
+
+def read_samples(folder: Path | None) -> tuple[Sample, ...]:
+    """Those of a folder, by name; none for no folder. Raises UserError, naming the file, when one cannot be used."""
+    if folder is None or not folder.is_dir():
+        return ()
+    return tuple(_read(path) for path in sorted(folder.glob("*.png")) if path.with_suffix(".json").is_file())
+
+
+def _read(path: Path) -> Sample:
+    described = path.with_suffix(".json")
+    try:
+        data = json.loads(described.read_text(encoding="utf-8"))
+        return Sample(path.stem, path, from_plain(Task, data["task"]), str(data.get("caption", "")))
+    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+        raise UserError(f"The sample {described} is damaged: restore it, or take both of its files away.") from error

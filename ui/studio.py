@@ -1,0 +1,297 @@
+"""The studio behind the page: profile, models, workspace, worker, and what the page reads of them. No Gradio, no HTML.
+
+What is saved comes from the workspace and what goes on from `jobs`, so every page, reloaded or second, sees the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from PIL import Image
+from pydantic import ValidationError
+
+from pipeline.checks import task_checks
+from pipeline.errors import UnreadableReply, UserError
+from pipeline.freshness import image_sha, inputs_key, stale_stages
+from pipeline.images import read_image
+from pipeline.methods import plain_settings
+from pipeline.profile import Profile
+from pipeline.runner import ModelBox, Runner
+from pipeline.settings import Settings
+from pipeline.stages.generation import Plan
+from pipeline.types import (
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    StageName,
+    StageValue,
+    Task,
+    TextValue,
+    Trace,
+)
+from storage.types import Run, RunSummary, StoredTestCase, StoredValue
+from storage.workspace import Workspace
+from ui.jobs import Jobs, JobView
+from ui.samples import Sample, read_samples
+
+LISTED_RUNS = 60
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a stage could not do, until the person tries again."""
+
+    text: str
+    prompt: str = ""
+    raw_reply: str = ""
+    """What the model said instead, where it said something."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What stands before generation: what a yes would start, or why it cannot start."""
+
+    plan: Plan | None = None
+    seed: int = 0
+    made: int = 0
+    """Images of this plan that are there already, from a job that was stopped."""
+    closed: str = ""
+    """Why nothing can be generated, in one sentence; "" when the gate waits for a yes."""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """All that the page shows of one run."""
+
+    run: Run
+    settings: Settings
+    stale: dict[StageName, str]
+    problems: dict[StageName, Problem]
+    histories: dict[StageName, tuple[StoredValue, ...]]
+    job: JobView | None
+    """The latest since the server was started."""
+    gate: Gate
+    current: frozenset[int]
+    """The test cases whose caption is still ticked, word for word."""
+    model_names: dict[str, str]
+    """What a page calls the models that have no telling name of their own."""
+
+
+class Studio:
+    """One profile on one workspace. All methods may be called from any thread; the workspace is open."""
+
+    def __init__(self, profile: Profile, models: ModelBox, workspace: Workspace) -> None:
+        self.profile, self.workspace = profile, workspace
+        self.runner = Runner(profile, models)
+        self.samples = read_samples(profile.samples_folder())
+        self.jobs = Jobs()
+        self._problems: dict[tuple[str, StageName], Problem] = {}
+        self._model_names = model_names(profile)
+        self._lock = threading.Lock()
+        self._warmed = False
+        self.pixels = lru_cache(maxsize=256)(self._pixels)
+
+    def close(self) -> None:
+        """Stop the work that is going on; the workspace stays open."""
+        self.jobs.close()
+
+    # What the page shows
+
+    def runs(self) -> tuple[RunSummary, ...]:
+        """The latest runs, the one that was worked on last first."""
+        return self.workspace.runs(LISTED_RUNS)
+
+    def state(self, run_id: str) -> RunState:
+        """All of a run. Raises UserError for an unknown one."""
+        run = self.workspace.run(run_id)
+        settings = self.settings(run)
+        stale = self.stale(run, settings)
+        with self._lock:
+            problems = {stage: problem for (held, stage), problem in self._problems.items() if held == run_id}
+        histories = {stage: self.workspace.history(run_id, stage) for stage in run.values}
+        current = frozenset(case.id for case in run.test_cases if self._is_current(case, run, settings))
+        return RunState(
+            run=run,
+            settings=settings,
+            stale=stale,
+            problems=problems,
+            histories=histories,
+            job=self.jobs.of_run(run_id),
+            gate=self.gate(run, settings, stale),
+            current=current,
+            model_names=self._model_names,
+        )
+
+    def settings(self, run: Run) -> Settings:
+        """The settings of a run; those of the profile where they were saved by a version with other ones."""
+        try:
+            return Settings.model_validate(run.settings)
+        except ValidationError:
+            return self.profile.settings
+
+    def stale(self, run: Run, settings: Settings) -> dict[StageName, str]:
+        """The outdated stages of a run, and why."""
+        held = {stage: stored.value for stage, stored in run.values.items()}
+        return stale_stages(run.task, self.pixels(run.source_sha), held, settings)
+
+    def gate(self, run: Run, settings: Settings, stale: dict[StageName, str]) -> Gate:
+        """What a yes would start. The seed is the lowest one of which not all images are made."""
+        stored = run.values.get("counterfactuals")
+        captions = stored.value.value if stored else None
+        if not isinstance(captions, CounterfactualCaptions):
+            return Gate(closed="Counterfactual captions come first.")
+        used = sum(item.used for item in captions.items)
+        if not used:
+            return Gate(closed="No counterfactual caption is ticked: tick at least one.")
+        if "counterfactuals" in stale:
+            return Gate(closed="The counterfactual captions are stale: run them again, or keep them as they are.")
+        same = plain_settings(settings.conditioning, settings.generation)
+        made = {(case.counterfactual, case.seed) for case in run.test_cases if case.settings == same}
+        wanted = used * settings.generation.images_per_caption
+        for seed in range(len(made) + 1):
+            plan = self.runner.plan(captions, settings, seed, made)
+            if plan.images:
+                return Gate(plan, seed, wanted - len(plan.images))
+        raise AssertionError("more seeds are made than there are images")
+
+    def busy_note(self, job: JobView) -> str:
+        """What a waiting job waits for."""
+        before = [other for other in self.jobs.active() if other.id < job.id]
+        return "waits for another run" if before else "waits for the models to load"
+
+    # What the work needs
+
+    def source(self, run: Run) -> Image.Image:
+        """The source image of a run."""
+        return self.workspace.image(run.source_sha)
+
+    def key(self, stage: StageName, run: Run, settings: Settings) -> str:
+        """The key of what a stage would read now."""
+        values: dict[StageName, TextValue] = {name: stored.value.value for name, stored in run.values.items()}
+        return inputs_key(stage, run.task, self.pixels(run.source_sha), values, settings)
+
+    def seed_of(self, run: Run, stage: StageName) -> int:
+        """The seed of the next try of a text stage: as many as the model has had, so that every try is another one."""
+        if stage not in run.values:
+            return 0
+        return sum(version.author == "model" for version in self.workspace.history(run.id, stage))
+
+    def save_by_person(self, run: Run, stage: StageName, value: Any) -> None:
+        """Save what a person made of a stage's value. What was stale stays so: `keep` says otherwise."""
+        settings = self.settings(run)
+        held = run.values.get(stage)
+        stale = held is not None and stage in self.stale(run, settings)
+        key = held.value.inputs_key if held is not None and stale else self.key(stage, run, settings)
+        if held is None or held.value.value != value:
+            self.workspace.append_value(run.id, stage, StageValue(value, Trace(author="person"), key))
+        self.solved(run.id, stage)
+
+    def keep(self, run: Run, stage: StageName) -> None:
+        """A person says that a stale value still fits: it is saved again, as made from what stands before it now."""
+        held = run.values.get(stage)
+        if held is None:
+            raise UserError("There is nothing to keep at this stage yet: run it first.")
+        key = self.key(stage, run, self.settings(run))
+        self.workspace.append_value(run.id, stage, StageValue(held.value.value, Trace(author="person"), key))
+        self.solved(run.id, stage)
+
+    def failed(self, run_id: str, stage: StageName, error: UserError) -> None:
+        """Remember what went wrong at a stage."""
+        said = isinstance(error, UnreadableReply)
+        problem = Problem(str(error), error.prompt, error.raw_reply) if said else Problem(str(error))  # type: ignore[attr-defined]
+        with self._lock:
+            self._problems[run_id, stage] = problem
+
+    def solved(self, run_id: str, *stages: StageName) -> None:
+        """Forget what went wrong there."""
+        with self._lock:
+            for stage in stages:
+                self._problems.pop((run_id, stage), None)
+
+    # New runs
+
+    def run_from_sample(self, name: str) -> str:
+        """A new run from a sample. Raises UserError when there is none of this name."""
+        sample = self.sample(name)
+        picture = read_image(sample.path)
+        return self._new(picture.image, sample.task, sample.name, picture.notes, sample.name)
+
+    def run_from_upload(self, data: bytes, file_name: str) -> str:
+        """A new run from the bytes of a file. Raises UserError for what is no usable picture; then there is no run."""
+        picture = read_image(data)
+        task = Task("classification") if self.profile.tasks.labels else Task("segmentation", protected=())
+        name = file_name.rsplit(".", 1)[0].strip()[:80] or "upload"
+        return self._new(picture.image, task, name, picture.notes, "")
+
+    def sample(self, name: str) -> Sample:
+        """A sample by its name. Raises UserError."""
+        for sample in self.samples:
+            if sample.name == name:
+                return sample
+        raise UserError(f"There is no sample {name[:80]!r}: pick one of those shown.")
+
+    def _new(self, image: Image.Image, task: Task, name: str, notes: tuple[str, ...], sample: str) -> str:
+        settings = self.profile.settings.model_dump(mode="json")
+        return self.workspace.create_run(image, task, self.profile.name, name, settings, notes, sample)
+
+    # Speed
+
+    def warm_up(self, steps: tuple[Callable[[], None], ...]) -> None:
+        """Line up what makes the first stage quick, once, and only where nothing has to be fetched for it."""
+        with self._lock:
+            if self._warmed or any(weights.local() is None for weights in self.profile.weights().values()):
+                return
+            self._warmed = True
+        for step in steps:
+            self.jobs.when_idle(step)
+
+    def remembered_speed(self) -> float | None:
+        """Seconds a denoising step took when this profile last generated in this workspace; None when it never did."""
+        for summary in self.workspace.runs(LISTED_RUNS):
+            if summary.test_cases and summary.profile == self.profile.name:
+                case = self.workspace.run(summary.id).test_cases[-1]
+                return case.seconds / max(1, int(case.settings.get("steps", 1)))
+        return None
+
+    def _pixels(self, source_sha: str) -> str:
+        """The sha of a source image's pixels, by which the stages know it; that of the file is another one."""
+        return image_sha(self.workspace.image(source_sha))
+
+    def _is_current(self, case: StoredTestCase, run: Run, settings: Settings) -> bool:
+        stored = run.values.get("counterfactuals")
+        captions: tuple[CounterfactualCaption, ...] = stored.value.value.items if stored else ()
+        return any(
+            item.used and (item.text, item.edits) == (case.counterfactual.text, case.counterfactual.edits)
+            for item in captions
+        )
+
+
+def model_names(profile: Profile) -> dict[str, str]:
+    """The kind of each model whose weights are a path: a path says little to a person."""
+    kinds = {
+        "blip": "BLIP",
+        "blip-2": "BLIP-2",
+        "llama-gguf": "LLaMA",
+        "stable-diffusion-controlnet": "Stable Diffusion",
+    }
+    names = {
+        section.title: kinds.get(section.kind, section.kind)
+        for section in (profile.captioner, profile.language, profile.generator)
+        if section.local() is not None
+    }
+    control = profile.generator.controlnet
+    return names | ({control.title: "ControlNet"} if control.local() is not None else {})
+
+
+def task_problem(task: Task) -> str:
+    """What the task lacks, in one sentence; "" when it is whole."""
+    return next((check.note for check in task_checks(task) if not check.passed), "")
+
+
+def clock(moment: datetime) -> str:
+    """The time of day on this machine, such as 10:42:07."""
+    return moment.astimezone().strftime("%H:%M:%S")

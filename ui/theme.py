@@ -1,0 +1,45 @@
+"""The look of every page: Gradio's own pieces in our colours, and the style sheet and script that go with them.
+
+Fonts are those of the system: nothing is fetched from anywhere.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+ASSETS = Path(__file__).resolve().parent / "assets"
+SYSTEM_FONTS = ("Inter", "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
+MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
+
+
+def theme() -> Any:
+    """A `gradio.themes.Base`, light and dark, with the tokens of `assets/studio.css`."""
+    import gradio as gr
+
+    return gr.themes.Base(
+        primary_hue=gr.themes.colors.teal,
+        neutral_hue=gr.themes.colors.slate,
+        radius_size=gr.themes.sizes.radius_lg,
+        font=SYSTEM_FONTS,
+        font_mono=MONO_FONTS,
+    ).set(
+        body_background_fill="#f6f7f9",
+        body_background_fill_dark="#0f141b",
+        body_text_color="#16202c",
+        body_text_color_dark="#e7edf5",
+        body_text_color_subdued="#667487",
+        body_text_color_subdued_dark="#8fa0b5",
+        block_background_fill="#ffffff",
+        block_background_fill_dark="#171e28",
+        block_border_color="#e2e7ee",
+        block_border_color_dark="#28323f",
+        border_color_primary="#e2e7ee",
+        border_color_primary_dark="#28323f",
+    )
+
+
+def head() -> str:
+    """What goes into the head of the page. The stamp makes a browser fetch a file again only when it was changed."""
+    css, script = (f"{name}?v={int((ASSETS / name).stat().st_mtime)}" for name in ("studio.css", "studio.js"))
+    return f'<link rel="stylesheet" href="/ui/{css}"><script src="/ui/{script}"></script>'

@@ -1,0 +1,151 @@
+"""The card of stage 4: counterfactual captions, each with its tick, its differences and its checks."""
+
+from __future__ import annotations
+
+from pipeline.checks import counterfactual_checks, failed
+from pipeline.settings import CounterfactualSettings
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions
+from ui.diff import shortened, word_diff
+from ui.studio import RunState
+from ui.views.forms import setting_input
+from ui.views.markup import Child, Html, el
+from ui.views.parts import button, differences, icon, pill
+from ui.views.stage import stage_card
+from ui.views.text_stages import caption_text
+
+HINT = "The caption again, with one or more of the alternatives in it. Each one that is ticked becomes an image."
+FAILED = {
+    "caption not empty": "empty",
+    "edits made": "edit missing",
+    "label kept": "label lost",
+    "protected kept": "protected word lost",
+    "nothing protected added": "protected word added",
+}
+"""What a check is called that did not pass."""
+EDITS_AT_ONCE = ((1, "1"), (2, "2"), (3, "3"), (0, "all"))
+
+
+def counterfactuals_card(state: RunState) -> Html:
+    """Stage 4."""
+    stored = state.run.values.get("counterfactuals")
+    value = stored.value.value if stored else CounterfactualCaptions(())
+    source = caption_text(state)
+    parts: list[Child] = [_choices(state.settings.counterfactuals, value)]
+    if value.items:
+        parts.append(
+            el("div", [_line(place, item, source, state) for place, item in enumerate(value.items)], class_="captions")
+        )
+    else:
+        parts.append(el("p", HINT, class_="mut"))
+    if source:
+        parts.append(_add(source))
+    return stage_card("counterfactuals", state, parts, _summary)
+
+
+def _choices(settings: CounterfactualSettings, value: CounterfactualCaptions) -> Html:
+    fields = type(settings).model_fields
+    chips = [
+        button(
+            words,
+            "setting",
+            f"chip{' on' if settings.edits_at_once == number else ''}",
+            data_setting="counterfactuals.edits_at_once",
+            data_value=number,
+            aria_pressed="true" if settings.edits_at_once == number else "false",
+        )
+        for number, words in EDITS_AT_ONCE
+    ]
+    ticked = sum(item.used for item in value.items)
+    count = setting_input("counterfactuals", "captions", fields["captions"], settings.captions, "captions-count")
+    return el(
+        "div",
+        el(
+            "span",
+            el("span", "edits at once", class_="mut"),
+            chips,
+            class_="choice",
+            title=fields["edits_at_once"].description,
+        ),
+        el("label", el("span", "captions at most", class_="mut"), count, class_="choice", for_="captions-count"),
+        el("span", class_="grow"),
+        el("span", f"{ticked} of {len(value.items)} ticked", class_="mut", id="ticked") if value.items else None,
+        class_="choices",
+    )
+
+
+def _line(place: int, item: CounterfactualCaption, source: str, state: RunState) -> Html:
+    pieces = word_diff(source, item.text)
+    data = {"data_place": place, "data_text": item.text}
+    tick = el(
+        "input",
+        type="checkbox",
+        checked=item.used,
+        data_do="counterfactual-use",
+        aria_label=f"Use caption {place + 1}",
+        **data,
+    )
+    shown = el("p", differences(shortened(pieces)), class_="diff", title=item.text, data_edit=True)
+    field = el(
+        "textarea",
+        item.text,
+        rows=2,
+        class_="in-place",
+        data_do="counterfactual-write",
+        maxlength=2000,
+        spellcheck="false",
+        aria_label=f"Counterfactual caption {place + 1}",
+        data_draft=f"{state.run.id}:cf:{place}",
+        **data,
+    )
+    pencil = el(
+        "button",
+        icon("pencil"),
+        type="button",
+        class_="more",
+        data_edit=True,
+        title="Edit",
+        aria_label=f"Edit caption {place + 1}",
+    )
+    wrong = failed(counterfactual_checks(source, item, state.run.task))
+    checks = [pill(FAILED.get(check.name, check.name), "bad", title=check.note) for check in wrong]
+    if not checks:
+        checks = [pill("label kept" if state.run.task.kind == "classification" else "protected kept", "ok")]
+    if not item.edits:
+        checks.insert(0, pill("written by you", "acc"))
+    notes = [el("p", check.note, class_="note") for check in wrong]
+    return el(
+        "div",
+        tick,
+        el("div", shown, field, notes, class_="text"),
+        el("div", checks, class_="tags"),
+        el("span", pencil, button("Drop", "counterfactual-drop", "s q", **data), class_="acts"),
+        class_=f"line{'' if item.used else ' off'}",
+        data_key=f"cf-{place}",
+        data_place=place,
+    )
+
+
+def _add(source: str) -> Html:
+    opener = el("button", icon("plus"), "write one yourself", type="button", class_="btn s q", data_edit=True)
+    form = el(
+        "span",
+        el(
+            "textarea",
+            source,
+            rows=3,
+            name="value",
+            aria_label="A counterfactual caption of your own",
+            maxlength=2000,
+            spellcheck="false",
+        ),
+        el("span", button("Add", "", "s p", data_submit=True), class_="acts"),
+        class_="pop wide",
+        data_form="counterfactual-add",
+    )
+    return el("div", opener, form, class_="add-caption", data_key="add-caption")
+
+
+def _summary(value: CounterfactualCaptions) -> str:
+    ticked = sum(item.used for item in value.items)
+    edits = "; ".join(", ".join(edit.alternative for edit in item.edits) or "by hand" for item in value.items)
+    return f"{ticked} of {len(value.items)} ticked: {edits}"

@@ -1,0 +1,232 @@
+"""What stands around the stages: the header, the list of runs, the start page, the card of the source and its task."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pipeline.profile import Profile
+from pipeline.runner import TEXT_STAGES
+from pipeline.types import Task
+from storage.types import RunSummary
+from ui.jobs import JobView
+from ui.samples import Sample
+from ui.studio import RunState, clock, task_problem
+from ui.views.markup import Child, Html, el
+from ui.views.parts import DOING, button, describe_task, icon, key, left, notice, pill, problem
+from ui.views.pictures import image_url
+
+
+def header(profile: Profile, jobs: tuple[JobView, ...], run_id: str, saved: datetime | None) -> Html:
+    """Name, pages, what is going on, profile, and when was saved last."""
+    job = next((job for job in jobs if job.run_id == run_id), jobs[0] if jobs else None)
+    return el(
+        "div",
+        el("b", "DILLEMA Studio", class_="name"),
+        el("nav", el("a", "Explore", href="./", class_="on", aria_current="page", data_go="new"), aria_label="Pages"),
+        el("button", icon("list"), "Runs", type="button", class_="btn s runs-toggle", data_toggle_runs=True),
+        el("span", class_="grow"),
+        _job(job, run_id) if job is not None else None,
+        pill(["profile ", el("b", profile.name)], id="profile", title=profile.title),
+        pill(f"saved {clock(saved)}", "ok", id="saved") if saved is not None else None,
+        el(
+            "button",
+            icon("half"),
+            type="button",
+            class_="btn s q icon-only",
+            data_theme_switch=True,
+            aria_label="Light or dark",
+            title="Light or dark",
+        ),
+        class_="top",
+    )
+
+
+def _job(job: JobView, run_id: str) -> Html:
+    doing = "waiting" if job.state == "waiting" or job.stage is None else DOING[job.stage]
+    if job.progress is not None and job.progress.note:
+        doing = f"{doing} · {job.progress.note}"
+    doing += left(job.progress.seconds_left) if job.progress is not None else ""
+    if job.run_id != run_id:
+        doing = f"another run: {doing}"
+    if job.stopping:
+        doing = "stopping"
+    cancel = button("Cancel", "cancel", "s", data_of=job.run_id, id="cancel-top", disabled=job.stopping)
+    return el("span", pill(doing, "acc", id="doing"), cancel, class_="job")
+
+
+def run_list(runs: tuple[RunSummary, ...], run_id: str) -> Html:
+    """The runs of the workspace, the latest first."""
+    items = [
+        el(
+            "a",
+            el("img", src=image_url(run.source_sha), alt="", loading="lazy"),
+            el("span", el("b", run.name), el("small", _where(run)), class_="what"),
+            href=f"?run={run.id}",
+            class_=f"card run{' on' if run.id == run_id else ''}",
+            data_go="open",
+            data_run=run.id,
+            data_key=f"run-{run.id}",
+            aria_current="true" if run.id == run_id else None,
+        )
+        for run in runs
+    ]
+    empty = el("p", "Every picture you work on is kept here.", class_="mut") if not items else None
+    new = el("button", icon("plus"), "New", type="button", class_="btn s", data_go="new", id="new-run")
+    return el("div", el("header", el("h2", "Runs"), el("span", class_="grow"), new), empty, items, class_="runs")
+
+
+def _where(run: RunSummary) -> str:
+    if run.test_cases:
+        stage = f"{run.test_cases} result" if run.test_cases == 1 else f"{run.test_cases} results"
+    elif "counterfactuals" in run.stages:
+        stage = "at the gate"
+    elif run.stages:
+        stage = f"{run.stages[-1]} done"
+    else:
+        stage = "not begun"
+    return f"{describe_task(run.task)} · {stage}"
+
+
+def start_page(profile: Profile, samples: tuple[Sample, ...]) -> Html:
+    """Where a run begins: the samples. The field for an upload stands below it."""
+    cards = [
+        el(
+            "button",
+            el("img", src=f"samples/{sample.name}.png", alt=sample.caption, loading="lazy"),
+            el("span", el("b", sample.name.replace("-", " ")), el("small", describe_task(sample.task))),
+            type="button",
+            class_="sample",
+            data_do="sample",
+            data_sample=sample.name,
+            data_key=f"sample-{sample.name}",
+            title=sample.caption,
+        )
+        for sample in samples
+    ]
+    words = "Pick a sample, or give one of your own below." if cards else "Give one of your own below."
+    return el(
+        "div",
+        el("h1", "Start with a picture"),
+        el(
+            "p",
+            words,
+            " It then goes through five stages; you can look at and change the result of each.",
+            class_="lead",
+        ),
+        el("div", id="start-problem", data_own=True, role="alert"),
+        el("div", cards, class_="samples") if cards else None,
+        class_="start",
+    )
+
+
+def upload_note(profile: Profile) -> Html:
+    """Below the field for an upload."""
+    formats = "PNG, JPEG, WebP, GIF, BMP or TIFF, up to 50 million pixels. The picture stays on this machine."
+    known = f"{profile.title}. They know pictures like the samples only." if profile.notice else ""
+    return el("div", el("p", formats, " ", known, class_="mut"), class_="upload-note")
+
+
+def source_card(state: RunState, profile: Profile) -> Html:
+    """The picture's name, what was put right in it, and the task of the model under test."""
+    run = state.run
+    active = state.job is not None and state.job.active
+    missing = task_problem(run.task)
+    todo = any(stage not in run.values or stage in state.stale for stage in TEXT_STAGES)
+    name = el(
+        "input",
+        type="text",
+        value=run.name,
+        id="run-name",
+        data_do="rename",
+        aria_label="Name of the run",
+        maxlength=200,
+        class_="plain",
+    )
+    parts: list[Child] = [
+        el(
+            "header",
+            el("img", src=image_url(run.source_sha), alt="", class_="mini"),
+            name,
+            el("span", class_="grow"),
+            button(
+                ["Run all up to the gate", key("Ctrl ⇧ ↵")],
+                "run-all",
+                "p" if todo else "",
+                id="run-all",
+                disabled=active or bool(missing) or not todo,
+            ),
+        ),
+        _task_form(run.task, profile),
+    ]
+    if missing:
+        parts.append(problem(missing, "problem-task"))
+    parts.append(el("div", id="source-problem", data_own=True, role="alert"))
+    if run.notes:
+        parts.append(notice(" ".join(run.notes), "picture-notes"))
+    if not run.sample and profile.notice:
+        parts.append(notice(profile.notice, "unknown-picture"))
+    return el("section", parts, class_="card source", id="source")
+
+
+def _task_form(task: Task, profile: Profile) -> Html:
+    labels = [el("option", value=label) for label in profile.tasks.labels]
+    kinds = [
+        el(
+            "label",
+            el("input", type="radio", name="kind", value=kind, checked=task.kind == kind, data_do="task"),
+            kind,
+            class_=f"chip{' on' if task.kind == kind else ''}",
+            data_key=f"kind-{kind}",
+        )
+        for kind in ("classification", "segmentation")
+    ]
+    classes = ", ".join(task.protected)
+    label = el(
+        "label",
+        el("span", "label", class_="mut"),
+        el(
+            "input",
+            type="text",
+            name="label",
+            value=task.label,
+            id="task-label",
+            data_do="task",
+            list="known-labels",
+            placeholder="what the picture shows",
+            maxlength=100,
+            autocomplete="off",
+        ),
+        class_="field",
+        hidden=task.kind != "classification",
+        data_key="field-label",
+    )
+    protected = el(
+        "label",
+        el("span", "protected", class_="mut"),
+        el(
+            "input",
+            type="text",
+            name="protected",
+            value=classes,
+            id="task-protected",
+            data_do="task",
+            placeholder="classes that must stay, with commas",
+            maxlength=400,
+            autocomplete="off",
+        ),
+        class_="field wide",
+        hidden=task.kind != "segmentation",
+        data_key="field-protected",
+    )
+    return el(
+        "div",
+        el("span", "task", class_="mut"),
+        el("span", kinds, class_="choice"),
+        label,
+        protected,
+        el("datalist", labels, id="known-labels"),
+        class_="task",
+        data_task_form=True,
+        role="group",
+        aria_label="Task",
+    )

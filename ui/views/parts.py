@@ -1,0 +1,140 @@
+"""The small pieces that every card is made of: pills, buttons, chips, icons, the frame of a card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pipeline.types import EDIT_TYPES, StageName, Task
+from ui.diff import Piece
+from ui.views.markup import Child, Html, el, join
+
+Tone = Literal["", "ok", "warn", "bad", "acc"]
+
+TITLES: dict[StageName, str] = {
+    "caption": "Caption",
+    "keywords": "Keywords",
+    "alternatives": "Alternatives",
+    "counterfactuals": "Counterfactual captions",
+    "generation": "Generate",
+}
+DOING: dict[StageName, str] = {
+    "caption": "captioning the picture",
+    "keywords": "finding keywords",
+    "alternatives": "looking for alternatives",
+    "counterfactuals": "writing counterfactual captions",
+    "generation": "generating",
+}
+
+_ICONS = {
+    "check": '<path d="M3.5 8.5l3 3 6-7"/>',
+    "lock": '<rect x="3.5" y="7" width="9" height="6.5" rx="1.5"/><path d="M5.5 7V5a2.5 2.5 0 015 0v2"/>',
+    "pencil": '<path d="M3 13l.7-2.8 7-7a1.2 1.2 0 011.7 0l.4.4a1.2 1.2 0 010 1.7l-7 7L3 13z"/>',
+    "plus": '<path d="M8 3.5v9M3.5 8h9"/>',
+    "down": '<path d="M8 2.5v8M4.5 7.5L8 11l3.5-3.5M3 13.5h10"/>',
+    "alert": '<path d="M8 2l6.3 11.2H1.7z"/><path d="M8 6.5v3M8 11.4v.1"/>',
+    "half": '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5a5.5 5.5 0 010 11z" fill="currentColor"/>',
+    "list": '<path d="M3 4.5h10M3 8h10M3 11.5h10"/>',
+}
+
+
+def icon(name: str) -> Html:
+    """A line drawing of the size of the text."""
+    return Html(f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>')
+
+
+def pill(text: Child, tone: Tone = "", **attributes: str | bool | None) -> Html:
+    """A word on a soft ground."""
+    return el("span", text, class_=f"pill {tone}".strip(), **attributes)
+
+
+def button(text: Child, do: str = "", look: str = "", **attributes: str | int | bool | None) -> Html:
+    """A button that does the action `do` with its `data_...` attributes. `look`: "p" primary, "s" small, "q" quiet."""
+    return el("button", text, type="button", class_=f"btn {look}".strip(), data_do=do or None, **attributes)
+
+
+def key(name: str) -> Html:
+    """The key that does the same."""
+    return el("kbd", name)
+
+
+def select_type(chosen: str, name: str = "type") -> Html:
+    """A choice of the edit types."""
+    options = [el("option", kind, value=kind, selected=kind == chosen) for kind in EDIT_TYPES]
+    return el("select", options, name=name, aria_label="Edit type")
+
+
+def describe_task(task: Task) -> str:
+    """In a few words, for a list."""
+    if task.kind == "classification":
+        return task.label or "no label yet"
+    return "segmentation"
+
+
+def problem(text: str, element_id: str | None = None) -> Html:
+    """What went wrong, at the place where it did."""
+    return el("p", icon("alert"), el("span", text), class_="problem", role="alert", id=element_id)
+
+
+def notice(text: Child, element_id: str | None = None) -> Html:
+    """What a person should know."""
+    return el("p", text, class_="notice", id=element_id)
+
+
+def differences(pieces: tuple[Piece, ...]) -> Html:
+    """A text with what was removed and what was added, told apart by more than colour."""
+    names = {"removed": "del", "added": "ins"}
+    parts: list[Child] = []
+    for piece in pieces:
+        if piece.kind == "same":
+            parts.append(piece.text)
+            continue
+        text = piece.text.rstrip()
+        parts.append(el(names[piece.kind], text))
+        # What was removed may have stood before a point: a space keeps it from what was added.
+        parts.append(piece.text[len(text) :] or (" " if piece.kind == "removed" else ""))
+    return join(parts)
+
+
+def seconds(value: float) -> str:
+    """Such as 0.3 s, 11 s, 2 min 5 s."""
+    if value < 9.95:
+        return f"{value:.1f} s"
+    whole = round(value)
+    return f"{whole} s" if whole < 90 else f"{whole // 60} min {whole % 60} s"
+
+
+def left(value: float | None) -> str:
+    """What is left, behind a point; "" when nothing was measured yet."""
+    if value is None:
+        return ""
+    whole = max(1, round(value))
+    return f" · {whole} s left" if whole < 90 else f" · {round(whole / 60)} min left"
+
+
+def about(value: float) -> str:
+    """An estimate: no more exact than it is."""
+    if value < 1.5:
+        return "about a second"
+    return f"about {round(value)} s" if value < 90 else f"about {round(value / 60)} min"
+
+
+def short_model(name: str, known: Mapping[str, str]) -> str:
+    """What a model is called on the page: by `known`, or the last part of its id. Parts with a plus are told alone."""
+    return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in name.split(" + "))
+
+
+def bar(share: float | None) -> Html:
+    """A progress bar; None when how far it is cannot be told."""
+    if share is None:
+        return el("div", el("i"), class_="bar unsure", role="progressbar", aria_label="working")
+    percent = round(100 * max(0.0, min(1.0, share)))
+    return el(
+        "div",
+        el("i", style=f"width:{percent}%"),
+        class_="bar",
+        role="progressbar",
+        aria_valuenow=percent,
+        aria_valuemin=0,
+        aria_valuemax=100,
+    )
