@@ -1,0 +1,92 @@
+"""Batches of training scenes with their labels, for the recipes that teach models to see.
+
+Pictures, twins and masks come from `demo.train.dataset`; labels come from the scene descriptions.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import torch
+
+from demo.judges import CLASSES
+from demo.scene import COLOURS, SEMANTIC_CLASSES, TIMES, WEATHERS, Scene
+from demo.train.dataset import SceneSet
+
+VEHICLE, OBJECT = SEMANTIC_CLASSES.index("vehicle"), SEMANTIC_CLASSES.index("object")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`count` pictures and what they show."""
+
+    images: torch.Tensor
+    """uint8 (count, 3, 128, 128), channels last in memory."""
+    masks: torch.Tensor
+    """int64 (count, 128, 128), indices into `SEMANTIC_CLASSES`."""
+    scenes: tuple[Scene, ...]
+
+    def labels(self) -> dict[str, torch.Tensor]:
+        """Class, weather and time of day of each picture: int64 (count,)."""
+        return {
+            "class": torch.tensor([CLASSES.index(scene.label or "road") for scene in self.scenes]),
+            "weather": torch.tensor([WEATHERS.index(scene.look.weather) for scene in self.scenes]),
+            "time": torch.tensor([TIMES.index(scene.look.time) for scene in self.scenes]),
+        }
+
+
+class Batches:
+    """Draws batches at random. Half of the pictures are twins, half are mirrored: no caption tells left from right."""
+
+    def __init__(self, scenes: SceneSet, seed: int) -> None:
+        self._scenes, self._rng = scenes, random.Random(seed)
+
+    def draw(self, count: int) -> Batch:
+        coin = self._rng.random
+        chosen = [self._rng.randrange(self._scenes.count) for _ in range(count)]
+        rows = [(i, coin() < 0.5, 1 if coin() < 0.5 else -1) for i in chosen]
+        pictures = {False: self._scenes.images, True: self._scenes.twins}
+        images = np.stack([pictures[other][i][:, ::step] for i, other, step in rows])
+        masks = np.stack([self._scenes.masks[i][:, ::step] for i, _, step in rows])
+        described = tuple(self._scenes.twin(i) if other else self._scenes.scene(i) for i, other, _ in rows)
+        return Batch(torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(masks).long(), described)
+
+
+def coloured_things(mask: np.ndarray, scene: Scene) -> list[tuple[np.ndarray, int]]:
+    """The pixels (bool, (height, width)) of each coloured thing that `mask` shows apart, with its index into `COLOURS`.
+
+    Vehicles that touch in the picture cannot be told apart by the mask: such scenes give none.
+    """
+    if scene.family == "object":
+        found = mask == OBJECT
+        return [(found, COLOURS.index(scene.look.colours[0]))] if found.any() else []
+    count, numbered, stats, _ = cv2.connectedComponentsWithStats((mask == VEHICLE).astype(np.uint8), connectivity=8)
+    parts = [number for number in range(1, count) if stats[number, cv2.CC_STAT_AREA] >= 8]
+    if len(parts) != scene.vehicles:
+        return []
+    # The nearer a vehicle, the lower it stands in the picture; colours are listed nearest first.
+    parts.sort(key=lambda number: -(stats[number, cv2.CC_STAT_TOP] + stats[number, cv2.CC_STAT_HEIGHT]))
+    return [(numbered == n, COLOURS.index(c)) for n, c in zip(parts, scene.look.colours, strict=True)]
+
+
+def soften(images: torch.Tensor, rng: random.Random) -> torch.Tensor:
+    """Pictures in -1..1 as a generator might give them: at random blurred, noisy, a little brighter or darker."""
+    size = images.shape[-1]
+    if rng.random() < 0.5:
+        smaller = rng.choice((64, 80, 96, 112))
+        images = torch.nn.functional.interpolate(images, size=smaller, mode="area")
+        images = torch.nn.functional.interpolate(images, size=size, mode="bilinear", align_corners=False)
+    spread = [rng.uniform(0.0, 0.06) for _ in range(len(images))]
+    gain = [rng.uniform(0.93, 1.07) for _ in range(len(images))]
+    shift = [[rng.uniform(-0.05, 0.05) for _ in range(3)] for _ in range(len(images))]
+    images = images * torch.tensor(gain)[:, None, None, None] + torch.tensor(shift)[:, :, None, None]
+    images = images + torch.randn_like(images) * torch.tensor(spread)[:, None, None, None]
+    return images.clamp(-1, 1)
+
+
+def hits(logits: torch.Tensor, targets: torch.Tensor) -> float:
+    """The share of rows whose largest logit is the target."""
+    return float((logits.argmax(-1) == targets).float().mean())

@@ -1,0 +1,131 @@
+"""Trains the embedded captioner: a small BLIP that says of a drawn scene what `demo.language.caption` says.
+
+First the vision transformer learns to see (`demo.train.sight`); then the text decoder joins and learns to tell.
+Saved as transformers saves a BLIP, with its processor, so that the loading code of the real one loads it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from PIL import Image
+from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipImageProcessor, BlipProcessor
+
+from demo.language import caption
+from demo.render import SIZE, render
+from demo.report_facts import facts_of, facts_of_scene
+from demo.scene import random_scene
+from demo.train.batches import Batches
+from demo.train.common import Run, arguments, device, half_precision
+from demo.train.dataset import open_scenes
+from demo.train.sight import Lessons, grid_positions, start_from_pictures
+from demo.train.tokenizer import MAX_TOKENS, bert_tokenizer
+
+CHECK_SEEDS = range(3_001_000, 3_001_300)
+PATCH, VISION, TEXT = 16, 192, 128
+SEEING = 0.4
+"""Share of the time in which only the vision transformer learns: the decoder would cost half of every step."""
+BATCH = 16
+
+
+def new_captioner(words: BertTokenizer) -> BlipForConditionalGeneration:
+    """An untrained BLIP of about 4 million weights for 128 x 128 pictures."""
+    text = {
+        "vocab_size": len(words),
+        "hidden_size": TEXT,
+        "intermediate_size": TEXT * 4,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "max_position_embeddings": MAX_TOKENS,
+        "bos_token_id": words.cls_token_id,
+        "eos_token_id": words.sep_token_id,
+        "sep_token_id": words.sep_token_id,
+        "pad_token_id": words.pad_token_id,
+    }
+    vision = {
+        "hidden_size": VISION,
+        "intermediate_size": VISION * 4,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 6,
+        "image_size": SIZE,
+        "patch_size": PATCH,
+        "initializer_range": 0.02,  # transformers' default for this one is 1e-10, meant for loaded weights
+    }
+    return BlipForConditionalGeneration(BlipConfig(text_config=text, vision_config=vision))
+
+
+def new_processor(words: BertTokenizer) -> BlipProcessor:
+    """Pictures to -1..1 at 128 x 128."""
+    return BlipProcessor(
+        BlipImageProcessor(size={"height": SIZE, "width": SIZE}, image_mean=[0.5] * 3, image_std=[0.5] * 3), words
+    )
+
+
+def main() -> None:
+    options = arguments("captioner", 26)
+    folder: Path = options.out / "captioner"
+    words = bert_tokenizer(options.work / "captioner-words")
+    batches = Batches(open_scenes(options.work), seed=2)
+    model = new_captioner(words)
+    start_from_pictures(model.vision_model.embeddings.patch_embedding, scaled(batches.draw(400).images))
+    model.vision_model.embeddings.position_embedding.data.copy_(0.5 * grid_positions(SIZE // PATCH, VISION))
+    model.to(device())
+    lessons = Lessons(VISION, PATCH).to(device())
+    parameters = [*model.parameters(), *lessons.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=8e-4, weight_decay=0.02, betas=(0.9, 0.98))
+    run = Run("captioner", options, optimizer, model=model, lessons=lessons)
+    for _ in run:
+        batch = batches.draw(BATCH)
+        pixels = scaled(batch.images).to(device())
+        with half_precision():
+            states = model.vision_model(pixels).last_hidden_state
+            told = torch.zeros((), device=device())
+            if run.share >= SEEING:
+                texts = [caption(scene) for scene in batch.scenes]
+                tokens = words(texts, padding=True, return_tensors="pt").to(device())
+                targets = tokens.input_ids.masked_fill(tokens.attention_mask == 0, -100)
+                told = model.text_decoder(
+                    tokens.input_ids, tokens.attention_mask, encoder_hidden_states=states, labels=targets
+                ).loss
+        seen, figures = lessons(states, batch)
+        loss = seen + 3 * told.float()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        run.report(seen=seen.item(), told=told.item(), **figures)
+    model.half().save_pretrained(folder)
+    new_processor(words).save_pretrained(folder)
+    check(folder)
+
+
+def scaled(images: torch.Tensor) -> torch.Tensor:
+    """uint8 to -1..1."""
+    return images.float() / 127.5 - 1
+
+
+def check(folder: Path) -> None:
+    """Print how often the saved captioner is right on scenes that no training saw."""
+    processor = BlipProcessor.from_pretrained(folder)
+    model = BlipForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+    names = ("label", "colours", "weather", "time", "vehicles", "pedestrians")
+    right, whole = dict.fromkeys(names, 0), 0
+    seeds = list(CHECK_SEEDS)
+    for start in range(0, len(seeds), BATCH):
+        scenes = [random_scene(seed) for seed in seeds[start : start + BATCH]]
+        pictures = [Image.fromarray(render(scene)[0]) for scene in scenes]
+        inputs = processor(images=pictures, return_tensors="pt")
+        tokens = model.generate(**inputs, max_new_tokens=MAX_TOKENS - 2)
+        written = processor.batch_decode(tokens, skip_special_tokens=True)
+        for scene, text in zip(scenes, written, strict=True):
+            whole += text == caption(scene)
+            said, shown = facts_of(text), facts_of_scene(scene)
+            for name in names:
+                right[name] += getattr(said, name) == getattr(shown, name)
+    figures = ", ".join(f"{name} {count / len(seeds):.1%}" for name, count in right.items())
+    print(f"captioner: {figures}; whole caption right {whole / len(seeds):.1%} on unseen scenes")
+
+
+if __name__ == "__main__":
+    main()

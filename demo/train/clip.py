@@ -1,0 +1,161 @@
+"""Trains the embedded CLIP: pictures and captions of the drawn world in one space, for the checks.
+
+Beside its true caption, each picture meets a near miss: the caption of the same scene under one edit. Telling the
+two apart is what the checks ask of it. Half of the texts are shorter ones, so that a bare "A red bird." works too.
+Saved as transformers saves a CLIP, with its processor.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import torch
+from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, CLIPTokenizer
+
+from demo.language import TIME_PHRASES, caption
+from demo.render import SIZE, render
+from demo.scene import COLOURS, OBJECT_CLASSES, TIMES, WEATHERS, Scene, random_scene
+from demo.train.batches import Batches, hits
+from demo.train.common import Run, arguments, device, half_precision
+from demo.train.dataset import open_scenes
+from demo.train.sight import Lessons, grid_positions, start_from_pictures
+from demo.train.tokenizer import MAX_TOKENS, clip_tokenizer
+
+CHECK_SEEDS = range(3_002_000, 3_002_200)
+PATCH, VISION, TEXT, SHARED = 16, 192, 128, 128
+BATCH = 32
+
+
+def new_clip(words: CLIPTokenizer) -> CLIPModel:
+    """An untrained CLIP of about 3 million weights for 128 x 128 pictures."""
+    text = {
+        "vocab_size": len(words),
+        "hidden_size": TEXT,
+        "intermediate_size": TEXT * 4,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "max_position_embeddings": MAX_TOKENS,
+        "hidden_act": "gelu",
+        "bos_token_id": words.bos_token_id,
+        "eos_token_id": words.eos_token_id,
+        "pad_token_id": words.pad_token_id,
+    }
+    vision = {
+        "hidden_size": VISION,
+        "intermediate_size": VISION * 4,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 6,
+        "image_size": SIZE,
+        "patch_size": PATCH,
+        "hidden_act": "gelu",
+    }
+    return CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=SHARED))
+
+
+def new_processor(words: CLIPTokenizer) -> CLIPProcessor:
+    """Pictures to -1..1 at 128 x 128, whole: nothing is cropped."""
+    side = {"height": SIZE, "width": SIZE}
+    half = [0.5] * 3
+    return CLIPProcessor(CLIPImageProcessor(size=side, do_center_crop=False, image_mean=half, image_std=half), words)
+
+
+def short_texts(scene: Scene) -> list[str]:
+    """Short texts that are true of a scene."""
+    look, thing = scene.look, scene.label or "road"
+    texts = [f"A {thing}.", f"A {thing} {TIME_PHRASES[look.time]}.", f"A {thing} in {look.weather} weather."]
+    texts += [f"{look.weather.capitalize()} weather.", f"{TIME_PHRASES[look.time].capitalize()}."]
+    if scene.family == "object":
+        texts.append(f"{'An' if look.colours[0][0] in 'aeiou' else 'A'} {look.colours[0]} {thing}.")
+    first, *rest = caption(scene).split(". ")
+    return [*texts, f"{first}.", *(f"{sentence.rstrip('.')}." for sentence in rest)]
+
+
+def near_miss(scene: Scene, rng: random.Random) -> str:
+    """The caption of the same scene with one thing of its look changed."""
+    look = scene.look
+    slot = rng.choice(("weather", "time", *("colour",) * min(2, len(look.colours))))
+    if slot == "weather":
+        other = scene.with_look(weather=rng.choice([value for value in WEATHERS if value != look.weather]))
+    elif slot == "time":
+        other = scene.with_look(time=rng.choice([value for value in TIMES if value != look.time]))
+    else:
+        colours = list(look.colours)
+        place = rng.randrange(len(colours))
+        colours[place] = rng.choice([value for value in COLOURS if value != colours[place]])
+        other = scene.with_look(colours=tuple(colours))
+    return caption(other)
+
+
+def contrast(logits: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy where a row may have several right columns: `logits` and `true` (bool) are (rows, columns)."""
+    return -(logits.log_softmax(1).masked_fill(~true, 0).sum(1) / true.sum(1).clamp(min=1)).mean()
+
+
+def main() -> None:
+    options = arguments("clip", 8)
+    folder: Path = options.out / "clip"
+    words = clip_tokenizer(options.work / "clip-words")
+    batches = Batches(open_scenes(options.work), seed=3)
+    model = new_clip(words)
+    seen = model.vision_model.embeddings
+    start_from_pictures(seen.patch_embedding, batches.draw(400).images.float() / 127.5 - 1)
+    seen.position_embedding.weight.data.copy_(0.5 * grid_positions(SIZE // PATCH, VISION))
+    model.to(device())
+    lessons = Lessons(VISION, PATCH).to(device())
+    parameters = [*model.parameters(), *lessons.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=8e-4, weight_decay=0.02, betas=(0.9, 0.98))
+    run = Run("clip", options, optimizer, model=model, lessons=lessons)
+    rng = random.Random(run.step)
+    for _ in run:
+        batch = batches.draw(BATCH)
+        known = [{caption(scene), *short_texts(scene)} for scene in batch.scenes]
+        texts = [rng.choice((caption(scene), rng.choice(short_texts(scene)))) for scene in batch.scenes]
+        texts += [near_miss(scene, rng) for scene in batch.scenes]
+        true = torch.tensor([[text in facts for text in texts] for facts in known], device=device())
+        tokens = words(texts, padding=True, return_tensors="pt").to(device())
+        pixels = (batch.images.float() / 127.5 - 1).to(device())
+        with half_precision():
+            found = model(pixel_values=pixels, **tokens)
+        logits = found.logits_per_image.float()
+        matched = contrast(logits, true) + contrast(logits.T[:BATCH], true.T[:BATCH])
+        lesson, figures = lessons(found.vision_model_output.last_hidden_state, batch)
+        loss = matched + 0.5 * lesson
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        model.logit_scale.data.clamp_(max=4.0)
+        right = true.gather(1, logits.argmax(1, keepdim=True)).float().mean().item()
+        run.report(matched=matched.item(), right=right, lesson=lesson.item(), weather=figures["weather"])
+    model.half().save_pretrained(folder)
+    new_processor(words).save_pretrained(folder)
+    check(folder)
+
+
+@torch.inference_mode()
+def check(folder: Path) -> None:
+    """Print what the saved CLIP tells apart on scenes that no training saw."""
+    processor = CLIPProcessor.from_pretrained(folder)
+    model = CLIPModel.from_pretrained(folder, dtype=torch.float32).eval()
+    rng = random.Random(0)
+    scenes = [random_scene(seed) for seed in CHECK_SEEDS]
+
+    def logits(pictures: list[Scene], texts: list[str]) -> torch.Tensor:
+        images = [render(scene)[0] for scene in pictures]
+        inputs = processor(images=images, text=texts, padding=True, return_tensors="pt")
+        return model(**inputs).logits_per_image
+
+    own = logits(scenes, [caption(scene) for scene in scenes])
+    misses = torch.stack([logits([scene], [caption(scene), near_miss(scene, rng)])[0] for scene in scenes])
+    objects = [scene for scene in scenes if scene.family == "object"]
+    named = logits(objects, [f"A {label}." for label in OBJECT_CLASSES])
+    labels = torch.tensor([OBJECT_CLASSES.index(scene.label) for scene in objects])
+    found = hits(own, torch.arange(len(scenes)))
+    preferred, label = hits(misses, torch.zeros(len(scenes))), hits(named, labels)
+    print(f"clip: finds its caption among {len(scenes)} {found:.1%}, prefers it to an edited one {preferred:.1%},")
+    print(f"clip: names the object {label:.1%}, all on unseen scenes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,349 @@
+"""Text examples for the embedded language model: prompt and wanted reply for the three language stages.
+
+The wanted reply comes from the drawn world (`demo.language`). Half of the captions are the world's own; the rest are
+what people make of them: sentences dropped, moved or added, words swapped, words that the world does not know.
+A keyword that stands twice (two red cars) is named once, and an edit of it changes both. A snowy caption does not
+say what lies under the snow; where the snow goes, the ground is grassy. Knows nothing of tokens or training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
+
+from demo.language import TIME_PHRASES, caption, ground_sentence, protected_words, water_sentence
+from demo.scene import (
+    COLOURS,
+    GROUNDS,
+    PROTECTED_ROAD_CLASSES,
+    SEMANTIC_CLASSES,
+    WEATHERS,
+    Scene,
+    random_scene,
+)
+from demo.train.word_lists import (
+    MORE_COLOURS,
+    MORE_GROUNDS,
+    MORE_TIMES,
+    MORE_WEATHERS,
+    PLAIN_SENTENCES,
+    SYNONYMS,
+    THING_SENTENCES,
+    THINGS,
+    WORDS,
+)
+from pipeline.types import Task
+
+PROMPTS = Path(__file__).resolve().parents[2] / "prompts" / "demo"
+STAGES = ("keywords", "alternatives", "counterfactuals")
+HIDDEN_GROUND = GROUNDS[0]
+"""What lies under the snow."""
+COUNTS = (1, 2, 3, 3, 3, 4, 5, 6, 8, 10)
+EDIT_TYPES = {"c": "attribute", "w": "weather", "t": "time of day", "g": "background", "x": "object"}
+CHOICES = {"c": COLOURS, "w": WEATHERS, "t": tuple(TIME_PHRASES.values()), "g": GROUNDS, "x": THINGS}
+"""What the world may put into a slot, by the slot's first letter."""
+MORE = {"c": MORE_COLOURS, "w": MORE_WEATHERS, "t": MORE_TIMES, "g": MORE_GROUNDS, "x": WORDS}
+_SLOT = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A caption with its slots open: sentences such as "{A} {c0} bird in {w} weather {t}." and what fills them.
+
+    Slots: w (weather), t (time phrase), g (ground, inside {land}), c0, c1, ... (colours), x0, ... (things that were
+    added), s0, ... (any other words that an edit replaces). {A} is the article of c0; {land} and {water} are whole
+    sentences that the weather rewrites.
+    """
+
+    sentences: tuple[str, ...]
+    slots: Mapping[str, str]
+    kept: tuple[str, ...]
+    """Words that no edit may touch: the label, or the protected things."""
+
+    def text(self) -> str:
+        """The caption."""
+        return " ".join(_SLOT.sub(lambda match: self._fill(match[1]), sentence) for sentence in self.sentences)
+
+    def with_slots(self, **changes: str) -> Draft:
+        """The same sentences, filled otherwise."""
+        return dataclasses.replace(self, slots={**self.slots, **changes})
+
+    def open_slots(self) -> list[str]:
+        """The slots that show in the caption, in caption order; a word that stands twice is there once."""
+        found: dict[str, str] = {}
+        for name in _SLOT.findall(" ".join(self.sentences)):
+            if name == "land" and self.slots["w"] != "snowy":
+                name = "g"
+            if name in self.slots:
+                found.setdefault(self.slots[name], name)
+        return list(found.values())
+
+    def _fill(self, name: str) -> str:
+        if name == "A":
+            return "An" if self.slots["c0"][:1] in "aeiou" else "A"
+        if name == "land":
+            return ground_sentence(self.slots["w"], self.slots["g"])
+        if name == "water":
+            return water_sentence(self.slots["w"])
+        return self.slots[name]
+
+
+@dataclass(frozen=True)
+class Example:
+    """What one stage is asked and what it should answer. Unused fields are empty."""
+
+    stage: str
+    task: Task
+    caption: str
+    reply: str
+    """One space after every newline, so that words are the same tokens as in running text."""
+    keywords: tuple[str, ...] = ()
+    edits: Mapping[str, str] = field(default_factory=dict)
+    count: int = 0
+
+    def prompt(self, templates: Mapping[str, str]) -> str:
+        """The prompt as the pipeline sends it."""
+        edits = "; ".join(f"{old} -> {new}" for old, new in self.edits.items())
+        return Template(templates[self.stage]).substitute(
+            task=self.task.describe(),
+            caption=self.caption,
+            keywords=", ".join(self.keywords),
+            edits=edits,
+            count=self.count,
+        )
+
+
+def load_templates(folder: Path = PROMPTS) -> dict[str, str]:
+    """The prompt template of each stage."""
+    return {stage: tomllib.loads((folder / f"{stage}.toml").read_text())["template"] for stage in STAGES}
+
+
+def draft_of(scene: Scene) -> Draft:
+    """The canonical caption of a scene, opened up: `draft_of(scene).text() == caption(scene)`."""
+    look = scene.look
+    marks = tuple(f"{{c{i}}}" for i in range(len(look.colours)))
+    text = caption(scene.with_look(weather="{w}", time="day", colours=marks, ground="{g}"))
+    text = text.replace(TIME_PHRASES["day"], "{t}").replace("A {c0}", "{A} {c0}")
+    text = text.replace(ground_sentence("{w}", "{g}"), "{land}").replace(water_sentence("{w}"), "{water}")
+    slots = {"w": look.weather, "t": TIME_PHRASES[look.time]}
+    slots["g"] = HIDDEN_GROUND if look.weather == "snowy" else look.ground
+    slots.update({f"c{i}": colour for i, colour in enumerate(look.colours)})
+    sentences = re.sub(r"(\.|\{land\}|\{water\}) ", r"\1\n", text).split("\n")
+    return Draft(tuple(sentences), slots, protected_words(scene))
+
+
+def random_word(rng: random.Random) -> str:
+    """A word that the model may never have met."""
+    kind = rng.random()
+    if kind < 0.5:
+        return rng.choice(WORDS)
+    if kind < 0.8:
+        return "".join(rng.choice("bcdfghjklmnprstvwz") + rng.choice("aeiou") for _ in range(rng.randint(1, 3)))
+    letters = "abcdefghijklmnopqrstuvwxyz" if kind < 0.95 else "abcXYZ0123456789-'éüñßøжλ日"
+    return "".join(rng.choice(letters) for _ in range(rng.randint(2, 7)))
+
+
+def random_phrase(rng: random.Random, longest: int = 3) -> str:
+    """One to `longest` such words."""
+    return " ".join(random_word(rng) for _ in range(rng.choices(range(1, longest + 1), (6, 3, 1)[:longest])[0]))
+
+
+def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> str:
+    """Something else for a slot: the world's own with chance `known`, else another word of its kind or any words."""
+    kind = slot[0]
+    pool = CHOICES.get(kind, ()) if rng.random() < known else MORE.get(kind, ())
+    options = [value for value in pool if value != old]
+    return rng.choice(options) if options and rng.random() < 0.9 else random_phrase(rng)
+
+
+def random_task(rng: random.Random, scene: Scene, label: str) -> Task:
+    """Mostly the task that goes with the scene; now and then another choice of classes, or the other kind."""
+    other = rng.random() < 0.06
+    if (scene.family == "object") != other:
+        return Task("classification", label=label or rng.choice(("road", "street", "car", random_word(rng))))
+    if rng.random() < 0.65:
+        return Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
+    chosen = rng.sample(SEMANTIC_CLASSES, rng.randint(1, len(SEMANTIC_CLASSES) - 1))
+    if rng.random() < 0.7:
+        chosen.sort(key=SEMANTIC_CLASSES.index)
+    return Task("segmentation", protected=tuple(chosen))
+
+
+def _rename(rng: random.Random, draft: Draft) -> Draft:
+    """Another label, perhaps with another second sentence."""
+    label = random_phrase(rng, 2)
+    pattern = re.compile(rf"\b{draft.kept[0]}\b")
+    return dataclasses.replace(draft, sentences=tuple(pattern.sub(label, s) for s in draft.sentences), kept=(label,))
+
+
+def _refill(rng: random.Random, draft: Draft) -> Draft:
+    """Words that the world does not know, in slots that it does."""
+    shown = draft.open_slots()
+    chosen = rng.sample(shown, min(len(shown), rng.choice((1, 1, 2))))
+    return draft.with_slots(**{name: new_value(rng, name, draft.slots[name], known=0.0) for name in chosen})
+
+
+def _swap_words(rng: random.Random, draft: Draft) -> Draft:
+    text = "\n".join(draft.sentences)
+    for old, new in rng.sample(SYNONYMS, 12):
+        text = re.sub(rf"\b{old}\b", new, text)
+    return dataclasses.replace(draft, sentences=tuple(text.split("\n")))
+
+
+def _insert_word(rng: random.Random, draft: Draft) -> Draft:
+    words = "\n".join(draft.sentences).split(" ")
+    words.insert(rng.randint(1, len(words)), random_word(rng))
+    return dataclasses.replace(draft, sentences=tuple(" ".join(words).split("\n")))
+
+
+def _add_sentence(rng: random.Random, draft: Draft) -> Draft:
+    slots = dict(draft.slots)
+    if rng.random() < 0.5:
+        slots["x0"] = rng.choice(THINGS) if rng.random() < 0.7 else random_phrase(rng, 2)
+        new = rng.choice(THING_SENTENCES).replace("{x}", "{x0}")
+    else:
+        new = rng.choice(PLAIN_SENTENCES) if rng.random() < 0.5 else random_phrase(rng).capitalize() + "."
+    sentences = list(draft.sentences)
+    sentences.insert(rng.randint(1, len(sentences)), new)
+    return dataclasses.replace(draft, sentences=tuple(sentences), slots=slots)
+
+
+def _drop_sentence(rng: random.Random, draft: Draft) -> Draft:
+    gone = rng.choices(range(len(draft.sentences)), (1, *[4] * (len(draft.sentences) - 1)))[0]
+    kept = tuple(s for i, s in enumerate(draft.sentences) if i != gone)
+    return dataclasses.replace(draft, sentences=kept or draft.sentences)
+
+
+def _reorder(rng: random.Random, draft: Draft) -> Draft:
+    return dataclasses.replace(draft, sentences=tuple(rng.sample(draft.sentences, len(draft.sentences))))
+
+
+def _articles(rng: random.Random, draft: Draft) -> Draft:
+    first = re.sub(r"^(\{A\}|A) ", rng.choice(("The ", "This ", "", "Here is a ")), draft.sentences[0])
+    return dataclasses.replace(draft, sentences=(first, *draft.sentences[1:]))
+
+
+CHANGES: tuple[Callable[[random.Random, Draft], Draft], ...] = (
+    _refill,
+    _refill,
+    _swap_words,
+    _insert_word,
+    _add_sentence,
+    _add_sentence,
+    _drop_sentence,
+    _reorder,
+    _articles,
+)
+
+
+def random_draft(rng: random.Random, scene: Scene, canonical: float = 0.45) -> tuple[Draft, str]:
+    """The scene's caption, as it is with chance `canonical`, else as people may have changed it; and its label."""
+    draft = draft_of(scene)
+    if rng.random() >= canonical:
+        if scene.family == "object" and rng.random() < 0.25:
+            draft = _rename(rng, draft)
+        for change in rng.sample(CHANGES, rng.choice((1, 1, 2, 2, 3))):
+            draft = change(rng, draft)
+    return draft, draft.kept[0] if scene.family == "object" else ""
+
+
+def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
+    """At most `count` of what the world knows in place of a keyword, shuffled; things for what it cannot place."""
+    kinds = [kind for kind in CHOICES if keyword in CHOICES[kind] or keyword in MORE[kind]]
+    options = [value for value in CHOICES[kinds[0] if kinds else "x"] if value != keyword]
+    return rng.sample(options, min(count, len(options)))
+
+
+def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
+    """All open slots with their edit types, but for what the task protects."""
+    named = " ".join((*draft.kept, *task.kept())).split()
+    found = [name for name in draft.open_slots() if not set(draft.slots[name].split()) & set(named)]
+    lines = [f"{draft.slots[name]} | {EDIT_TYPES[name[0]]}" for name in found]
+    return Example("keywords", task, draft.text(), "\n ".join(lines)) if lines else None
+
+
+def alternatives_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
+    """Some or all keywords of the caption, now and then one that a person typed."""
+    words = [draft.slots[name] for name in draft.open_slots()]
+    if rng.random() < 0.3 and words:
+        words = sorted(rng.sample(words, rng.randint(1, len(words))), key=words.index)
+    if rng.random() < 0.2:
+        words.insert(rng.randint(0, len(words)), random_phrase(rng))
+    if not words:
+        return None
+    count = rng.choice(COUNTS)
+    lines = [f"{word}: {', '.join(alternatives_of(rng, word, count))}" for word in words]
+    return Example("alternatives", task, draft.text(), "\n ".join(lines), keywords=tuple(words), count=count)
+
+
+def open_span(rng: random.Random, draft: Draft) -> Draft:
+    """One to three fixed words of the caption made a slot, as when a person picks a keyword of their own."""
+    index = rng.randrange(len(draft.sentences))
+    words = draft.sentences[index].rstrip(".").split(" ")
+    start = rng.randrange(len(words))
+    span = " ".join(words[start : start + rng.choice((1, 1, 2, 3))])
+    text, kept = draft.text(), " ".join(draft.kept).split()
+    name = f"s{len(draft.slots)}"
+    if (
+        re.search(r"[{},.]", span)
+        or set(span.split()) & set(kept)
+        or len(re.findall(rf"\b{re.escape(span)}\b", text)) != 1
+    ):
+        return draft
+    sentences = list(draft.sentences)
+    sentences[index] = re.sub(rf"(?<!\S){re.escape(span)}(?![^\s.])", f"{{{name}}}", sentences[index], count=1)
+    opened = dataclasses.replace(draft, sentences=tuple(sentences), slots={**draft.slots, name: span})
+    return opened if opened.text() == text else draft
+
+
+def nonsense_draft(rng: random.Random) -> Draft:
+    """A short run of any words with some slots: nothing to know, only to copy and to replace."""
+    words = list(dict.fromkeys(random_word(rng) for _ in range(rng.randint(3, 10))))
+    chosen = rng.sample(range(len(words)), rng.randint(1, min(3, len(words))))
+    slots = {f"s{i}": words[i] for i in chosen}
+    marked = (f"{{s{i}}}" if i in chosen else word for i, word in enumerate(words))
+    return Draft((" ".join(marked) + ".",), {"w": "", **slots}, ("thing",))
+
+
+def counterfactual_example(rng: random.Random, draft: Draft, task: Task, nonsense: float = 0.0) -> Example | None:
+    """One to all edits, and the caption with their consequences; with chance `nonsense`, of a nonsense caption."""
+    if rng.random() < nonsense:
+        draft = nonsense_draft(rng)
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        draft = open_span(rng, draft)
+    shown = draft.open_slots()
+    chosen = rng.sample(shown, rng.choice((1, 1, 2, 3, len(shown)))) if len(shown) > 2 else shown[:1]
+    if rng.random() < 0.6:
+        chosen.sort(key=shown.index)
+    edits = {draft.slots[name]: new_value(rng, name, draft.slots[name]) for name in chosen}
+    return Example("counterfactuals", task, draft.text(), apply(draft, edits), edits=edits) if edits else None
+
+
+def apply(draft: Draft, edits: Mapping[str, str]) -> str:
+    """The counterfactual caption: every slot that holds an edit's keyword takes its alternative."""
+    return draft.with_slots(**{name: edits.get(value, value) for name, value in draft.slots.items()}).text()
+
+
+MAKERS = {"keywords": keywords_example, "alternatives": alternatives_example}
+
+
+def random_example(
+    rng: random.Random, stage: str, seed: int, canonical: float = 0.45, nonsense: float = 0.0
+) -> Example:
+    """An example of a stage on the scene of `seed`; `nonsense` as in `counterfactual_example`."""
+    scene = random_scene(seed)
+    while True:
+        draft, label = random_draft(rng, scene, canonical)
+        task = random_task(rng, scene, label)
+        if stage == "counterfactuals":
+            example = counterfactual_example(rng, draft, task, nonsense)
+        else:
+            example = MAKERS[stage](rng, draft, task)
+        if example is not None:
+            return example

@@ -1,0 +1,114 @@
+"""Scores the exported language model through ctransformers, on scenes that no training saw."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from demo.train.corpus import CHOICES, EDIT_TYPES, Example, load_templates, random_example
+
+MODEL = Path(__file__).resolve().parent.parent / "weights" / "llama" / "model.gguf"
+"""Where the model is shipped."""
+SAMPLING = {"temperature": 0.2, "top_p": 0.95, "repetition_penalty": 1.0, "max_new_tokens": 256, "reset": True}
+"""As in the pipeline. A repetition penalty would hinder copying."""
+
+
+@dataclass
+class Tally:
+    """Counts of what held, by name."""
+
+    held: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)
+    misses: list[str] = field(default_factory=list)
+
+    def add(self, name: str, held: bool, miss: str = "") -> None:
+        self.held[name] = self.held.get(name, 0) + held
+        self.asked[name] = self.asked.get(name, 0) + 1
+        if not held and miss:
+            self.misses.append(f"{name}: {miss}")
+
+    def shares(self) -> dict[str, float]:
+        """Share that held, 0 to 1, by name."""
+        return {name: self.held[name] / count for name, count in self.asked.items()}
+
+
+def load(path: Path, threads: int = 1) -> Any:
+    """The model as the pipeline loads it."""
+    from ctransformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(str(path), model_type="llama", context_length=512, threads=threads)
+
+
+def _pairs(reply: str, separator: str) -> list[tuple[str, str]] | None:
+    """(before, after) of every line, or None when a line lacks the separator."""
+    lines = [line.strip() for line in reply.strip().split("\n")]
+    if not all(separator in line for line in lines):
+        return None
+    return [(a.strip(), b.strip()) for a, b in (line.split(separator, 1) for line in lines)]
+
+
+def _score_keywords(tally: Tally, group: str, example: Example, reply: str) -> None:
+    pairs = _pairs(reply, "|")
+    parses = pairs is not None and all(kind in EDIT_TYPES.values() for _, kind in pairs)
+    tally.add(f"{group} keywords parse", parses, reply)
+    named = {word for text, _ in pairs or () for word in text.split()}
+    kept = set(" ".join(example.task.kept()).split())
+    tally.add(f"{group} keywords leave out the protected", not named & kept, f"{reply!r} for {example.task}")
+    exact = reply.strip() == example.reply
+    tally.add(f"{group} keywords exact", exact, f"{reply!r} wanted {example.reply!r}")
+
+
+def _score_alternatives(tally: Tally, group: str, example: Example, reply: str) -> None:
+    pairs = _pairs(reply, ":")
+    tally.add(f"{group} alternatives parse", pairs is not None, reply)
+    found = {keyword: options.split(", ") for keyword, options in pairs or ()}
+    tally.add(f"{group} alternatives answer every keyword", tuple(found) == example.keywords, reply)
+    known = [option for options in found.values() for option in options]
+    world = {value for values in CHOICES.values() for value in values}
+    tally.add(f"{group} alternatives are the world's", set(known) <= world, reply)
+    wanted = {k: o.split(", ") for k, o in _pairs(example.reply, ":") or ()}
+    fits = all(
+        len(options) == len(set(options)) == len(wanted.get(keyword, ())) and keyword not in options
+        for keyword, options in found.items()
+    )
+    tally.add(f"{group} alternatives right in number, all different", fits, f"{reply!r} wanted {example.reply!r}")
+
+
+def _score_counterfactual(tally: Tally, group: str, example: Example, reply: str) -> None:
+    text = reply.strip()
+    tally.add(f"{group} counterfactual parses", bool(text) and "\n" not in text, reply)
+    miss = f"{example.edits}\n   {example.caption}\n   {text!r}\n   {example.reply!r}"
+    tally.add(f"{group} counterfactual exact", text == example.reply, miss)
+
+
+SCORERS = {
+    "keywords": _score_keywords,
+    "alternatives": _score_alternatives,
+    "counterfactuals": _score_counterfactual,
+}
+
+
+def score(path: Path, count: int = 100, first_seed: int = 5_000_000, misses: int = 5) -> Mapping[str, float]:
+    """Print and give the share that held of each figure: `count` of the world's own captions a stage and, apart,
+    as many as people may have changed them."""
+    model, templates, tally = load(path), load_templates(), Tally()
+    rng = random.Random(first_seed)
+    for group, canonical in (("world's", 1.0), ("changed", 0.0)):
+        for stage, scorer in SCORERS.items():
+            for i in range(count):
+                example = random_example(rng, stage, first_seed + i, canonical)
+                reply = model(example.prompt(templates), seed=i, **SAMPLING)
+                scorer(tally, group, example, reply)
+    shares = tally.shares()
+    for name, share in shares.items():
+        print(f"{name:55} {share:6.1%}")
+        for miss in [m for m in tally.misses if m.startswith(name)][:misses]:
+            print("  -", miss)
+    return shares
+
+
+if __name__ == "__main__":
+    score(MODEL)

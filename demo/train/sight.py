@@ -1,0 +1,163 @@
+"""What helps a vision transformer to see with little training: a good start, and lessons beside its real task.
+
+A transformer that learns from captions alone needs far more pictures than a CPU can show it. Here it begins with
+patch filters taken from the pictures themselves, and while it trains, small heads ask it what is where and what
+the whole picture shows. The heads are thrown away afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from demo.language import CAR_PLACES
+from demo.scene import (
+    BACKGROUNDS,
+    COLOURS,
+    GROUNDS,
+    MAX_PEDESTRIANS,
+    MAX_VEHICLES,
+    SEMANTIC_CLASSES,
+    TIMES,
+    WATER_CLASSES,
+    WEATHERS,
+    Scene,
+)
+from demo.train.batches import CLASSES, Batch, coloured_things
+
+WHOLE = {
+    "class": len(CLASSES),
+    "weather": len(WEATHERS),
+    "time": len(TIMES),
+    "ground": len(GROUNDS),
+    "vehicles": MAX_VEHICLES + 1,
+    "pedestrians": MAX_PEDESTRIANS + 1,
+    "background": len(BACKGROUNDS),
+    **{f"colour {i}": len(COLOURS) for i in range(MAX_VEHICLES)},
+}
+"""What the lessons ask of the whole picture, and how many answers each question has."""
+_WEIGHTS = {"pedestrians": 3.0, "colour 1": 2.0, "colour 2": 3.0}
+"""Of the questions that are hard (pedestrians are thin) or seldom asked (few scenes have three vehicles)."""
+_PEDESTRIAN = SEMANTIC_CLASSES.index("pedestrian")
+_UNASKED = -100
+_NO_THING = len(COLOURS)
+
+
+def whole_answers(scene: Scene) -> list[int]:
+    """The right answers to `WHOLE`, `_UNASKED` where the picture does not say."""
+    look, road = scene.look, scene.family == "road"
+    shows_ground = look.weather != "snowy" and scene.label not in WATER_CLASSES
+    colours = [COLOURS.index(colour) for colour in look.colours] + [_UNASKED] * (MAX_VEHICLES - len(look.colours))
+    return [
+        CLASSES.index(scene.label or "road"),
+        WEATHERS.index(look.weather),
+        TIMES.index(look.time),
+        GROUNDS.index(look.ground) if shows_ground else _UNASKED,
+        scene.vehicles if road else _UNASKED,
+        scene.pedestrians if road else _UNASKED,
+        BACKGROUNDS.index(scene.background) if road else _UNASKED,
+        *colours,
+    ]
+
+
+class Lessons(nn.Module):
+    """Asks each patch what it shows (semantic classes, paint colours, which vehicle), and the class token the rest."""
+
+    def __init__(self, hidden: int, patch: int) -> None:
+        super().__init__()
+        self._patch = patch
+        self.patches = nn.ModuleDict(
+            {
+                "semantic": nn.Linear(hidden, len(SEMANTIC_CLASSES)),
+                "colour": nn.Linear(hidden, len(COLOURS) + 1),
+                "place": nn.Linear(hidden, max(CAR_PLACES) + 1),
+            }
+        )
+        self.whole = nn.Linear(hidden, sum(WHOLE.values()))
+
+    def forward(self, states: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, dict[str, float]]:
+        """Loss and hit rates for `states`, (count, 1 + patches, hidden), the class token first."""
+        states = states.float()
+        loss = states.new_zeros(())
+        for name, shares in self._patch_shares(batch).items():
+            shares = shares.to(states.device)
+            logits = self.patches[name](states[:, 1:])
+            if name == "semantic":  # a few patches with a pedestrian must not drown among the many without
+                weight = 1 + 5.0 * (shares[..., _PEDESTRIAN] > 0.02)
+            else:
+                weight = 0.3 + 4 * (1 - shares[..., -1])
+            known = shares.sum((1, 2), keepdim=True)[..., 0] > 0
+            loss = loss - ((shares * logits.log_softmax(-1)).sum(-1) * weight * known).mean()
+        answers = torch.tensor([whole_answers(scene) for scene in batch.scenes], device=states.device)
+        figures = {}
+        asked = self.whole(states[:, 0]).split(list(WHOLE.values()), -1)
+        for (name, logits), wanted in zip(zip(WHOLE, asked, strict=True), answers.T, strict=True):
+            known = wanted != _UNASKED
+            if known.any():
+                # The sum over the batch's size: a question that few pictures pose must not outweigh the others.
+                missed = functional.cross_entropy(logits, wanted, reduction="sum") / len(wanted)
+                loss = loss + 0.4 * _WEIGHTS.get(name, 1.0) * missed
+                figures[name] = float((logits.argmax(-1) == wanted)[known].float().mean())
+        return loss, figures
+
+    def _patch_shares(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """The share of each patch's pixels that each answer has: (count, patches, answers). All 0 where unknown."""
+        masks = batch.masks.numpy()
+        colours = np.full(masks.shape, _NO_THING, np.int64)
+        places = np.full(masks.shape, max(CAR_PLACES), np.int64)
+        known = np.ones((len(masks), 1, 1), np.float32)
+        for row, scene in enumerate(batch.scenes):
+            things = coloured_things(masks[row], scene)
+            known[row] = len(things) == len(scene.look.colours)
+            for place, (pixels, colour) in enumerate(things):
+                colours[row][pixels] = colour
+                places[row][pixels] = place
+        counted = {
+            "semantic": self._shares(masks, len(SEMANTIC_CLASSES)),
+            "colour": self._shares(colours, len(COLOURS) + 1) * known,
+            "place": self._shares(places, max(CAR_PLACES) + 1) * known,
+        }
+        return {name: torch.from_numpy(shares) for name, shares in counted.items()}
+
+    def _shares(self, values: np.ndarray, answers: int) -> np.ndarray:
+        count, side, _ = values.shape
+        cells = side // self._patch
+        rows = np.arange(side) // self._patch
+        cell = np.arange(count)[:, None, None] * cells**2 + rows[:, None] * cells + rows[None, :]
+        found = np.bincount((cell * answers + values).ravel(), minlength=count * cells**2 * answers)
+        return (found / self._patch**2).astype(np.float32).reshape(count, cells**2, answers)
+
+
+@torch.no_grad()
+def start_from_pictures(patch_embedding: nn.Conv2d, pictures: torch.Tensor) -> None:
+    """Set the patch filters to the principal components of the pictures' own patches, each scaled to spread 1.
+
+    `pictures` is (count, 3, side, side) in -1..1, a few hundred of them. From random filters, most of a short
+    training would go into finding these.
+    """
+    side = patch_embedding.kernel_size[0]
+    patches = functional.unfold(pictures, side, stride=side).transpose(1, 2).reshape(-1, 3 * side * side)
+    middle = patches.mean(0)
+    values, vectors = torch.linalg.eigh(torch.cov((patches - middle).T).double())
+    count = patch_embedding.out_channels
+    # The floor keeps the faintest components from turning into noise.
+    scale = (values[-count:].clamp(min=0) + 1e-3).rsqrt()
+    filters = (vectors[:, -count:] * scale).T.float()
+    patch_embedding.weight.copy_(filters.reshape(patch_embedding.weight.shape))
+    if patch_embedding.bias is not None:
+        patch_embedding.bias.copy_(-filters @ middle)
+
+
+def grid_positions(cells: int, hidden: int) -> torch.Tensor:
+    """Sines and cosines of each patch's row and column, zeros first for the class token: (1 + cells², hidden)."""
+    quarter = hidden // 4
+    frequencies = math.pi / cells * 2 ** torch.linspace(0, math.log2(cells), quarter)
+    angles = (torch.arange(cells) + 0.5)[:, None] * frequencies[None, :]
+    wave = torch.cat([angles.sin(), angles.cos()], 1)
+    rows, columns = wave[:, None].expand(-1, cells, -1), wave[None, :].expand(cells, -1, -1)
+    grid = torch.cat([rows, columns], -1).reshape(cells * cells, 4 * quarter)
+    return torch.cat([torch.zeros(1, hidden), functional.pad(grid, (0, hidden - 4 * quarter))])
