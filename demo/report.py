@@ -23,10 +23,12 @@ from pipeline.errors import UserError
 from pipeline.models import load_models
 from pipeline.profile import load_profile
 from pipeline.runner import Runner
-from pipeline.types import CounterfactualCaptions
+from pipeline.types import CounterfactualCaptions, TestCase
 
 PARTS = ("captions", "language", "images", "speed")
 SCENES = 240
+SHOWN = 12
+"""How many of the images the report shows."""
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "demo-report.md"
 
 
@@ -38,24 +40,27 @@ def main() -> int:
     options = parser.parse_args()
     start = time.monotonic()
     try:
-        rows = measure((options.part,) if options.part else PARTS, options.scenes)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        sheet = None if options.part else options.out.with_suffix(".png")
+        rows = measure((options.part,) if options.part else PARTS, options.scenes, sheet)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
     print(table(rows))
     if not options.part:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(document(rows, options.scenes, time.monotonic() - start), encoding="utf-8")
+        text = document(rows, options.scenes, time.monotonic() - start, options.out.with_suffix(".png").name)
+        options.out.write_text(text, encoding="utf-8")
     for sentence in missed(rows):
         print(f"Floor missed: {sentence}", file=sys.stderr)
     return 1 if missed(rows) else 0
 
 
-def measure(parts: tuple[str, ...], count: int) -> list[Row]:
-    """The rows of the parts. Raises UserError when weights are missing."""
+def measure(parts: tuple[str, ...], count: int, sheet: Path | None = None) -> list[Row]:
+    """The rows of the parts; the first images go into the file `sheet`. Raises UserError when weights are missing."""
     profile = load_profile("demo")
     loaded = load_models(profile)
-    loaded.check()
+    if parts == PARTS:
+        loaded.check()  # a single part loads what it needs, and says itself what is missing
     rows: list[Row] = []
     if parts != ("speed",):
         models = ListeningModels(loaded)
@@ -71,7 +76,7 @@ def measure(parts: tuple[str, ...], count: int) -> list[Row]:
         if "language" in parts:
             rows += language_rows(walks)
         if "images" in parts:
-            rows += image_rows(walks, runner)
+            rows += image_rows(walks, runner, sheet)
     if "speed" in parts:
         from demo import report_speed
 
@@ -119,24 +124,27 @@ def language_rows(walks: list[Walk]) -> list[Row]:
     ]
 
 
-def image_rows(walks: list[Walk], runner: Runner) -> list[Row]:
-    """One image for each planned edit, judged."""
+def image_rows(walks: list[Walk], runner: Runner, sheet: Path | None) -> list[Row]:
+    """One image for each planned edit, judged. The first ones, good or bad, are put into the file `sheet`."""
     from demo.judges import Judges
-    from demo.report_images import ImageFindings
+    from demo.report_images import ImageFindings, contact_sheet
 
     if not JUDGES.exists():
         raise UserError(f"The judges' weights are missing: {JUDGES}. Train them with python -m demo.train.judges.")
-    judges, findings = Judges(), ImageFindings()
+    judges, findings, shown = Judges(), ImageFindings(), list[tuple[Walk, TestCase]]()
     for walk in tqdm([walk for walk in walks if walk.planned], "images", mininterval=2):
         assert walk.planned is not None
         chosen = CounterfactualCaptions((walk.planned,))
         for case in runner.generate(walk.image, walk.task, chosen, seed=walk.number):
             findings.add(walk, case, judges)
+            shown += [(walk, case)] if len(shown) < SHOWN else []
+    if sheet is not None and shown:
+        contact_sheet(shown).save(sheet)
     return findings.rows()
 
 
-def document(rows: list[Row], count: int, seconds: float) -> str:
-    """The report as Markdown."""
+def document(rows: list[Row], count: int, seconds: float, sheet: str) -> str:
+    """The report as Markdown; `sheet` is the name of the picture beside it."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     result = "Every floor is reached." if not missed(rows) else "Not reached: " + "; ".join(missed(rows)) + "."
     return f"""# What the embedded models reach
@@ -153,7 +161,10 @@ Written by `make demo-report`; every figure comes from a run on this machine. {r
   nothing with the generator or its CLIP. Beside it stands what they make of the untouched scenes.
 - A colour edit of a word that stands for several vehicles counts when all of them show it. IoU is over the pixels of
   all road scenes together, source mask against the judges' reading.
+- The picture shows the first {SHOWN} scenes, not chosen by anyone: source, control image, generated image, edit.
 - Machine: {machine}. The whole report took {seconds / 60:.0f} minutes.
+
+![The first scenes of the report]({sheet})
 """
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from PIL import Image, ImageDraw
 
 from demo.judges import Judges
 from demo.language import TIME_PHRASES
@@ -92,6 +94,22 @@ class ImageFindings:
                 for name, floor in IOU_FLOORS.items()
             ),
         ]
+
+
+def contact_sheet(cases: Sequence[tuple[Walk, TestCase]]) -> Image.Image:
+    """Source, control image and generated image of each case, with its edit below; two cases a row. RGB."""
+    side, line, gap = cases[0][0].image.width, 16, 6
+    cell = (3 * side + 2 * gap, side + line + gap)
+    rows = (len(cases) + 1) // 2
+    sheet = Image.new("RGB", (2 * cell[0] + 3 * gap, rows * cell[1] + gap), "white")
+    draw = ImageDraw.Draw(sheet)
+    for place, (walk, case) in enumerate(cases):
+        left, top = gap + place % 2 * (cell[0] + gap), gap + place // 2 * cell[1]
+        for column, image in enumerate((walk.image, case.control, case.image)):
+            sheet.paste(image, (left + column * (side + gap), top))
+        told = "; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in case.counterfactual.edits)
+        draw.text((left, top + side + 2), told, fill="black")
+    return sheet
 
 
 def painted_pixels(scene: Scene, place: int) -> np.ndarray:

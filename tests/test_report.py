@@ -1,0 +1,172 @@
+"""The report on the embedded models: what it reads out of captions and images, and how it names a missed floor."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from demo.language import caption
+from demo.render import render
+from demo.report_facts import facts_of, facts_of_scene
+from demo.report_images import Overlap, painted_pixels
+from demo.report_rows import Row, missed, share, table, wilson
+from demo.report_walk import ListeningModels, Walk, expected_facts, plan_edit, start_walk, walk_text
+from demo.scene import COLOURS, SEMANTIC_CLASSES, random_scene
+from demo.train.batches import coloured_things
+from pipeline.profile import load_profile
+from pipeline.runner import Runner
+from pipeline.types import Alternative, Alternatives, Edit, KeywordAlternatives
+from tests.scripted import ScriptedLanguageModel, ScriptedModels
+
+RED_AND_BLUE = (
+    "A road with two cars in foggy weather at night. The near car is red and the far car is blue. "
+    "A pedestrian walks on the pavement. Trees line the road. The ground is sandy."
+)
+
+
+def walk_of(family: str) -> Walk:
+    """The first unseen scene of a family, with its canonical caption."""
+    profile = load_profile("demo")
+    found = next(walk for number in range(50) if (walk := start_walk(number, profile)).scene.family == family)
+    found.caption = caption(found.scene)
+    return found
+
+
+def test_a_canonical_caption_says_exactly_what_its_scene_shows() -> None:
+    for seed in range(400):
+        scene = random_scene(seed)
+        assert facts_of(caption(scene)) == facts_of_scene(scene)
+
+
+def test_a_wrong_colour_order_and_a_missing_pedestrian_are_noticed() -> None:
+    facts = facts_of(RED_AND_BLUE)
+    assert facts.colours == ("red", "blue") and facts.vehicles == 2 and facts.pedestrians is True
+    swapped = RED_AND_BLUE.replace("near car is red and the far car is blue", "near car is blue and the far car is red")
+    assert facts_of(swapped) != facts
+    assert facts_of(RED_AND_BLUE.replace("A pedestrian walks on the pavement", "The pavement is empty")) != facts
+    assert facts_of(RED_AND_BLUE.replace("foggy weather", "foggy and sunny weather")).weather == ""
+
+
+def test_an_edit_of_one_colour_word_changes_every_car_that_has_it() -> None:
+    facts = facts_of(RED_AND_BLUE.replace("blue", "red"))
+    edit = Edit("red", "white", "attribute")
+    assert expected_facts(facts, [edit]).colours == ("white", "white")
+    assert expected_facts(facts_of(RED_AND_BLUE), [edit]).colours == ("white", "blue")
+
+
+def test_the_mask_tells_vehicles_apart_nearest_first() -> None:
+    told = 0
+    for seed in range(60):
+        scene = random_scene(seed, family="road")
+        _, mask = render(scene)
+        things = coloured_things(mask, scene)
+        if scene.vehicles and things:
+            told += 1
+            assert [COLOURS[colour] for _, colour in things] == list(scene.look.colours)
+            for place, (pixels, _) in enumerate(things):
+                paint = painted_pixels(scene, place)
+                assert paint.any()
+                assert (paint & pixels).sum() > 0.9 * paint.sum(), "the paint of a vehicle lies on that vehicle"
+    assert told > 30
+
+
+def test_the_overlap_of_a_shifted_mask_is_less_than_one() -> None:
+    mask = np.zeros((128, 128), np.uint8)
+    mask[40:80] = SEMANTIC_CLASSES.index("road")
+    overlap = Overlap("road")
+    overlap.add(mask, mask)
+    assert overlap.value == 1
+    overlap.add(mask, np.roll(mask, 20, axis=0))
+    assert overlap.value == pytest.approx((40 + 20) / (40 + 60))
+
+
+def test_a_missed_floor_is_named_and_a_reached_one_is_not() -> None:
+    rows = [
+        share("caption names the right class", [True] * 95 + [False] * 5, 0.90),
+        share("caption names the right colour", [True] * 80 + [False] * 20, 0.90),
+        Row("one image to 4 generated images", 21.0, 20.0, "s"),
+        Row("road pixels kept", 0.9, 0.85, "IoU"),
+        share("label still right in the generated image", [], 0.93),
+    ]
+    sentences = missed(rows)
+    assert [sentence.split(":")[0] for sentence in sentences] == [
+        "caption names the right colour",
+        "one image to 4 generated images",
+        "label still right in the generated image",
+    ]
+    assert "80.0 %" in sentences[0] and "90 %" in sentences[0]
+    assert "not measured" in table(rows)
+
+
+def test_the_interval_holds_the_share_and_narrows_with_more_scenes() -> None:
+    few, many = wilson(0.9, 20), wilson(0.9, 2000)
+    assert few[0] < many[0] < 0.9 < many[1] < few[1] <= 1
+    assert wilson(1.0, 50)[1] == 1.0
+
+
+def test_edits_are_planned_only_among_what_the_judges_can_recognise() -> None:
+    walk = walk_of("object")
+    colour = walk.scene.look.colours[0]
+    unknown = KeywordAlternatives(colour, "attribute", (Alternative("tartan"),))
+    assert plan_edit(walk, Alternatives((unknown,))) is None
+    other = next(name for name in COLOURS if name != colour)
+    edit = plan_edit(walk, Alternatives((KeywordAlternatives(colour, "attribute", (Alternative(other),)),)))
+    assert edit == Edit(colour, other, "attribute")
+
+
+def test_the_language_part_counts_a_first_reply_that_does_not_parse_and_a_protected_keyword() -> None:
+    walk = walk_of("object")
+    label, weather = walk.scene.label, walk.scene.look.weather
+    other = "foggy" if weather != "foggy" else "sunny"
+    replies = (
+        "I like birds.",  # does not parse: asked for again
+        f"{label} | object\n{weather} | weather",
+        f"{weather}: {other}",
+        walk.caption.replace(weather, other),
+    )
+    models = ListeningModels(ScriptedModels(ScriptedLanguageModel(*replies)))
+    walk_text(walk, Runner(load_profile("demo"), models), models)
+    assert walk.first_replies_read == [False, True, True]
+    assert walk.keywords_free is None
+    assert walk.planned is not None and walk.planned.edits == (Edit(weather, other, "weather"),)
+    assert walk.edits_right == [True]
+
+
+def test_a_counterfactual_caption_that_loses_the_label_does_not_count() -> None:
+    walk = walk_of("object")
+    label, weather = walk.scene.label, walk.scene.look.weather
+    other = "foggy" if weather != "foggy" else "sunny"
+    replies = (
+        f"{label} | object\n{weather} | weather",
+        f"{weather}: {other}",
+        walk.caption.replace(weather, other).replace(label, "thing"),
+    )
+    models = ListeningModels(ScriptedModels(ScriptedLanguageModel(*replies)))
+    walk_text(walk, Runner(load_profile("demo"), models), models)
+    assert walk.keywords_free is False, "the label was named as a keyword"
+    assert walk.edits_right == [False]
+
+
+@pytest.mark.demo
+def test_the_judges_read_untouched_scenes() -> None:
+    from demo.judges import Judges
+
+    judges, right, wrong = Judges(), 0, []
+    for seed in range(2_000_000, 2_000_040):
+        scene = random_scene(seed)
+        image, _ = render(scene)
+        reading = judges.read(image)
+        told = [reading.label, reading.weather, reading.time]
+        told += [reading.colour(painted_pixels(scene, place)) for place in range(len(scene.look.colours))]
+        shown = [scene.label or "road", scene.look.weather, scene.look.time, *scene.look.colours]
+        right += sum(a == b for a, b in zip(told, shown, strict=True))
+        wrong += [(seed, a, b) for a, b in zip(told, shown, strict=True) if a != b]
+    assert len(wrong) <= 0.02 * (right + len(wrong)), wrong
+
+
+@pytest.mark.demo
+def test_the_judges_refuse_another_size() -> None:
+    from demo.judges import Judges
+
+    with pytest.raises(ValueError, match="128"):
+        Judges().read(np.zeros((64, 64, 3), np.uint8))
