@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 
 from pipeline.errors import UserError
 from pipeline.types import Check, CounterfactualCaption, Edit, Task
-from pipeline.words import classes_in, contains, find_run, is_protected, protected_words_in, tokens
+from pipeline.words import classes_in, contains, find_phrase, find_run, is_protected, protected_words_in, tokens
 
 SCENE_WIDE = ("weather", "time of day", "domain")
 """Edit types that hold for the whole image: their keyword must be gone wherever it stood."""
@@ -77,7 +77,7 @@ def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, ta
     undone = [note for edit in counterfactual.edits if (note := _undone(source, text, edit))]
     checks = [_check("edits made", not undone, " ".join(undone)), _check(_kept_name(task), not lost, gone)]
     if task.kind == "segmentation":
-        checks.append(_nothing_added(source, text, task))
+        checks += [_named_as_often(source, text, task), _nothing_added(source, text, task)]
     return tuple(checks)
 
 
@@ -102,6 +102,14 @@ def _kept_name(task: Task) -> str:
 
 def _quoted(words: list[str]) -> str:
     return " and ".join(f"“{word}”" for word in words)
+
+
+def _named_as_often(before: str, after: str, task: Task) -> Check:
+    """Of two cars one may get lost with the word “car” still there, so each word must stand there as often as before."""
+    words = [word for word in protected_words_in(before, task) if contains(after, word)]
+    fewer = [word for word in words if len(find_phrase(after, word)) < len(find_phrase(before, word))]
+    note = f"{_quoted(fewer)} {'is' if len(fewer) == 1 else 'are'} named less often than before: one may be lost."
+    return _check("protected named as often", not fewer, note)
 
 
 def _nothing_added(before: str, after: str, task: Task) -> Check:

@@ -17,6 +17,7 @@ import pytest
 import app
 from pipeline.errors import UserError
 from pipeline.version import version
+from tests.scripted import ScriptedModels
 from tests.serving import ROOT, ServerProcess, free_port
 
 START_LIMIT = 8.0
@@ -95,7 +96,7 @@ def test_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
     with pytest.raises(UserError, match="cannot be written"):
-        app.build(app.ServerSettings(workspace=in_the_way / "workspace"), models=_nothing())
+        app.build(app.ServerSettings(workspace=in_the_way / "workspace"), models=ScriptedModels())
 
 
 @pytest.mark.demo
@@ -130,9 +131,3 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, how: int) -> None:
     assert server.stop(how) == 0
     assert "Traceback" not in server.said()
     assert not list((tmp_path / "w" / "open").glob("*.lock")), "the workspace was not closed"
-
-
-def _nothing() -> object:
-    from tests.scripted import ScriptedModels
-
-    return ScriptedModels()

@@ -36,7 +36,12 @@ def names(checks: tuple[Check, ...]) -> list[str]:
 def test_a_good_counterfactual_caption_passes_every_check() -> None:
     new = STREET.replace("sunny", "snowy").replace("red", "yellow")
     checks = counterfactual_checks(STREET, counterfactual(new, ("sunny", "snowy"), ("red", "yellow")), ROAD)
-    assert [check.name for check in checks] == ["edits made", "protected kept", "nothing protected added"]
+    assert [check.name for check in checks] == [
+        "edits made",
+        "protected kept",
+        "protected named as often",
+        "nothing protected added",
+    ]
     assert all(check.passed and check.note == "" for check in checks)
 
 
@@ -45,6 +50,14 @@ def test_further_words_may_change_with_the_weather() -> None:
     new = "A red bird in snowy weather by day. The bird sits on a twig. Snow covers the ground."
     edited = counterfactual(new, ("sunny", "snowy"), edit_type="weather")
     assert not failed(counterfactual_checks(source, edited, BIRD))
+
+
+def test_one_of_two_cars_that_gets_lost_is_noticed() -> None:
+    source = "A road with two cars. The near car is blue and the far car is red."
+    new = "A road with two cars. The near car is purple."
+    lost = failed(counterfactual_checks(source, counterfactual(new, ("blue", "purple")), ROAD))
+    assert [check.name for check in lost] == ["protected named as often"]
+    assert lost[0].note == "“car” is named less often than before: one may be lost."
 
 
 def test_a_lost_protected_word_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -62,6 +63,13 @@ def test_an_estimate_is_rounded() -> None:
     assert (about(0.4), about(11.4), about(300)) == ("about a second", "about 11 s", "about 5 min")
 
 
+def waits_for(event: threading.Event) -> Callable[[JobHandle], None]:
+    def work(_handle: JobHandle) -> None:
+        event.wait(10)
+
+    return work
+
+
 def over(jobs: Jobs) -> None:
     end = time.monotonic() + 10
     while jobs.active():
@@ -100,7 +108,7 @@ def test_the_worker_does_one_thing_at_a_time_and_outlives_mistakes() -> None:
 
 def test_a_job_that_waits_can_be_cancelled_before_it_begins() -> None:
     jobs, first, done = Jobs(), threading.Event(), []
-    jobs.submit("a", ("caption",), lambda _handle: first.wait(10) and None)
+    jobs.submit("a", ("caption",), waits_for(first))
     jobs.submit("b", ("caption",), lambda _handle: done.append("b"))
     assert jobs.cancel("b") and not jobs.cancel("nothing")
     first.set()
@@ -112,8 +120,8 @@ def test_a_job_that_waits_can_be_cancelled_before_it_begins() -> None:
 
 def test_people_go_before_what_nobody_waits_for() -> None:
     jobs, order, gate = Jobs(), [], threading.Event()
-    jobs.submit("a", ("caption",), lambda _handle: gate.wait(10) and None)
-    jobs.when_idle(lambda: order.append("idle"))
+    jobs.submit("a", ("caption",), waits_for(gate))
+    jobs.when_idle("nothing", lambda: order.append("idle"))
     jobs.submit("b", ("caption",), lambda _handle: order.append("b"))
     gate.set()
     end = time.monotonic() + 10
