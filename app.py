@@ -98,7 +98,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from pipeline.version import version
     from ui.explore import LARGEST_UPLOAD, explore_page
     from ui.routes import add_routes
-    from ui.theme import head, theme
+    from ui.theme import FAVICON, head, theme
 
     app = FastAPI(title="DILLEMA Studio", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -120,6 +120,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
         path="/",
         server_name=settings.host,
         server_port=settings.port,
+        favicon_path=str(FAVICON),
         footer_links=[],
         run_history=False,
         ssr_mode=False,

@@ -142,7 +142,7 @@ def render(studio: Studio, state: RunState | None, view: View) -> dict[str, str]
     runs = studio.runs()
     run_id = state.run.id if state is not None else ""
     parts: dict[str, Html] = dict.fromkeys(PARTS, Html(""))
-    parts["top"] = header(studio.profile, studio.jobs.active(), run_id, _saved(runs, run_id))
+    parts["top"] = header(studio.profile, studio.jobs.active(), studio.jobs.waiting_for(), run_id, _saved(runs, run_id))
     parts["runs"] = run_list(runs, run_id)
     if state is None:
         parts["start"] = start_page(studio.profile, studio.samples)

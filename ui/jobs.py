@@ -89,7 +89,8 @@ class Jobs:
         self._numbers = itertools.count(1)
         self._jobs: dict[int, _Job] = {}
         self._waiting: deque[_Job] = deque()
-        self._idle_work: deque[Callable[[], None]] = deque()
+        self._idle_work: deque[tuple[str, Callable[[], None]]] = deque()
+        self._idle_name = ""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self.closing = False
@@ -106,11 +107,16 @@ class Jobs:
             self._start()
             return job.view.id
 
-    def when_idle(self, work: Callable[[], None]) -> None:
-        """Line up something that no person waits for; every job goes first."""
+    def when_idle(self, name: str, work: Callable[[], None]) -> None:
+        """Line up something that no person waits for; every job goes first. `name` says what it is, in words."""
         with self._changed:
-            self._idle_work.append(work)
+            self._idle_work.append((name, work))
             self._start()
+
+    def waiting_for(self) -> str:
+        """What a job that waits now waits for, in words."""
+        with self._changed:
+            return self._idle_name or "another run"
 
     def cancel(self, run_id: str) -> bool:
         """Ask what is waiting or running for a run to stop. False when there is nothing."""
@@ -158,7 +164,8 @@ class Jobs:
                 if self.closing:
                     return
                 job = self._waiting.popleft() if self._waiting else None
-                idle = None if job is not None else self._idle_work.popleft()
+                name, idle = ("", None) if job is not None else self._idle_work.popleft()
+                self._idle_name = name
                 if job is not None:
                     if job.cancelled.is_set():
                         continue

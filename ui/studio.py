@@ -6,7 +6,7 @@ What is saved comes from the workspace and what goes on from `jobs`, so every pa
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -59,6 +59,8 @@ class Gate:
     seed: int = 0
     made: int = 0
     """Images of this plan that are there already, from a job that was stopped."""
+    measuring: bool = False
+    """No image was made on this machine yet, but its speed is about to be known."""
     closed: str = ""
     """Why nothing can be generated, in one sentence; "" when the gate waits for a yes."""
 
@@ -155,13 +157,8 @@ class Studio:
         for seed in range(len(made) + 1):
             plan = self.runner.plan(captions, settings, seed, made)
             if plan.images:
-                return Gate(plan, seed, wanted - len(plan.images))
+                return Gate(plan, seed, wanted - len(plan.images), self._warmed and plan.seconds is None)
         raise AssertionError("more seeds are made than there are images")
-
-    def busy_note(self, job: JobView) -> str:
-        """What a waiting job waits for."""
-        before = [other for other in self.jobs.active() if other.id < job.id]
-        return "waits for another run" if before else "waits for the models to load"
 
     # What the work needs
 
@@ -240,14 +237,14 @@ class Studio:
 
     # Speed
 
-    def warm_up(self, steps: tuple[Callable[[], None], ...]) -> None:
+    def warm_up(self, steps: Mapping[str, Callable[[], None]]) -> None:
         """Line up what makes the first stage quick, once, and only where nothing has to be fetched for it."""
         with self._lock:
             if self._warmed or any(weights.local() is None for weights in self.profile.weights().values()):
                 return
             self._warmed = True
-        for step in steps:
-            self.jobs.when_idle(step)
+        for name, step in steps.items():
+            self.jobs.when_idle(name, step)
 
     def remembered_speed(self) -> float | None:
         """Seconds a denoising step took when this profile last generated in this workspace; None when it never did."""

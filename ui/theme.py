@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ASSETS = Path(__file__).resolve().parent / "assets"
+FAVICON = ASSETS / "favicon.svg"
 SYSTEM_FONTS = ("Inter", "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 

@@ -48,13 +48,13 @@ def warm_up(studio: Studio) -> None:
     """Load the models while nobody waits, in the order of their use, and see how fast this machine draws."""
     models = studio.runner.models
     studio.warm_up(
-        (
-            lambda: _touch(models.captioner),
-            lambda: _touch(models.language),
-            lambda: _touch(models.generator),
-            lambda: _touch(models.embedder),
-            lambda: _probe(studio),
-        )
+        {
+            "loading the captioner": lambda: _touch(models.captioner),
+            "loading the language model": lambda: _touch(models.language),
+            "loading the image generator": lambda: _touch(models.generator),
+            "loading the embedder": lambda: _touch(models.embedder),
+            "seeing how fast this machine draws": lambda: _probe(studio),
+        }
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pipeline.checks import counterfactual_checks, failed
 from pipeline.settings import CounterfactualSettings
 from pipeline.types import CounterfactualCaption, CounterfactualCaptions
@@ -19,6 +21,7 @@ FAILED = {
     "edits made": "edit missing",
     "label kept": "label lost",
     "protected kept": "protected word lost",
+    "protected named as often": "protected word missing",
     "nothing protected added": "protected word added",
 }
 """What a check is called that did not pass."""
@@ -75,7 +78,7 @@ def _choices(settings: CounterfactualSettings, value: CounterfactualCaptions) ->
 
 def _line(place: int, item: CounterfactualCaption, source: str, state: RunState) -> Html:
     pieces = word_diff(source, item.text)
-    data = {"data_place": place, "data_text": item.text}
+    data: dict[str, Any] = {"data_place": place, "data_text": item.text}
     tick = el(
         "input",
         type="checkbox",

@@ -16,8 +16,8 @@ from ui.views.parts import DOING, button, describe_task, icon, key, left, notice
 from ui.views.pictures import image_url
 
 
-def header(profile: Profile, jobs: tuple[JobView, ...], run_id: str, saved: datetime | None) -> Html:
-    """Name, pages, what is going on, profile, and when was saved last."""
+def header(profile: Profile, jobs: tuple[JobView, ...], waiting_for: str, run_id: str, saved: datetime | None) -> Html:
+    """Name, pages, what is going on, profile, and when was saved last. `waiting_for` is what a job that waits does."""
     job = next((job for job in jobs if job.run_id == run_id), jobs[0] if jobs else None)
     return el(
         "div",
@@ -25,7 +25,7 @@ def header(profile: Profile, jobs: tuple[JobView, ...], run_id: str, saved: date
         el("nav", el("a", "Explore", href="./", class_="on", aria_current="page", data_go="new"), aria_label="Pages"),
         el("button", icon("list"), "Runs", type="button", class_="btn s runs-toggle", data_toggle_runs=True),
         el("span", class_="grow"),
-        _job(job, run_id) if job is not None else None,
+        _job(job, waiting_for, run_id) if job is not None else None,
         pill(["profile ", el("b", profile.name)], id="profile", title=profile.title),
         pill(f"saved {clock(saved)}", "ok", id="saved") if saved is not None else None,
         el(
@@ -41,8 +41,8 @@ def header(profile: Profile, jobs: tuple[JobView, ...], run_id: str, saved: date
     )
 
 
-def _job(job: JobView, run_id: str) -> Html:
-    doing = "waiting" if job.state == "waiting" or job.stage is None else DOING[job.stage]
+def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
+    doing = f"waiting: {waiting_for}" if job.state == "waiting" or job.stage is None else DOING[job.stage]
     if job.progress is not None and job.progress.note:
         doing = f"{doing} · {job.progress.note}"
     doing += left(job.progress.seconds_left) if job.progress is not None else ""
@@ -51,7 +51,7 @@ def _job(job: JobView, run_id: str) -> Html:
     if job.stopping:
         doing = "stopping"
     cancel = button("Cancel", "cancel", "s", data_of=job.run_id, id="cancel-top", disabled=job.stopping)
-    return el("span", pill(doing, "acc", id="doing"), cancel, class_="job")
+    return el("span", pill(doing, "acc", id="doing", role="status"), cancel, class_="job")
 
 
 def run_list(runs: tuple[RunSummary, ...], run_id: str) -> Html:
@@ -93,7 +93,7 @@ def start_page(profile: Profile, samples: tuple[Sample, ...]) -> Html:
         el(
             "button",
             el("img", src=f"samples/{sample.name}.png", alt=sample.caption, loading="lazy"),
-            el("span", el("b", sample.name.replace("-", " ")), el("small", describe_task(sample.task))),
+            el("span", el("b", sample.name.replace("-", " ")), el("small", _kind(sample.task))),
             type="button",
             class_="sample",
             data_do="sample",
@@ -117,6 +117,10 @@ def start_page(profile: Profile, samples: tuple[Sample, ...]) -> Html:
         el("div", cards, class_="samples") if cards else None,
         class_="start",
     )
+
+
+def _kind(task: Task) -> str:
+    return f"label {task.label}" if task.kind == "classification" else "segmentation"
 
 
 def upload_note(profile: Profile) -> Html:

@@ -108,7 +108,7 @@ def _gate(state: RunState) -> Html:
 
 def _cost(gate: Gate) -> str:
     if gate.plan is None or gate.plan.seconds is None:
-        return "the time is known after the first image on this machine"
+        return "measuring the time" if gate.measuring else "the time is known after the first image on this machine"
     return f"{about(gate.plan.seconds)} on this machine"
 
 
