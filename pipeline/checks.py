@@ -105,10 +105,11 @@ def _quoted(words: list[str]) -> str:
 
 
 def _named_as_often(before: str, after: str, task: Task) -> Check:
-    """Of two cars one may get lost with the word “car” still there, so each word must stand there as often as before."""
+    """Of two cars one may get lost with the word “car” still there: each word must come as often as before."""
     words = [word for word in protected_words_in(before, task) if contains(after, word)]
     fewer = [word for word in words if len(find_phrase(after, word)) < len(find_phrase(before, word))]
-    note = f"{_quoted(fewer)} {'is' if len(fewer) == 1 else 'are'} named less often than before: one may be lost."
+    verb = "is" if len(fewer) == 1 else "are"
+    note = f"{_quoted(fewer)} {verb} named less often than before: one may be lost."
     return _check("protected named as often", not fewer, note)
 
 

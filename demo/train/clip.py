@@ -2,6 +2,7 @@
 
 Beside its true caption, each picture meets a near miss: the caption of the same scene under one edit. Telling the
 two apart is what the checks ask of it. Half of the texts are shorter ones, so that a bare "A red bird." works too.
+It takes over the eyes of the trained captioner, if there is one: a few minutes then do instead of an hour.
 Saved as transformers saves a CLIP, with its processor.
 """
 
@@ -11,19 +12,27 @@ import random
 from pathlib import Path
 
 import torch
-from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, CLIPTokenizer
+from transformers import (
+    BlipForConditionalGeneration,
+    CLIPConfig,
+    CLIPImageProcessor,
+    CLIPModel,
+    CLIPProcessor,
+    CLIPTokenizer,
+)
 
 from demo.language import TIME_PHRASES, caption
 from demo.render import SIZE, render
 from demo.scene import COLOURS, OBJECT_CLASSES, TIMES, WEATHERS, Scene, random_scene
 from demo.train.batches import Batches, hits
+from demo.train.captioner import PATCH, VISION, scaled
 from demo.train.common import Run, arguments, device, half_precision
 from demo.train.dataset import open_scenes
 from demo.train.sight import Lessons, grid_positions, start_from_pictures
 from demo.train.tokenizer import MAX_TOKENS, clip_tokenizer
 
 CHECK_SEEDS = range(3_002_000, 3_002_200)
-PATCH, VISION, TEXT, SHARED = 16, 192, 128, 128
+TEXT, SHARED = 128, 128
 BATCH = 32
 
 
@@ -44,7 +53,7 @@ def new_clip(words: CLIPTokenizer) -> CLIPModel:
     vision = {
         "hidden_size": VISION,
         "intermediate_size": VISION * 4,
-        "num_hidden_layers": 4,
+        "num_hidden_layers": 6,
         "num_attention_heads": 6,
         "image_size": SIZE,
         "patch_size": PATCH,
@@ -58,6 +67,33 @@ def new_processor(words: CLIPTokenizer) -> CLIPProcessor:
     side = {"height": SIZE, "width": SIZE}
     half = [0.5] * 3
     return CLIPProcessor(CLIPImageProcessor(size=side, do_center_crop=False, image_mean=half, image_std=half), words)
+
+
+@torch.no_grad()
+def take_over_eyes(model: CLIPModel, captioner: Path, pictures: torch.Tensor) -> None:
+    """Give the CLIP the vision transformer of a trained captioner of the same size; `pictures` is (count, 3, 128, 128).
+
+    The two differ in three things only. CLIP's patch filters have no bias: it goes into the positions. CLIP norms the
+    patches before the first layer: that layer norms them anyway, and the gain below keeps their usual length. BLIP
+    keeps queries, keys and values in one matrix.
+    """
+    theirs = BlipForConditionalGeneration.from_pretrained(captioner, dtype=torch.float32).vision_model
+    ours = model.vision_model
+    ours.embeddings.patch_embedding.weight.copy_(theirs.embeddings.patch_embedding.weight)
+    ours.embeddings.class_embedding.copy_(theirs.embeddings.class_embedding[0, 0])
+    ours.embeddings.position_embedding.weight.copy_(theirs.embeddings.position_embedding[0])
+    ours.embeddings.position_embedding.weight[1:] += theirs.embeddings.patch_embedding.bias
+    ours.pre_layrnorm.weight.fill_(float(theirs.embeddings(pictures).std(-1).mean()))
+    ours.post_layernorm.load_state_dict(theirs.post_layernorm.state_dict())
+    for to, of in zip(ours.encoder.layers, theirs.encoder.layers, strict=True):
+        for name in ("layer_norm1", "layer_norm2", "mlp"):
+            getattr(to, name).load_state_dict(getattr(of, name).state_dict())
+        to.self_attn.out_proj.load_state_dict(of.self_attn.projection.state_dict())
+        projections = (to.self_attn.q_proj, to.self_attn.k_proj, to.self_attn.v_proj)
+        weights, biases = of.self_attn.qkv.weight.chunk(3), of.self_attn.qkv.bias.chunk(3)
+        for projection, weight, bias in zip(projections, weights, biases, strict=True):
+            projection.weight.copy_(weight)
+            projection.bias.copy_(bias)
 
 
 def short_texts(scene: Scene) -> list[str]:
@@ -98,9 +134,12 @@ def main() -> None:
     words = clip_tokenizer(options.work / "clip-words")
     batches = Batches(open_scenes(options.work), seed=3)
     model = new_clip(words)
-    seen = model.vision_model.embeddings
-    start_from_pictures(seen.patch_embedding, batches.draw(400).images.float() / 127.5 - 1)
-    seen.position_embedding.weight.data.copy_(0.5 * grid_positions(SIZE // PATCH, VISION))
+    pictures, seen = scaled(batches.draw(400).images), model.vision_model.embeddings
+    if (options.out / "captioner").exists():
+        take_over_eyes(model, options.out / "captioner", pictures[:50])
+    else:
+        start_from_pictures(seen.patch_embedding, pictures)
+        seen.position_embedding.weight.data.copy_(0.5 * grid_positions(SIZE // PATCH, VISION))
     model.to(device())
     lessons = Lessons(VISION, PATCH).to(device())
     parameters = [*model.parameters(), *lessons.parameters()]
@@ -114,7 +153,7 @@ def main() -> None:
         texts += [near_miss(scene, rng) for scene in batch.scenes]
         true = torch.tensor([[text in facts for text in texts] for facts in known], device=device())
         tokens = words(texts, padding=True, return_tensors="pt").to(device())
-        pixels = (batch.images.float() / 127.5 - 1).to(device())
+        pixels = scaled(batch.images).to(device())
         with half_precision():
             found = model(pixel_values=pixels, **tokens)
         logits = found.logits_per_image.float()

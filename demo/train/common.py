@@ -21,8 +21,8 @@ TRAIN_SEEDS = 10_000_000
 """Training draws scene seeds from here upwards; the report and the samples use smaller ones, which no training sees."""
 
 
-def arguments(name: str, default_minutes: float) -> argparse.Namespace:
-    """The command line that all recipes have."""
+def arguments(name: str, default_minutes: float, can_go_on: bool = False) -> argparse.Namespace:
+    """The command line that all recipes have; `can_go_on` adds the flag to start from the finished model."""
     parser = argparse.ArgumentParser(description=f"Train the embedded {name} on the drawn world.")
     parser.add_argument("--minutes", type=float, default=default_minutes, help="time budget (default: %(default)s)")
     parser.add_argument(
@@ -30,6 +30,8 @@ def arguments(name: str, default_minutes: float) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="the finished model goes here (default: %(default)s)")
     parser.add_argument("--fresh", action="store_true", help="ignore an earlier checkpoint")
+    if can_go_on:
+        parser.add_argument("--go-on", action="store_true", help="start from the finished model, not from nothing")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads (default: all)")
     parsed = parser.parse_args()
     torch.set_num_threads(parsed.threads)

@@ -163,6 +163,14 @@ class Examples:
         return to_tensor(np.stack(pictures)), ids, control, 1 + SMALL_THINGS_WEIGHT * small
 
 
+def load_finished(out: Path, models: torch.nn.ModuleList) -> None:
+    """Put the weights that `save` wrote into new models."""
+    folders = (out / "stable-diffusion" / "text_encoder", out / "stable-diffusion" / "unet", out / "controlnet")
+    for model, folder in zip(models, folders, strict=True):
+        finished = type(model).from_pretrained(folder, dtype=torch.float32)
+        model.load_state_dict(finished.state_dict())
+
+
 def save(
     out: Path, text: CLIPTextModel, unet: UNet2DConditionModel, controlnet: ControlNetModel, tokenizer: CLIPTokenizer
 ) -> None:
@@ -197,6 +205,8 @@ def train(options: argparse.Namespace) -> None:
     scenes = open_scenes(options.work)
     models = torch.nn.ModuleList(new_models(tokenizer)).to(device(), memory_format=torch.channels_last)
     text, unet, controlnet = models
+    if options.go_on:
+        load_finished(options.out, models)
     average = copy.deepcopy(models).requires_grad_(False)
     optimizer = torch.optim.AdamW(models.parameters(), lr=5e-4, weight_decay=1e-2, betas=(0.9, 0.99))
     run = Run("diffusion", options, optimizer, models=models, average=average)
@@ -232,7 +242,7 @@ def train(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    train(arguments("diffusion model", 60))
+    train(arguments("diffusion model", 120, can_go_on=True))
 
 
 if __name__ == "__main__":
