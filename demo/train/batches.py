@@ -41,18 +41,25 @@ class Batch:
 class Batches:
     """Draws batches at random. Half of the pictures are twins, half are mirrored: no caption tells left from right."""
 
-    def __init__(self, scenes: SceneSet, seed: int) -> None:
-        self._scenes, self._rng = scenes, random.Random(seed)
+    def __init__(self, scenes: SceneSet, seed: int, roads: float = 0.5) -> None:
+        """`roads` is the share of road scenes; the set itself holds half of each family."""
+        self._scenes, self._rng, self._roads = scenes, random.Random(seed), roads
 
     def draw(self, count: int) -> Batch:
         coin = self._rng.random
-        chosen = [self._rng.randrange(self._scenes.count) for _ in range(count)]
+        chosen = [self._index("road" if coin() < self._roads else "object") for _ in range(count)]
         rows = [(i, coin() < 0.5, 1 if coin() < 0.5 else -1) for i in chosen]
         pictures = {False: self._scenes.images, True: self._scenes.twins}
         images = np.stack([pictures[other][i][:, ::step] for i, other, step in rows])
         masks = np.stack([self._scenes.masks[i][:, ::step] for i, _, step in rows])
         described = tuple(self._scenes.twin(i) if other else self._scenes.scene(i) for i, other, _ in rows)
         return Batch(torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(masks).long(), described)
+
+    def _index(self, family: str) -> int:
+        while True:
+            index = self._rng.randrange(self._scenes.count)
+            if self._scenes.scene(index).family == family:
+                return index
 
 
 def coloured_things(mask: np.ndarray, scene: Scene) -> list[tuple[np.ndarray, int]]:

@@ -135,15 +135,21 @@ def main() -> None:
     batches = Batches(open_scenes(options.work), seed=3)
     model = new_clip(words)
     pictures, seen = scaled(batches.draw(400).images), model.vision_model.embeddings
-    if (options.out / "captioner").exists():
+    taught = (options.out / "captioner").exists()
+    if taught:
         take_over_eyes(model, options.out / "captioner", pictures[:50])
     else:
         start_from_pictures(seen.patch_embedding, pictures)
         seen.position_embedding.weight.data.copy_(0.5 * grid_positions(SIZE // PATCH, VISION))
     model.to(device())
     lessons = Lessons(VISION, PATCH).to(device())
-    parameters = [*model.parameters(), *lessons.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=8e-4, weight_decay=0.02, betas=(0.9, 0.98))
+    eyes = list(model.vision_model.parameters())
+    others = [p for name, p in model.named_parameters() if not name.startswith("vision_model.")]
+    others += lessons.parameters()
+    parameters = [*eyes, *others]
+    # What taught eyes know is not to be shaken out of them, and they need no lessons any more.
+    groups = [{"params": eyes, "lr": 2e-4 if taught else 8e-4}, {"params": others, "lr": 1e-3}]
+    optimizer = torch.optim.AdamW(groups, weight_decay=0.02, betas=(0.9, 0.98))
     run = Run("clip", options, optimizer, model=model, lessons=lessons)
     rng = random.Random(run.step)
     for _ in run:
@@ -158,15 +164,18 @@ def main() -> None:
             found = model(pixel_values=pixels, **tokens)
         logits = found.logits_per_image.float()
         matched = contrast(logits, true) + contrast(logits.T[:BATCH], true.T[:BATCH])
-        lesson, figures = lessons(found.vision_model_output.last_hidden_state, batch)
-        loss = matched + 0.5 * lesson
+        loss = matched
+        if not taught:
+            lesson, figures = lessons(found.vision_model_output.last_hidden_state, batch)
+            loss = matched + 0.5 * lesson
+            run.report(lesson=lesson.item(), weather=figures["weather"])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         model.logit_scale.data.clamp_(max=4.0)
         right = true.gather(1, logits.argmax(1, keepdim=True)).float().mean().item()
-        run.report(matched=matched.item(), right=right, lesson=lesson.item(), weather=figures["weather"])
+        run.report(matched=matched.item(), right=right)
     model.half().save_pretrained(folder)
     new_processor(words).save_pretrained(folder)
     check(folder)

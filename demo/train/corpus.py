@@ -45,6 +45,7 @@ STAGES = ("keywords", "alternatives", "counterfactuals")
 HIDDEN_GROUND = GROUNDS[0]
 """What lies under the snow."""
 COUNTS = (1, 2, 3, 3, 3, 4, 5, 6, 8, 10)
+MOST_OPTIONS = 6  # more are never named, however many are asked for
 EDIT_TYPES = {"c": "attribute", "w": "weather", "t": "time of day", "g": "background", "x": "object"}
 CHOICES = {"c": COLOURS, "w": WEATHERS, "t": tuple(TIME_PHRASES.values()), "g": GROUNDS, "x": THINGS}
 """What the world may put into a slot, by the slot's first letter."""
@@ -131,8 +132,8 @@ def draft_of(scene: Scene) -> Draft:
     text = caption(scene.with_look(weather="{w}", time="day", colours=marks, ground="{g}"))
     text = text.replace(TIME_PHRASES["day"], "{t}").replace("A {c0}", "{A} {c0}")
     text = text.replace(ground_sentence("{w}", "{g}"), "{land}").replace(water_sentence("{w}"), "{water}")
-    slots = {"w": look.weather, "t": TIME_PHRASES[look.time]}
-    slots["g"] = HIDDEN_GROUND if look.weather == "snowy" else look.ground
+    ground = HIDDEN_GROUND if look.weather == "snowy" else look.ground
+    slots = {"w": look.weather, "t": TIME_PHRASES[look.time], "g": ground}
     slots.update({f"c{i}": colour for i, colour in enumerate(look.colours)})
     sentences = re.sub(r"(\.|\{land\}|\{water\}) ", r"\1\n", text).split("\n")
     return Draft(tuple(sentences), slots, protected_words(scene))
@@ -177,8 +178,7 @@ def random_task(rng: random.Random, scene: Scene, label: str) -> Task:
 
 def _rename(rng: random.Random, draft: Draft) -> Draft:
     """Another label, perhaps with another second sentence."""
-    label = random_phrase(rng, 2)
-    pattern = re.compile(rf"\b{draft.kept[0]}\b")
+    label, pattern = random_phrase(rng, 2), re.compile(rf"\b{draft.kept[0]}\b")
     return dataclasses.replace(draft, sentences=tuple(pattern.sub(label, s) for s in draft.sentences), kept=(label,))
 
 
@@ -257,7 +257,7 @@ def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
     """At most `count` of what the world knows in place of a keyword, shuffled; things for what it cannot place."""
     kinds = [kind for kind in CHOICES if keyword in CHOICES[kind] or keyword in MORE[kind]]
     options = [value for value in CHOICES[kinds[0] if kinds else "x"] if value != keyword]
-    return rng.sample(options, min(count, len(options)))
+    return rng.sample(options, min(count, len(options), MOST_OPTIONS))
 
 
 def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
@@ -315,10 +315,10 @@ def counterfactual_example(rng: random.Random, draft: Draft, task: Task, nonsens
     """One to all edits, and the caption with their consequences; with chance `nonsense`, of a nonsense caption."""
     if rng.random() < nonsense:
         draft = nonsense_draft(rng)
-    for _ in range(rng.choice((0, 0, 1, 2))):
+    for _ in range(rng.choice((0, 0, 1, 2, 2))):
         draft = open_span(rng, draft)
     shown = draft.open_slots()
-    chosen = rng.sample(shown, rng.choice((1, 1, 2, 3, len(shown)))) if len(shown) > 2 else shown[:1]
+    chosen = rng.sample(shown, rng.choice((1, 1, 2, 3, len(shown), len(shown)))) if len(shown) > 2 else shown[:1]
     if rng.random() < 0.6:
         chosen.sort(key=shown.index)
     edits = {draft.slots[name]: new_value(rng, name, draft.slots[name]) for name in chosen}

@@ -143,7 +143,7 @@ class Batches:
 
 
 def main() -> None:
-    options = arguments("language model", 25)
+    options = arguments("language model", 40)
     torch.manual_seed(0)
     tokenizer_file = options.work / "llama-tokenizer.model"
     if options.fresh or not tokenizer_file.exists():

@@ -311,6 +311,8 @@
       const form = field.closest("[data-form]");
       if (form) { event.preventDefault(); submit(form); }
       else if (field.dataset.do) { event.preventDefault(); field.blur(); }
+    } else if (event.key === "Escape" && document.body.classList.contains("runs-open")) {
+      document.body.classList.remove("runs-open");
     } else if (inside && event.key === "Escape") {
       if (field.server !== undefined) { field.value = field.server; markTyped(field); fitHeight(field); }
       closeEditors(null);

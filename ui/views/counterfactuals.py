@@ -6,7 +6,8 @@ from typing import Any
 
 from pipeline.checks import counterfactual_checks, failed
 from pipeline.settings import CounterfactualSettings
-from pipeline.types import CounterfactualCaption, CounterfactualCaptions
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Task
+from pipeline.words import classes_in
 from ui.diff import shortened, word_diff
 from ui.studio import RunState
 from ui.views.forms import setting_input
@@ -112,7 +113,7 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
     wrong = failed(counterfactual_checks(source, item, state.run.task))
     checks = [pill(FAILED.get(check.name, check.name), "bad", title=check.note) for check in wrong]
     if not checks:
-        checks = [pill("label kept" if state.run.task.kind == "classification" else "protected kept", "ok")]
+        checks = [_kept(source, state.run.task)]
     if not item.edits:
         checks.insert(0, pill("written by you", "acc"))
     notes = [el("p", check.note, class_="note") for check in wrong]
@@ -126,6 +127,13 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
         data_key=f"cf-{place}",
         data_place=place,
     )
+
+
+def _kept(source: str, task: Task) -> Html:
+    """All checks passed; but where the caption named nothing that is protected, that says nothing."""
+    if not classes_in(source, task):
+        return pill("nothing protected named", "warn", title="The caption does not name what the task protects.")
+    return pill("label kept" if task.kind == "classification" else "protected kept", "ok")
 
 
 def _add(source: str) -> Html:

@@ -11,7 +11,7 @@ from pipeline.settings import Settings
 from pipeline.types import STAGES, StageName
 from storage.types import StoredValue
 from ui.jobs import JobView
-from ui.studio import Problem, RunState, clock
+from ui.studio import Problem, RunState, clock, task_problem
 from ui.views.forms import settings_form
 from ui.views.markup import Child, Html, el, join
 from ui.views.parts import TITLES, Tone, bar, button, left, pill, problem, seconds, short_model
@@ -77,7 +77,7 @@ def _made_by(stored: StoredValue | None, names: dict[str, str]) -> str:
 
 
 def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None, running: bool) -> Child:
-    active = state.job is not None and state.job.active
+    shut = (state.job is not None and state.job.active) or bool(task_problem(state.run.task))
     parts: list[Child] = []
     if len(state.histories.get(stage, ())) > 1:
         parts.append(_toggle("History", "history"))
@@ -87,13 +87,13 @@ def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None,
     if running:
         return join(*parts, button("Cancel", "cancel", "s"))
     if stage in state.stale:
-        parts.append(button("Keep as it is", "keep", "s", data_stage=stage, disabled=active))
-        parts.append(button("Run from here", "run-all", "s p", disabled=active, id=f"run-{stage}"))
+        parts.append(button("Keep as it is", "keep", "s", data_stage=stage, disabled=shut))
+        parts.append(button("Run from here", "run-all", "s p", disabled=shut, id=f"run-{stage}"))
     else:
         missing = [name for name in STAGES[: STAGES.index(stage)] if name not in state.run.values]
         word = "Run" if stored is None else "Run again"
         look = "s p" if stored is None and not missing else "s"
-        parts.append(button(word, "run", look, data_stage=stage, disabled=active or bool(missing), id=f"run-{stage}"))
+        parts.append(button(word, "run", look, data_stage=stage, disabled=shut or bool(missing), id=f"run-{stage}"))
     return join(*parts)
 
 
