@@ -94,7 +94,7 @@ class Judges:
         """The reading of one RGB image, uint8 (128, 128, 3)."""
         if image.shape != (128, 128, 3) or image.dtype != np.uint8:
             raise ValueError(f"the judges take uint8 images of 128 x 128 x 3, not {image.dtype} {image.shape}")
-        tensor = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)[None].float() / 127.5 - 1
+        tensor = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
         found = self._net(tensor)
         scores = nn.functional.interpolate(found["colours"], scale_factor=2.0)[0]
         return Reading(
