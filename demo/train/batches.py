@@ -80,10 +80,13 @@ def coloured_things(mask: np.ndarray, scene: Scene) -> list[tuple[np.ndarray, in
 
 
 def soften(images: torch.Tensor, rng: random.Random) -> torch.Tensor:
-    """Pictures in -1..1 as a generator might give them: at random blurred, noisy, a little brighter or darker."""
+    """Pictures in -1..1 as a generator might give them: at random blurred, blotched, noisy, brighter or darker."""
     size = images.shape[-1]
     if rng.random() < 0.5:
-        smaller = rng.choice((64, 80, 96, 112))
+        blotches = torch.randn(len(images), 3, 16, 16) * rng.uniform(0, 0.12)
+        images = images + torch.nn.functional.interpolate(blotches, size=size, mode="bilinear", align_corners=False)
+    if rng.random() < 0.6:
+        smaller = rng.choice((32, 40, 48, 64, 80, 96))
         images = torch.nn.functional.interpolate(images, size=smaller, mode="area")
         images = torch.nn.functional.interpolate(images, size=size, mode="bilinear", align_corners=False)
     spread = [rng.uniform(0.0, 0.06) for _ in range(len(images))]
