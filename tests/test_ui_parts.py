@@ -38,6 +38,20 @@ def test_differences_are_marked_by_more_than_colour() -> None:
     assert markup == "a <del>sunny</del> <ins>&lt;snowy&gt;</ins>"
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ("The ground is grassy.", "Snow covers the ground.", "<ins>Snow covers</ins> The ground <del>is grassy</del>."),
+        ("It is by day. A.", "It is at night. A.", "It is <del>by day</del> <ins>at night</ins>. A."),
+        ("A red car.", "A car.", "A <del>red</del> car."),
+        ("A car.", "A red car.", "A <ins>red</ins> car."),
+        ("A car", "A car.", "A car<ins>.</ins>"),
+    ],
+)
+def test_differences_read_like_a_sentence(before: str, after: str, shown: str) -> None:
+    assert differences(word_diff(before, after)).lower() == shown.lower()
+
+
 def test_markup_escapes_all_but_markup() -> None:
     assert el("p", "<b>", Html("<i></i>"), None, [1, "&"], class_='a"b', hidden=False, data_x_y="'") == (
         '<p class="a&quot;b" data-x-y="&#x27;">&lt;b&gt;<i></i>1&amp;</p>'

@@ -26,6 +26,7 @@ DOING: dict[StageName, str] = {
     "generation": "generating",
 }
 
+_POINTS = (".", ",", ";", ":", "!", "?")
 _ICONS = {
     "check": '<path d="M3.5 8.5l3 3 6-7"/>',
     "lock": '<rect x="3.5" y="7" width="9" height="6.5" rx="1.5"/><path d="M5.5 7V5a2.5 2.5 0 015 0v2"/>',
@@ -85,14 +86,21 @@ def differences(pieces: tuple[Piece, ...]) -> Html:
     """A text with what was removed and what was added, told apart by more than colour."""
     names = {"removed": "del", "added": "ins"}
     parts: list[Child] = []
-    for piece in pieces:
-        if piece.kind == "same":
-            parts.append(piece.text)
-            continue
-        text = piece.text.rstrip()
-        parts.append(el(names[piece.kind], text))
-        # What was removed may have stood before a point: a space keeps it from what was added.
-        parts.append(piece.text[len(text) :] or (" " if piece.kind == "removed" else ""))
+    before = " "
+    for place, piece in enumerate(pieces):
+        text = piece.text
+        if piece.kind != "same":
+            text = text.rstrip()
+            if not before.endswith(" ") and not text.startswith(_POINTS):
+                parts.append(" ")
+            parts.append(el(names[piece.kind], text))
+            text = piece.text[len(text) :]
+            # What was removed may have stood before a point: a space keeps it from what comes now, but for a point.
+            following = pieces[place + 1].text if place + 1 < len(pieces) else "."
+            if piece.kind == "removed":
+                text = "" if following.startswith(_POINTS) else " "
+        parts.append(text)
+        before = text or "x"
     return join(parts)
 
 
