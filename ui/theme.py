@@ -10,6 +10,9 @@ from typing import Any
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 FAVICON = ASSETS / "favicon.svg"
+STYLE_SHEETS = ("studio.css",)
+SCRIPTS = ("studio.js", "gestures.js", "keys.js")
+"""In the order in which they are read: each builds on those before it."""
 SYSTEM_FONTS = ("Inter", "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
@@ -41,6 +44,10 @@ def theme() -> Any:
 
 
 def head() -> str:
-    """What goes into the head of the page. The stamp makes a browser fetch a file again only when it was changed."""
-    css, script = (f"{name}?v={int((ASSETS / name).stat().st_mtime)}" for name in ("studio.css", "studio.js"))
-    return f'<link rel="stylesheet" href="/ui/{css}"><script src="/ui/{script}"></script>'
+    """What goes into the head of the page. The stamps make a browser fetch a file again only when it was changed."""
+    sheets = "".join(f'<link rel="stylesheet" href="/ui/{_stamped(name)}">' for name in STYLE_SHEETS)
+    return sheets + "".join(f'<script src="/ui/{_stamped(name)}"></script>' for name in SCRIPTS)
+
+
+def _stamped(name: str) -> str:
+    return f"{name}?v={int((ASSETS / name).stat().st_mtime)}"
