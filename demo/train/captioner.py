@@ -63,17 +63,22 @@ def new_processor(words: BertTokenizer) -> BlipProcessor:
 
 
 def main() -> None:
-    options = arguments("captioner", 26)
+    options = arguments("captioner", 26, can_go_on=True)
     folder: Path = options.out / "captioner"
     words = bert_tokenizer(options.work / "captioner-words")
     batches = Batches(open_scenes(options.work), seed=2, roads=0.7)  # roads have more to tell than single objects
     model = new_captioner(words)
-    start_from_pictures(model.vision_model.embeddings.patch_embedding, scaled(batches.draw(400).images))
-    model.vision_model.embeddings.position_embedding.data.copy_(0.5 * grid_positions(SIZE // PATCH, VISION))
+    if options.go_on:
+        finished = BlipForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+        model.load_state_dict(finished.state_dict())
+    else:
+        start_from_pictures(model.vision_model.embeddings.patch_embedding, scaled(batches.draw(400).images))
+        model.vision_model.embeddings.position_embedding.data.copy_(0.5 * grid_positions(SIZE // PATCH, VISION))
     model.to(device())
     lessons = Lessons(VISION, PATCH).to(device())
     parameters = [*model.parameters(), *lessons.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=8e-4, weight_decay=0.02, betas=(0.9, 0.98))
+    speed = 3e-4 if options.go_on else 8e-4  # what is learnt already must not be shaken off
+    optimizer = torch.optim.AdamW(parameters, lr=speed, weight_decay=0.02, betas=(0.9, 0.98))
     run = Run("captioner", options, optimizer, model=model, lessons=lessons)
     for _ in run:
         batch = batches.draw(BATCH)
@@ -81,7 +86,7 @@ def main() -> None:
         with half_precision():
             states = model.vision_model(pixels).last_hidden_state
             told = torch.zeros((), device=device())
-            if run.share >= SEEING:
+            if options.go_on or run.share >= SEEING:
                 texts = [caption(scene) for scene in batch.scenes]
                 tokens = words(texts, padding=True, return_tensors="pt").to(device())
                 targets = tokens.input_ids.masked_fill(tokens.attention_mask == 0, -100)
