@@ -19,14 +19,11 @@ from pipeline.checks import task_checks
 from pipeline.errors import UnreadableReply, UserError
 from pipeline.freshness import image_sha, inputs_key, stale_stages
 from pipeline.images import read_image
-from pipeline.methods import plain_settings
 from pipeline.profile import Profile
 from pipeline.runner import ModelBox, Runner
 from pipeline.settings import Settings
-from pipeline.stages.generation import Plan
 from pipeline.types import (
     CounterfactualCaption,
-    CounterfactualCaptions,
     StageName,
     StageValue,
     Task,
@@ -35,6 +32,7 @@ from pipeline.types import (
 )
 from storage.types import Run, RunSummary, StoredTestCase, StoredValue
 from storage.workspace import Workspace
+from ui.gate import Gate, gate_of
 from ui.jobs import Jobs, JobView
 from ui.samples import Sample, read_samples
 
@@ -49,20 +47,6 @@ class Problem:
     prompt: str = ""
     raw_reply: str = ""
     """What the model said instead, where it said something."""
-
-
-@dataclass(frozen=True)
-class Gate:
-    """What stands before generation: what a yes would start, or why it cannot start."""
-
-    plan: Plan | None = None
-    seed: int = 0
-    made: int = 0
-    """Images of this plan that are there already, from a job that was stopped."""
-    measuring: bool = False
-    """No image was made on this machine yet, but its speed is about to be known."""
-    closed: str = ""
-    """Why nothing can be generated, in one sentence; "" when the gate waits for a yes."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +107,7 @@ class Studio:
             problems=problems,
             histories=histories,
             job=self.jobs.of_run(run_id),
-            gate=self.gate(run, settings, stale),
+            gate=gate_of(self.runner, run, settings, stale, self._warmed),
             current=current,
             model_names=self._model_names,
         )
@@ -139,26 +123,6 @@ class Studio:
         """The outdated stages of a run, and why."""
         held = {stage: stored.value for stage, stored in run.values.items()}
         return stale_stages(run.task, self.pixels(run.source_sha), held, settings)
-
-    def gate(self, run: Run, settings: Settings, stale: dict[StageName, str]) -> Gate:
-        """What a yes would start. The seed is the lowest one of which not all images are made."""
-        stored = run.values.get("counterfactuals")
-        captions = stored.value.value if stored else None
-        if not isinstance(captions, CounterfactualCaptions):
-            return Gate(closed="Counterfactual captions come first.")
-        used = sum(item.used for item in captions.items)
-        if not used:
-            return Gate(closed="No counterfactual caption is ticked: tick at least one.")
-        if "counterfactuals" in stale:
-            return Gate(closed="The counterfactual captions are stale: run them again, or keep them as they are.")
-        same = plain_settings(settings.conditioning, settings.generation)
-        made = {(case.counterfactual, case.seed) for case in run.test_cases if case.settings == same}
-        wanted = used * settings.generation.images_per_caption
-        for seed in range(len(made) + 1):
-            plan = self.runner.plan(captions, settings, seed, made)
-            if plan.images:
-                return Gate(plan, seed, wanted - len(plan.images), self._warmed and plan.seconds is None)
-        raise AssertionError("more seeds are made than there are images")
 
     # What the work needs
 

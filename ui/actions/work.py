@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.errors import UserError
-from ui import work
+from ui import generating, work
 from ui.actions.data import Action, Data, stage_of, text_of
 from ui.studio import Studio, task_problem
 
@@ -24,7 +24,7 @@ def _run_all(studio: Studio, run_id: str, _data: Data) -> None:
 
 
 def _generate(studio: Studio, run_id: str, _data: Data) -> None:
-    work.start_generation(studio, run_id)
+    generating.start_generation(studio, run_id)
 
 
 def _cancel(studio: Studio, run_id: str, data: Data) -> None:

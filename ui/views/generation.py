@@ -5,7 +5,8 @@ from __future__ import annotations
 from pipeline.settings import Settings
 from pipeline.types import StageName
 from storage.types import Job
-from ui.studio import Gate, RunState, clock
+from ui.gate import Gate
+from ui.studio import RunState, clock
 from ui.views.forms import settings_form
 from ui.views.markup import Child, Html, el, join
 from ui.views.parts import Tone, about, bar, button, key, left, pill, problem
