@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings
+from pipeline.settings import Settings, UnderTestSettings
+from pipeline.types import TaskKind
 
 ROOT = Path(__file__).resolve().parent.parent
 """The repository; paths in a profile are relative to it."""
@@ -156,6 +157,18 @@ class TaskDefaults(_Data):
     """Protected classes, for segmentation."""
 
 
+class ModelsUnderTest(_Data):
+    """The models under test that a run begins with, by the kind of its task; either may be missing."""
+
+    classification: UnderTestSettings | None = None
+    segmentation: UnderTestSettings | None = None
+
+    def of(self, kind: TaskKind) -> UnderTestSettings | None:
+        """The one for a kind of task, with the path of its file made absolute."""
+        own = self.classification if kind == "classification" else self.segmentation
+        return own and own.model_copy(update={"file": str(ROOT / own.file)} if own.file else {})
+
+
 class Profile(_Data):
     """One profile, validated."""
 
@@ -174,6 +187,7 @@ class Profile(_Data):
     generator: ControlNetGenerator
     embedder: ClipEmbedder
     tasks: TaskDefaults = TaskDefaults()
+    model_under_test: ModelsUnderTest = ModelsUnderTest()
     settings: Settings = Settings()
     """The defaults of every stage, where the profile says nothing else."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
@@ -70,6 +72,24 @@ class GenerationSettings(_Settings):
     short_side: int = Field(512, ge=64, le=1024, multiple_of=8, description="Short side of the image, in pixels")
 
 
+class UnderTestSettings(_Settings):
+    """Which model under test looks at source and results. It changes no image, so nothing becomes stale by it."""
+
+    source: Literal["profile", "torchvision", "timm", "file"] = Field(
+        "profile", description="Where it comes from: the profile, torchvision or timm by name, or a checkpoint file"
+    )
+    name: str = Field("", max_length=120, description="Its name, such as resnet50; for a file its architecture")
+    file: str = Field("", max_length=1000, description="The checkpoint: a .safetensors, .pt or .pth with weights only")
+    classes: str = Field("", max_length=20000, description="Names of a file's classes in order, with commas between")
+
+    @property
+    def title(self) -> str:
+        """What the records and the page call it."""
+        if self.source == "file":
+            return f"{self.name} {self.file}".strip()
+        return f"{self.source} {self.name}"
+
+
 class Settings(_Settings):
     """All settings of a run. A profile overrides the defaults."""
 
@@ -79,3 +99,4 @@ class Settings(_Settings):
     counterfactuals: CounterfactualSettings = CounterfactualSettings()
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
+    under_test: UnderTestSettings = UnderTestSettings()

@@ -1,0 +1,60 @@
+"""Trains the demo's segmenter under test, a `small-unet`, on road scenes of fair days only: `make train-segmenter`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES
+from demo.train.common import Run, arguments, device, half_precision
+from demo.train.dataset import open_scenes
+from demo.under_test.fair import FOLDER, FairScenes, as_input, check_scenes, print_table, save_checkpoint
+from evaluation.small import SmallUNet
+
+ARCHITECTURE = "small-unet"
+_RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.0])
+"""Weight of each class in the loss: thin things would be given up for their background otherwise."""
+
+
+def main() -> None:
+    options = arguments("segmenter under test", 6)
+    scenes = FairScenes(open_scenes(options.work), seed=3, family="road")
+    net = SmallUNet(len(SEMANTIC_CLASSES)).to(device(), memory_format=torch.channels_last)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=4e-3, weight_decay=1e-2)
+    run = Run("segmenter", options, optimizer, net=net)
+    for _ in run:
+        images, masks, _ = scenes.draw(16)
+        images = images.to(device(), memory_format=torch.channels_last)
+        with half_precision():
+            logits = net(images)
+        loss = functional.cross_entropy(logits.float(), masks.to(device()), _RARE.to(device()))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        run.report(loss=loss.item())
+    save_checkpoint(net, FOLDER / "segmenter.safetensors", ARCHITECTURE, SEMANTIC_CLASSES)
+    check(net)
+
+
+@torch.inference_mode()
+def check(net: torch.nn.Module) -> None:
+    """Print the IoU of each protected class over all scenes of a condition, on scenes that no training saw."""
+    net = net.cpu().eval()
+    both: dict[tuple[str, str], int] = defaultdict(int)
+    either: dict[tuple[str, str], int] = defaultdict(int)
+    for condition, _, picture, mask in check_scenes("road"):
+        found = net(as_input(picture))[0].argmax(0).numpy()
+        for name in PROTECTED_ROAD_CLASSES:
+            number = SEMANTIC_CLASSES.index(name)
+            both[condition, name] += int(((found == number) & (mask == number)).sum())
+            either[condition, name] += int(((found == number) | (mask == number)).sum())
+    print_table(
+        "segmenter, IoU", PROTECTED_ROAD_CLASSES, lambda c, name: both[c, name] / np.maximum(either[c, name], 1)
+    )
+
+
+if __name__ == "__main__":
+    main()

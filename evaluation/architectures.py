@@ -1,0 +1,191 @@
+"""Finds the network that a model under test names: of torchvision, of timm, or in a checkpoint file.
+
+The only place here that knows those libraries. Everything that can go wrong with a name, a file or a download comes out
+as a UserError.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pipeline.errors import UserError
+from pipeline.settings import UnderTestSettings
+
+Kind = Literal["classification", "segmentation"]
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+SMALL_UNET = "small-unet"
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "state")
+"""Under which key training scripts put the weights."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network ready to be asked."""
+
+    net: Any
+    """A torch module: normalised pixels (1, 3, h, w) in; logits (1, classes), or (1, classes, h, w), out."""
+    kind: Kind
+    classes: tuple[str, ...]
+    prepare: Callable[[Any], Any]
+    """An RGB image in, its pixels as the network wants them out, (3, h, w)."""
+
+
+def find_network(wanted: UnderTestSettings) -> Network:
+    """The network, its weights loaded, on the CPU. Raises UserError for what cannot be found, fetched or fitted."""
+    if wanted.source == "file":
+        return _from_file(wanted)
+    if not wanted.name:
+        raise UserError("Give the name of the model under test, such as resnet50.")
+    return _from_torchvision(wanted.name) if wanted.source == "torchvision" else _from_timm(wanted.name)
+
+
+def _from_torchvision(name: str) -> Network:
+    from torchvision import models
+
+    kinds = _torchvision_names()
+    if name not in kinds:
+        raise _unknown(name, "torchvision", list(kinds))
+    try:
+        weights = models.get_model_weights(name).DEFAULT
+        net = models.get_model(name, weights=weights)
+    except Exception as error:  # a download may fail in as many ways as there are networks
+        raise _not_fetched(name, "torchvision", error) from error
+    return Network(net, kinds[name], tuple(weights.meta["categories"]), weights.transforms())
+
+
+def _from_timm(name: str) -> Network:
+    import timm
+    from timm.data import ImageNetInfo, create_transform, resolve_model_data_config
+
+    if not timm.is_model(name):
+        raise _unknown(name, "timm", timm.list_models())
+    try:
+        net = timm.create_model(name, pretrained=True)
+    except Exception as error:
+        raise _not_fetched(name, "timm", error) from error
+    info = ImageNetInfo()
+    known = net.num_classes == info.num_classes()
+    classes = [info.index_to_description(i) if known else f"class {i}" for i in range(net.num_classes)]
+    prepare = create_transform(**resolve_model_data_config(net), is_training=False)
+    return Network(net, "classification", tuple(label.split(",")[0] for label in classes), prepare)
+
+
+def _from_file(wanted: UnderTestSettings) -> Network:
+    if not wanted.file:
+        raise UserError("Give the path of the checkpoint file of the model under test.")
+    file = Path(wanted.file).expanduser()
+    if not file.is_file():
+        raise UserError(
+            f"There is no file {wanted.file}: give the path of a checkpoint on the machine that serves this."
+        )
+    state, header = _read(file)
+    name = wanted.name or header.get("architecture", "")
+    if not name:
+        raise UserError(f"{file.name} does not say its architecture: name it, such as resnet18.")
+    classes = tuple(c.strip() for c in wanted.classes.split(",") if c.strip()) or _listed(header, "classes")
+    if not classes:
+        raise UserError(f"{file.name} does not say its classes: give their names in order, with commas between.")
+    net, kind = _empty(name, len(classes), any(key.startswith("aux_classifier.") for key in state))
+    try:
+        net.load_state_dict(state)
+    except RuntimeError as error:
+        reason = [line.strip() for line in str(error).splitlines()[1:] if line.strip()] or [str(error)]
+        raise UserError(
+            f"{file.name} does not fit {name} with {len(classes)} classes: {reason[0][:200].rstrip('.')}."
+        ) from error
+    side = int(header.get("size") or (224 if kind == "classification" else 512))
+    mean, std = _listed(header, "mean") or IMAGENET_MEAN, _listed(header, "std") or IMAGENET_STD
+    return Network(net, kind, classes, _squeezed(side, mean, std))
+
+
+def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """The tensors of a checkpoint and what its header says."""
+    import torch
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        if file.suffix == ".safetensors":
+            with safe_open(file, "pt") as opened:
+                return {key: opened.get_tensor(key) for key in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
+        # Only tensors are unpickled: a file from elsewhere must not be able to run anything.
+        held = torch.load(file, map_location="cpu", weights_only=True)
+    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError) as error:
+        raise UserError(f"{file.name} cannot be read as a checkpoint: it is damaged, or no such file.") from error
+    except Exception as error:  # torch's own unpickling error, which refuses whatever is no tensor
+        raise UserError(
+            f"{file.name} holds more than weights, and that could be a program: save the state dict alone."
+        ) from error
+    for key in _WRAPPERS:
+        if isinstance(held, dict) and isinstance(held.get(key), dict):
+            held = held[key]
+    if not isinstance(held, dict) or not all(isinstance(value, torch.Tensor) for value in held.values()):
+        raise UserError(f"{file.name} holds no weights: save the state dict of the model.")
+    return {str(key).removeprefix("module."): value for key, value in held.items()}, {}
+
+
+def _listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:
+    try:
+        return tuple(json.loads(header.get(name, "[]")))
+    except (ValueError, TypeError):
+        return ()
+
+
+def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, Kind]:
+    """An architecture without weights. torchvision is asked first, then timm."""
+    if name == SMALL_UNET:
+        from evaluation.small import SmallUNet
+
+        return SmallUNet(classes), "segmentation"
+    kinds = _torchvision_names()
+    if name in kinds:
+        from torchvision import models
+
+        more: dict[str, Any] = {}
+        if kinds[name] == "segmentation":
+            more = {"weights_backbone": None, "aux_loss": auxiliary}
+        return models.get_model(name, weights=None, num_classes=classes, **more), kinds[name]
+    import timm
+
+    if timm.is_model(name):
+        return timm.create_model(name, pretrained=False, num_classes=classes), "classification"
+    raise _unknown(name, "torchvision or timm", [SMALL_UNET, *kinds, *timm.list_models()])
+
+
+def _torchvision_names() -> dict[str, Kind]:
+    """The classification and segmentation models of torchvision."""
+    from torchvision import models
+
+    names: dict[str, Kind] = dict.fromkeys(models.list_models(module=models), "classification")
+    return names | dict.fromkeys(models.list_models(module=models.segmentation), "segmentation")
+
+
+def _squeezed(side: int, mean: Sequence[float], std: Sequence[float]) -> Callable[[Any], Any]:
+    """Squeezes a picture into a square and normalises it."""
+    import torch
+    from torchvision.transforms import v2
+
+    steps = [
+        v2.PILToTensor(),
+        v2.Resize((side, side), antialias=True),
+        v2.ToDtype(torch.float32, scale=True),
+        v2.Normalize(list(mean), list(std)),
+    ]
+    return v2.Compose(steps)
+
+
+def _unknown(name: str, where: str, known: list[str]) -> UserError:
+    near = difflib.get_close_matches(name, known, 3)
+    hint = f"perhaps you mean {' or '.join(near)}" if near else "look the name up in its list of models"
+    return UserError(f"There is no classifier or segmenter {name[:80]!r} in {where}: {hint}.")
+
+
+def _not_fetched(name: str, where: str, error: Exception) -> UserError:
+    return UserError(
+        f"The weights of {name} of {where} could not be fetched ({type(error).__name__}): connect to the network and "
+        "try again, or give a checkpoint file that is on this machine."
+    )
