@@ -15,10 +15,15 @@ import sqlite_utils
 from pipeline.errors import UserError
 from pipeline.types import Check, CounterfactualCaption, TestCase, to_plain
 from storage.images import StoredImage, file_name
+from storage.judgements import review_of
 from storage.rows import Row, insert_row, keep_image, now, pack, pack_value, unpack_value, when
 from storage.types import JOB_STATES, Job, JobState, StoredTestCase
 
-_CASES: Final = "SELECT test_cases.*, jobs.inputs_key FROM test_cases LEFT JOIN jobs ON jobs.id = test_cases.job"
+_CASES: Final = """
+    SELECT test_cases.*, jobs.inputs_key, reviews.verdict, reviews.reason, reviews.created AS reviewed
+    FROM test_cases LEFT JOIN jobs ON jobs.id = test_cases.job
+    LEFT JOIN reviews ON reviews.id = (SELECT max(id) FROM reviews WHERE test_case = test_cases.id)
+"""
 
 
 def start_job(db: sqlite_utils.Database, process: int, run_id: str, total: int, inputs_key: str) -> int:
@@ -150,4 +155,5 @@ def _case(row: Row, images: Path) -> StoredTestCase:
         checks=unpack_value(tuple[Check, ...], row["checks"]),
         inputs_key=row["inputs_key"] or "",
         created=when(row["created"]),
+        review=review_of(row),
     )

@@ -6,6 +6,8 @@ another program or of a newer version is refused before it is touched.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlite_utils
 from sqlite_utils import Migrations
 
@@ -13,11 +15,13 @@ from pipeline.errors import UserError
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 
-STEPS = ("m001_initial",)
+STEPS = ("m001_initial", "m002_judgements")
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
-APPEND_ONLY = ("processes", "images", "runs", "run_states", "stage_values", "test_cases")
-"""The tables of the first step whose rows never change and never go."""
+_FIRST = ("processes", "images", "runs", "run_states", "stage_values", "test_cases")
+_SECOND = ("reviews", "readings")
+APPEND_ONLY = (*_FIRST, *_SECOND)
+"""The tables whose rows never change and never go."""
 
 
 @studio()
@@ -131,13 +135,51 @@ def m001_initial(db: sqlite_utils.Database) -> None:
         "CREATE TRIGGER jobs_stay BEFORE DELETE ON jobs BEGIN SELECT RAISE(ABORT, 'jobs are kept'); END",
     ):
         db.execute(statement)
-    for table in APPEND_ONLY:
+    _only_append(db, _FIRST)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+@studio()
+def m002_judgements(db: sqlite_utils.Database) -> None:
+    """What people and models under test say of an image; a run's mask, its edited prompts, and whether it is there."""
+    for statement in (
+        # Columns of run_states: the defaults say of every earlier row what was true of it.
+        "ALTER TABLE run_states ADD COLUMN mask TEXT REFERENCES images (sha)",  # an L-mode PNG of class numbers
+        "ALTER TABLE run_states ADD COLUMN mask_classes TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(mask_classes))",
+        "ALTER TABLE run_states ADD COLUMN prompts TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(prompts))",
+        "ALTER TABLE run_states ADD COLUMN removed INTEGER NOT NULL DEFAULT 0 CHECK (removed IN (0, 1))",
+        """
+        CREATE TABLE reviews (  -- a person's verdict; the latest row of a test case counts, "open" takes it back
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            test_case INTEGER NOT NULL REFERENCES test_cases (id),
+            verdict TEXT NOT NULL CHECK (verdict IN ('accepted', 'rejected', 'open')),
+            reason TEXT NOT NULL,
+            created TEXT NOT NULL
+        ) STRICT
+        """,
+        "CREATE INDEX reviews_by_case ON reviews (test_case, id)",
+        """
+        CREATE TABLE readings (  -- what a model under test said of an image; the latest row of the two counts
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            image TEXT NOT NULL REFERENCES images (sha),
+            model TEXT NOT NULL,
+            value TEXT NOT NULL CHECK (json_valid(value)),
+            created TEXT NOT NULL
+        ) STRICT
+        """,
+        "CREATE INDEX readings_by_image ON readings (image, model, id)",
+    ):
+        db.execute(statement)
+    _only_append(db, _SECOND)
+
+
+def _only_append(db: sqlite_utils.Database, tables: Sequence[str]) -> None:
+    for table in tables:
         for verb in ("UPDATE", "DELETE"):
             db.execute(
                 f"CREATE TRIGGER {table}_refuse_{verb.lower()} BEFORE {verb} ON {table} "
                 f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
             )
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
 def refusal(db: sqlite_utils.Database) -> str:

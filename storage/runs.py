@@ -6,7 +6,9 @@ What a person typed is only ever a bound parameter.
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,10 +36,16 @@ def create_run(
     settings: Mapping[str, Any],
     notes: Sequence[str],
     sample: str,
+    run_id: str = "",
 ) -> str:
-    """A new run; its id is 16 hexadecimal digits. Raises UserError for a name that is empty or too long."""
+    """A new run; its id is 16 hexadecimal digits, drawn at random unless it is given.
+
+    Raises UserError for a name that is empty or too long, ValueError for an id that is not one.
+    """
     keep_image(db, source)
-    run_id = secrets.token_hex(8)
+    run_id = run_id or secrets.token_hex(8)
+    if not is_run_id(run_id):
+        raise ValueError(f"{run_id[:80]!r} is not the id of a run")
     db.table("runs").insert(
         {
             "id": run_id,
@@ -48,23 +56,64 @@ def create_run(
             "created": now(),
         }
     )
-    _append_state(db, run_id, {"name": _name(name), "task": pack_value(task), "settings": pack(dict(settings))})
+    state: Row = {"name": _name(name), "task": pack_value(task), "settings": pack(dict(settings))}
+    _append_state(db, run_id, state)
     return run_id
+
+
+def is_run_id(text: str) -> bool:
+    """Whether this is written as the id of a run: 16 hexadecimal digits."""
+    return re.fullmatch(r"[0-9a-f]{16}", text) is not None
 
 
 def set_task(db: sqlite_utils.Database, run_id: str, task: Task) -> None:
     """Give the run another task. Raises UserError for an unknown run."""
-    _change_state(db, run_id, "task", pack_value(task))
+    _change_state(db, run_id, task=pack_value(task))
 
 
 def set_settings(db: sqlite_utils.Database, run_id: str, settings: Mapping[str, Any]) -> None:
     """Give the run other settings. Raises UserError for an unknown run."""
-    _change_state(db, run_id, "settings", pack(dict(settings)))
+    _change_state(db, run_id, settings=pack(dict(settings)))
+
+
+def set_prompts(db: sqlite_utils.Database, run_id: str, prompts: Mapping[StageName, str]) -> None:
+    """Give the run prompt templates of its own, all at once. Raises UserError for an unknown run."""
+    _change_state(db, run_id, prompts=pack(dict(prompts)))
+
+
+def set_mask(db: sqlite_utils.Database, run_id: str, mask: StoredImage | None, classes: Mapping[int, str]) -> None:
+    """Give the run a mask whose file is on the disk, or take it away. Raises UserError for an unknown run."""
+    if mask is not None:
+        keep_image(db, mask)
+    named = {str(number): name for number, name in sorted(classes.items())} if mask else {}
+    _change_state(db, run_id, mask=mask.sha if mask else None, mask_classes=pack(named))
+
+
+def set_removed(db: sqlite_utils.Database, run_id: str, removed: bool) -> None:
+    """Take the run out of the list of runs, or put it back. Raises UserError for an unknown run."""
+    _change_state(db, run_id, removed=int(removed))
 
 
 def rename(db: sqlite_utils.Database, run_id: str, name: str) -> None:
     """Give the run another name. Raises UserError for an unknown run, or a name that is empty or too long."""
-    _change_state(db, run_id, "name", _name(name))
+    _change_state(db, run_id, name=_name(name))
+
+
+def duplicate_run(db: sqlite_utils.Database, run_id: str) -> str:
+    """A new run with the source, task, settings, mask, prompts and latest values of this one; returns its id.
+
+    Test cases stay where they were made: one image counted in two runs would count twice in everything that follows.
+    Raises UserError for an unknown run.
+    """
+    require_run(db, run_id)
+    new_id = secrets.token_hex(8)
+    row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [run_id]))
+    db.table("runs").insert({"id": new_id, **row, "created": now()})
+    state = _latest_state(db, run_id)
+    _append_state(db, new_id, {**state, "name": _copy_name(db, state["name"]), "removed": 0})
+    for value in _latest_values(db, run_id):
+        append_value(db, new_id, value.stage, value.value)
+    return new_id
 
 
 def append_value(
@@ -123,11 +172,7 @@ def read_run(db: sqlite_utils.Database, run_id: str, images: Path) -> Run:
     require_run(db, run_id)
     row = next(db.query("SELECT * FROM runs WHERE id = ?", [run_id]))
     state = _latest_state(db, run_id)
-    latest = db.query(
-        "SELECT * FROM stage_values WHERE id IN (SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage)",
-        [run_id],
-    )
-    values = {value.stage: value for value in map(_value, latest)}
+    values = {value.stage: value for value in _latest_values(db, run_id)}
     return Run(
         id=run_id,
         name=state["name"],
@@ -142,26 +187,38 @@ def read_run(db: sqlite_utils.Database, run_id: str, images: Path) -> Run:
         values={stage: values[stage] for stage in STAGES if stage in values},
         test_cases=read_test_cases(db, run_id, images),
         jobs=read_jobs(db, run_id),
+        mask_sha=state["mask"],
+        mask_path=images / file_name(state["mask"]) if state["mask"] else None,
+        mask_classes={int(number): name for number, name in json.loads(state["mask_classes"]).items()},
+        prompts=json.loads(state["prompts"]),
+        removed=bool(state["removed"]),
     )
 
 
-def read_runs(db: sqlite_utils.Database, limit: int, images: Path) -> tuple[RunSummary, ...]:
-    """The runs, the one that was worked on last first."""
+def read_runs(db: sqlite_utils.Database, limit: int, images: Path, removed: bool = False) -> tuple[RunSummary, ...]:
+    """The runs, the one that was worked on last first; with `removed` the deleted ones."""
     rows = db.query(
         """
-        SELECT runs.*, state.name, state.task,
+        SELECT runs.*, state.name, state.task, state.removed,
             max(
                 state.created,
                 coalesce((SELECT max(created) FROM stage_values WHERE run = runs.id), ''),
                 coalesce((SELECT max(created) FROM test_cases WHERE run = runs.id), '')
             ) AS changed,
             (SELECT group_concat(DISTINCT stage) FROM stage_values WHERE run = runs.id) AS stages,
-            (SELECT count(*) FROM test_cases WHERE run = runs.id) AS test_cases
+            (SELECT count(*) FROM test_cases WHERE run = runs.id) AS test_cases,
+            (
+                SELECT count(*) FROM test_cases
+                JOIN reviews ON reviews.id = (SELECT max(id) FROM reviews WHERE test_case = test_cases.id)
+                WHERE run = runs.id AND verdict = 'accepted'
+            ) AS accepted,
+            (SELECT jobs.state FROM jobs WHERE run = runs.id ORDER BY id DESC LIMIT 1) AS job
         FROM runs JOIN run_states AS state
             ON state.id = (SELECT max(id) FROM run_states WHERE run = runs.id)
-        ORDER BY changed DESC, runs.rowid DESC LIMIT ?
+        WHERE state.removed = :removed
+        ORDER BY changed DESC, runs.rowid DESC LIMIT :limit
         """,
-        [limit],
+        {"removed": int(removed), "limit": limit},
     )
     return tuple(_summary(row, images) for row in rows)
 
@@ -184,20 +241,36 @@ def require_run(db: sqlite_utils.Database, run_id: str) -> None:
         raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.")
 
 
-def _change_state(db: sqlite_utils.Database, run_id: str, field: str, text: str) -> None:
+def _change_state(db: sqlite_utils.Database, run_id: str, **changes: Any) -> None:
     require_run(db, run_id)
     state = _latest_state(db, run_id)
-    if state[field] != text:
-        _append_state(db, run_id, {**state, field: text})
+    if any(state[field] != value for field, value in changes.items()):
+        _append_state(db, run_id, {**state, **changes})
 
 
-def _append_state(db: sqlite_utils.Database, run_id: str, state: Mapping[str, str]) -> None:
+def _append_state(db: sqlite_utils.Database, run_id: str, state: Row) -> None:
     db.table("run_states").insert({"run": run_id, **state, "created": now()})
 
 
-def _latest_state(db: sqlite_utils.Database, run_id: str) -> dict[str, str]:
-    query = "SELECT name, task, settings FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1"
-    return dict(next(db.query(query, [run_id])))
+def _latest_state(db: sqlite_utils.Database, run_id: str) -> dict[str, Any]:
+    row = dict(next(db.query("SELECT * FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id])))
+    for own in ("id", "run", "created"):
+        del row[own]
+    return row
+
+
+def _latest_values(db: sqlite_utils.Database, run_id: str) -> list[StoredValue]:
+    query = "SELECT * FROM stage_values WHERE id IN (SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage)"
+    found = {value.stage: value for value in map(_value, db.query(query, [run_id]))}
+    return [found[stage] for stage in STAGES if stage in found]
+
+
+def _copy_name(db: sqlite_utils.Database, name: str) -> str:
+    """ "Street, copy", or "Street, copy 2" where a run has that name already."""
+    taken = {row["name"] for row in db.query("SELECT DISTINCT name FROM run_states")}
+    root = re.sub(r", copy( \d+)?$", "", name)[: LONGEST_NAME - 20]
+    copies = (f"{root}, copy" + (f" {number}" if number > 1 else "") for number in itertools.count(1))
+    return next(copy for copy in copies if copy not in taken)
 
 
 def _name(name: str) -> str:
@@ -247,6 +320,9 @@ def _summary(row: Row, images: Path) -> RunSummary:
         changed=when(row["changed"]),
         stages=tuple(stage for stage in STAGES if stage in present),
         test_cases=row["test_cases"],
+        accepted=row["accepted"],
+        job=row["job"],
+        removed=bool(row["removed"]),
     )
 
 

@@ -6,7 +6,7 @@ All times are in UTC and carry their zone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -15,6 +15,9 @@ from pipeline.types import Author, Check, CounterfactualCaption, StageName, Stag
 
 JobState = Literal["running", "done", "cancelled", "failed", "interrupted"]
 JOB_STATES: tuple[JobState, ...] = get_args(JobState)
+Verdict = Literal["accepted", "rejected", "open"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+"""What a person says of a test case; "open" takes an earlier verdict back."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,17 @@ class StoredValue:
     def author(self) -> Author:
         """Who wrote it."""
         return self.value.trace.author
+
+
+@dataclass(frozen=True)
+class Review:
+    """What a person decided about a test case."""
+
+    verdict: Verdict
+    """"accepted" or "rejected": a verdict that was taken back reads as no review at all."""
+    reason: str
+    """In the person's words; "" where none was asked for."""
+    created: datetime
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,8 @@ class StoredTestCase:
     inputs_key: str
     """The key that its job was started with; "" for a test case without a job."""
     created: datetime
+    review: Review | None = None
+    """The latest verdict; None when nobody gave one or it was taken back."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +116,15 @@ class Run:
     """Oldest first."""
     jobs: tuple[Job, ...]
     """Oldest first."""
+    mask_sha: str | None = None
+    """The mask of the source image, mode L, one class number a pixel; None when the run has none."""
+    mask_path: Path | None = None
+    mask_classes: Mapping[int, str] = field(default_factory=dict)
+    """The name of each class number (0 to 255) of the mask."""
+    prompts: Mapping[StageName, str] = field(default_factory=dict)
+    """The prompt templates that a person edited for this run, as text; a stage without one uses the profile's."""
+    removed: bool = False
+    """Deleted by a person: out of the list of runs, and nothing of it lost."""
 
 
 @dataclass(frozen=True)
@@ -119,3 +144,8 @@ class RunSummary:
     stages: tuple[StageName, ...]
     """The stages that have a value, in the order of the stages."""
     test_cases: int
+    accepted: int = 0
+    """Of the test cases: how many a person accepted."""
+    job: JobState | None = None
+    """The state of the latest generation; None before the first."""
+    removed: bool = False

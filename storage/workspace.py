@@ -18,12 +18,12 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.types import StageName, StageValue, Task, TestCase
-from storage import generation, migrations, runs
+from storage import generation, judgements, migrations, runs
 from storage.database import Database
 from storage.images import ImageStore, StoredImage
 from storage.presence import Presence
 from storage.rows import insert_row, now
-from storage.types import JobState, Run, RunSummary, StoredTestCase, StoredValue
+from storage.types import JobState, Run, RunSummary, StoredTestCase, StoredValue, Verdict
 
 DATABASE = "studio.db"
 IMAGES = "images"
@@ -116,13 +116,42 @@ class Workspace:
         """Give the run another name. Raises UserError for an unknown run and for an empty or too long name."""
         self._database.write(lambda db: runs.rename(db, run_id, name))
 
+    def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
+        """Give the run a mask (mode L, one class number a pixel) and the names of its classes, or take it away.
+
+        Raises UserError for an unknown run or a full disk, ValueError for an image of another mode.
+        """
+        if mask is not None and mask.mode != "L":
+            raise ValueError(f"a mask has mode L, not {mask.mode}")
+        stored = self._save(mask) if mask is not None else None
+        self._database.write(lambda db: runs.set_mask(db, run_id, stored, classes or {}))
+
+    def set_prompts(self, run_id: str, prompts: Mapping[StageName, str]) -> None:
+        """Give the run the prompt templates that a person edited, all at once. Raises UserError for an unknown run."""
+        self._database.write(lambda db: runs.set_prompts(db, run_id, prompts))
+
+    def remove_run(self, run_id: str) -> None:
+        """Take the run out of the list of runs; nothing of it is lost. Raises UserError for an unknown run."""
+        self._database.write(lambda db: runs.set_removed(db, run_id, True))
+
+    def restore_run(self, run_id: str) -> None:
+        """Put a removed run back into the list of runs. Raises UserError for an unknown run."""
+        self._database.write(lambda db: runs.set_removed(db, run_id, False))
+
+    def duplicate_run(self, run_id: str) -> str:
+        """A copy of the run as it is now, without its test cases and earlier versions; returns the copy's id.
+
+        Raises UserError for an unknown run.
+        """
+        return self._database.write(lambda db: runs.duplicate_run(db, run_id))
+
     def run(self, run_id: str) -> Run:
-        """The run with the latest of everything. Raises UserError for an unknown run."""
+        """The run with the latest of everything, also a removed one. Raises UserError for an unknown run."""
         return self._database.read(lambda db: runs.read_run(db, run_id, self._images.folder))
 
-    def runs(self, limit: int = 50) -> tuple[RunSummary, ...]:
-        """The runs, the one that was worked on last first."""
-        return self._database.read(lambda db: runs.read_runs(db, limit, self._images.folder))
+    def runs(self, limit: int = 50, removed: bool = False) -> tuple[RunSummary, ...]:
+        """The runs, the one that was worked on last first; with `removed` those that a person deleted."""
+        return self._database.read(lambda db: runs.read_runs(db, limit, self._images.folder, removed))
 
     def latest_run(self) -> str | None:
         """The id of the run that was worked on last; None in an empty workspace."""
@@ -192,6 +221,20 @@ class Workspace:
             seconds=stored.seconds,
             checks=stored.checks,
         )
+
+    # What is said of an image
+
+    def append_review(self, case_id: int, verdict: Verdict, reason: str = "") -> int:
+        """Save a person's verdict on a test case; "open" takes it back. Raises UserError for an unknown test case."""
+        return self._database.write(lambda db: judgements.append_review(db, case_id, verdict, reason))
+
+    def append_reading(self, sha: str, model: str, value: Mapping[str, Any]) -> int:
+        """Save what a model under test said of an image (plain data). Raises UserError for an unknown image."""
+        return self._database.write(lambda db: judgements.append_reading(db, sha, model, value))
+
+    def reading(self, sha: str, model: str) -> Mapping[str, Any] | None:
+        """What `model` said of the image last; None when it was never asked."""
+        return self._database.read(lambda db: judgements.read_reading(db, sha, model))
 
     # Images
 

@@ -36,8 +36,10 @@ def filled(folder: Path) -> None:
         workspace.append_value(run_id, "caption", StageValue(Caption("A bird."), Trace("model"), "k"))
         job = workspace.start_job(run_id, 1)
         case = TestCase(image, image, CounterfactualCaption("x", ()), 1, "m", "m", "p", "", {}, 0.1)
-        workspace.append_test_case(run_id, job, case)
+        case_id = workspace.append_test_case(run_id, job, case)
         workspace.finish_job(job, "done")
+        workspace.append_review(case_id, "accepted")
+        workspace.append_reading(workspace.run(run_id).source_sha, "a classifier", {"top": ["bird"]})
 
 
 def test_the_list_of_steps_is_complete() -> None:
@@ -61,6 +63,35 @@ def test_opening_again_keeps_what_was_saved(tmp_path: Path) -> None:
     with Workspace(tmp_path) as workspace:
         (summary,) = workspace.runs()
         assert workspace.run(summary.id).values["caption"].value.value == Caption("A bird.")
+
+
+def test_a_workspace_of_the_first_version_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that has had the first step only, with a run as that version wrote it, opens with nothing lost."""
+    first = sqlite_utils.Migrations("studio")
+    first(name="m001_initial")(migrations.m001_initial)
+    monkeypatch.setattr(migrations, "studio", first)
+    database = opened(tmp_path / "studio.db")
+    now, sha = "2025-11-01T10:00:00.000000+00:00", "a" * 64
+    task = '{"kind": "classification", "label": "bird", "protected": []}'
+
+    def write(db: sqlite_utils.Database) -> None:
+        db.table("images").insert({"sha": sha, "width": 8, "height": 8, "mode": "RGB", "bytes": 9, "created": now})
+        run = {"id": "0" * 16, "profile": "demo", "source": sha, "sample": "", "notes": "[]", "created": now}
+        db.table("runs").insert(run)
+        state = {"run": "0" * 16, "name": "A bird", "task": task, "settings": "{}", "created": now}
+        db.table("run_states").insert(state)
+
+    database.write(write)
+    database.close()
+    monkeypatch.undo()
+
+    with Workspace(tmp_path) as workspace:
+        (summary,) = workspace.runs()
+        run = workspace.run(summary.id)
+        assert (run.name, run.source_sha, run.task) == ("A bird", sha, Task("classification", "bird"))
+        assert (run.mask_sha, run.mask_path, run.mask_classes, run.prompts, run.removed) == (None, None, {}, {}, False)
+        workspace.rename(run.id, "A seagull")
+        assert workspace.run(run.id).name == "A seagull"
 
 
 def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

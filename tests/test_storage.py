@@ -296,3 +296,105 @@ def test_closing_interrupts_its_own_jobs_only(tmp_path: Path) -> None:
             workspace.finish_job(done, "done")
         states = {job.id: job.state for job in other.run(run_id).jobs}
         assert states == {others: "running", own: "interrupted", done: "done"}
+
+
+def test_a_review_counts_until_it_is_taken_back(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    case_id = workspace.append_test_case(run_id, None, case())
+    assert workspace.stored_test_case(case_id).review is None
+    workspace.append_review(case_id, "accepted")
+    workspace.append_review(case_id, "rejected", "  the bird\n is gone ")
+    (stored,) = workspace.run(run_id).test_cases
+    assert stored.review is not None and stored.review.created >= stored.created
+    assert (stored.review.verdict, stored.review.reason) == ("rejected", "the bird is gone")
+    assert workspace.runs()[0].accepted == 0
+    workspace.append_review(case_id, "accepted")
+    assert workspace.runs()[0].accepted == 1
+    workspace.append_review(case_id, "open")
+    assert workspace.stored_test_case(case_id).review is None
+    assert workspace.runs()[0].accepted == 0
+    with pytest.raises(UserError, match="no test case 99"):
+        workspace.append_review(99, "accepted")
+    with pytest.raises(UserError, match="1001 characters"):
+        workspace.append_review(case_id, "rejected", "x" * 1001)
+    with pytest.raises(ValueError, match="no verdict"):
+        workspace.append_review(case_id, "maybe")  # type: ignore[arg-type]
+
+
+def test_the_latest_reading_of_each_model_counts(workspace: Workspace) -> None:
+    sha = workspace.run(new_run(workspace)).source_sha
+    assert workspace.reading(sha, NASTY) is None
+    workspace.append_reading(sha, NASTY, {"top": [["bird", 0.5]]})
+    workspace.append_reading(sha, NASTY, {"top": [["boat", 0.75]]})
+    workspace.append_reading(sha, "another", {"top": []})
+    assert workspace.reading(sha, NASTY) == {"top": [["boat", 0.75]]}
+    with pytest.raises(UserError, match="has no image"):
+        workspace.append_reading("a" * 64, NASTY, {})
+
+
+def test_a_mask_with_its_classes_stays_with_the_run(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    mask = Image.new("L", (12, 8), 3)
+    workspace.set_mask(run_id, mask, {3: "road", 7: NASTY})
+    run = workspace.run(run_id)
+    assert run.mask_classes == {3: "road", 7: NASTY}
+    assert run.mask_path is not None and Image.open(run.mask_path).tobytes() == mask.tobytes()
+    workspace.rename(run_id, "Another name")
+    assert workspace.run(run_id).mask_sha == run.mask_sha
+    workspace.set_mask(run_id, None)
+    run = workspace.run(run_id)
+    assert (run.mask_sha, run.mask_path, run.mask_classes) == (None, None, {})
+    with pytest.raises(ValueError, match="mode L, not RGB"):
+        workspace.set_mask(run_id, picture(), {})
+
+
+def test_edited_prompts_stay_with_the_run(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    workspace.set_prompts(run_id, {"keywords": f"Name ${{caption}} {NASTY}"})
+    assert workspace.run(run_id).prompts == {"keywords": f"Name ${{caption}} {NASTY}"}
+    workspace.set_prompts(run_id, {})
+    assert workspace.run(run_id).prompts == {}
+
+
+def test_a_removed_run_leaves_the_list_and_can_come_back(workspace: Workspace) -> None:
+    first, second = new_run(workspace, "First"), new_run(workspace, "Second")
+    workspace.append_value(second, "caption", by_person("A bird."))
+    workspace.remove_run(second)
+    assert [run.id for run in workspace.runs()] == [first]
+    assert [run.id for run in workspace.runs(removed=True)] == [second]
+    assert workspace.latest_run() == first
+    run = workspace.run(second)
+    assert run.removed and run.values["caption"].value == by_person("A bird.")
+    workspace.restore_run(second)
+    assert not workspace.run(second).removed
+    assert [run.id for run in workspace.runs()] == [second, first]
+    with pytest.raises(UserError, match="has no run"):
+        workspace.remove_run("none")
+
+
+def test_a_duplicate_goes_its_own_way(workspace: Workspace) -> None:
+    run_id = new_run(workspace, "Street")
+    workspace.append_value(run_id, "caption", by_model("A bird."))
+    workspace.append_value(run_id, "caption", by_person("A blue bird."))
+    workspace.set_mask(run_id, Image.new("L", (12, 8)), {0: "road"})
+    workspace.set_prompts(run_id, {"keywords": "x"})
+    workspace.append_test_case(run_id, None, case())
+    copy_id = workspace.duplicate_run(run_id)
+    run, copy = workspace.run(run_id), workspace.run(copy_id)
+    assert (copy.name, copy.test_cases, copy.jobs) == ("Street, copy", (), ())
+    for part in ("task", "profile", "settings", "sample", "notes", "source_sha", "mask_sha", "mask_classes", "prompts"):
+        assert getattr(copy, part) == getattr(run, part)
+    assert copy.values["caption"].value == run.values["caption"].value
+    assert len(workspace.history(copy_id, "caption")) == 1
+    workspace.append_value(copy_id, "caption", by_person("A red bird."))
+    assert workspace.run(run_id).values["caption"].value == by_person("A blue bird.")
+    assert workspace.run(workspace.duplicate_run(copy_id)).name == "Street, copy 2"
+
+
+def test_the_list_says_how_the_last_generation_ended(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    assert workspace.runs()[0].job is None
+    job = workspace.start_job(run_id, 1)
+    assert workspace.runs()[0].job == "running"
+    workspace.finish_job(job, "cancelled")
+    assert workspace.runs()[0].job == "cancelled"
