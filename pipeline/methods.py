@@ -9,6 +9,7 @@ from typing import Any
 from PIL import Image
 
 from pipeline.conditioning import condition
+from pipeline.image_checks import image_checks
 from pipeline.images import fit
 from pipeline.prompting import PromptSet
 from pipeline.seams import Embedder, Generator, OnStep
@@ -21,14 +22,22 @@ SIDE_MULTIPLE = 8
 
 class ControlNetMethod:
     """Draws the counterfactual caption on the Canny edges of the source, and brings the result to the source's size, so
-    that masks and boxes of the source fit it pixel by pixel. Without an embedder there are no checks.
+    that masks and boxes of the source fit it pixel by pixel. Without an embedder only the edges are checked.
     """
 
     def __init__(
-        self, generator: Generator, embedder: Embedder | None, prompts: PromptSet, name: str = "controlnet"
+        self,
+        generator: Generator,
+        embedder: Embedder | None,
+        prompts: PromptSet,
+        name: str = "controlnet",
+        source_caption: str = "",
+        labels: Sequence[str] = (),
     ) -> None:
+        """`source_caption` and `labels` (the classes a label is told apart from) are for the checks alone."""
         self.name = name
         self._generator, self._embedder, self._prompts = generator, embedder, prompts
+        self._source_caption, self._labels = source_caption, tuple(labels)
 
     def make(
         self,
@@ -58,22 +67,31 @@ class ControlNetMethod:
             negative_prompt=settings.negative_prompt,
             settings=plain_settings(conditioning, settings),
             seconds=time.monotonic() - start,
-            checks=self._checks(source, image, counterfactual.text),
+            checks=self._checks(source, image, shown, counterfactual, task, conditioning),
         )
 
-    def _checks(self, source: Image.Image, image: Image.Image, caption: str) -> tuple[Check, ...]:
-        if self._embedder is None:
-            return ()
-        text = self._embedder.text(caption)
-        after, before = _product(self._embedder.image(image), text), _product(self._embedder.image(source), text)
-        note = "The image is no closer to its caption than the source image is: the edit may not show."
-        return (Check("edit shows", after > before, after, "" if after > before else note),)
+    def _checks(
+        self,
+        source: Image.Image,
+        image: Image.Image,
+        control: Image.Image,
+        counterfactual: CounterfactualCaption,
+        task: Task,
+        conditioning: ConditioningSettings,
+    ) -> tuple[Check, ...]:
+        return image_checks(
+            source,
+            image,
+            control,
+            self._source_caption,
+            counterfactual,
+            task,
+            self._embedder,
+            self._labels,
+            conditioning,
+        )
 
 
 def plain_settings(conditioning: ConditioningSettings, settings: GenerationSettings) -> dict[str, Any]:
     """What a test case records: the settings of the generation, and under "conditioning" those of the conditioning."""
     return {**settings.model_dump(mode="json"), "conditioning": conditioning.model_dump(mode="json")}
-
-
-def _product(a: Sequence[float], b: Sequence[float]) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True))

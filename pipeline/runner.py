@@ -133,8 +133,12 @@ class Runner:
         progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
         made: Collection[tuple[CounterfactualCaption, int]] = (),
+        source_caption: str = "",
     ) -> Iterator[TestCase]:
-        """Stage 5, one test case at a time, without those (caption and seed) already `made`."""
+        """Stage 5, one test case at a time, without those (caption and seed) already `made`.
+
+        `source_caption` is what the checks measure the change of the caption from.
+        """
         settings = settings or self.profile.settings
         generation.require_ready(task, chosen)
         if not self.plan(chosen, settings, seed, made).images:
@@ -143,7 +147,7 @@ class Runner:
             source,
             task,
             chosen,
-            self.method(),
+            self.method(source_caption),
             settings.conditioning,
             settings.generation,
             seed,
@@ -156,9 +160,15 @@ class Runner:
             self.seconds_per_step = generation.seconds_per_step(case)
             yield case
 
-    def method(self) -> Method:
-        """How this profile makes an image."""
-        return ControlNetMethod(self.models.generator, self.models.embedder, self.prompts)
+    def method(self, source_caption: str = "") -> Method:
+        """How this profile makes an image; `source_caption` as in `generate`."""
+        return ControlNetMethod(
+            self.models.generator,
+            self.models.embedder,
+            self.prompts,
+            source_caption=source_caption,
+            labels=self.profile.tasks.labels,
+        )
 
     def augment(
         self,
@@ -197,7 +207,11 @@ class Runner:
         for case in fresh:
             yield Made("generation", case, reused=True)
         made = {(case.counterfactual, case.seed) for case in fresh}
-        for case in self.generate(source, task, chosen, settings, seed, progress, cancelled, made):
+        caption_text: Any = now["caption"]
+        cases = self.generate(
+            source, task, chosen, settings, seed, progress, cancelled, made, source_caption=caption_text.text
+        )
+        for case in cases:
             yield Made("generation", case, reused=False)
 
     def _text_stage(

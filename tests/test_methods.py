@@ -95,10 +95,11 @@ def test_the_record_is_enough_to_make_it_again() -> None:
     assert (conditioning, GenerationSettings(**rest)) == (ConditioningSettings(), SETTINGS)
 
 
-def test_check_says_whether_the_edit_shows() -> None:
+def test_checks_say_whether_edges_are_kept_and_the_edit_shows() -> None:
     shows, _ = make(Echo(), embedder=Brightness())
-    assert [(check.name, check.passed, check.note) for check in shows.checks] == [("edit shows", True, "")]
-    assert make(Echo())[0].checks == ()
+    found = {check.name: check for check in shows.checks}
+    assert found["edit shows"].passed and found["edit shows"].note == ""
+    assert [check.name for check in make(Echo())[0].checks] == ["edges kept"]
 
 
 def test_check_fails_with_a_sentence_when_the_edit_does_not_show() -> None:
@@ -107,4 +108,6 @@ def test_check_fails_with_a_sentence_when_the_edit_does_not_show() -> None:
             return Image.new("RGB", super().generate(*arguments).size, (9, 9, 9))  # type: ignore[arg-type]
 
     case, _ = make(Dark(), embedder=Brightness())
-    assert not case.checks[0].passed and "may not show" in case.checks[0].note
+    found = {check.name: check for check in case.checks}
+    assert not found["edit shows"].passed and "may not show" in found["edit shows"].note
+    assert found["edges kept"].value == 0.0 and not found["edges kept"].passed

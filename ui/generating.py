@@ -66,8 +66,17 @@ def _generate(studio: Studio, run_id: str, seed: int, handle: JobHandle) -> None
     job_id = studio.workspace.start_job(run_id, len(plan.images), studio.key("generation", run, settings))
     outcome: tuple[JobState, str] = ("failed", "The studio itself failed; the terminal says more.")
     try:
+        caption = run.values.get("caption")
         cases = studio.runner.generate(
-            studio.source(run), run.task, captions, settings, seed, handle.progress, handle.cancelled, made
+            studio.source(run),
+            run.task,
+            captions,
+            settings,
+            seed,
+            handle.progress,
+            handle.cancelled,
+            made,
+            source_caption=caption.value.value.text if caption else "",
         )
         for case in cases:
             studio.workspace.append_test_case(run_id, job_id, case)
