@@ -55,6 +55,8 @@ class Keyword:
     text: str
     edit_type: EditType
     used: bool = True
+    forced: bool = False
+    """A person insists on it, though the task protects it."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,10 @@ class Alternative:
 
     text: str
     used: bool = True
+    similarity: float | None = None
+    """To what it comes closest to, -1 to 1, as `pipeline.likeness` measures it; None when nothing was measured."""
+    like: str = ""
+    """What it comes closest to: its keyword, or what the task protects."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,8 @@ class KeywordAlternatives:
     keyword: str
     edit_type: EditType
     options: tuple[Alternative, ...]
+    forced: bool = False
+    """As in `Keyword`."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,8 @@ class Edit:
     keyword: str
     alternative: str
     edit_type: EditType
+    forced: bool = False
+    """The keyword is protected by the task, and a person insists on changing it."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,7 @@ class Check:
     value: float | None = None
     """The measured figure where there is one, such as a similarity."""
     note: str = ""
-    """One sentence for a person, when it did not pass."""
+    """One sentence for a person, when it did not pass; a remark, when it did."""
 
 
 @dataclass(frozen=True)
