@@ -46,13 +46,10 @@ class Picture:
 def read_image(source: str | Path | bytes) -> Picture:
     """The picture of a file, or of a file's bytes. Raises UserError for what is no picture or cannot be used."""
     data = source if isinstance(source, bytes) else _read(Path(source))
-    if not data:
-        raise UserError("The file is empty: choose another one.")
-    opened = _open(data)
-    _judge_size(*opened.size)
+    header = opened(data)
     notes: list[str] = []
     try:
-        image = _put_right(opened, data, notes)
+        image = _put_right(header, data, notes)
     except Exception as error:  # a decoder fed with a damaged file may raise anything
         raise UserError("The image is damaged or cut short: save or download it again.") from error
     if max(image.size) > MAX_SIDE:
@@ -62,6 +59,15 @@ def read_image(source: str | Path | bytes) -> Picture:
     clean = Image.new("RGB", image.size)
     clean.paste(image)  # the pixels only: no metadata travels on
     return Picture(clean, tuple(notes))
+
+
+def opened(data: bytes) -> Image.Image:
+    """The image in a file's bytes, its header read and its size judged, nothing decoded yet. Raises UserError."""
+    if not data:
+        raise UserError("The file is empty: choose another one.")
+    header = _open(data)
+    _judge_size(*header.size)
+    return header
 
 
 def fit(image: Image.Image, short_side: int, multiple: int = 8) -> Image.Image:
