@@ -47,10 +47,11 @@ def share(numbers: Image.Image, of: Sequence[int]) -> float:
 
 
 def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tuple[int, ...]:
-    """The numbers of all classes that stand for a protected class: of its name, or a kind of it (car: vehicle)."""
-    named = classes.items() if isinstance(classes, Mapping) else enumerate(classes)
+    """The numbers of all classes that stand for a protected class: those of its name, or else its kinds (car: vehicle)."""
+    named = tuple(classes.items() if isinstance(classes, Mapping) else enumerate(classes))
+    same = tuple(number for number, name in named if name.casefold() == protected.casefold())
     task = Task("segmentation", protected=(protected,))
-    return tuple(number for number, name in named if name.casefold() == protected.casefold() or classes_in(name, task))
+    return same or tuple(number for number, name in named if classes_in(name, task))
 
 
 def against_mask(
