@@ -148,7 +148,7 @@ def render(studio: Studio, state: RunState | None, view: View) -> dict[str, str]
         parts["start"] = start_page(studio.profile, studio.samples)
         parts["upload-note"] = upload_note(studio.profile)
     else:
-        parts["source"] = source_card(state, studio.profile)
+        parts["source"] = source_card(state, studio.profile, studio.samples)
         parts["caption"] = caption_card(state)
         parts["keywords"] = keywords_card(state)
         parts["alternatives"] = alternatives_card(state)

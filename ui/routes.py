@@ -1,16 +1,32 @@
-"""What is served beside the pages: the images of the workspace, the samples, the style sheet and the script."""
+"""What is served beside the pages: the images of the workspace, the samples, the style sheet and the scripts.
+
+And the files that a person drops or chooses, which come in here as the plain body of a request.
+"""
 
 from __future__ import annotations
 
-from fastapi import FastAPI
-from fastapi.responses import FileResponse, PlainTextResponse, Response
+import io
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 
 from pipeline.errors import UserError
+from pipeline.images import MAX_BYTES
+from pipeline.masks import overlay
+from ui import masks
 from ui.studio import Studio
 from ui.theme import ASSETS
 
+FROM_PAGE = "x-studio"
+"""A header that only our own page sends: a browser lets no other site send it, so no other site can give us files."""
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 _ASK_AGAIN = {"Cache-Control": "no-cache"}
+log = logging.getLogger(__name__)
 
 
 def add_routes(app: FastAPI, studio: Studio) -> None:
@@ -21,6 +37,22 @@ def add_routes(app: FastAPI, studio: Studio) -> None:
         # An image is named by its content, so what a browser holds under a name stays right.
         try:
             return FileResponse(studio.workspace.image_path(sha), media_type="image/png", headers=_FOR_EVER)
+        except UserError as error:
+            return PlainTextResponse(str(error), status_code=404)
+
+    @lru_cache(maxsize=32)
+    def colours(sha: str) -> bytes:
+        mask = studio.workspace.image(sha)
+        if mask.mode != "L":
+            raise UserError("This image is no mask.")
+        file = io.BytesIO()
+        overlay(mask).save(file, "PNG")
+        return file.getvalue()
+
+    @app.get("/masks/{sha}.png", include_in_schema=False)
+    def mask(sha: str) -> Response:
+        try:
+            return Response(colours(sha), media_type="image/png", headers=_FOR_EVER)
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
 
@@ -37,3 +69,32 @@ def add_routes(app: FastAPI, studio: Studio) -> None:
         if name not in known:
             return PlainTextResponse("There is no such file.", status_code=404)
         return FileResponse(known[name], headers=_ASK_AGAIN)
+
+    @app.post("/runs/{run_id}/mask", include_in_schema=False)
+    async def give_mask(request: Request, run_id: str, classes: str = "") -> Response:
+        return await _taken(request, lambda data: {"said": masks.give_mask(studio, run_id, data, classes)})
+
+
+async def _taken(request: Request, take: Callable[[bytes], dict[str, Any]]) -> Response:
+    """What became of a file that was sent, as JSON; "problem" says in one sentence why it was not taken."""
+    if FROM_PAGE not in request.headers:
+        return PlainTextResponse("Files are taken from the studio's own page only.", status_code=403)
+    try:
+        data = await _body(request)
+        return JSONResponse({"problem": "", **await run_in_threadpool(take, data)})
+    except UserError as error:
+        return JSONResponse({"problem": str(error)})
+    except Exception as error:  # the page must get a reply that it can show
+        log.exception("a file could not be taken")
+        return JSONResponse({"problem": f"The studio itself failed ({type(error).__name__}): the terminal says more."})
+
+
+async def _body(request: Request) -> bytes:
+    """The file, never more of it in memory than is taken. Raises UserError when it is larger."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MAX_BYTES:
+            raise UserError(f"The file is larger than {MAX_BYTES // 1_000_000} MB: save it smaller.")
+        parts.append(part)
+    return b"".join(parts)

@@ -1,9 +1,13 @@
-"""The sample pictures of a profile: `NAME.png` with `NAME.json` beside it, which says the task and what it shows."""
+"""The sample pictures of a profile: `NAME.png` with `NAME.json` beside it, which says the task and what it shows.
+
+A mask may lie beside them as `NAME.mask.png`; `mask_classes` in the JSON then lists the names of its class numbers.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -21,6 +25,9 @@ class Sample:
     task: Task
     caption: str
     """What it shows, as whoever made it says."""
+    mask: Path | None = None
+    classes: Mapping[int, str] = field(default_factory=dict)
+    """The names of the mask's class numbers."""
 
 
 def read_samples(folder: Path | None) -> tuple[Sample, ...]:
@@ -34,6 +41,11 @@ def _read(path: Path) -> Sample:
     described = path.with_suffix(".json")
     try:
         data = json.loads(described.read_text(encoding="utf-8"))
-        return Sample(path.stem, path, from_plain(Task, data["task"]), str(data.get("caption", "")))
+        task, caption = from_plain(Task, data["task"]), str(data.get("caption", ""))
+        mask = path.with_suffix(".mask.png")
+        if not mask.is_file():
+            return Sample(path.stem, path, task, caption)
+        classes = {number: str(name) for number, name in enumerate(data["mask_classes"])}
+        return Sample(path.stem, path, task, caption, mask, classes)
     except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
         raise UserError(f"The sample {described} is damaged: restore it, or take both of its files away.") from error

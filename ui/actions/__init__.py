@@ -11,13 +11,13 @@ from typing import get_args
 
 from pipeline.errors import UserError
 from pipeline.types import StageName
-from ui.actions import runs, settings, values, work
+from ui.actions import masks, runs, settings, values, work
 from ui.actions.data import Action, Data, text_of
 from ui.studio import Studio
 
 __all__ = ["ACTIONS", "Outcome", "perform"]
 
-ACTIONS: dict[str, Action] = {**runs.ACTIONS, **settings.ACTIONS, **values.ACTIONS, **work.ACTIONS}
+ACTIONS: dict[str, Action] = {**masks.ACTIONS, **runs.ACTIONS, **settings.ACTIONS, **values.ACTIONS, **work.ACTIONS}
 """Every action of the page by its name."""
 
 

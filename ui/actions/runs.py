@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.types import Task, TaskKind
-from ui import work
+from ui import masks, work
 from ui.actions.data import Action, Data, text_of
 from ui.studio import Studio
 
@@ -18,7 +18,12 @@ def _open(studio: Studio, _run_id: str, data: Data) -> str:
 
 
 def _sample(studio: Studio, _run_id: str, data: Data) -> str:
-    return studio.run_from_sample(text_of(data, "sample"))
+    """A sample for segmentation brings its mask."""
+    sample = studio.sample(text_of(data, "sample"))
+    run_id = studio.run_from_sample(sample.name)
+    if sample.task.kind == "segmentation" and sample.mask is not None:
+        masks.take_sample_mask(studio, run_id)
+    return run_id
 
 
 def _rename(studio: Studio, run_id: str, data: Data) -> None:

@@ -12,6 +12,7 @@ from ui.jobs import JobView
 from ui.samples import Sample
 from ui.studio import RunState, clock, task_problem
 from ui.views.markup import Child, Html, el
+from ui.views.masks import mask_row
 from ui.views.parts import DOING, button, describe_task, icon, key, left, notice, pill, problem
 from ui.views.pictures import image_url
 
@@ -130,8 +131,8 @@ def upload_note(profile: Profile) -> Html:
     return el("div", el("p", formats, " ", known, class_="mut"), class_="upload-note")
 
 
-def source_card(state: RunState, profile: Profile) -> Html:
-    """The picture's name, what was put right in it, and the task of the model under test."""
+def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] = ()) -> Html:
+    """The picture's name, what was put right in it, the task of the model under test and its mask."""
     run = state.run
     active = state.job is not None and state.job.active
     missing = task_problem(run.task)
@@ -162,6 +163,8 @@ def source_card(state: RunState, profile: Profile) -> Html:
         ),
         _task_form(run.task, profile),
     ]
+    if run.task.kind == "segmentation":
+        parts.append(mask_row(state, samples))
     if missing:
         parts.append(problem(missing, "problem-task"))
     parts.append(el("div", id="source-problem", data_own=True, role="alert"))
