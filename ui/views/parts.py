@@ -31,6 +31,8 @@ _ICONS = {
     "check": '<path d="M3.5 8.5l3 3 6-7"/>',
     "lock": '<rect x="3.5" y="7" width="9" height="6.5" rx="1.5"/><path d="M5.5 7V5a2.5 2.5 0 015 0v2"/>',
     "pencil": '<path d="M3 13l.7-2.8 7-7a1.2 1.2 0 011.7 0l.4.4a1.2 1.2 0 010 1.7l-7 7L3 13z"/>',
+    "cross": '<path d="M4 4l8 8M12 4l-8 8"/>',
+    "full": '<path d="M3 6V3h3M10 3h3v3M13 10v3h-3M6 13H3v-3"/>',
     "plus": '<path d="M8 3.5v9M3.5 8h9"/>',
     "down": '<path d="M8 2.5v8M4.5 7.5L8 11l3.5-3.5M3 13.5h10"/>',
     "alert": '<path d="M8 2l6.3 11.2H1.7z"/><path d="M8 6.5v3M8 11.4v.1"/>',
