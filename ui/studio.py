@@ -34,6 +34,7 @@ from storage.types import Run, RunSummary, StoredTestCase, StoredValue
 from storage.workspace import Workspace
 from ui.gate import Gate, gate_of
 from ui.jobs import Jobs, JobView
+from ui.readings import Readings
 from ui.samples import Sample, read_samples
 
 LISTED_RUNS = 60
@@ -75,6 +76,7 @@ class Studio:
         self.runner = Runner(profile, models)
         self.samples = read_samples(profile.samples_folder())
         self.jobs = Jobs()
+        self.readings = Readings(profile, workspace, self.jobs)
         self._problems: dict[tuple[str, StageName], Problem] = {}
         self._model_names = model_names(profile)
         self._lock = threading.Lock()
