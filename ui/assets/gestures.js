@@ -24,7 +24,7 @@
     else if ("edit" in data) edit(target.closest(".chip, .line, .add-caption"));
     else if ("submit" in data) submit(target.closest("[data-form]"));
     else if ("viewMode" in data) look({ mode: data.viewMode });
-    else if ("viewCase" in data) look({ case: Number(data.viewCase), mode: studio.view.mode === "slider" ? "slider" : "result" });
+    else if ("viewCase" in data) look({ case: Number(data.viewCase) });
     else if ("themeSwitch" in data) switchTheme();
     else if ("toggleRuns" in data) document.body.classList.toggle("runs-open");
     else send({ name: data.do, ...dataOf(target) });

@@ -2,7 +2,7 @@
 // back into the page without touching a field that is being typed in. No rule of the studio is kept here.
 (() => {
   "use strict";
-  const POLL_BUSY = 400, POLL_IDLE = 4000, LOST = 20000;
+  const POLL_BUSY = 400, POLL_READING = 1000, POLL_IDLE = 4000, LOST = 20000;
   const studio = { run: "", view: { case: null, mode: "result" }, cases: [], active: false, idle: false, lost: false, afterPatch: [] };
   window.studio = studio;
   const parts = {};            // name -> stamp of what is shown
@@ -75,6 +75,7 @@
     studio.run = reply.run;
     studio.cases = reply.cases;
     studio.active = reply.active;
+    studio.reading = reply.reading;
     document.body.dataset.view = reply.run ? "run" : "start";
     localStorage.setItem("studio-run", reply.run);
     const address = reply.run ? `?run=${reply.run}` : location.pathname;
@@ -110,7 +111,7 @@
     pollTimer = setTimeout(() => {
       if (document.hidden && !studio.active) { schedule(); return; }
       if (!flying && !queue.length) send({ name: "poll" });
-    }, studio.active ? POLL_BUSY : POLL_IDLE);
+    }, studio.active ? POLL_BUSY : studio.reading ? POLL_READING : POLL_IDLE);
   }
 
   function setLost(lost) {
