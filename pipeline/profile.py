@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings, UnderTestSettings
+from pipeline.settings import ControlKind, GenerationSettings, Settings, UnderTestSettings
 from pipeline.types import TaskKind
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PROFILES = Path(__file__).resolve().parent / "profiles"
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
+DRAWN_BY_MODEL: frozenset[ControlKind] = frozenset(("soft edges", "line art", "depth"))
+"""The kinds of control image that a model draws; the others are computed."""
 
 
 class _Data(BaseModel):
@@ -129,16 +131,41 @@ class Scheduler(_Data):
     options: dict[str, Any] = {}
 
 
+class ControlNet(Weights):
+    """A ControlNet for one kind of control image, and the model that draws such images where it takes one."""
+
+    detector: Weights | None = None
+
+
 class ControlNetGenerator(Weights):
-    """A Stable Diffusion with a ControlNet, run by the stock pipeline of diffusers."""
+    """A Stable Diffusion with ControlNets, one at a time, run by the stock pipeline of diffusers."""
 
     kind: Literal["stable-diffusion-controlnet"]
-    controlnet: Weights
+    controlnets: dict[ControlKind, ControlNet] = Field(min_length=1)
+    """By the kind of control image that each was trained on. A table `controlnet` is one for "canny"."""
     dtype: DType = "auto"
     scheduler: Scheduler | None = None
     """The shipped one when missing."""
     safety_checker: bool = True
     """Whether a safety checker is loaded where one is shipped. What it flags is refused, never shown as black."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _single(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "controlnet" in data:
+            if "controlnets" in data:
+                raise ValueError("give either controlnet (one, for canny) or controlnets (a table of kinds)")
+            data = {**data, "controlnets": {"canny": data["controlnet"]}}
+            del data["controlnet"]
+        return data
+
+    @model_validator(mode="after")
+    def _detectors(self) -> ControlNetGenerator:
+        for kind, net in self.controlnets.items():
+            if (kind in DRAWN_BY_MODEL) != (net.detector is not None):
+                word = "needs" if kind in DRAWN_BY_MODEL else "takes no"
+                raise ValueError(f"the kind {kind!r} {word} detector, the model that draws its control images")
+        return self
 
 
 class ClipEmbedder(Weights):
@@ -190,6 +217,28 @@ class Profile(_Data):
     model_under_test: ModelsUnderTest = ModelsUnderTest()
     settings: Settings = Settings()
     """The defaults of every stage, where the profile says nothing else."""
+    presets: dict[str, dict[str, Any]] = {}
+    """Settings of the generation under a name, such as draft; what one leaves out is as in `settings`."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Profile:
+        kind = self.settings.conditioning.kind
+        if kind not in self.generator.controlnets:
+            raise ValueError(f"settings.conditioning.kind is {kind!r}, for which the generator has no ControlNet")
+        defaults = self.settings.generation.model_dump()
+        for name, changes in self.presets.items():
+            try:
+                GenerationSettings.model_validate(defaults | changes)
+            except ValidationError as error:
+                first = error.errors()[0]
+                raise ValueError(f"presets.{name}.{first['loc'][0]}: {first['msg']}") from error
+        return self
+
+    def preset(self, name: str) -> dict[str, Any]:
+        """What a preset sets: every setting that any of the presets names. Raises KeyError for an unknown one."""
+        defaults, chosen = self.settings.generation.model_dump(mode="json"), self.presets[name]
+        named = [field for field in defaults if any(field in preset for preset in self.presets.values())]
+        return {field: chosen.get(field, defaults[field]) for field in named}
 
     def samples_folder(self) -> Path | None:
         """The folder of sample images, absolute, or None."""
@@ -197,13 +246,12 @@ class Profile(_Data):
 
     def weights(self) -> dict[str, Weights]:
         """Every set of weights by what it is for, in the order of use."""
-        return {
-            "captioner": self.captioner,
-            "language model": self.language,
-            "image generator": self.generator,
-            "ControlNet": self.generator.controlnet,
-            "embedder": self.embedder,
-        }
+        generator: dict[str, Weights] = {"image generator": self.generator}
+        for kind, net in self.generator.controlnets.items():
+            generator[f"ControlNet for {kind}"] = net
+            if net.detector is not None:
+                generator[f"detector of {kind}"] = net.detector
+        return {"captioner": self.captioner, "language model": self.language, **generator, "embedder": self.embedder}
 
 
 def profile_names() -> tuple[str, ...]:

@@ -40,6 +40,25 @@ class Pace:
         return (time.monotonic() - self._start) / done * (self.total - done)
 
 
+class StepTimer:
+    """Tells how long steps take, of however many there are: `known`, until the first was taken here."""
+
+    def __init__(self, known: float | None = None) -> None:
+        self.steps = 0.0
+        """Steps done since the beginning, also those of images that were dropped."""
+        self._known, self._start = known, time.monotonic()
+
+    def at(self, steps: float) -> None:
+        """So many are done."""
+        self.steps = steps
+
+    def seconds_left(self, steps: int) -> float | None:
+        """Seconds that so many more take, or None when nothing was measured yet."""
+        if self.steps <= 0:
+            return None if self._known is None else self._known * steps
+        return (time.monotonic() - self._start) / self.steps * steps
+
+
 def stop_if(cancelled: threading.Event | None) -> None:
     """Raises Cancelled when the person asked to stop."""
     if cancelled is not None and cancelled.is_set():

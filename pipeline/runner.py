@@ -13,13 +13,15 @@ from typing import Any, Protocol
 
 from PIL import Image
 
+from pipeline.conditioning import NamedMask
 from pipeline.freshness import changed_inputs, image_sha
-from pipeline.methods import ControlNetMethod, plain_settings
+from pipeline.methods import ControlNetMethod, drawn_alike
 from pipeline.profile import Profile
 from pipeline.progress import OnProgress, Progress, stop_if
 from pipeline.prompting import PromptSet, load_prompts
-from pipeline.seams import Captioner, Embedder, Generator, LanguageModel, Method
-from pipeline.settings import Settings
+from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Method
+from pipeline.settings import ControlKind, Settings
+from pipeline.speed import Speeds, effort_of
 from pipeline.stages import alternatives, caption, counterfactuals, generation, keywords
 from pipeline.types import (
     Alternatives,
@@ -50,6 +52,7 @@ class ModelBox(Protocol):
     def generator(self) -> Generator: ...
     @property
     def embedder(self) -> Embedder: ...
+    def detector(self, kind: ControlKind) -> Detector: ...
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,8 @@ class Runner:
     def __init__(self, profile: Profile, models: ModelBox, prompts: PromptSet | None = None) -> None:
         self.profile, self.models = profile, models
         self.prompts = prompts or load_prompts(profile.prompts)
-        self.seconds_per_step: float | None = None
-        """As measured at the last image; None before the first one."""
+        self.speeds = Speeds()
+        """As measured at the images that were made."""
 
     def caption(
         self, image: Image.Image, task: Task, settings: Settings | None = None, seed: int = 0
@@ -117,11 +120,12 @@ class Runner:
         settings: Settings | None = None,
         seed: int = 0,
         made: Collection[tuple[CounterfactualCaption, int]] = (),
-        seconds_per_step: float | None = None,
+        size: tuple[int, int] | None = None,
     ) -> generation.Plan:
-        """The gate before stage 5; `seconds_per_step` of an earlier start serves until something was measured here."""
+        """The gate before stage 5. The time is estimated for a source of `size`; without one the image is a square."""
         own = (settings or self.profile.settings).generation
-        return generation.plan(chosen, own, seed, self.seconds_per_step or seconds_per_step, made)
+        each = self.speeds.seconds(effort_of(own, size or (1, 1)))
+        return generation.plan(chosen, own, seed, each, made)
 
     def generate(
         self,
@@ -134,40 +138,48 @@ class Runner:
         cancelled: threading.Event | None = None,
         made: Collection[tuple[CounterfactualCaption, int]] = (),
         source_caption: str = "",
+        mask: NamedMask | None = None,
+        images: generation.Worklist | None = None,
+        on_preview: generation.OnPreview | None = None,
     ) -> Iterator[TestCase]:
         """Stage 5, one test case at a time, without those (caption and seed) already `made`.
 
-        `source_caption` is what the checks measure the change of the caption from.
+        `source_caption` is what the checks measure the change of the caption from; `mask` is the source's, for a
+        segmentation map. `images` replaces what `plan` says, for whoever wants to change it while it is worked on.
         """
         settings = settings or self.profile.settings
         generation.require_ready(task, chosen)
-        if not self.plan(chosen, settings, seed, made).images:
+        todo = images or generation.Images(self.plan(chosen, settings, seed, made).images)
+        if not todo.waiting():
             return  # nothing to do is no reason to load a generator
+        effort = effort_of(settings.generation, source.size)
+        known = self.speeds.seconds(effort)
         cases = generation.run(
             source,
             task,
-            chosen,
-            self.method(source_caption),
+            self.method(source_caption, mask),
             settings.conditioning,
             settings.generation,
-            seed,
+            todo,
             progress,
             cancelled,
-            made,
-            self.seconds_per_step,
+            None if known is None else known / settings.generation.steps,
+            on_preview,
         )
         for case in cases:
-            self.seconds_per_step = generation.seconds_per_step(case)
+            self.speeds.add(effort, case.seconds)
             yield case
 
-    def method(self, source_caption: str = "") -> Method:
-        """How this profile makes an image; `source_caption` as in `generate`."""
+    def method(self, source_caption: str = "", mask: NamedMask | None = None) -> Method:
+        """How this profile makes an image; `source_caption` and `mask` as in `generate`."""
         return ControlNetMethod(
             self.models.generator,
             self.models.embedder,
             self.prompts,
             source_caption=source_caption,
             labels=self.profile.tasks.labels,
+            detector=self.models.detector,
+            mask=mask,
         )
 
     def augment(
@@ -202,8 +214,12 @@ class Runner:
             yield Made(stage, value, reused=False)
         chosen: Any = now["counterfactuals"]
         wanted = {(image.counterfactual, image.seed) for image in self.plan(chosen, settings, seed).images}
-        same = plain_settings(settings.conditioning, settings.generation)
-        fresh = [case for case in test_cases if (case.counterfactual, case.seed) in wanted and case.settings == same]
+        fresh = [
+            case
+            for case in test_cases
+            if (case.counterfactual, case.seed) in wanted
+            and drawn_alike(case.settings, settings.conditioning, settings.generation)
+        ]
         for case in fresh:
             yield Made("generation", case, reused=True)
         made = {(case.counterfactual, case.seed) for case in fresh}

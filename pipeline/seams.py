@@ -7,7 +7,13 @@ from typing import Protocol
 
 from PIL import Image
 
-from pipeline.settings import CaptionSettings, ConditioningSettings, GenerationSettings, LanguageSettings
+from pipeline.settings import (
+    CaptionSettings,
+    ConditioningSettings,
+    ControlKind,
+    GenerationSettings,
+    LanguageSettings,
+)
 from pipeline.types import CounterfactualCaption, Task, TestCase
 
 OnStep = Callable[[int, int], None]
@@ -44,10 +50,32 @@ class Embedder(Protocol):
     def text(self, text: str) -> Sequence[float]: ...
 
 
+class Detector(Protocol):
+    """Draws one kind of control image."""
+
+    name: str
+
+    def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
+        """RGB, of any size with roughly the aspect of the RGB `image`."""
+        ...
+
+
 class Generator(Protocol):
     """Draws an image from a text on top of a control image."""
 
     name: str
+
+    def on(self, kind: ControlKind) -> Generator:
+        """The same for another kind of control image. Raises UserError when there is none."""
+        ...
+
+    def preview(self) -> Image.Image | None:
+        """What the image being drawn would look like if it were finished now: small, RGB, cheap to make.
+
+        To be asked from within `on_step`, whose image it is then; None where there is nothing to show. Asking changes
+        nothing in the result.
+        """
+        ...
 
     def generate(
         self,
@@ -76,3 +104,7 @@ class Method(Protocol):
         seed: int,
         on_step: OnStep,
     ) -> TestCase: ...
+
+    def preview(self) -> Image.Image | None:
+        """That of the generator: see `Generator.preview`."""
+        ...

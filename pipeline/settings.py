@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from pipeline.seeds import LARGEST
+
+ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
+CONTROL_KINDS: tuple[ControlKind, ...] = get_args(ControlKind)
+SeedMode = Literal["next", "fixed", "random"]
+SEED_MODES: tuple[SeedMode, ...] = get_args(SeedMode)
 
 
 class _Settings(BaseModel):
@@ -46,12 +53,18 @@ class CounterfactualSettings(LanguageSettings):
 
 
 class ConditioningSettings(_Settings):
-    """Canny edges of the source image."""
+    """The control image: what of the source image the generator is held to."""
 
+    kind: ControlKind = Field("canny", description="What the control image shows of the source image")
     median: int = Field(3, ge=0, le=15, description="Median filter that takes out rain and snow, in pixels; 0 is off")
     low: int = Field(40, ge=0, le=500, description="Lower threshold: weaker edges are dropped")
     high: int = Field(100, ge=0, le=500, description="Upper threshold: stronger edges are always kept")
     stretch: bool = Field(True, description="Stretch the contrast first, so that night and fog keep their edges")
+    coarse: bool = Field(False, description="Draw few bold lines instead of many fine ones")
+
+    def own_fields(self) -> tuple[str, ...]:
+        """The settings that belong to the kind that is chosen."""
+        return _OF_KIND.get(self.kind, ())
 
     @field_validator("median")
     @classmethod
@@ -59,6 +72,9 @@ class ConditioningSettings(_Settings):
         if median and median % 2 == 0:
             raise ValueError("the median filter takes 0 (off) or an odd number of pixels")
         return median
+
+
+_OF_KIND: dict[ControlKind, tuple[str, ...]] = {"canny": ("low", "high", "median", "stretch"), "line art": ("coarse",)}
 
 
 class GenerationSettings(_Settings):
@@ -70,6 +86,11 @@ class GenerationSettings(_Settings):
     control_strength: float = Field(1.0, ge=0, le=2, description="How strongly the edges steer")
     negative_prompt: str = Field("", max_length=500, description="What the image should not show")
     short_side: int = Field(512, ge=64, le=1024, multiple_of=8, description="Short side of the image, in pixels")
+    seed_mode: SeedMode = Field(
+        "next",
+        description="Where seeds come from: the next ones of this run, always the same one, or new ones at every yes",
+    )
+    seed: int = Field(0, ge=0, le=LARGEST, description="The seed of every caption's first image, when it is fixed")
 
 
 class UnderTestSettings(_Settings):

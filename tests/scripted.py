@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from PIL import Image
 
 from pipeline.seams import OnStep
-from pipeline.settings import CaptionSettings, GenerationSettings, LanguageSettings
+from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind, GenerationSettings, LanguageSettings
 from pipeline.types import Task
 
 SUNNY_BIRD = "A red bird in sunny weather by day. The bird sits on a twig. The ground is grassy."
@@ -66,6 +66,14 @@ class NoiseGenerator:
 
     def __init__(self) -> None:
         self.made: list[tuple[str, int]] = []
+        self.kinds: list[ControlKind] = []
+
+    def on(self, kind: ControlKind) -> NoiseGenerator:
+        self.kinds.append(kind)
+        return self
+
+    def preview(self) -> Image.Image | None:
+        return Image.new("RGB", (16, 16), (90, 120, 150))
 
     def generate(
         self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
@@ -75,6 +83,15 @@ class NoiseGenerator:
         self.made.append((prompt, seed))
         width, height = control.size
         return Image.frombytes("RGB", control.size, random.Random(f"{prompt} {seed}").randbytes(width * height * 3))
+
+
+class InvertingDetector:
+    """Draws the negative of the picture, a little smaller."""
+
+    name = "inverting detector"
+
+    def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
+        return image.resize((image.width // 2, image.height // 2)).point(lambda value: 255 - value)
 
 
 class ScriptedModels:
@@ -88,6 +105,9 @@ class ScriptedModels:
 
     def check(self) -> None:
         """Nothing is missing."""
+
+    def detector(self, kind: ControlKind) -> InvertingDetector:
+        return InvertingDetector()
 
 
 def answer(prompt: str) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 from PIL import Image
@@ -16,7 +17,7 @@ from pipeline.progress import Progress
 from pipeline.prompting import load_prompts
 from pipeline.settings import ConditioningSettings, GenerationSettings
 from pipeline.stages import generation
-from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task, TestCase
 from tests.scripted import SUNNY_BIRD, NoiseGenerator
 
 PROMPTS = load_prompts("paper")
@@ -28,9 +29,14 @@ SOURCE = Image.new("RGB", (64, 64), "green")
 SMALL = GenerationSettings(steps=3, images_per_caption=2, short_side=64)
 
 
-def generate(captions: CounterfactualCaptions, **more: object) -> list[tuple[str, int, bytes]]:
+def run(captions: CounterfactualCaptions, made: object = (), **more: object) -> Iterator[TestCase]:
     method = ControlNetMethod(NoiseGenerator(), None, PROMPTS)
-    cases = generation.run(SOURCE, BIRD, captions, method, ConditioningSettings(), SMALL, 9, **more)  # type: ignore[arg-type]
+    images = generation.Images(generation.plan(captions, SMALL, 9, made=made).images)  # type: ignore[arg-type]
+    return generation.run(SOURCE, BIRD, method, ConditioningSettings(), SMALL, images, **more)  # type: ignore[arg-type]
+
+
+def generate(captions: CounterfactualCaptions, **more: object) -> list[tuple[str, int, bytes]]:
+    cases = run(captions, **more)
     return [(case.counterfactual.text, case.seed, case.image.tobytes()) for case in cases]
 
 
@@ -51,7 +57,8 @@ def test_images_that_are_there_are_not_made_again() -> None:
 def test_the_label_stands_in_the_prompt_of_every_image() -> None:
     generator = NoiseGenerator()
     method = ControlNetMethod(generator, None, load_prompts("demo"))
-    list(generation.run(SOURCE, BIRD, CounterfactualCaptions((ONE,)), method, ConditioningSettings(), SMALL, 0))
+    images = generation.Images(generation.plan(CounterfactualCaptions((ONE,)), SMALL, 0).images)
+    list(generation.run(SOURCE, BIRD, method, ConditioningSettings(), SMALL, images))
     assert {prompt for prompt, _ in generator.made} == {f"{ONE.text} Keep: bird."}
 
 
@@ -72,17 +79,15 @@ def test_a_stop_ends_the_image_at_once_and_keeps_those_before() -> None:
         if progress.done == 4:
             stop.set()
 
-    method = ControlNetMethod(NoiseGenerator(), None, PROMPTS)
-    captions = CounterfactualCaptions((ONE, TWO))
     with pytest.raises(Cancelled):
-        for case in generation.run(SOURCE, BIRD, captions, method, ConditioningSettings(), SMALL, 9, watch, stop):
+        for case in run(CounterfactualCaptions((ONE, TWO)), progress=watch, cancelled=stop):
             finished.append(case)
     assert len(finished) == 1
     assert max(progress.done for progress in seen) == 4
 
 
 def test_the_plan_says_what_it_will_cost() -> None:
-    plan = generation.plan(CounterfactualCaptions((ONE, OFF, TWO)), SMALL, 9, seconds_per_step=0.5)
+    plan = generation.plan(CounterfactualCaptions((ONE, OFF, TWO)), SMALL, 9, seconds_per_image=1.5)
     assert (len(plan.images), plan.captions, plan.steps, plan.seconds) == (4, 2, 12, 6.0)
     assert generation.plan(CounterfactualCaptions((OFF,)), SMALL, 9).images == ()
     assert generation.plan(CounterfactualCaptions((ONE,)), SMALL, 9).seconds is None
@@ -97,4 +102,4 @@ def test_the_plan_says_what_it_will_cost() -> None:
 )
 def test_nothing_is_generated_of_nothing(items: tuple[CounterfactualCaption, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        generate(CounterfactualCaptions(items))
+        generation.require_ready(BIRD, CounterfactualCaptions(items))

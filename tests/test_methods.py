@@ -12,7 +12,7 @@ from demo.scene import random_scene
 from pipeline.methods import ControlNetMethod, plain_settings
 from pipeline.prompting import load_prompts
 from pipeline.seams import OnStep
-from pipeline.settings import ConditioningSettings, GenerationSettings
+from pipeline.settings import ConditioningSettings, ControlKind, GenerationSettings
 from pipeline.types import CounterfactualCaption, Edit, Task, TestCase
 
 SETTINGS = GenerationSettings(short_side=128, steps=3, negative_prompt="blurred")
@@ -28,6 +28,14 @@ class Echo:
     def __init__(self) -> None:
         self.prompts: list[str] = []
         self.sizes: list[tuple[int, int]] = []
+        self.kinds: list[ControlKind] = []
+
+    def on(self, kind: ControlKind) -> Echo:
+        self.kinds.append(kind)
+        return self
+
+    def preview(self) -> Image.Image | None:
+        return None
 
     def generate(
         self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep

@@ -34,7 +34,13 @@ def paper_at(folder: Path, **changes: Any) -> Profile:
     """
     data = tomllib.loads((PROFILES / "paper.toml").read_text())
     sections = {name: data[name] for name in ("captioner", "language", "generator", "embedder")}
-    for name, section in (*sections.items(), ("controlnet", data["generator"]["controlnet"])):
+    nets = data["generator"]["controlnets"]
+    # Detectors have tests of their own, in `tests/test_detectors.py`.
+    data["generator"]["controlnets"] = nets = {kind: net for kind, net in nets.items() if "detector" not in net}
+    for section in nets.values():
+        del section["hub"]
+        section["path"] = str(folder / "controlnet")
+    for name, section in sections.items():
         del section["hub"]
         section["path"] = str(folder / name)
     data["language"]["threads"] = 1

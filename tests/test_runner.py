@@ -15,6 +15,7 @@ from pipeline.profile import load_profile
 from pipeline.progress import Progress
 from pipeline.runner import Made, Runner
 from pipeline.settings import CounterfactualSettings, GenerationSettings, Settings
+from pipeline.speed import effort_of
 from pipeline.types import Caption, Keywords, StageName, StageValue, Task, TestCase, Trace
 from tests.scripted import SUNNY_BIRD, ScriptedLanguageModel, ScriptedModels
 
@@ -138,10 +139,11 @@ def test_the_gate_estimates_from_the_last_image() -> None:
     one = runner()
     values, _ = split(list(one.augment(SOURCE, BIRD, SETTINGS)))
     captions = values["counterfactuals"].value
-    assert one.seconds_per_step is not None
-    assert one.plan(captions, SETTINGS).seconds == pytest.approx(one.seconds_per_step * 12)
+    effort = effort_of(SETTINGS.generation, SOURCE.size)
+    each = one.speeds.seconds(effort)
+    assert each is not None
+    assert one.plan(captions, SETTINGS, size=SOURCE.size).seconds == pytest.approx(each * 3)
     assert runner().plan(captions, SETTINGS).seconds is None
-    assert runner().plan(captions, SETTINGS, seconds_per_step=0.5).seconds == 6.0
 
 
 def test_the_profile_s_settings_are_the_defaults() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pipeline.methods import plain_settings
+from pipeline.methods import drawn_alike
 from pipeline.runner import Runner
-from pipeline.settings import Settings
+from pipeline.seeds import derive_seed
+from pipeline.settings import GenerationSettings, Settings
 from pipeline.stages.generation import Plan
 from pipeline.types import CounterfactualCaptions, StageName
 from storage.types import Run
@@ -19,6 +20,7 @@ class Gate:
 
     plan: Plan | None = None
     seed: int = 0
+    """What the seeds of the images are derived from; nothing hangs on it when the seed is fixed."""
     made: int = 0
     """Images of this plan that are there already, from a job that was stopped."""
     measuring: bool = False
@@ -27,8 +29,15 @@ class Gate:
     """Why nothing can be generated, in one sentence; "" when the gate waits for a yes."""
 
 
-def gate_of(runner: Runner, run: Run, settings: Settings, stale: Mapping[StageName, str], warmed: bool) -> Gate:
-    """What a yes would start. The seed is the lowest one of which not all images are made."""
+def gate_of(
+    runner: Runner,
+    run: Run,
+    settings: Settings,
+    stale: Mapping[StageName, str],
+    size: tuple[int, int],
+    warmed: bool = False,
+) -> Gate:
+    """What a yes would start. `size` is that of the source; `warmed` says that the speed is being measured."""
     stored = run.values.get("counterfactuals")
     captions = stored.value.value if stored else None
     if not isinstance(captions, CounterfactualCaptions):
@@ -38,11 +47,30 @@ def gate_of(runner: Runner, run: Run, settings: Settings, stale: Mapping[StageNa
         return Gate(closed="No counterfactual caption is ticked: tick at least one.")
     if "counterfactuals" in stale:
         return Gate(closed="The counterfactual captions are stale: run them again, or keep them as they are.")
-    same = plain_settings(settings.conditioning, settings.generation)
-    made = {(case.counterfactual, case.seed) for case in run.test_cases if case.settings == same}
-    wanted = used * settings.generation.images_per_caption
-    for seed in range(len(made) + 1):
-        plan = runner.plan(captions, settings, seed, made)
+    if settings.conditioning.kind == "segmentation" and run.mask_sha is None:
+        return Gate(
+            closed="A segmentation map is painted from the mask, which this run has not: add one, or take edges."
+        )
+    drawing = settings.generation
+    made = {
+        (case.counterfactual, case.seed)
+        for case in run.test_cases
+        if drawn_alike(case.settings, settings.conditioning, drawing)
+    }
+    for seed in _seeds(run, drawing, len(made)):
+        plan = runner.plan(captions, settings, seed, made, size)
         if plan.images:
-            return Gate(plan, seed, wanted - len(plan.images), warmed and plan.seconds is None)
-    raise AssertionError("more seeds are made than there are images")
+            before = used * drawing.images_per_caption - len(plan.images)
+            return Gate(plan, seed, before, warmed and plan.seconds is None)
+    return Gate(closed=f"All images of the seed {drawing.seed} are made: take another seed, or change something else.")
+
+
+def _seeds(run: Run, drawing: GenerationSettings, made: int) -> Iterable[int]:
+    """What may be tried, in this order: each one gives other images, but for a fixed seed."""
+    if drawing.seed_mode == "fixed":
+        return (0,)
+    if drawing.seed_mode == "random":
+        # Nobody can foresee it, but the page can name the images before they are made, and names the same ones at
+        # every look: it hangs on the run, whose name was drawn at random, and on how often something was made in it.
+        return (derive_seed(int(run.id, 16), len(run.jobs), len(run.test_cases)),)
+    return range(made + 1)

@@ -1,28 +1,48 @@
-"""What the worker does behind the gate: generates the images of a run, and measures how fast this machine draws."""
+"""What the worker does behind the gate: generates the images of a run, one by one, as long as they are wanted."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 
 from PIL import Image
 
+from pipeline.conditioning import NamedMask
 from pipeline.errors import Cancelled, UserError
-from pipeline.methods import plain_settings
-from storage.types import JobState
-from ui.jobs import JobHandle
+from pipeline.settings import Settings
+from pipeline.stages.generation import PlannedImage
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions
+from storage.types import JobState, Run
+from ui.jobs import JobHandle, Part
 from ui.studio import Studio, task_problem
-
-PROBE_STEPS = 4
 
 
 def start_generation(studio: Studio, run_id: str) -> None:
-    """The yes at the gate. Raises UserError when the gate is closed."""
+    """The yes at the gate: what it showed is made. Raises UserError when the gate is closed."""
     require_task(studio, run_id)
     gate = studio.state(run_id).gate
     if gate.plan is None:
         raise UserError(gate.closed)
-    seed = gate.seed
-    studio.jobs.submit(run_id, ("generation",), lambda handle: _generate(studio, run_id, seed, handle))
+    start_images(studio, run_id, gate.plan.images)
+
+
+def start_images(studio: Studio, run_id: str, images: Sequence[PlannedImage]) -> None:
+    """Line up images of a run, with the settings that it has now. Raises UserError when the run is being worked on."""
+    run = studio.workspace.run(run_id)
+    settings = studio.settings(run)
+    seconds = studio.seconds_per_image(run, settings)
+    names = [image_name(image.counterfactual, image.seed) for image in images]
+    studio.jobs.submit(
+        run_id,
+        ("generation",),
+        lambda handle: _generate(studio, run_id, tuple(images), settings, handle),
+        names,
+        seconds,
+    )
+
+
+def image_name(counterfactual: CounterfactualCaption, seed: int) -> str:
+    """What an image is called before it is there."""
+    return f"{', '.join(edit.alternative for edit in counterfactual.edits) or 'by hand'} · seed {seed}"
 
 
 def require_task(studio: Studio, run_id: str) -> None:
@@ -32,39 +52,36 @@ def require_task(studio: Studio, run_id: str) -> None:
         raise UserError(missing)
 
 
-def probe(studio: Studio) -> None:
-    """Draw a few steps on nothing, for the first estimate at the gate."""
-    runner = studio.runner
-    if runner.seconds_per_step is not None:
-        return
-    runner.seconds_per_step = studio.remembered_speed()
-    if runner.seconds_per_step is not None:
-        return
-    settings = studio.profile.settings.generation
-    ticks: list[float] = []
-    control = Image.new("RGB", (settings.short_side, settings.short_side))
-    start = time.monotonic()
-    few = settings.model_copy(update={"steps": PROBE_STEPS})
-    runner.models.generator.generate("", control, few, 0, lambda _done, _total: ticks.append(time.monotonic()))
-    took = time.monotonic() - start
-    step = (ticks[-1] - ticks[0]) / max(1, len(ticks) - 1)
-    around = max(0.0, took - step * PROBE_STEPS)
-    runner.seconds_per_step = step + around / settings.steps
+class _Wanted:
+    """The images of a job, in the order in which people have put them by now: a `Worklist`."""
+
+    def __init__(self, images: Sequence[PlannedImage], handle: JobHandle) -> None:
+        self._images, self._handle = images, handle
+
+    def take(self) -> PlannedImage | None:
+        part: Part | None = self._handle.take_part()
+        return None if part is None else self._images[part.id]
+
+    def dropped(self) -> bool:
+        return self._handle.dropped()
+
+    def waiting(self) -> int:
+        return self._handle.parts_waiting()
 
 
-def _generate(studio: Studio, run_id: str, seed: int, handle: JobHandle) -> None:
+def _generate(
+    studio: Studio, run_id: str, images: tuple[PlannedImage, ...], settings: Settings, handle: JobHandle
+) -> None:
     handle.at("generation")
     studio.solved(run_id, "generation")
     run = studio.workspace.run(run_id)
-    settings = studio.settings(run)
-    if "counterfactuals" not in run.values:
-        raise UserError("There are no counterfactual captions yet.")
-    captions = run.values["counterfactuals"].value.value
-    same = plain_settings(settings.conditioning, settings.generation)
-    made = {(case.counterfactual, case.seed) for case in run.test_cases if case.settings == same}
-    plan = studio.runner.plan(captions, settings, seed, made)
-    job_id = studio.workspace.start_job(run_id, len(plan.images), studio.key("generation", run, settings))
+    captions = CounterfactualCaptions(tuple(dict.fromkeys(image.counterfactual for image in images)))
+    job_id = studio.workspace.start_job(run_id, handle.parts_waiting(), _key(studio, run, settings))
     outcome: tuple[JobState, str] = ("failed", "The studio itself failed; the terminal says more.")
+
+    def on_preview(image: Image.Image) -> None:
+        handle.preview(studio.previews.put(image))
+
     try:
         caption = run.values.get("caption")
         cases = studio.runner.generate(
@@ -72,11 +89,12 @@ def _generate(studio: Studio, run_id: str, seed: int, handle: JobHandle) -> None
             run.task,
             captions,
             settings,
-            seed,
-            handle.progress,
-            handle.cancelled,
-            made,
+            progress=handle.progress,
+            cancelled=handle.cancelled,
             source_caption=caption.value.value.text if caption else "",
+            mask=mask_of(studio, run),
+            images=_Wanted(images, handle),
+            on_preview=on_preview,
         )
         for case in cases:
             studio.workspace.append_test_case(run_id, job_id, case)
@@ -90,3 +108,15 @@ def _generate(studio: Studio, run_id: str, seed: int, handle: JobHandle) -> None
         raise
     finally:
         studio.workspace.finish_job(job_id, *outcome)
+
+
+def mask_of(studio: Studio, run: Run) -> NamedMask | None:
+    """The mask of a run's source image; None when it has none."""
+    if run.mask_sha is None:
+        return None
+    return NamedMask(studio.workspace.image(run.mask_sha), run.mask_classes)
+
+
+def _key(studio: Studio, run: Run, settings: Settings) -> str:
+    """That of what is generated from; "" when the captions are gone meanwhile."""
+    return studio.key("generation", run, settings) if "counterfactuals" in run.values else ""

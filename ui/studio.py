@@ -22,6 +22,7 @@ from pipeline.images import read_image
 from pipeline.profile import Profile
 from pipeline.runner import ModelBox, Runner
 from pipeline.settings import Settings
+from pipeline.speed import effort_of
 from pipeline.types import (
     CounterfactualCaption,
     StageName,
@@ -34,6 +35,7 @@ from storage.types import Run, RunSummary, StoredTestCase, StoredValue
 from storage.workspace import Workspace
 from ui.gate import Gate, gate_of
 from ui.jobs import Jobs, JobView
+from ui.previews import Previews
 from ui.readings import Readings
 from ui.samples import Sample, read_samples
 
@@ -81,7 +83,9 @@ class Studio:
         self._model_names = model_names(profile)
         self._lock = threading.Lock()
         self._warmed = False
+        self.previews = Previews()
         self.pixels = lru_cache(maxsize=256)(self._pixels)
+        self.size = lru_cache(maxsize=256)(self._size)
 
     def close(self) -> None:
         """Stop the work that is going on; the workspace stays open."""
@@ -109,7 +113,7 @@ class Studio:
             problems=problems,
             histories=histories,
             job=self.jobs.of_run(run_id),
-            gate=gate_of(self.runner, run, settings, stale, self._warmed),
+            gate=gate_of(self.runner, run, settings, stale, self.size(run.source_sha), self._warmed),
             current=current,
             model_names=self._model_names,
         )
@@ -212,17 +216,18 @@ class Studio:
         for name, step in steps.items():
             self.jobs.when_idle(name, step)
 
-    def remembered_speed(self) -> float | None:
-        """Seconds a denoising step took when this profile last generated in this workspace; None when it never did."""
-        for summary in self.workspace.runs(LISTED_RUNS):
-            if summary.test_cases and summary.profile == self.profile.name:
-                case = self.workspace.run(summary.id).test_cases[-1]
-                return case.seconds / max(1, int(case.settings.get("steps", 1)))
-        return None
+    def seconds_per_image(self, run: Run, settings: Settings) -> float | None:
+        """What an image of a run is likely to take; None when nothing was measured."""
+        return self.runner.speeds.seconds(effort_of(settings.generation, self.size(run.source_sha)))
 
     def _pixels(self, source_sha: str) -> str:
         """The sha of a source image's pixels, by which the stages know it; that of the file is another one."""
         return image_sha(self.workspace.image(source_sha))
+
+    def _size(self, source_sha: str) -> tuple[int, int]:
+        """Width and height of a source image."""
+        with Image.open(self.workspace.image_path(source_sha)) as image:
+            return image.size
 
     def _is_current(self, case: StoredTestCase, run: Run, settings: Settings) -> bool:
         stored = run.values.get("counterfactuals")
@@ -246,8 +251,8 @@ def model_names(profile: Profile) -> dict[str, str]:
         for section in (profile.captioner, profile.language, profile.generator)
         if section.local() is not None
     }
-    control = profile.generator.controlnet
-    return names | ({control.title: "ControlNet"} if control.local() is not None else {})
+    nets = profile.generator.controlnets.values()
+    return names | {net.title: "ControlNet" for net in nets if net.local() is not None}
 
 
 def task_problem(task: Task) -> str:

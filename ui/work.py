@@ -13,7 +13,7 @@ from pipeline.runner import TEXT_STAGES
 from pipeline.settings import Settings
 from pipeline.types import StageName, StageValue
 from storage.types import Run
-from ui import generating
+from ui import measuring
 from ui.generating import require_task
 from ui.jobs import JobHandle
 from ui.studio import Studio
@@ -38,11 +38,12 @@ def warm_up(studio: Studio) -> None:
     models = studio.runner.models
     studio.warm_up(
         {
+            "recalling how fast this machine draws": lambda: measuring.recall(studio),
             "loading the captioner": lambda: _touch(models.captioner),
             "loading the language model": lambda: _touch(models.language),
             "loading the image generator": lambda: _touch(models.generator),
             "loading the embedder": lambda: _touch(models.embedder),
-            "seeing how fast this machine draws": lambda: generating.probe(studio),
+            "seeing how fast this machine draws": lambda: measuring.probe(studio),
         }
     )
 

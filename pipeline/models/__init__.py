@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar, cast
 
+from pipeline.errors import UserError
 from pipeline.models.weights import check_local
 from pipeline.profile import BlipCaptioner, Profile
-from pipeline.seams import Captioner, Embedder, Generator, LanguageModel
+from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel
+from pipeline.settings import ControlKind
 
 T = TypeVar("T")
 
@@ -40,6 +43,9 @@ class Models:
         self._language = _Once(self._load_language)
         self._generator = _Once(self._load_generator)
         self._embedder = _Once(self._load_embedder)
+        self._detectors: dict[ControlKind, _Once[Detector]] = {
+            kind: _Once(partial(self._load_detector, kind)) for kind in profile.generator.controlnets
+        }
 
     def check(self) -> None:
         """Raises UserError when weights that should be on this machine are missing. Loads nothing, fetches nothing."""
@@ -62,6 +68,12 @@ class Models:
     def embedder(self) -> Embedder:
         return self._embedder()
 
+    def detector(self, kind: ControlKind) -> Detector:
+        """The model that draws a kind of control image. Raises UserError where the profile has none."""
+        if kind not in self._detectors:
+            raise UserError(f"This profile has no model for {kind}: choose another kind of control image.")
+        return self._detectors[kind]()
+
     def _load_captioner(self) -> Captioner:
         from pipeline.models.captioner import Blip, Blip2
 
@@ -77,6 +89,14 @@ class Models:
         from pipeline.models.generator import ControlNetPipeline
 
         return cast(Generator, ControlNetPipeline(self.profile.generator))
+
+    def _load_detector(self, kind: ControlKind) -> Detector:
+        from pipeline.models.detectors import DETECTORS
+
+        weights = self.profile.generator.controlnets[kind].detector
+        if weights is None:
+            raise UserError(f"The kind {kind} takes no model: its control images are computed.")
+        return DETECTORS[kind](kind, weights)
 
     def _load_embedder(self) -> Embedder:
         from pipeline.models.embedder import Clip

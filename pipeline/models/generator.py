@@ -1,45 +1,48 @@
-"""A generator: a Stable Diffusion with a ControlNet, run by the stock pipeline of diffusers."""
+"""A generator: a Stable Diffusion with one of several ControlNets, run by the stock pipeline of diffusers."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.models.captioner import LOAD_ERRORS
+from pipeline.models.previews import Looks, StepWatch, watching
 from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
 from pipeline.profile import ControlNetGenerator, Scheduler
 from pipeline.seams import OnStep
-from pipeline.settings import GenerationSettings
+from pipeline.settings import ControlKind, GenerationSettings
 
 if TYPE_CHECKING:
     import torch
 
 
 class ControlNetPipeline:
-    """One pipeline, one image at a time."""
+    """One pipeline, one image at a time. Its ControlNets are loaded when they are first needed, and then kept."""
 
-    def __init__(self, section: ControlNetGenerator) -> None:
-        import torch
-        from diffusers import ControlNetModel, StableDiffusionControlNetPipeline
+    def __init__(self, section: ControlNetGenerator, kind: ControlKind | None = None) -> None:
+        """Draws on control images of `kind`; without one, of the profile's first."""
+        from diffusers import StableDiffusionControlNetPipeline
 
-        base = locate("image generator", section)
-        control = locate("ControlNet", section.controlnet)
-        self.name = f"{section.title} + {section.controlnet.title}"
+        self._section, self._kind = section, kind or next(iter(section.controlnets))
         self._lock = threading.Lock()
         self._device = pick_device()
-        dtype = pick_dtype(section.dtype, self._device)
+        self._dtype = pick_dtype(section.dtype, self._device)
+        self._nets: dict[ControlKind, Any] = {}
+        self._shared = {"dtype": self._dtype, "local_files_only": True}
+        self._watch: StepWatch | None = None
+        base = locate("image generator", section)
         without = {} if section.safety_checker else {"safety_checker": None, "requires_safety_checker": False}
-        shared = {"dtype": dtype, "local_files_only": True}
+        net = self._net(self._kind)
         try:
             with loading():
-                controlnet = ControlNetModel.from_pretrained(
-                    control, variant=section.controlnet.variant or None, **shared
-                )
                 pipe: Any = StableDiffusionControlNetPipeline.from_pretrained(
-                    base, controlnet=controlnet, variant=section.variant or None, **without, **shared
+                    base, controlnet=net, variant=section.variant or None, **without, **self._shared
                 )
         except LOAD_ERRORS as error:
             raise unreadable("image generator", section, error) from error
@@ -47,8 +50,50 @@ class ControlNetPipeline:
             pipe.scheduler = make_scheduler(section.scheduler, pipe.scheduler.config)
         pipe.set_progress_bar_config(disable=True)
         self._pipe = pipe.to(self._device)
-        for part in (pipe.unet, pipe.controlnet, pipe.vae):
-            part.to(memory_format=torch.channels_last)  # a fifth less work on a CPU
+        self._looks = Looks(pipe.vae)
+        for part in (pipe.unet, pipe.vae):
+            part.to(memory_format=torch_channels_last())
+
+    @property
+    def name(self) -> str:
+        return f"{self._section.title} + {self._section.controlnets[self._kind].title}"
+
+    def on(self, kind: ControlKind) -> ControlNetPipeline:
+        """The same pipeline, held to another kind of control image: it shares all but the ControlNet."""
+        if kind not in self._section.controlnets:
+            there = ", ".join(self._section.controlnets)
+            raise UserError(f"This profile has no ControlNet for {kind}: choose one of its kinds ({there}).")
+        other = copy(self)
+        other._kind = kind
+        return other
+
+    def preview(self) -> Image.Image | None:
+        """What the image that it is drawing looks like now (see `pipeline.models.previews`); None between images."""
+        return None if self._watch is None else self._looks.of(self._watch.clean())
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            with watching(self._pipe.scheduler) as self._watch:
+                yield
+        finally:
+            self._watch = None
+
+    def _net(self, kind: ControlKind) -> Any:
+        """The ControlNet of a kind, on the device. Raises UserError when it cannot be had."""
+        from diffusers import ControlNetModel
+
+        if kind not in self._nets:
+            wanted = self._section.controlnets[kind]
+            folder = locate(f"ControlNet for {kind}", wanted)
+            try:
+                with loading():
+                    net: Any = ControlNetModel.from_pretrained(folder, variant=wanted.variant or None, **self._shared)
+            except LOAD_ERRORS as error:
+                raise unreadable(f"ControlNet for {kind}", wanted, error) from error
+            net.to(self._device, memory_format=torch_channels_last())  # a fifth less work on a CPU
+            self._nets[kind] = net
+        return self._nets[kind]
 
     def generate(
         self,
@@ -68,7 +113,10 @@ class ControlNetPipeline:
             on_step(step + 1, pipe.num_timesteps)
             return tensors
 
-        with self._lock, torch.no_grad():
+        with self._lock, torch.no_grad(), self._watched():
+            net = self._net(self._kind)
+            if self._pipe.controlnet is not net:
+                self._pipe.controlnet = net
             wanted, unwanted = self.embeddings(prompt, settings.negative_prompt)
             result = self._pipe(
                 prompt_embeds=wanted,
@@ -117,6 +165,13 @@ class ControlNetPipeline:
         pieces = [ids[at : at + length - 2] for at in range(0, len(ids), length - 2)] or [[]]
         windows = [[tokenizer.bos_token_id, *piece, tokenizer.eos_token_id] for piece in pieces]
         return [window + [tokenizer.pad_token_id] * (length - len(window)) for window in windows]
+
+
+def torch_channels_last() -> Any:
+    """The layout in which convolutions run fastest here."""
+    import torch
+
+    return torch.channels_last
 
 
 def make_scheduler(wanted: Scheduler, shipped: Any) -> Any:

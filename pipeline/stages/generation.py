@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from PIL import Image
 
 from pipeline.checks import require, task_checks
-from pipeline.errors import UserError
-from pipeline.progress import OnProgress, Pace, Progress, stop_if
+from pipeline.errors import Cancelled, UserError
+from pipeline.progress import OnProgress, Progress, StepTimer, stop_if
 from pipeline.seams import Method
-from pipeline.seeds import derive_seed
+from pipeline.seeds import LARGEST, derive_seed
 from pipeline.settings import ConditioningSettings, GenerationSettings
+from pipeline.speed import Work
 from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Task, TestCase
 from pipeline.words import tokens
+
+PREVIEW_SHARE = 0.04
+"""Of the time that an image takes, what its previews may take: one that would take more is left out."""
+
+OnPreview = Callable[[Image.Image], None]
+"""Called with what the image that is being made looks like so far."""
 
 
 @dataclass(frozen=True)
@@ -39,55 +48,153 @@ class Plan:
     """An estimate; None when nothing was measured yet."""
 
 
+class Worklist(Protocol):
+    """The images that are to be made. It may change while they are: `Images` is one that does not."""
+
+    def take(self) -> PlannedImage | None:
+        """The next one, which is begun now; None when nothing is left."""
+        ...
+
+    def dropped(self) -> bool:
+        """Whether the one that was taken last is no longer wanted. Asked for after every step."""
+        ...
+
+    def waiting(self) -> int:
+        """How many are not begun."""
+        ...
+
+
+class Images:
+    """A worklist in the order that is given."""
+
+    def __init__(self, images: Iterable[PlannedImage]) -> None:
+        self._images = deque(images)
+
+    def take(self) -> PlannedImage | None:
+        return self._images.popleft() if self._images else None
+
+    def dropped(self) -> bool:
+        return False
+
+    def waiting(self) -> int:
+        return len(self._images)
+
+
 def plan(
     counterfactuals: CounterfactualCaptions,
     settings: GenerationSettings,
     seed: int,
-    seconds_per_step: float | None = None,
+    seconds_per_image: float | None = None,
     made: Collection[tuple[CounterfactualCaption, int]] = (),
 ) -> Plan:
     """The images of every caption that is used, caption by caption, without those (caption and seed) already `made`.
 
-    Image i of the caption at place k has the seed `derive_seed(seed, k, i)`, unused captions counted too: ticking or
-    unticking one leaves the images of the others as they are.
+    See `seed_of` for their seeds: ticking or unticking a caption leaves the images of the others as they are.
     """
     images = tuple(
         PlannedImage(item, image_seed)
         for place, item in enumerate(counterfactuals.items)
-        for image_seed in (derive_seed(seed, place, i) for i in range(settings.images_per_caption))
+        for image_seed in (seed_of(settings, seed, place, i) for i in range(settings.images_per_caption))
         if item.used and (item, image_seed) not in made
     )
     steps = len(images) * settings.steps
-    seconds = None if seconds_per_step is None else seconds_per_step * steps
+    seconds = None if seconds_per_image is None else seconds_per_image * len(images)
     return Plan(images, len({id(image.counterfactual) for image in images}), steps, seconds)
 
 
-def seconds_per_step(test_case: TestCase) -> float:
-    """What one denoising step took, all the rest of making the image shared out among the steps."""
-    return test_case.seconds / max(1, int(test_case.settings.get("steps", 1)))
+def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) -> int:
+    """The seed of an image: `number` counts those of one caption, `place` is the caption's, unused ones counted too.
+
+    A fixed seed is that of every caption's first image and counts up from there, so that captions can be compared on
+    the same noise. Otherwise each image has a seed of its own, derived from the run's `seed`.
+    """
+    if settings.seed_mode == "fixed":
+        return (settings.seed + number) & LARGEST
+    return derive_seed(seed, place, number)
 
 
 def run(
     source: Image.Image,
     task: Task,
-    counterfactuals: CounterfactualCaptions,
     method: Method,
     conditioning: ConditioningSettings,
     settings: GenerationSettings,
-    seed: int,
+    images: Worklist,
     progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
-    made: Collection[tuple[CounterfactualCaption, int]] = (),
     seconds_per_step: float | None = None,
+    on_preview: OnPreview | None = None,
 ) -> Iterator[TestCase]:
-    """The test cases of `plan(...)`, each as soon as it is finished; its own pixels hang on its own seed only.
+    """The test cases of a worklist, each as soon as it is finished; its own pixels hang on its own seed only.
 
-    Raises UserError, before anything is made, when no caption is used or one is empty; Cancelled within one denoising
-    step when asked to stop, whatever was given before being whole.
+    Raises Cancelled within one denoising step when asked to stop, whatever was given before being whole. An image that
+    is dropped while it is made stops as fast, and the next one begins.
     """
-    require_ready(task, counterfactuals)
-    todo = plan(counterfactuals, settings, seed, seconds_per_step, made)
-    return _make(todo, source, task, method, conditioning, settings, progress, cancelled, seconds_per_step)
+    timer = StepTimer(seconds_per_step)
+    number = 0
+    while True:
+        stop_if(cancelled)
+        image = images.take()
+        if image is None:
+            break
+        number += 1
+        drawing = _Drawing(method, settings.steps, number, images, timer, progress, cancelled, on_preview)
+        try:
+            drawing.tell(0)
+            case = method.make(source, task, image.counterfactual, conditioning, settings, image.seed, drawing.on_step)
+        except _Dropped:
+            number -= 1
+            continue
+        yield case
+    if progress is not None and number:
+        steps = number * settings.steps
+        progress(Progress("generation", steps, steps, 0.0, f"{number} of {number} images"))
+
+
+class _Dropped(Cancelled):
+    """The image that is being made is not wanted any more; those after it are."""
+
+
+class _Drawing:
+    """One image while it is drawn: tells how far all of them are, shows it, and looks whether to stop."""
+
+    def __init__(
+        self,
+        method: Method,
+        steps: int,
+        number: int,
+        images: Worklist,
+        timer: StepTimer,
+        progress: OnProgress | None,
+        cancelled: threading.Event | None,
+        on_preview: OnPreview | None,
+    ) -> None:
+        self._method, self._steps, self._number, self._images = method, steps, number, images
+        self._timer, self._progress, self._cancelled, self._on_preview = timer, progress, cancelled, on_preview
+        self._before = timer.steps
+        self._previews = Work()
+
+    def on_step(self, done: int, total: int) -> None:
+        stop_if(self._cancelled)
+        if self._images.dropped():
+            raise _Dropped
+        # A scheduler may take a few more steps than the settings say; the bar still ends at its end.
+        step = min(done, total) * self._steps / max(total, 1)
+        self._timer.at(self._before + step)
+        self.tell(int(step))
+        if self._on_preview is not None and done < total and self._previews.affordable(PREVIEW_SHARE):
+            with self._previews.measured():
+                shown = self._method.preview()
+                if shown is not None:
+                    self._on_preview(shown)
+
+    def tell(self, step: int) -> None:
+        if self._progress is None:
+            return
+        waiting = self._images.waiting()
+        done, total = (self._number - 1) * self._steps + step, (self._number + waiting) * self._steps
+        note = f"image {self._number} of {self._number + waiting}"
+        self._progress(Progress("generation", done, total, self._timer.seconds_left(total - done), note))
 
 
 def require_ready(task: Task, counterfactuals: CounterfactualCaptions) -> None:
@@ -97,35 +204,3 @@ def require_ready(task: Task, counterfactuals: CounterfactualCaptions) -> None:
         raise UserError("No counterfactual caption is ticked: tick at least one.")
     if any(item.used and not tokens(item.text) for item in counterfactuals.items):
         raise UserError("A counterfactual caption is empty: write it, or untick it.")
-
-
-def _make(
-    todo: Plan,
-    source: Image.Image,
-    task: Task,
-    method: Method,
-    conditioning: ConditioningSettings,
-    settings: GenerationSettings,
-    progress: OnProgress | None,
-    cancelled: threading.Event | None,
-    seconds_per_step: float | None,
-) -> Iterator[TestCase]:
-    pace = Pace(todo.steps, seconds_per_step)
-    for number, image in enumerate(todo.images):
-
-        def on_step(done: int, total: int, number: int = number) -> None:
-            stop_if(cancelled)
-            # A scheduler may take a few more steps than the settings say; the bar still ends at its end.
-            tell(number * settings.steps + min(done, total) * settings.steps / max(total, 1), number)
-
-        def tell(steps: float, number: int) -> None:
-            if progress is not None:
-                note = f"image {number + 1} of {len(todo.images)}"
-                progress(Progress("generation", int(steps), todo.steps, pace.seconds_left(int(steps)), note))
-
-        stop_if(cancelled)
-        tell(number * settings.steps, number)
-        yield method.make(source, task, image.counterfactual, conditioning, settings, image.seed, on_step)
-    if progress is not None and todo.images:
-        note = f"{len(todo.images)} of {len(todo.images)} images"
-        progress(Progress("generation", todo.steps, todo.steps, 0.0, note))

@@ -1,0 +1,90 @@
+"""Detectors: the models of controlnet_aux that draw soft edges, line art and depth. One drawing at a time.
+
+They work at sizes of their own (the short side as asked, sides rounded to 64), so what comes out is not quite the
+size of what went in: whoever asks brings it back.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pipeline.models.captioner import LOAD_ERRORS
+from pipeline.models.weights import locate, pick_device, unreadable
+from pipeline.profile import Weights
+from pipeline.settings import ConditioningSettings, ControlKind
+
+MULTIPLE = 64
+
+
+class _Detector:
+    """One class of controlnet_aux on its weights. `name` is the weights' title."""
+
+    def __init__(self, kind: ControlKind, weights: Weights) -> None:
+        folder = locate(f"detector of {kind}", weights)
+        self.name = weights.title
+        self._lock = threading.Lock()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # on import it tells of every package that others of its models want
+                self._model: Any = self._load(str(folder)).to(pick_device())
+        except (*LOAD_ERRORS, ImportError) as error:
+            raise unreadable(f"detector of {kind}", weights, error) from error
+
+    def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
+        """RGB, its sides rounded to multiples of 64."""
+        side = max(MULTIPLE, round(min(image.size) / MULTIPLE) * MULTIPLE)
+        with self._lock:
+            drawn: Image.Image = self._draw(image, settings, {"detect_resolution": side, "image_resolution": side})
+        return drawn.convert("RGB")
+
+    def _load(self, folder: str) -> Any:
+        raise NotImplementedError
+
+    def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
+        drawn: Image.Image = self._model(image, output_type="pil", **size)
+        return drawn
+
+
+class SoftEdges(_Detector):
+    """HED: edges with a softness, found at five scales."""
+
+    def _load(self, folder: str) -> Any:
+        from controlnet_aux import HEDdetector
+
+        return HEDdetector.from_pretrained(folder)
+
+
+class LineArt(_Detector):
+    """Lines as an illustrator would draw them, fine or coarse."""
+
+    def _load(self, folder: str) -> Any:
+        from controlnet_aux import LineartDetector
+
+        return LineartDetector.from_pretrained(folder)
+
+    def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
+        drawn: Image.Image = self._model(image, coarse=settings.coarse, output_type="pil", **size)
+        return drawn
+
+
+class Depth(_Detector):
+    """MiDaS: near is bright, far is dark."""
+
+    def _load(self, folder: str) -> Any:
+        from controlnet_aux import MidasDetector
+
+        return MidasDetector.from_pretrained(folder)
+
+    def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a picture without any depth divides nothing by nothing
+            return super()._draw(image, settings, size)
+
+
+DETECTORS: dict[ControlKind, type[_Detector]] = {"soft edges": SoftEdges, "line art": LineArt, "depth": Depth}
+"""The class behind each kind that a model draws."""
