@@ -1,18 +1,31 @@
 """Pure checks of texts: each gives `Check`s, whose notes are the plain sentences that the page shows.
 
-Knows nothing of models or images. `require_...` functions raise UserError where a stage cannot go on.
+Knows nothing of models or images. `require` raises UserError where a stage cannot go on.
 """
 
 from __future__ import annotations
 
 from difflib import SequenceMatcher
 
+from pipeline.contradictions import new_contradictions
 from pipeline.errors import UserError
 from pipeline.types import Check, CounterfactualCaption, Edit, Task
-from pipeline.words import classes_in, contains, find_phrase, find_run, is_protected, protected_words_in, tokens
+from pipeline.words import (
+    classes_in,
+    contains,
+    find_phrase,
+    find_run,
+    is_protected,
+    protected_words_in,
+    says_something,
+    singular,
+    tokens,
+)
 
 SCENE_WIDE = ("weather", "time of day", "domain")
 """Edit types that hold for the whole image: their keyword must be gone wherever it stood."""
+WITH_CONSEQUENCES = (*SCENE_WIDE, "background")
+"""Edit types that rightly change more than their keyword: where it snows, the ground is no longer green."""
 
 
 def task_checks(task: Task) -> tuple[Check, ...]:
@@ -36,25 +49,25 @@ def caption_checks(text: str, task: Task) -> tuple[Check, ...]:
     return (written, _check("protected classes named", bool(classes_in(text, task)), note))
 
 
-def keyword_checks(keyword: str, caption: str, task: Task) -> tuple[Check, ...]:
-    """Whether a keyword stands in the caption and may change."""
+def keyword_checks(keyword: str, caption: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
+    """Whether a keyword stands in the caption and may change; one that is `forced` may although it is protected."""
     if not tokens(keyword):
         return (_check("keyword not empty", False, "A keyword is empty: fill it in, or remove it."),)
     missing = f"“{keyword}” is not in the caption: take words of the caption, as they stand there."
     protected = f"“{keyword}” is protected by the task ({task.describe()}): choose something else."
     return (
         _check("keyword in the caption", contains(caption, keyword), missing),
-        _check("keyword not protected", not is_protected(keyword, task), protected),
+        _check("keyword not protected", forced or not is_protected(keyword, task), protected),
     )
 
 
-def alternative_checks(keyword: str, alternative: str, task: Task) -> tuple[Check, ...]:
-    """Whether an alternative changes its keyword and leaves the protected words alone."""
+def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
+    """Whether an alternative changes its keyword and leaves the protected words alone, unless that is `forced`."""
     if not tokens(alternative):
         note = f"An alternative of “{keyword}” is empty: fill it in, or remove it."
         return (_check("alternative not empty", False, note),)
     same = f"“{alternative}” is the same as its keyword: choose something else."
-    lost = [word for word in protected_words_in(keyword, task) if not contains(alternative, word)]
+    lost = [word for word in protected_words_in(keyword, task) if not forced and not contains(alternative, word)]
     checks = [
         _check("alternative differs", tokens(keyword) != tokens(alternative), same),
         _check(_kept_name(task), not lost, f"“{alternative}” drops {_quoted(lost)}, which is protected by the task."),
@@ -65,20 +78,36 @@ def alternative_checks(keyword: str, alternative: str, task: Task) -> tuple[Chec
 
 
 def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
-    """Whether a counterfactual caption carries its edits and keeps every protected word of the source caption.
+    """Whether a counterfactual caption carries its edits, keeps every protected word, and makes sense.
 
-    Further words may differ: a change of the weather rightly rewrites what lies on the ground.
+    Further words may differ where an edit has consequences (a change of the weather rightly rewrites what lies on the
+    ground): that check then passes with a remark. A protected word that a person insists on changing is not lost.
     """
     text = counterfactual.text
     if not tokens(text):
         return (_check("caption not empty", False, "The counterfactual caption is empty: write it, or untick it."),)
-    lost = [word for word in protected_words_in(source, task) if not contains(text, word)]
+    forced = [edit for edit in counterfactual.edits if edit.forced]
+    waived = {word for edit in forced for word in protected_words_in(edit.keyword, task)}
+    lost = [word for word in protected_words_in(source, task) if word not in waived and not contains(text, word)]
     gone = f"{_quoted(lost)} {'is' if len(lost) == 1 else 'are'} no longer in the caption, but protected by the task."
     undone = [note for edit in counterfactual.edits if (note := _undone(source, text, edit))]
     checks = [_check("edits made", not undone, " ".join(undone)), _check(_kept_name(task), not lost, gone)]
+    if forced:
+        told = _quoted([edit.keyword for edit in forced])
+        note = f"{told} is protected by the task and changed on purpose: a person insisted."
+        checks.append(Check("protected changed on purpose", True, note=note))
     if task.kind == "segmentation":
-        checks += [_named_as_often(source, text, task), _nothing_added(source, text, task)]
+        checks += [_named_as_often(source, text, task, waived), _nothing_added(source, text, task)]
+    if counterfactual.edits:
+        checks.append(_nothing_unasked(source, counterfactual))
+    broken = new_contradictions(source, text)
+    checks.append(_check("no contradiction", not broken, " ".join(found.describe() for found in broken)))
     return tuple(checks)
+
+
+def edit_made(source: str, text: str, edit: Edit) -> bool:
+    """Whether an edit shows in a text made from `source`."""
+    return not _undone(source, text, edit)
 
 
 def failed(checks: tuple[Check, ...]) -> tuple[Check, ...]:
@@ -104,9 +133,44 @@ def _quoted(words: list[str]) -> str:
     return " and ".join(f"“{word}”" for word in words)
 
 
-def _named_as_often(before: str, after: str, task: Task) -> Check:
+def _nothing_unasked(source: str, counterfactual: CounterfactualCaption) -> Check:
+    """Whether no words changed but those of the edits; those that tell nothing, and mere plurals, do not count."""
+    name = "nothing unasked changed"
+    gone, came = unasked_words(source, counterfactual)
+    if not gone and not came:
+        return Check(name, True)
+    told = [f"{_quoted(list(gone))} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
+    told += [f"{_quoted(list(came))} came in"] if came else []
+    expected = any(edit.edit_type in WITH_CONSEQUENCES for edit in counterfactual.edits)
+    follows = "as may follow from the edit" if expected else "which no edit asked for"
+    return Check(name, expected, note=f"Beside the edits {' and '.join(told)}, {follows}.")
+
+
+def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words that are gone and those that came in beside what the edits name, in text order, each once."""
+    before, after = tokens(source), tokens(counterfactual.text)
+    gone: list[str] = []
+    came: list[str] = []
+    for what, a0, a1, b0, b1 in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if what != "equal":
+            gone += before[a0:a1]
+            came += after[b0:b1]
+    asked = {
+        singular(word) for edit in counterfactual.edits for word in (*tokens(edit.keyword), *tokens(edit.alternative))
+    }
+    # What went from one place and came at another was only moved.
+    moved = {singular(word) for word in gone} & {singular(word) for word in came}
+
+    def left(words: list[str]) -> tuple[str, ...]:
+        kept = (word for word in words if says_something(word) and singular(word) not in asked | moved)
+        return tuple(dict.fromkeys(kept))
+
+    return left(gone), left(came)
+
+
+def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Check:
     """Of two cars one may get lost with the word “car” still there: each word must come as often as before."""
-    words = [word for word in protected_words_in(before, task) if contains(after, word)]
+    words = [word for word in protected_words_in(before, task) if word not in waived and contains(after, word)]
     fewer = [word for word in words if len(find_phrase(after, word)) < len(find_phrase(before, word))]
     verb = "is" if len(fewer) == 1 else "are"
     note = f"{_quoted(fewer)} {verb} named less often than before: one may be lost."

@@ -121,6 +121,16 @@ _SMALL = frozenset(
 )
 """Words that add nothing to a class but how many of it there are: "two cars" is as protected as "cars"."""
 
+_GRAMMAR = _SMALL | frozenset(
+    "is are was were be been being has have had in on at by with and or to from into onto over under it they there "
+    "which who whose as while both each every all also very more".split()
+)
+
+
+def says_something(word: str) -> bool:
+    """Whether a word tells of the picture, and is not only there for the grammar."""
+    return word.lower() not in _GRAMMAR
+
 
 def tokens(text: str) -> list[str]:
     """The words of a text, lower case, without punctuation; a hyphen stays inside its word."""
