@@ -47,7 +47,7 @@ def share(numbers: Image.Image, of: Sequence[int]) -> float:
 
 
 def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tuple[int, ...]:
-    """The numbers of all classes that stand for a protected class: those of its name, or else its kinds (car: vehicle)."""
+    """The numbers of the classes that stand for a protected class: of its name, or else its kinds (car: vehicle)."""
     named = tuple(classes.items() if isinstance(classes, Mapping) else enumerate(classes))
     same = tuple(number for number, name in named if name.casefold() == protected.casefold())
     task = Task("segmentation", protected=(protected,))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import colorsys
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 from PIL import Image
 
+from pipeline.masks import colour
 from pipeline.types import from_plain, to_plain
 
 TOP = 5
@@ -63,7 +63,7 @@ def encode_map(numbers: Image.Image) -> str:
         small = small.resize(size, Image.Resampling.NEAREST)
     coloured = Image.new("P", small.size)
     coloured.putdata(list(small.tobytes()))
-    coloured.putpalette([part for number in range(256) for part in class_colour(number)])
+    coloured.putpalette([part for number in range(256) for part in colour(number)])
     file = io.BytesIO()
     coloured.save(file, "PNG", optimize=True)
     return base64.b64encode(file.getvalue()).decode()
@@ -74,12 +74,3 @@ def decode_map(class_map: str) -> Image.Image:
     with Image.open(io.BytesIO(base64.b64decode(class_map))) as opened:
         opened.load()
         return Image.frombytes("L", opened.size, opened.tobytes())
-
-
-def class_colour(number: int) -> tuple[int, int, int]:
-    """The colour of a class: neighbours in number lie far apart on the wheel, and three shades tell rounds apart."""
-    # The golden angle: no two of the first dozens of classes come close.
-    hue = (number * 0.61803398875 + 0.55) % 1.0
-    saturation, value = ((0.60, 0.86), (0.42, 0.62), (0.80, 0.96))[number % 3]
-    red, green, blue = colorsys.hsv_to_rgb(hue, saturation, value)
-    return round(red * 255), round(green * 255), round(blue * 255)

@@ -20,10 +20,12 @@ import gradio as gr
 from pipeline.errors import UserError
 from storage.types import RunSummary
 from ui.actions import Outcome, perform
+from ui.readings import Seen
 from ui.studio import RunState, Studio
 from ui.views.counterfactuals import counterfactuals_card
 from ui.views.frame import header, run_list, source_card, start_page, upload_note
 from ui.views.generation import generation_card
+from ui.views.keys import keys_window
 from ui.views.markup import Html, stamped
 from ui.views.pictures import View, picture_column
 from ui.views.text_stages import alternatives_card, caption_card, keywords_card
@@ -40,6 +42,7 @@ PARTS = (
     "counterfactuals",
     "generation",
     "pictures",
+    "keys",
 )
 """The parts of the page, in the order in which they are event outputs."""
 LARGEST_UPLOAD = "200mb"
@@ -69,6 +72,7 @@ def explore_page(studio: Studio) -> gr.Blocks:
                     slots[name] = _slot(name)
             with gr.Column(elem_id="column-pictures", min_width=0):
                 slots["pictures"] = _slot("pictures")
+        slots["keys"] = _slot("keys")
         outputs = [bus, *(slots[name] for name in PARTS)]
 
         def on_action(event: gr.EventData) -> list[Any]:
@@ -122,9 +126,10 @@ def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, An
         state = studio.state(outcome.run_id) if outcome.run_id else None
     except UserError as error:  # such as a run of another workspace in the address
         outcome, state = Outcome("", str(error), "start"), None
-    parts = render(studio, state, view)
-    seen = data.get("seen") or {}
-    changed = [gr.skip() if seen.get(name) == _stamp(parts[name]) else parts[name] for name in PARTS]
+    seen = studio.readings.seen(state.run, state.settings) if state is not None else None
+    parts = render(studio, state, view, seen)
+    shown = data.get("seen") or {}
+    changed = [gr.skip() if shown.get(name) == _stamp(parts[name]) else parts[name] for name in PARTS]
     reply = {
         "reply": next(_replies),
         "ticket": data.get("ticket"),
@@ -132,12 +137,13 @@ def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, An
         "problem": outcome.problem,
         "where": outcome.where,
         "active": active,
+        "reading": seen is not None and seen.waiting,
         "cases": [case.id for case in state.run.test_cases] if state is not None else [],
     }
     return [json.dumps(reply), *changed]
 
 
-def render(studio: Studio, state: RunState | None, view: View) -> dict[str, str]:
+def render(studio: Studio, state: RunState | None, view: View, seen: Seen | None = None) -> dict[str, str]:
     """The markup of every part, each behind its stamp. Parts of a run are empty on the start page."""
     runs = studio.runs()
     run_id = state.run.id if state is not None else ""
@@ -154,7 +160,8 @@ def render(studio: Studio, state: RunState | None, view: View) -> dict[str, str]
         parts["alternatives"] = alternatives_card(state)
         parts["counterfactuals"] = counterfactuals_card(state)
         parts["generation"] = generation_card(state)
-        parts["pictures"] = picture_column(state, view)
+        parts["pictures"] = picture_column(state, view, seen or Seen(None))
+    parts["keys"] = keys_window()
     return {name: stamped(markup) for name, markup in parts.items()}
 
 

@@ -11,13 +11,20 @@ from typing import get_args
 
 from pipeline.errors import UserError
 from pipeline.types import StageName
-from ui.actions import masks, runs, settings, values, work
+from ui.actions import masks, reviews, runs, settings, values, work
 from ui.actions.data import Action, Data, text_of
 from ui.studio import Studio
 
 __all__ = ["ACTIONS", "Outcome", "perform"]
 
-ACTIONS: dict[str, Action] = {**masks.ACTIONS, **runs.ACTIONS, **settings.ACTIONS, **values.ACTIONS, **work.ACTIONS}
+ACTIONS: dict[str, Action] = {
+    **masks.ACTIONS,
+    **reviews.ACTIONS,
+    **runs.ACTIONS,
+    **settings.ACTIONS,
+    **values.ACTIONS,
+    **work.ACTIONS,
+}
 """Every action of the page by its name."""
 
 
@@ -53,6 +60,12 @@ def _card(name: str, action: Data) -> str:
     if name == "setting":
         stage = text_of(action, "setting").split(".")[0]
         return "generation" if stage == "conditioning" else stage
-    prefixes = {"caption": "caption", "keyword": "keywords", "alternative": "alternatives", "generate": "generation"}
+    prefixes = {
+        "caption": "caption",
+        "keyword": "keywords",
+        "alternative": "alternatives",
+        "generate": "generation",
+        "regenerate": "generation",
+    }
     prefixes |= {"counterfactual": "counterfactuals", "sample": "start", "open": "start"}
     return prefixes.get(name.split("-")[0], "source")

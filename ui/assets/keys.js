@@ -1,32 +1,88 @@
-// The keys of the page.
+// The keys of the page; `ui/views/keys.py` lists them for the window that "?" opens.
 (() => {
   "use strict";
   const studio = window.studio;
-  const { fitHeight, markTyped, submit, closeEditors, look } = studio;
+  const { fitHeight, markTyped, submit, closeEditors, look, toggle, askWhy } = studio;
+  const byId = (id) => document.getElementById(id);
+  const press = (id) => () => { const button = byId(id); if (button && !button.disabled) button.click(); };
+
+  const KEYS = {
+    a: press("accept"),
+    r: askWhy,
+    u: press("take-back"),
+    s: press("regenerate"),
+    e: press("edit-caption"),
+    f: () => { if (byId("viewer")) toggle("full-view"); },
+    z: () => { if (byId("viewer")) toggle("zoom-real"); },
+    g: press("generate"),
+    ArrowLeft: () => step(1),
+    ArrowRight: () => step(-1),
+    "?": () => helpWindow().showModal(),
+  };
+
+  const helpWindow = () => byId("keys-window");
+
+  // The newest stands first, so right goes back in time.
+  function step(by) {
+    const shown = studio.cases.indexOf(studio.view.case ?? studio.cases.at(-1));
+    const next = studio.cases[shown + by];
+    if (next !== undefined) look({ case: next });
+  }
+
+  function digit(number) {
+    const reasons = document.querySelectorAll("#review[data-editing] .reason");
+    if (reasons.length) reasons[number - 1]?.click();
+    else document.querySelector(`.tab[data-digit="${number}"]`)?.click();
+  }
+
+  // A slider or a tick is no place to type, but the arrows are its own.
+  const isTyping = (element) => element?.matches?.("textarea, select, input:not([type=range], [type=checkbox], [type=radio]), [contenteditable=true]");
 
   document.addEventListener("keydown", (event) => {
     const field = event.target.closest?.("input, textarea, select");
     const inside = field?.closest(".studio");
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-      const wanted = document.getElementById(event.shiftKey ? "run-all" : "generate");
+      const wanted = byId(event.shiftKey ? "run-all" : "generate");
       if (inside) field.blur();
       if (wanted && !wanted.disabled) { event.preventDefault(); wanted.click(); }
     } else if (inside && event.key === "Enter" && !event.shiftKey && field.tagName !== "SELECT") {
       const form = field.closest("[data-form]");
       if (form) { event.preventDefault(); submit(form); }
       else if (field.dataset.do) { event.preventDefault(); field.blur(); }
-    } else if (event.key === "Escape" && document.body.classList.contains("runs-open")) {
-      document.body.classList.remove("runs-open");
-    } else if (inside && event.key === "Escape") {
-      if (field.server !== undefined) { field.value = field.server; markTyped(field); fitHeight(field); }
-      closeEditors(null);
-      field.blur();
-    } else if (!field && (event.key === "ArrowLeft" || event.key === "ArrowRight") && studio.cases.length > 1) {
-      if (event.altKey || event.ctrlKey || event.metaKey) return;
-      const shown = studio.cases.indexOf(studio.view.case ?? studio.cases.at(-1));
-      // The newest stands first, so right goes back in time.
-      const next = studio.cases[shown + (event.key === "ArrowLeft" ? 1 : -1)];
-      if (next !== undefined) { event.preventDefault(); look({ case: next }); }
+    } else if (event.key === "Escape") {
+      escape(field, inside);
+    } else if (!isTyping(event.target) && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      plain(event, field);
     }
+  });
+
+  function plain(event, field) {
+    if (event.repeat && !event.key.startsWith("Arrow")) return;
+    if (helpWindow()?.open) {
+      if (event.key === "?") helpWindow().close();
+      return;
+    }
+    if (field && event.key.startsWith("Arrow")) return;
+    const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!act && !/^[1-9]$/.test(event.key)) return;
+    event.preventDefault();
+    if (act) act(); else digit(Number(event.key));
+  }
+
+  // The innermost thing that is open goes first.
+  function escape(field, inside) {
+    if (helpWindow()?.open) return;                                   // a dialog closes itself
+    if (document.body.classList.contains("runs-open")) document.body.classList.remove("runs-open");
+    else if (inside || document.querySelector(".studio [data-editing]")) {
+      if (field && field.server !== undefined) { field.value = field.server; markTyped(field); fitHeight(field); }
+      closeEditors(null);
+      field?.blur();
+    } else if (document.body.classList.contains("full-view")) toggle("full-view");
+  }
+
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-keys-open]")) helpWindow().showModal();
+    // A click beside the window lies on the dialog itself, whose content fills it.
+    else if (event.target.closest("[data-keys-close]") || event.target === helpWindow()) helpWindow().close();
   });
 })();

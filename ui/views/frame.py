@@ -11,6 +11,7 @@ from storage.types import RunSummary
 from ui.jobs import JobView
 from ui.samples import Sample
 from ui.studio import RunState, clock, task_problem
+from ui.views.keys import keys_button
 from ui.views.markup import Child, Html, el
 from ui.views.masks import mask_row
 from ui.views.parts import DOING, button, describe_task, icon, key, left, notice, pill, problem
@@ -38,6 +39,7 @@ def header(profile: Profile, jobs: tuple[JobView, ...], waiting_for: str, run_id
             aria_label="Light or dark",
             title="Light or dark",
         ),
+        keys_button(),
         class_="top",
     )
 

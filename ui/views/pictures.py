@@ -1,151 +1,76 @@
-"""The picture column: one picture as large as it can be, source and control image beside it, all results below."""
+"""The picture column put together: the large picture with its review, all results below, then what is known of it."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from pipeline.types import StageName
 from storage.types import StoredTestCase
 from ui.diff import shortened, word_diff
+from ui.readings import Seen
 from ui.studio import RunState
+from ui.views.large import View, edit_words, image_url, large_picture, mode_bar, source_picture, usable_mode
 from ui.views.markup import Child, Html, el
-from ui.views.parts import differences, icon, key, pill, seconds, short_model
+from ui.views.parts import Tone, differences, icon, key, pill, seconds, short_model
+from ui.views.review import review_badge, review_bar
 from ui.views.stage import running_stage
 from ui.views.text_stages import caption_text
+from ui.views.under_test import under_test_card, verdict_pill
 
-MODES = ("result", "slider", "source", "edges")
+__all__ = ["View", "edit_words", "image_url", "picture_column"]
+
 STAGE: StageName = "generation"
 
 
-@dataclass(frozen=True)
-class View:
-    """What this page looks at; it lives in the browser."""
-
-    case: int | None = None
-    """The test case that was picked; None for the newest."""
-    mode: str = "result"
-
-
-def picture_column(state: RunState, view: View) -> Html:
+def picture_column(state: RunState, view: View, seen: Seen) -> Html:
     """Everything in it."""
     cases = state.run.test_cases
     case = next((held for held in cases if held.id == view.case), cases[-1] if cases else None)
     if case is None:
         return el("div", _source_only(state), class_="pictures")
-    mode = view.mode if view.mode in MODES else "result"
+    mode = usable_mode(view.mode, state, case, seen)
     parts: list[Child] = [
-        el("div", _large(state, case, mode), _tiles(state, case, mode), class_="card"),
-        _thumbnails(state, case),
+        el(
+            "div",
+            mode_bar(state, case, seen, mode),
+            large_picture(state, case, seen, mode),
+            _checks(state, case, seen),
+            review_bar(state.run, case),
+            class_="card viewer",
+            id="viewer",
+        ),
+        _thumbnails(state, case, seen),
+        under_test_card(state, case, seen),
         _facts(state, case),
     ]
     return el("div", parts, class_="pictures", data_case=case.id)
 
 
-def image_url(sha: str) -> str:
-    """Where an image of the workspace is served."""
-    return f"images/{sha}.png"
-
-
-def edit_words(case: StoredTestCase) -> str:
-    """What was changed in a test case, in a few words."""
-    return ", ".join(edit.alternative for edit in case.counterfactual.edits) or "by hand"
-
-
 def _source_only(state: RunState) -> Html:
-    figure = el(
-        "figure",
-        el(
-            "img",
-            src=image_url(state.run.source_sha),
-            alt=f"Source image: {caption_text(state) or state.run.name}",
-            id="big-source",
-        ),
-        el("figcaption", el("span", "source")),
-        class_="large",
-    )
     note = "Results will stand here, beside the source image and its edges."
     waiting = _placeholder(state)
     return el(
         "div",
-        figure,
+        source_picture(state),
         el("p", note, class_="mut pad") if waiting is None else el("div", waiting, class_="thumbs pad"),
         class_="card",
     )
 
 
-def _large(state: RunState, case: StoredTestCase, mode: str) -> Html:
-    source, result, control = (image_url(sha) for sha in (state.run.source_sha, case.image_sha, case.control_sha))
-    label = edit_words(case)
-    if mode == "slider":
-        inside: list[Child] = [
-            el("img", src=result, alt=f"Generated image: {case.counterfactual.text}"),
-            el("img", src=source, alt="Source image", class_="over"),
-            el(
-                "input",
-                type="range",
-                min=0,
-                max=100,
-                value=50,
-                class_="wipe",
-                aria_label="How much of the source is shown",
-                data_own=True,
-            ),
-            el("i", class_="line"),
-            el("figcaption", el("span", "source"), el("span", label)),
-        ]
-        return el("figure", inside, class_="large slider", data_key="slider", id="big-slider")
-    pictures = {
-        "result": (result, f"Generated image: {case.counterfactual.text}", label),
-        "source": (source, "Source image", "source"),
-        "edges": (control, "Control image: the edges that were kept", "edges"),
-    }
-    address, words, shown = pictures[mode]
-    return el(
-        "figure",
-        el("img", src=address, alt=words, id=f"big-{mode}"),
-        el("figcaption", el("span", shown)),
-        class_="large",
-        data_key=f"large-{mode}",
-    )
-
-
-def _tiles(state: RunState, case: StoredTestCase, mode: str) -> Html:
-    source, result, control = (image_url(sha) for sha in (state.run.source_sha, case.image_sha, case.control_sha))
-    halves = el("span", el("img", src=result, alt=""), el("img", src=source, alt="", class_="half"), class_="both")
-    tiles: tuple[tuple[str, str, Html], ...] = (
-        ("result", "Result", el("img", src=result, alt="")),
-        ("slider", "Slider", halves),
-        ("source", "Source", el("img", src=source, alt="")),
-        ("edges", "Edges", el("img", src=control, alt="")),
-    )
-    buttons = [
-        el(
-            "button",
-            picture,
-            el("span", name),
-            type="button",
-            class_=f"tile{' on' if value == mode else ''}",
-            data_view_mode=value,
-            id=f"tile-{value}",
-            aria_pressed="true" if value == mode else "false",
-        )
-        for value, name, picture in tiles
-    ]
-    return el("div", buttons, class_="tiles")
+def _checks(state: RunState, case: StoredTestCase, seen: Seen) -> Html:
+    """What the checks found, a pill each; told apart by their mark and not by colour alone."""
+    pills: list[Child] = []
+    if case.id not in state.current:
+        pills.append(pill("of an earlier caption", "warn"))
+    for check in case.checks:
+        tone: Tone = "ok" if check.passed else "warn"
+        figure = "" if check.value is None else f" {check.value:.2f}"
+        title = check.note or f"{check.name}: passed"
+        pills.append(pill([icon("check" if check.passed else "alert"), f"{check.name}{figure}"], tone, title=title))
+    pills.append(verdict_pill(case, seen))
+    return el("div", pills, class_="tags checks", id="checks")
 
 
 def _facts(state: RunState, case: StoredTestCase) -> Html:
     pieces = word_diff(caption_text(state), case.counterfactual.text)
-    checks = [
-        pill(
-            _check_words(check.name, check.passed, check.value),
-            "ok" if check.passed else "warn",
-            title=check.note or None,
-        )
-        for check in case.checks
-    ]
-    if case.id not in state.current:
-        checks.append(pill("of an earlier caption", "warn"))
     steps = case.settings.get("steps", "?")
     made = f"{short_model(case.model, state.model_names)} · {steps} steps · seed {case.seed} · {seconds(case.seconds)}"
     save = el(
@@ -160,29 +85,30 @@ def _facts(state: RunState, case: StoredTestCase) -> Html:
     return el(
         "div",
         el("p", differences(shortened(pieces)), class_="diff"),
-        el("div", checks, class_="tags"),
         notes,
         el("div", el("span", made, class_="mut small"), el("span", class_="grow"), save, class_="line-end"),
         class_="card facts",
     )
 
 
-def _check_words(name: str, passed: bool, value: float | None) -> str:
-    figure = "" if value is None else f" · {value:.2f}"
-    return f"{name}: {'yes' if passed else 'no'}{figure}"
-
-
-def _thumbnails(state: RunState, shown: StoredTestCase) -> Html:
+def _thumbnails(state: RunState, shown: StoredTestCase, seen: Seen) -> Html:
     thumbs: list[Child] = [_placeholder(state)]
     for case in reversed(state.run.test_cases):
-        looks = f"thumb{' on' if case.id == shown.id else ''}{'' if case.id in state.current else ' old'}"
+        verdict = case.review.verdict if case.review is not None else ""
+        looks = f"thumb{' on' if case.id == shown.id else ''}{'' if case.id in state.current else ' old'} {verdict}"
+        misled = None
+        if case.id in seen.misled:
+            words = "The model under test fails here"
+            misled = el("span", icon("alert"), class_="misled", title=words, role="img", aria_label=words)
         thumbs.append(
             el(
                 "button",
                 el("img", src=image_url(case.image_sha), alt=f"Generated image: {case.counterfactual.text}"),
-                el("span", edit_words(case)),
+                review_badge(case.review),
+                misled,
+                el("span", edit_words(case), class_="words"),
                 type="button",
-                class_=looks,
+                class_=looks.strip(),
                 data_view_case=case.id,
                 data_key=f"case-{case.id}",
                 title=case.counterfactual.text,
@@ -191,11 +117,21 @@ def _thumbnails(state: RunState, shown: StoredTestCase) -> Html:
     number = len(state.run.test_cases)
     head = el(
         "header",
-        el("h2", f"{number} result" if number == 1 else f"{number} results", id="results-count"),
+        el("h2", _count(state), id="results-count"),
         el("span", class_="grow"),
         el("span", key("←"), " ", key("→"), class_="mut") if number > 1 else None,
     )
     return el("section", head, el("div", thumbs, class_="thumbs", id="results"), class_="results")
+
+
+def _count(state: RunState) -> str:
+    """Such as: 6 results, 3 accepted, 1 rejected."""
+    cases = state.run.test_cases
+    words = [f"{len(cases)} result" if len(cases) == 1 else f"{len(cases)} results"]
+    for verdict in ("accepted", "rejected"):
+        number = sum(case.review is not None and case.review.verdict == verdict for case in cases)
+        words += [f"{number} {verdict}"] if number else []
+    return ", ".join(words)
 
 
 def _placeholder(state: RunState) -> Child:

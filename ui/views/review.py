@@ -1,0 +1,142 @@
+"""What a person decides about a result: accept it, reject it with a reason, take that back, or try again."""
+
+from __future__ import annotations
+
+from pipeline.types import Task
+from storage.types import Review, Run, StoredTestCase
+from ui.views.markup import Child, Html, el
+from ui.views.parts import button, icon, key, pill
+
+REASONS: dict[str, tuple[str, ...]] = {
+    "classification": ("label no longer right", "edit does not show", "not realistic", "other"),
+    "segmentation": ("protected class lost", "edit does not show", "not realistic", "other"),
+}
+"""The usual reasons for a rejection, by the kind of task; the keys 1 to 4 stand for them while they are shown."""
+
+
+def review_bar(run: Run, case: StoredTestCase) -> Html:
+    """What was decided, and the buttons."""
+    review = case.review
+    data = {"data_case": case.id}
+    parts: list[Child] = [] if review is None else [_decided(review)]
+    if review is None or review.verdict != "accepted":
+        parts.append(
+            button(
+                [icon("check"), "Accept", key("A")],
+                "review",
+                "p" if review is None else "",
+                id="accept",
+                data_verdict="accepted",
+                title="A valid test case: the edit shows and what the task needs is still there",
+                **data,
+            )
+        )
+    if review is None or review.verdict != "rejected":
+        parts.append(
+            el(
+                "button",
+                "Reject",
+                key("R"),
+                type="button",
+                class_="btn",
+                id="reject",
+                data_reject=True,
+                aria_expanded="false",
+                title="Say why it is no valid test case",
+            )
+        )
+    if review is not None:
+        parts.append(button(["Take back", key("U")], "review", "", id="take-back", data_verdict="open", **data))
+    parts += [
+        button(
+            ["New seed", key("S")],
+            "regenerate",
+            "",
+            id="regenerate",
+            title="Draw the same caption again with another seed",
+            **data,
+        ),
+        el(
+            "button",
+            "Edit caption",
+            key("E"),
+            type="button",
+            class_="btn",
+            id="edit-caption",
+            data_again=case.counterfactual.text,
+            title="Change the caption that it was drawn from and go round again",
+        ),
+        button(
+            "Reuse seed",
+            "reuse-seed",
+            "q",
+            id="reuse-seed",
+            title=f"Generate the next images with the seed of this one ({case.seed})",
+            **data,
+        ),
+    ]
+    return el(
+        "div",
+        el("div", parts, class_="buttons"),
+        _reject_form(run.task, case),
+        class_="review",
+        id="review",
+        data_key=f"review-{case.id}",
+    )
+
+
+def review_badge(review: Review | None) -> Child:
+    """The mark on a thumbnail: a word and a sign, not a colour alone."""
+    if review is None:
+        return None
+    accepted = review.verdict == "accepted"
+    sign = icon("check" if accepted else "cross")
+    title = f"{review.verdict}: {review.reason}" if review.reason else review.verdict
+    return el("span", sign, review.verdict, class_=f"badge {review.verdict}", title=title)
+
+
+def _decided(review: Review) -> Html:
+    accepted = review.verdict == "accepted"
+    words = f"rejected: {review.reason}" if review.reason and not accepted else review.verdict
+    sign = icon("check" if accepted else "cross")
+    return pill([sign, words], "ok" if accepted else "bad", id="verdict", role="status")
+
+
+def _reject_form(task: Task, case: StoredTestCase) -> Html:
+    chips = [
+        button(
+            [reason, key(str(number))],
+            "review",
+            "chip reason",
+            data_case=case.id,
+            data_verdict="rejected",
+            data_reason=reason,
+        )
+        for number, reason in enumerate(REASONS[task.kind], 1)
+    ]
+    own = el(
+        "span",
+        el(
+            "input",
+            type="text",
+            name="reason",
+            placeholder="or in your own words",
+            maxlength=300,
+            aria_label="Why it is rejected",
+            data_fresh=True,
+        ),
+        button("Reject", "", "s p", data_submit=True),
+        class_="own-words",
+    )
+    return el(
+        "div",
+        el("span", "Why?", class_="mut"),
+        chips,
+        own,
+        class_="pop wide why",
+        data_form="review",
+        data_case=case.id,
+        data_verdict="rejected",
+        role="group",
+        aria_label="Why it is rejected",
+    )

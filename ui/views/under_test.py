@@ -1,0 +1,199 @@
+"""The model under test before and after: its five likeliest classes, or how well it still finds what is protected."""
+
+from __future__ import annotations
+
+from evaluation.metrics import ClassFigures
+from evaluation.types import Reading
+from pipeline.settings import UnderTestSettings
+from storage.types import StoredTestCase
+from ui.readings import Seen, names_label
+from ui.studio import RunState
+from ui.views.markup import Child, Html, el
+from ui.views.parts import button, icon, pill, problem
+
+SOURCES = {
+    "profile": "the profile's own",
+    "torchvision": "torchvision, by name",
+    "timm": "timm, by name",
+    "file": "a checkpoint file",
+}
+KNOWN = (
+    "resnet50",
+    "resnet18",
+    "convnext_tiny",
+    "efficientnet_b0",
+    "vit_b_16",
+    "swin_t",
+    "mobilenet_v3_large",
+    "deeplabv3_resnet50",
+    "fcn_resnet50",
+    "lraspp_mobilenet_v3_large",
+)
+"""Proposed while a name is typed; any other of torchvision or timm is taken too."""
+
+
+def under_test_card(state: RunState, case: StoredTestCase, seen: Seen) -> Html:
+    """The table, and the form that takes another model."""
+    head = el(
+        "header",
+        el("h2", "Model under test"),
+        el("span", _short(seen.wanted), class_="mut small", id="under-test-name"),
+        el("span", class_="grow"),
+    )
+    return el(
+        "section",
+        head,
+        _body(state, case, seen),
+        _chooser(state, seen),
+        class_="card facts under-test",
+        id="under-test",
+    )
+
+
+def verdict_pill(case: StoredTestCase, seen: Seen) -> Child:
+    """What the model under test makes of the image, in a few words."""
+    before, after = seen.source, seen.results.get(case.id)
+    if before is None or after is None:
+        return None
+    misled = case.id in seen.misled
+    if after.top and before.top:
+        then, now = before.top[0], after.top[0]
+        words = f"model: {now.label} {now.probability:.2f}"
+        if now.label != then.label:
+            words = f"model: {then.label} → {now.label} {now.probability:.2f}"
+    else:
+        dropped = [figure.name for figure in seen.figures.get(case.id, ()) if figure.dropped]
+        words = f"model loses {', '.join(dropped)}" if dropped else "model finds what is protected"
+    return pill([icon("alert" if misled else "check"), words], "bad" if misled else "ok", id="model-verdict")
+
+
+def _body(state: RunState, case: StoredTestCase, seen: Seen) -> Child:
+    before, after = seen.source, seen.results.get(case.id)
+    if seen.wanted is None:
+        return el("p", "None is chosen for this task: pick one to see what your test cases do to it.", class_="mut")
+    if seen.problem:
+        return [problem(seen.problem, "under-test-problem"), button("Try again", "under-test-again", "s")]
+    if before is None or after is None:
+        return el("p", "It is being asked.", class_="mut", role="status", id="under-test-waits")
+    if before.kind == "segmentation":
+        return _classes(seen.figures.get(case.id, ()), seen.masked)
+    return _guesses(before, after, state)
+
+
+def _guesses(before: Reading, after: Reading, state: RunState) -> Html:
+    label = state.run.task.label if state.run.task.kind == "classification" else ""
+    return el(
+        "div",
+        [_bars(found, name, label) for found, name in ((before, "source"), (after, "generated"))],
+        class_="guesses",
+        id="guesses",
+    )
+
+
+def _bars(found: Reading, name: str, label: str) -> Html:
+    rows: list[Child] = []
+    for place, guess in enumerate(found.top):
+        right = bool(label) and names_label(guess.label, label)
+        wrong = bool(label) and place == 0 and not right
+        sign = icon("check") if right else icon("alert") if wrong else None
+        rows.append(
+            el(
+                "li",
+                el("span", sign, guess.label, class_="label"),
+                el("span", el("i", style=f"width:{round(100 * guess.probability)}%"), class_="track"),
+                el("span", f"{guess.probability:.2f}", class_="figure"),
+                class_=f"{'right' if right else ''}{'wrong' if wrong else ''}" or None,
+            )
+        )
+    return el("div", el("h3", name), el("ol", rows), data_side=name)
+
+
+def _classes(figures: tuple[ClassFigures, ...], masked: bool) -> Child:
+    if not figures:
+        return el("p", "It knows none of the protected classes of this task.", class_="mut")
+    rows = [
+        el(
+            "tr",
+            el("td", figure.name),
+            el("td", _figure(figure.source)),
+            el(
+                "td",
+                el("b", _figure(figure.generated), " ", icon("alert"), class_="dropped", title="It dropped")
+                if figure.dropped
+                else _figure(figure.generated),
+            ),
+        )
+        for figure in figures
+    ]
+    note = (
+        "How well its class map covers the mask: intersection over union, 1 is perfect."
+        if masked
+        else "There is no mask: how well its map of the generated image agrees with its map of the source."
+    )
+    table = el("table", el("tr", el("th", "class"), el("th", "source"), el("th", "generated")), rows, id="class-table")
+    return [table, el("p", note, class_="mut small")]
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _short(wanted: UnderTestSettings | None) -> str:
+    if wanted is None:
+        return ""
+    if wanted.source == "file":
+        file = wanted.file.replace("\\", "/").rsplit("/", 1)[-1]
+        return f"{wanted.name} · {file}" if wanted.name else file
+    return f"{wanted.name} of {wanted.source}"
+
+
+def _chooser(state: RunState, seen: Seen) -> Html:
+    chosen = state.settings.under_test
+    options = [el("option", words, value=name, selected=name == chosen.source) for name, words in SOURCES.items()]
+    fields = [
+        _field("Where from", el("select", options, name="source", aria_label="Where the model comes from"), ""),
+        _field("Name", _text("name", chosen.name, "resnet50", 120, list="known-models"), "of-name"),
+        _field("File", _text("file", chosen.file, "/path/to/model.safetensors", 1000), "of-file"),
+        _field("Classes", _text("classes", chosen.classes, "in order, with commas between", 20000), "of-file"),
+    ]
+    known = el("datalist", [el("option", value=name) for name in KNOWN], id="known-models")
+    hint = (
+        "Any classifier of torchvision or timm, and any segmenter of torchvision; weights are fetched at first use. "
+        "A file (.safetensors, .pt, .pth) is read on the machine that serves this page; its name is the architecture, "
+        "unless the file says it."
+    )
+    form = el(
+        "div",
+        fields,
+        known,
+        el("p", hint, class_="mut small"),
+        button("Use it", "", "s p", data_submit=True),
+        class_="choose",
+        data_form="under-test",
+    )
+    return el(
+        "details",
+        el("summary", "Choose another"),
+        form,
+        class_="choose-model",
+        id="choose-model",
+        data_key=f"choose-{state.run.id}-{chosen.source}-{chosen.name}-{chosen.file}",
+    )
+
+
+def _text(name: str, value: str, placeholder: str, longest: int, **more: str) -> Html:
+    return el(
+        "input",
+        type="text",
+        name=name,
+        value=value,
+        placeholder=placeholder,
+        maxlength=longest,
+        spellcheck="false",
+        aria_label=name,
+        **more,
+    )
+
+
+def _field(label: str, control: Html, look: str) -> Html:
+    return el("label", el("span", label), control, class_=f"field-row {look}".strip())
