@@ -74,9 +74,15 @@ def fit(image: Image.Image, short_side: int, multiple: int = 8) -> Image.Image:
     """The image at a generator's size: its short side about `short_side`, both sides multiples of `multiple`, and its
     aspect kept but for that rounding. `image.resize(source.size)` of a result brings back the exact aspect.
     """
-    scale = short_side / min(image.size)
-    width, height = (max(multiple, round(side * scale / multiple) * multiple) for side in image.size)
-    return image if (width, height) == image.size else image.resize((width, height), Image.Resampling.LANCZOS)
+    size = fitted_size(image.size, short_side, multiple)
+    return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
+
+
+def fitted_size(size: tuple[int, int], short_side: int, multiple: int = 8) -> tuple[int, int]:
+    """The (width, height) to which `fit` brings an image of `size`."""
+    scale = short_side / min(size)
+    width, height = (max(multiple, round(side * scale / multiple) * multiple) for side in size)
+    return width, height
 
 
 def _read(file: Path) -> bytes:

@@ -1,0 +1,261 @@
+"""The run inside an image file: it comes back as it was, and what was damaged or made up is refused in a sentence."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pipeline import carried
+from pipeline.carried import KEYWORD, RunRecord, carrying, read_carried, require_carried
+from pipeline.errors import UserError
+from pipeline.freshness import image_sha
+from pipeline.methods import plain_settings
+from pipeline.png import XMP_KEYWORD, read_texts, with_texts
+from pipeline.provenance import digital_source_type, parameters, sampler_name
+from pipeline.settings import ConditioningSettings, GenerationSettings, Settings
+from pipeline.types import (
+    Alternative,
+    Alternatives,
+    Caption,
+    Check,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    Edit,
+    EditType,
+    Keyword,
+    KeywordAlternatives,
+    Keywords,
+    StageValue,
+    Task,
+    TestCase,
+    Trace,
+)
+
+NASTY = "<script>alert('x')</script> \"&amp; 鳥 😀 \\ \n, Steps: 9"
+KIND: EditType = "attribute"
+EDITED = CounterfactualCaption("A red bird.", (Edit("blue", "red", KIND),))
+TRACE = Trace("model", "llama", "say", NASTY, {"temperature": 0.2}, 7, 2, 1.5)
+
+
+def noise(mode: str = "RGB", size: tuple[int, int] = (40, 24), spread: int = 60) -> Image.Image:
+    return Image.effect_noise(size, spread).convert(mode)
+
+
+SOURCE, DRAWN, CONTROL = noise(), noise(), noise("L")
+MASK = Image.new("L", (40, 24), 3)
+RUN = RunRecord(
+    id="0123456789abcdef",
+    name=NASTY,
+    profile="demo",
+    task=Task("segmentation", protected=("road", "vehicle")),
+    settings=Settings().model_dump(mode="json"),
+    values={
+        "caption": StageValue(Caption("A blue bird."), Trace("person"), "k1"),
+        "keywords": StageValue(Keywords((Keyword("blue", KIND), Keyword("day", "time of day", False))), TRACE, "k2"),
+        "alternatives": StageValue(
+            Alternatives((KeywordAlternatives("blue", KIND, (Alternative("red"), Alternative("green", False))),)),
+            TRACE,
+            "k3",
+        ),
+        "counterfactuals": StageValue(CounterfactualCaptions((EDITED,)), TRACE, "k4"),
+    },
+    prompts={"keywords": "$task $caption " + NASTY},
+    sample="street",
+    notes=("The image was turned upright.",),
+    mask_classes={3: "road", 4: NASTY},
+)
+CASE = TestCase(
+    image=DRAWN,
+    control=CONTROL,
+    counterfactual=EDITED,
+    seed=2**31 - 1,
+    method="controlnet",
+    model="owner/sd + owner/canny",
+    prompt="A red bird. road",
+    negative_prompt="blur, text",
+    settings=plain_settings(ConditioningSettings(), GenerationSettings()),
+    seconds=3.25,
+    checks=(Check("edit shows", False, 0.5, "It does not."),),
+)
+
+
+def encoded(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def saved(**changes: Any) -> bytes:
+    given: dict[str, Any] = {"run": RUN, "case": CASE, "source": SOURCE, "mask": MASK, "sampler": "DDIMScheduler"}
+    return carrying(encoded(DRAWN), **{**given, **changes})
+
+
+def test_everything_comes_back_as_it_was() -> None:
+    data = saved()
+    held = require_carried(data)
+    assert held.run == RUN
+    assert held.case is not None and held.lost == "" and held.source is not None and held.mask is not None
+    assert replace(held.case, image=DRAWN, control=CONTROL) == CASE
+    for there, made in ((held.case.image, DRAWN), (held.case.control, CONTROL), (held.source, SOURCE)):
+        assert (there.mode, there.size, there.tobytes()) == (made.mode, made.size, made.tobytes())
+    assert held.mask.mode == "L" and held.mask.tobytes() == MASK.tobytes()
+    assert held.source_sha == image_sha(SOURCE)
+    assert Image.open(io.BytesIO(data)).tobytes() == DRAWN.tobytes()
+    assert saved() == data
+
+
+def test_a_picture_that_is_too_large_stays_behind_and_the_record_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carried, "LARGEST_PICTURE", 1000)
+    data = saved(source=noise(size=(90, 60)))
+    record = json.loads(read_texts(data, [KEYWORD])[KEYWORD])
+    assert record["pictures"]["source"]["carried"] is False and record["pictures"]["mask"]["carried"] is True
+    assert len(data) < len(encoded(DRAWN)) + 12_000
+    without = saved(source=noise(size=(90, 60)), mask=None)
+    held = require_carried(without)
+    assert held.source is None and held.run.values == RUN.values
+
+
+def test_other_programs_find_the_settings_and_that_a_machine_drew_it() -> None:
+    texts = read_texts(saved(), ["parameters", XMP_KEYWORD])
+    assert texts["parameters"] == (
+        "A red bird. road\nNegative prompt: blur, text\n"
+        "Steps: 20, Sampler: DDIMScheduler, CFG scale: 4.0, Seed: 2147483647, Size: 856x512, Model: owner/sd, "
+        'ControlNet 0: "Module: canny, Model: owner/canny, Weight: 1.0, Threshold A: 40, Threshold B: 100", '
+        + re.search(r"Version: DILLEMA Studio [\d.]+$", texts["parameters"])[0]  # type: ignore[index]
+    )
+    packet = ElementTree.fromstring(texts[XMP_KEYWORD].split("?>", 1)[1].rsplit("<?", 1)[0])
+    (description,) = packet.iter("{http://www.w3.org/1999/02/22-rdf-syntax-ns#}Description")
+    term = description.get("{http://iptc.org/std/Iptc4xmpExt/2008-02-29/}DigitalSourceType")
+    assert term == "http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"
+    assert digital_source_type("keeps the subject").endswith("/compositeWithTrainedAlgorithmicMedia")
+
+
+def test_a_text_that_looks_like_fields_stays_one_field() -> None:
+    text = parameters("p", "", 1, 'a, "b": c', {}, (8, 8))
+    assert (
+        text == 'p\nSeed: 1, Size: 8x8, Model: "a, \\"b\\": c", ControlNet 0: "Module: canny", Version: DILLEMA Studio'
+    )
+
+
+def test_the_demo_says_its_sampler() -> None:
+    from pipeline.profile import load_profile
+
+    assert sampler_name(load_profile("demo")).endswith("Scheduler")
+
+
+def test_a_file_without_a_run_says_so() -> None:
+    assert read_carried(encoded(DRAWN)) is None
+    assert read_carried(b"dear reader") is None
+    foreign = with_texts(encoded(DRAWN), {"parameters": NASTY, "Comment": "hello"})
+    with pytest.raises(UserError, match=r"^There is no run in this file\."):
+        require_carried(foreign)
+
+
+def test_a_picture_that_was_painted_over_is_left_out() -> None:
+    texts = read_texts(saved(), [KEYWORD, f"{KEYWORD}-source", f"{KEYWORD}-control"])
+    held = require_carried(with_texts(encoded(noise()), texts))
+    assert held.case is None and "changed after it was saved" in held.lost
+    assert held.run == RUN and held.source is not None
+
+
+def test_settings_that_are_not_known_leave_the_picture_out() -> None:
+    held = require_carried(saved(case=replace(CASE, settings={"steps": "many", "conditioning": {}})))
+    assert held.case is None and "settings that are not known" in held.lost
+
+
+def change(*path: str, to: Any) -> Callable[[dict[str, Any]], None]:
+    def apply(record: dict[str, Any]) -> None:
+        for name in path[:-1]:
+            record = record[name]
+        record[path[-1]] = to
+
+    return apply
+
+
+def deep(record: dict[str, Any]) -> None:
+    record["run"]["settings"] = {}
+    for _ in range(400):
+        record["run"]["settings"] = {"a": record["run"]["settings"]}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        change("run", to=3),
+        change("run", to=None),
+        change("run", "task", to={"kind": "driving"}),
+        change("run", "values", to=[]),
+        change("run", "values", "caption", "value", "text", to=["A bird."]),
+        change("run", "values", "generation", to={}),
+        change("run", "prompts", to={"nothing": "x"}),
+        change("run", "name", to="half \ud800"),
+        change("run", "settings", to={"steps": float("inf")}),
+        change("run", "mask_classes", to={"900": "road"}),
+        change("run", "mask_classes", to={"0": "road"}),
+        change("run", "id", to={"$ne": 1}),
+        change("image", "seed", to="7"),
+        change("image", "seed", to=-1),
+        change("image", "seconds", to="long"),
+        change("image", "model", to={"a": 1}),
+        change("image", "counterfactual", to={"text": 1}),
+        change("pictures", to=[]),
+        change("pictures", "source", "sha256", to=["0"]),
+        change("pictures", "source", "sha256", to="0" * 64),
+        change("format", to="one"),
+        change("format", to=None),
+    ],
+)
+def test_a_record_that_was_changed_is_refused_in_a_sentence(spoil: Callable[[dict[str, Any]], None]) -> None:
+    data = saved()
+    record = json.loads(read_texts(data, [KEYWORD])[KEYWORD])
+    spoil(record)
+    with pytest.raises(UserError, match=r"^The run in this file is damaged or was changed by hand[^.]*\.$"):
+        read_carried(with_texts(data, {KEYWORD: json.dumps(record)}))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{half", "damaged or was changed"),
+        ("[]", "damaged or was changed"),
+        ("[" * 100_000, "damaged or was changed"),
+        ("9" * 10_000, "damaged or was changed"),
+        ('{"format": 1}', "damaged or was changed"),
+        ('{"format": 2}', "newer version"),
+        (json.dumps({"format": 1, "run": "x" * 1_000_000}), "far larger"),
+    ],
+)
+def test_broken_records_are_refused_in_a_sentence(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as told:
+        read_carried(with_texts(saved(), {KEYWORD: text}))
+    assert str(told.value).count(".") == 1
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        "not base64!",
+        base64.b64encode(b"no picture").decode(),
+        base64.b64encode(encoded(noise())).decode(),
+        base64.b64encode(encoded(Image.new("1", (20_000, 20_000)))).decode(),
+    ],
+    ids=["no base64", "no picture", "another picture", "a bomb"],
+)
+def test_pictures_inside_are_checked(picture: str) -> None:
+    with pytest.raises(UserError, match="damaged or was changed"):
+        read_carried(with_texts(saved(), {f"{KEYWORD}-source": picture}))
+
+
+def test_a_mask_of_another_size_or_mode_is_refused() -> None:
+    for mask in (Image.new("L", (20, 12), 3), Image.new("RGB", (40, 24), (3, 3, 3))):
+        with pytest.raises(UserError, match="damaged or was changed"):
+            read_carried(saved(mask=mask))
