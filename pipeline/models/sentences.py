@@ -1,0 +1,75 @@
+"""A sentence-embedding model: a small BERT whose token vectors are averaged, such as all-MiniLM-L6-v2."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.models.captioner import LOAD_ERRORS
+from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.profile import SentenceModel
+
+KEPT = 4000
+"""Vectors that are remembered: a page asks for the same few words again and again."""
+LONGEST = 128
+"""Tokens that are read of a text."""
+
+
+class SentenceEmbedder:
+    """A model of transformers in the layout of sentence-transformers. One call at a time.
+
+    That library is not imported: it takes longer to do so than to load the model, and only the mean is needed.
+    """
+
+    def __init__(self, section: SentenceModel) -> None:
+        from transformers import AutoModel, AutoTokenizer
+
+        folder = locate("sentence model", section)
+        self.name = section.title
+        self._lock = threading.Lock()
+        self._device = pick_device()
+        self._known: dict[str, list[float]] = {}
+        try:
+            self._first_token = _pooled_by_first_token(folder)
+            with loading():
+                self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+                dtype = pick_dtype(section.dtype, self._device)
+                model = AutoModel.from_pretrained(folder, dtype=dtype, local_files_only=True)
+        except LOAD_ERRORS as error:
+            raise unreadable("sentence model", section, error) from error
+        self._model: Any = model.to(self._device).eval()
+
+    def vectors(self, texts: Sequence[str]) -> list[list[float]]:
+        """A unit vector for each text, of as much of it as the model reads. Those asked for before are remembered."""
+        with self._lock:
+            new = [text for text in dict.fromkeys(texts) if text not in self._known]
+            if len(self._known) + len(new) > KEPT:
+                self._known.clear()
+                new = list(dict.fromkeys(texts))
+            if new:
+                self._known.update(zip(new, self._embed(new), strict=True))
+            return [self._known[text] for text in texts]
+
+    def _embed(self, texts: list[str]) -> list[list[float]]:
+        import torch
+
+        encoded = self._tokenizer(texts, padding=True, truncation=True, max_length=LONGEST, return_tensors="pt")
+        encoded = encoded.to(self._device)
+        with torch.inference_mode():
+            states = self._model(**encoded).last_hidden_state.float()  # (texts, tokens, width)
+        if self._first_token:
+            found = states[:, 0]
+        else:
+            mask = encoded["attention_mask"].unsqueeze(-1).float()
+            found = (states * mask).sum(1) / mask.sum(1)
+        unit = torch.nn.functional.normalize(found, dim=1)
+        return [[float(x) for x in row] for row in unit]
+
+
+def _pooled_by_first_token(folder: Path) -> bool:
+    """Whether the model was trained with its first token for the whole text; the mean is what most take."""
+    file = folder / "1_Pooling" / "config.json"
+    return file.is_file() and bool(json.loads(file.read_text(encoding="utf-8")).get("pooling_mode_cls_token"))
