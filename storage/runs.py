@@ -235,9 +235,14 @@ def share_edited(db: sqlite_utils.Database) -> dict[StageName, float]:
     return {stage: shares[stage] for stage in STAGES if stage in shares}
 
 
+def run_exists(db: sqlite_utils.Database, run_id: str) -> bool:
+    """Whether there is such a run, removed or not."""
+    return _first(db, "SELECT 1 FROM runs WHERE id = ?", [run_id]) is not None
+
+
 def require_run(db: sqlite_utils.Database, run_id: str) -> None:
     """Raises UserError when there is no such run."""
-    if _first(db, "SELECT 1 FROM runs WHERE id = ?", [run_id]) is None:
+    if not run_exists(db, run_id):
         raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.")
 
 

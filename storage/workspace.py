@@ -11,19 +11,22 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlite_utils
 from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.types import StageName, StageValue, Task, TestCase
-from storage import generation, judgements, migrations, runs
+from storage import generation, imports, judgements, migrations, runs
 from storage.database import Database
 from storage.images import ImageStore, StoredImage
 from storage.presence import Presence
 from storage.rows import insert_row, now
 from storage.types import JobState, Run, RunSummary, StoredTestCase, StoredValue, Verdict
+
+if TYPE_CHECKING:
+    from pipeline.carried import RunRecord
 
 DATABASE = "studio.db"
 IMAGES = "images"
@@ -144,6 +147,20 @@ class Workspace:
         Raises UserError for an unknown run.
         """
         return self._database.write(lambda db: runs.duplicate_run(db, run_id))
+
+    def import_run(
+        self, record: RunRecord, source: Image.Image, mask: Image.Image | None = None, case: TestCase | None = None
+    ) -> str:
+        """Save a run from another workspace, all of it or nothing; returns its id, which is the record's if that is
+        free. Raises UserError for a name that is empty or too long, or a full disk.
+        """
+        stored, stored_mask = self._save(source), self._save(mask) if mask is not None else None
+        pictures = (self._save(case.image), self._save(case.control)) if case is not None else None
+        return self._database.write(lambda db: imports.import_run(db, record, stored, stored_mask, case, pictures))
+
+    def has_run(self, run_id: str) -> bool:
+        """Whether there is such a run, removed or not."""
+        return self._database.read(lambda db: runs.run_exists(db, run_id))
 
     def run(self, run_id: str) -> Run:
         """The run with the latest of everything, also a removed one. Raises UserError for an unknown run."""

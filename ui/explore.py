@@ -20,6 +20,7 @@ import gradio as gr
 from pipeline.errors import UserError
 from storage.types import RunSummary
 from ui.actions import Outcome, perform
+from ui.exchange import take_picture
 from ui.readings import Seen
 from ui.studio import RunState, Studio
 from ui.views.counterfactuals import counterfactuals_card
@@ -106,12 +107,12 @@ def answer(studio: Studio, data: Mapping[str, Any]) -> list[Any]:
 
 
 def take_upload(studio: Studio, path: str | None) -> str:
-    """A new run from an uploaded file, which is removed; says the run, or why there is none."""
-    said: dict[str, Any] = {"reply": next(_replies), "run": "", "problem": ""}
+    """The run that an uploaded file carries, or a new one; the file is removed. Says the run, or why there is none."""
+    said: dict[str, Any] = {"reply": next(_replies), "problem": ""}
     if path is not None:
         file = Path(path)
         try:
-            said["run"] = studio.run_from_upload(file.read_bytes(), file.name)
+            said |= vars(take_picture(studio, file.read_bytes(), file.name))
         except UserError as error:
             said["problem"] = str(error)
         finally:

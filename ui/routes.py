@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -18,7 +19,7 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Res
 from pipeline.errors import UserError
 from pipeline.images import MAX_BYTES
 from pipeline.masks import overlay
-from ui import masks
+from ui import exchange, masks
 from ui.studio import Studio
 from ui.theme import ASSETS
 
@@ -70,9 +71,36 @@ def add_routes(app: FastAPI, studio: Studio) -> None:
             return PlainTextResponse("There is no such file.", status_code=404)
         return FileResponse(known[name], headers=_ASK_AGAIN)
 
+    @app.get("/download/{case_id}.png", include_in_schema=False)
+    def saved_image(case_id: int) -> Response:
+        return _attached("image/png", lambda: exchange.saved_image(studio, case_id))
+
+    @app.get("/download/{case_id}.zip", include_in_schema=False)
+    def saved_with_mask(case_id: int) -> Response:
+        return _attached("application/zip", lambda: exchange.saved_with_mask(studio, case_id))
+
+    @app.post("/files", include_in_schema=False)
+    async def take_picture(request: Request, name: str = "") -> Response:
+        return await _taken(request, lambda data: vars(exchange.take_picture(studio, data, name)))
+
+    @app.post("/files/run", include_in_schema=False)
+    async def take_run(request: Request) -> Response:
+        return await _taken(request, lambda data: vars(exchange.take_run(studio, data)))
+
     @app.post("/runs/{run_id}/mask", include_in_schema=False)
     async def give_mask(request: Request, run_id: str, classes: str = "") -> Response:
         return await _taken(request, lambda data: {"said": masks.give_mask(studio, run_id, data, classes)})
+
+
+def _attached(media_type: str, make: Callable[[], tuple[str, bytes]]) -> Response:
+    """A file that the browser saves under the name that it is given."""
+    try:
+        name, data = make()
+    except UserError as error:
+        return PlainTextResponse(str(error), status_code=404)
+    # A header takes ASCII only: other letters are written as RFC 8187 has it.
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+    return Response(data, media_type=media_type, headers=headers)
 
 
 async def _taken(request: Request, take: Callable[[bytes], dict[str, Any]]) -> Response:

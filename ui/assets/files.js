@@ -50,6 +50,26 @@
     }
   }
 
+  // ---- Pictures: one that carries its run opens it, any other begins a new one
+
+  async function givePicture(file) {
+    const reply = await post(`files?name=${encodeURIComponent(file.name)}`, file);
+    if (reply.problem) say(reply.problem, "bad"); else taken(reply);
+  }
+
+  async function giveRun(file) {
+    const reply = await post("files/run", file);
+    const anew = { word: "Begin a run with this picture", do: () => givePicture(file) };
+    if (reply.problem) say(reply.problem, "bad", reply.problem.startsWith("There is no run") ? anew : null);
+    else taken(reply);
+  }
+
+  function taken(reply) {
+    say(reply.said);
+    const show = () => { if (reply.case_id != null) setTimeout(() => studio.look({ case: reply.case_id }), 0); };
+    send({ name: "open", run: reply.run_id, done: show });
+  }
+
   // ---- Masks
 
   let waiting = null;   // a mask that was refused: once its classes are named it is given again
@@ -70,8 +90,34 @@
     if (field.matches?.("input[data-file=mask]") && field.files[0]) {
       giveMask(field.files[0], field.closest("[data-mask-of]").dataset.maskOf);
       field.value = "";
+    } else if (field.matches?.("input[data-file=run]") && field.files[0]) {
+      giveRun(field.files[0]);
+      field.value = "";
     } else if (field.id === "mask-classes" && waiting && waiting.run === studio.run) giveMask(waiting.file, waiting.run);
   });
 
-  Object.assign(studio, { say, post, giveMask });
+  // ---- Dropping, anywhere on the page
+
+  let dragging = 0;   // a drag enters and leaves every element that it crosses
+  const carries = (event) => event.dataTransfer?.types.includes("Files");
+  const mark = (on) => { dragging = on ? dragging : 0; document.body.classList.toggle("dropping", on); };
+
+  document.addEventListener("dragenter", (event) => { if (carries(event)) { dragging += 1; mark(true); } }, true);
+  document.addEventListener("dragleave", (event) => { if (carries(event) && (dragging -= 1) <= 0) mark(false); }, true);
+  document.addEventListener("dragover", (event) => { if (carries(event)) event.preventDefault(); }, true);
+  document.addEventListener("drop", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    mark(false);
+    const files = [...event.dataTransfer.files];
+    if (!files.length) return;
+    if (files.length > 1) return void say("Drop one file at a time.", "bad");
+    const mask = event.target.closest?.("[data-mask-of]");
+    if (mask) giveMask(files[0], mask.dataset.maskOf);
+    else if (document.body.dataset.view === "run") giveRun(files[0]);
+    else givePicture(files[0]);
+  }, true);
+
+  Object.assign(studio, { say, post, taken, giveMask });
 })();

@@ -21,7 +21,7 @@
   studio.inbox = (_element, props, watch) => {
     watch("value", () => {
       const said = JSON.parse(props.value || "{}");
-      if (said.run) send({ name: "open", run: said.run });
+      if (said.run_id) studio.taken(said);
       else if (said.problem) tell("start", said.problem);
     });
   };

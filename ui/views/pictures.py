@@ -11,6 +11,7 @@ from ui.views.large import View, edit_words, image_url, large_picture, mode_bar,
 from ui.views.markup import Child, Html, el
 from ui.views.parts import Tone, differences, icon, key, pill, seconds, short_model
 from ui.views.review import review_badge, review_bar
+from ui.views.saving import save_links
 from ui.views.stage import running_stage
 from ui.views.text_stages import caption_text
 from ui.views.under_test import under_test_card, verdict_pill
@@ -73,20 +74,18 @@ def _facts(state: RunState, case: StoredTestCase) -> Html:
     pieces = word_diff(caption_text(state), case.counterfactual.text)
     steps = case.settings.get("steps", "?")
     made = f"{short_model(case.model, state.model_names)} · {steps} steps · seed {case.seed} · {seconds(case.seconds)}"
-    save = el(
-        "a",
-        icon("down"),
-        "Save image",
-        href=image_url(case.image_sha),
-        class_="btn s",
-        download=f"{state.run.name}-{edit_words(case)}-{case.id}.png".replace(" ", "-").replace("/", "-"),
-    )
     notes = [el("p", check.note, class_="mut small") for check in case.checks if not check.passed and check.note]
     return el(
         "div",
         el("p", differences(shortened(pieces)), class_="diff"),
         notes,
-        el("div", el("span", made, class_="mut small"), el("span", class_="grow"), save, class_="line-end"),
+        el(
+            "div",
+            el("span", made, class_="mut small"),
+            el("span", class_="grow"),
+            save_links(state.run, case),
+            class_="line-end",
+        ),
         class_="card facts",
     )
 

@@ -1,0 +1,36 @@
+"""How an image leaves the page: as a file that remembers its run, and with its mask where there is one."""
+
+from __future__ import annotations
+
+from storage.types import Run, StoredTestCase
+from ui.views.markup import Html, el, join
+from ui.views.parts import icon
+
+
+def save_links(run: Run, case: StoredTestCase) -> Html:
+    """The buttons below an image. The server names the files."""
+    keeps = "A PNG that carries this whole run: drop it on the page, here or in another workspace, to get it back"
+    image = el(
+        "a",
+        icon("down"),
+        "Save image",
+        href=f"download/{case.id}.png",
+        class_="btn s",
+        download=True,
+        id="save-image",
+        title=keeps,
+    )
+    if run.mask_sha is None:
+        return image
+    words = "A ZIP file with the image, its mask at the same size, and the names of the classes"
+    both = el(
+        "a",
+        icon("down"),
+        "With mask",
+        href=f"download/{case.id}.zip",
+        class_="btn s",
+        download=True,
+        id="save-mask",
+        title=words,
+    )
+    return join(image, both)
