@@ -1,0 +1,254 @@
+"""Files that leave and come back: into the same workspace, into another one, from outside; and masks from files."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from pipeline.errors import UserError
+from pipeline.freshness import image_sha
+from pipeline.png import with_texts
+from pipeline.profile import load_profile
+from pipeline.types import Task
+from storage.workspace import Workspace
+from tests.scripted import ScriptedModels
+from tests.test_ui_studio import do
+from ui import exchange, masks
+from ui.actions import perform
+from ui.exchange import saved_image, saved_with_mask, take_picture, take_run
+from ui.routes import add_routes
+from ui.studio import Studio
+from ui.views.masks import legend, mask_row
+
+NASTY = "<img src=x onerror=alert(1)> \"'& 鳥/../"
+ROAD = Task("segmentation", protected=("road", "vehicle", "dragon"))
+CLASSES = "0 sky, 1 road, 2 <b>vehicle</b>"
+
+
+def studio_in(folder: Path) -> Iterator[Studio]:
+    with Workspace(folder) as workspace:
+        made = Studio(load_profile("demo"), ScriptedModels(), workspace)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    yield from studio_in(tmp_path / "here")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Studio]:
+    """Another workspace."""
+    yield from studio_in(tmp_path / "there")
+
+
+def encoded(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def mask_file(size: tuple[int, int] = (48, 32), values: tuple[int, ...] = (0, 1, 2)) -> bytes:
+    grid = np.repeat(np.array(values, np.uint8), size[0] // len(values) + 1)[: size[0]]
+    return encoded(Image.fromarray(np.tile(grid, (size[1], 1))))
+
+
+def finished(studio: Studio, name: str = NASTY) -> str:
+    """A run with four images and a mask."""
+    settings = studio.profile.settings.model_dump(mode="json")
+    source = Image.effect_noise((48, 32), 90).convert("RGB")
+    run_id = studio.workspace.create_run(source, Task("classification", "bird"), "demo", name, settings)
+    assert not do(studio, run_id, "run-all").problem
+    assert not do(studio, run_id, "generate").problem
+    studio.workspace.set_prompts(run_id, {"keywords": f"$task $caption {NASTY}"})
+    masks.give_mask(studio, run_id, mask_file(), CLASSES)
+    return run_id
+
+
+def test_a_saved_image_brings_its_run_back_in_another_workspace(studio: Studio, elsewhere: Studio) -> None:
+    run = studio.workspace.run(finished(studio))
+    case = run.test_cases[1]
+    name, data = saved_image(studio, case.id)
+    assert name.endswith(f"-{case.id}.png") and not set(name) & set("/<>\"'& ")
+    assert Image.open(io.BytesIO(data)).tobytes() == Image.open(case.image_path).tobytes()
+
+    taken = take_picture(elsewhere, data, "whatever.png")
+    there = elsewhere.workspace.run(taken.run_id)
+    assert taken.run_id == run.id and "was restored from the file" in taken.said
+    for part in ("name", "task", "profile", "settings", "prompts", "source_sha", "mask_sha", "mask_classes"):
+        assert getattr(there, part) == getattr(run, part), part
+    assert {s: v.value for s, v in there.values.items()} == {s: v.value for s, v in run.values.items()}
+    (restored,) = there.test_cases
+    assert (restored.id, restored.image_sha, restored.control_sha) == (taken.case_id, case.image_sha, case.control_sha)
+    for part in ("counterfactual", "seed", "method", "model", "prompt", "settings", "checks", "seconds"):
+        assert getattr(restored, part) == getattr(case, part), part
+    assert elsewhere.state(run.id).stale == {}, "nothing is stale there that is fresh here"
+
+    # The same file again opens it, another image of the same run joins it.
+    assert take_run(elsewhere, data).case_id == taken.case_id
+    second = take_run(elsewhere, saved_image(studio, run.test_cases[2].id)[1])
+    assert second.run_id == run.id and len(elsewhere.workspace.run(run.id).test_cases) == 2
+    assert len(elsewhere.runs()) == 1
+
+
+def test_a_file_opens_the_run_that_it_came_from(studio: Studio) -> None:
+    run = studio.workspace.run(finished(studio))
+    case = run.test_cases[0]
+    data = saved_image(studio, case.id)[1]
+    do(studio, run.id, "caption", value="A red bird in cloudy weather by day.")
+    before = studio.workspace.run(run.id)
+    assert take_picture(studio, data, "x.png") == exchange.Taken(run.id, case.id)
+    assert studio.workspace.run(run.id) == before, "what was done since is untouched"
+    studio.workspace.remove_run(run.id)
+    assert "had been deleted" in take_run(studio, data).said
+    assert [item.id for item in studio.runs()] == [run.id]
+
+
+def test_a_run_of_another_picture_with_the_same_id_is_left_alone(studio: Studio, elsewhere: Studio) -> None:
+    run = studio.workspace.run(finished(studio))
+    data = saved_image(studio, run.test_cases[0].id)[1]
+    record = exchange.run_record(run)
+    other = elsewhere.workspace.import_run(record, Image.new("RGB", (48, 32), (9, 9, 9)))
+    assert other == run.id
+    taken = take_run(elsewhere, data)
+    assert taken.run_id != run.id and len(elsewhere.runs()) == 2
+    assert elsewhere.workspace.run(other).test_cases == ()
+
+
+def test_a_picture_without_a_run_begins_one_or_is_refused_when_a_run_was_wanted(studio: Studio) -> None:
+    foreign = with_texts(encoded(Image.new("RGB", (64, 64))), {"parameters": NASTY, "dillema": "{}"})
+    with pytest.raises(UserError, match="There is no run in this file"):
+        take_run(studio, foreign)
+    assert studio.runs() == ()
+    taken = take_picture(studio, foreign, f"{NASTY}.png")
+    assert (taken.case_id, taken.said) == (None, "")
+    assert len(studio.runs()) == 1
+
+
+def test_a_run_without_its_source_is_refused_elsewhere(
+    studio: Studio, elsewhere: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = studio.workspace.run(finished(studio))
+    monkeypatch.setattr("pipeline.carried.LARGEST_PICTURE", 10)
+    data = saved_image(studio, run.test_cases[0].id)[1]
+    with pytest.raises(UserError, match="does not carry its source image"):
+        take_run(elsewhere, data)
+    assert elsewhere.runs() == ()
+    assert take_run(studio, data).run_id == run.id
+
+
+def test_an_image_is_exported_with_its_mask_at_its_size(studio: Studio) -> None:
+    run = studio.workspace.run(finished(studio))
+    case = run.test_cases[0]
+    name, data = saved_with_mask(studio, case.id)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        image, mask, classes = archive.namelist()
+        assert (image, mask) == (name.replace(".zip", ".png"), name.replace(".zip", ".mask.png"))
+        assert archive.read(image) == saved_image(studio, case.id)[1]
+        numbers = Image.open(io.BytesIO(archive.read(mask)))
+        assert numbers.mode == "L" and numbers.size == Image.open(case.image_path).size
+        assert encoded(numbers) == mask_file()
+        assert json.loads(archive.read(classes))["classes"] == {"0": "sky", "1": "road", "2": "<b>vehicle</b>"}
+    studio.workspace.set_mask(run.id, None)
+    with pytest.raises(UserError, match="has no mask"):
+        saved_with_mask(studio, case.id)
+
+
+def test_masks_are_judged_against_the_source_and_its_classes(studio: Studio) -> None:
+    run_id = finished(studio)
+    held = studio.workspace.run(run_id)
+    for data, classes, said in (
+        (mask_file((32, 48)), CLASSES, "32x48 pixels and the source image 48x32"),
+        (mask_file(values=(0, 5)), CLASSES, "without a name: 5"),
+        (mask_file(), "sky", "“sky” is no class"),
+        (b"GIF89a", CLASSES, "damaged"),
+    ):
+        with pytest.raises(UserError, match=said):
+            masks.give_mask(studio, run_id, data, classes)
+    assert studio.workspace.run(run_id) == held
+    notes = masks.give_mask(studio, run_id, mask_file((96, 64), (0, 7)), "0 sky, 7 car")
+    assert "brought from 96x64 to the 48x32" in notes[0]
+    outcome = perform(studio, run_id, {"name": "mask-classes", "value": "0 sky"})
+    assert outcome.where == "source" and "without a name: 7" in outcome.problem
+    assert not perform(studio, run_id, {"name": "mask-classes", "value": "0 sky, 7 bus"}).problem
+    assert studio.workspace.run(run_id).mask_classes == {0: "sky", 7: "bus"}
+    perform(studio, run_id, {"name": "mask-drop"})
+    assert studio.workspace.run(run_id).mask_sha is None
+    assert "no mask yet" in perform(studio, run_id, {"name": "mask-classes", "value": "0 sky"}).problem
+
+
+def test_a_sample_brings_its_mask(studio: Studio) -> None:
+    run_id = perform(studio, "", {"name": "sample", "sample": "street-two-cars"}).run_id
+    run = studio.workspace.run(run_id)
+    assert run.mask_path is not None and Image.open(run.mask_path).size == Image.open(run.source_path).size
+    assert set(run.task.protected) <= set(run.mask_classes.values())
+    bird = perform(studio, "", {"name": "sample", "sample": "bird-on-a-twig"}).run_id
+    assert studio.workspace.run(bird).mask_sha is None
+    assert "mask-sample" in mask_row(studio.state(bird), studio.samples)
+    assert not perform(studio, bird, {"name": "mask-sample"}).problem
+    assert "object" in studio.workspace.run(bird).mask_classes.values()
+    upload = studio.run_from_upload(encoded(Image.new("RGB", (64, 64))), "mine.png")
+    assert "no mask for this picture" in perform(studio, upload, {"name": "mask-sample"}).problem
+
+
+def test_names_of_classes_are_shown_as_text_and_protected_ones_are_marked(studio: Studio) -> None:
+    run_id = finished(studio)
+    studio.workspace.set_task(run_id, ROAD)
+    markup = mask_row(studio.state(run_id), studio.samples)
+    assert "<b>vehicle" not in markup and "&lt;b&gt;vehicle" in markup
+    assert "The mask has no class “vehicle”, “dragon”" in markup
+    assert legend({1: "Road", 2: "sky"}, ("road",)).count("<svg") == 1
+
+
+@pytest.fixture
+def client(studio: Studio) -> TestClient:
+    app = FastAPI()
+    add_routes(app, studio)
+    return TestClient(app)
+
+
+def test_files_come_and_go_over_http(studio: Studio, client: TestClient) -> None:
+    run_id = finished(studio)
+    run = studio.workspace.run(run_id)
+    case = run.test_cases[0].id
+    reply = client.get(f"/download/{case}.png")
+    assert reply.content == saved_image(studio, case)[1] and reply.headers["content-type"] == "image/png"
+    assert reply.headers["content-disposition"].startswith("attachment; filename*=UTF-8''")
+    assert client.get(f"/download/{case}.zip").content[:2] == b"PK"
+    assert client.get("/download/999.png").status_code == 404
+    assert client.get("/download/x.png").status_code == 422
+
+    ours = {"x-studio": "1"}
+    taken = client.post("/files/run", content=reply.content, headers=ours).json()
+    assert (taken["problem"], taken["run_id"], taken["case_id"]) == ("", run_id, case)
+    assert client.post("/files", content=reply.content).status_code == 403, "another site cannot send this header"
+    refused = client.post("/files/run", content=encoded(Image.new("RGB", (64, 64))), headers=ours).json()
+    assert refused["problem"].startswith("There is no run in this file.")
+    assert client.post("/files?name=a.png", content=b"", headers=ours).json()["problem"].startswith("The file is empty")
+
+    path = f"/runs/{run_id}/mask?classes=0 sky, 1 road, 2 car"
+    assert client.post(path, content=mask_file(), headers=ours).json() == {"problem": "", "said": []}
+    assert client.post(path, content=mask_file()).status_code == 403
+    assert "has no run" in client.post("/runs/none/mask", content=mask_file(), headers=ours).json()["problem"]
+    sha = studio.workspace.run(run_id).mask_sha
+    shown = Image.open(io.BytesIO(client.get(f"/masks/{sha}.png").content))
+    assert (shown.mode, shown.size) == ("RGBA", (48, 32))
+    assert client.get(f"/masks/{run.source_sha}.png").status_code == 404
+    assert client.get("/masks/..%2fstudio.png").status_code == 404
+
+
+def test_the_stored_image_stays_without_texts(studio: Studio) -> None:
+    run = studio.workspace.run(finished(studio))
+    saved_image(studio, run.test_cases[0].id)
+    stored = Image.open(run.test_cases[0].image_path)
+    assert stored.info == {} and image_sha(stored)
