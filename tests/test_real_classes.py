@@ -240,7 +240,7 @@ def test_the_method_brings_the_image_back_to_the_source(models: Models) -> None:
     assert case.image.size == case.control.size == source.size
     assert "A bird at night." in case.prompt and "bird" in case.prompt
     assert case.settings["steps"] == 4 and case.settings["conditioning"]["median"] == 3
-    assert case.seconds > 0 and case.checks[0].name == "edit shows" and case.checks[0].value is not None
+    assert case.seconds > 0 and {"edges kept", "edit shows"} <= {check.name for check in case.checks}
     again = method.make(source, TASK, counterfactual, ConditioningSettings(), QUICK, 11, nothing)
     assert np.array_equal(np.asarray(case.image), np.asarray(again.image))
 

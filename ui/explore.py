@@ -29,6 +29,7 @@ from ui.views.generation import generation_card
 from ui.views.keys import keys_window
 from ui.views.markup import Html, stamped
 from ui.views.pictures import View, picture_column
+from ui.views.queue import queue_part
 from ui.views.text_stages import alternatives_card, caption_card, keywords_card
 
 PARTS = (
@@ -43,6 +44,7 @@ PARTS = (
     "counterfactuals",
     "generation",
     "pictures",
+    "queue",
     "keys",
 )
 """The parts of the page, in the order in which they are event outputs."""
@@ -73,6 +75,7 @@ def explore_page(studio: Studio) -> gr.Blocks:
                     slots[name] = _slot(name)
             with gr.Column(elem_id="column-pictures", min_width=0):
                 slots["pictures"] = _slot("pictures")
+                slots["queue"] = _slot("queue")
         slots["keys"] = _slot("keys")
         outputs = [bus, *(slots[name] for name in PARTS)]
 
@@ -160,8 +163,10 @@ def render(studio: Studio, state: RunState | None, view: View, seen: Seen | None
         parts["keywords"] = keywords_card(state)
         parts["alternatives"] = alternatives_card(state)
         parts["counterfactuals"] = counterfactuals_card(state)
-        parts["generation"] = generation_card(state)
+        parts["generation"] = generation_card(state, studio.profile)
         parts["pictures"] = picture_column(state, view, seen or Seen(None))
+        names = {run.id: run.name for run in runs}
+        parts["queue"] = queue_part(studio.jobs.active(), names, run_id, studio.jobs.waiting_for())
     parts["keys"] = keys_window()
     return {name: stamped(markup) for name, markup in parts.items()}
 

@@ -20,6 +20,7 @@ from pipeline.errors import UserError
 from pipeline.images import MAX_BYTES
 from pipeline.masks import overlay
 from ui import exchange, masks
+from ui.drawing_routes import add_drawing_routes
 from ui.studio import Studio
 from ui.theme import ASSETS
 
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 def add_routes(app: FastAPI, studio: Studio) -> None:
     """Add them to `app`, before the pages are mounted."""
+    add_drawing_routes(app, studio)
 
     @app.get("/images/{sha}.png", include_in_schema=False)
     def image(sha: str) -> Response:

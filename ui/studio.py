@@ -33,6 +33,7 @@ from pipeline.types import (
 )
 from storage.types import Run, RunSummary, StoredTestCase, StoredValue
 from storage.workspace import Workspace
+from ui.controls import Controls
 from ui.gate import Gate, gate_of
 from ui.jobs import Jobs, JobView
 from ui.previews import Previews
@@ -64,6 +65,8 @@ class RunState:
     job: JobView | None
     """The latest since the server was started."""
     gate: Gate
+    control_there: bool
+    """Whether the control image can be shown: one that a model draws has to be asked for first."""
     current: frozenset[int]
     """The test cases whose caption is still ticked, word for word."""
     model_names: dict[str, str]
@@ -84,6 +87,7 @@ class Studio:
         self._lock = threading.Lock()
         self._warmed = False
         self.previews = Previews()
+        self.controls = Controls(workspace)
         self.pixels = lru_cache(maxsize=256)(self._pixels)
         self.size = lru_cache(maxsize=256)(self._size)
 
@@ -114,6 +118,7 @@ class Studio:
             histories=histories,
             job=self.jobs.of_run(run_id),
             gate=gate_of(self.runner, run, settings, stale, self.size(run.source_sha), self._warmed),
+            control_there=self.controls.has(run, settings),
             current=current,
             model_names=self._model_names,
         )

@@ -66,6 +66,10 @@ def _card(name: str, action: Data) -> str:
         "alternative": "alternatives",
         "generate": "generation",
         "regenerate": "generation",
+        "preset": "generation",
+        "reuse": "generation",
+        "draw": "generation",
+        "queue": "generation",
     }
     prefixes |= {"counterfactual": "counterfactuals", "sample": "start", "open": "start"}
     return prefixes.get(name.split("-")[0], "source")

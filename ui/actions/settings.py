@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
@@ -23,6 +26,9 @@ def _setting(studio: Studio, run_id: str, data: Data) -> None:
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
         name = field.replace("_", " ")
         raise UserError(f"The setting “{name}” was not changed: {reason[0].lower()}{reason[1:]}.") from error
+    kinds = studio.profile.generator.controlnets
+    if settings.conditioning.kind not in kinds:
+        raise UserError(f"This profile has no ControlNet for {settings.conditioning.kind}: take {', '.join(kinds)}.")
     studio.workspace.set_settings(run_id, settings.model_dump(mode="json"))
     studio.solved(run_id, "generation" if stage == "conditioning" else stage)  # type: ignore[arg-type]
 
@@ -36,4 +42,34 @@ def _default_settings(studio: Studio, run_id: str, data: Data) -> None:
     studio.workspace.set_settings(run_id, plain)
 
 
-ACTIONS: dict[str, Action] = {"setting": _setting, "default-settings": _default_settings}
+def _preset(studio: Studio, run_id: str, data: Data) -> None:
+    """The settings that a preset of the profile names; all others stay."""
+    name = text_of(data, "value")
+    if name not in studio.profile.presets:
+        raise UserError(f"There is no preset {name[:80]!r}: take {', '.join(studio.profile.presets) or 'none'}.")
+    _change_generation(studio, run_id, studio.profile.preset(name))
+
+
+def _reuse_seed(studio: Studio, run_id: str, data: Data) -> None:
+    """The seed of a result for what is made next."""
+    number = text_of(data, "case")
+    case = next((case for case in studio.workspace.run(run_id).test_cases if str(case.id) == number), None)
+    if case is None:
+        raise UserError("This result is not of this run: pick one of those shown.")
+    _change_generation(studio, run_id, {"seed_mode": "fixed", "seed": case.seed})
+
+
+def _change_generation(studio: Studio, run_id: str, changes: Mapping[str, Any]) -> None:
+    settings = studio.settings(studio.workspace.run(run_id))
+    plain = settings.model_dump(mode="json")
+    plain["generation"] |= changes
+    studio.workspace.set_settings(run_id, Settings.model_validate(plain).model_dump(mode="json"))
+    studio.solved(run_id, "generation")
+
+
+ACTIONS: dict[str, Action] = {
+    "setting": _setting,
+    "default-settings": _default_settings,
+    "preset": _preset,
+    "reuse-seed": _reuse_seed,
+}

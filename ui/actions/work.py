@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.errors import UserError
 from ui import generating, work
 from ui.actions.data import Action, Data, stage_of, text_of
+from ui.controls import draw_with
 from ui.studio import Studio, task_problem
 
 
@@ -31,4 +32,53 @@ def _cancel(studio: Studio, run_id: str, data: Data) -> None:
     studio.jobs.cancel(text_of(data, "of") or run_id)
 
 
-ACTIONS: dict[str, Action] = {"run": _run_stage, "run-all": _run_all, "generate": _generate, "cancel": _cancel}
+def _cancel_all(studio: Studio, _run_id: str, _data: Data) -> None:
+    studio.jobs.cancel_all()
+
+
+def _queue_cancel(studio: Studio, _run_id: str, data: Data) -> None:
+    studio.jobs.cancel_job(_number(data, "job"))
+
+
+def _queue_drop(studio: Studio, _run_id: str, data: Data) -> None:
+    """Take an image out of the queue; one that is being drawn stops at once, and the next one begins."""
+    studio.jobs.drop_part(_number(data, "job"), _number(data, "part"))
+
+
+def _queue_up(studio: Studio, _run_id: str, data: Data) -> None:
+    """Let a job, or an image of a job, pass the one before it."""
+    studio.jobs.move_up(_number(data, "job"), _number(data, "part") if text_of(data, "part") else None)
+
+
+def _draw_control(studio: Studio, run_id: str, _data: Data) -> None:
+    """Have a model draw the control image, in the worker, while no images are made."""
+    run = studio.workspace.run(run_id)
+    settings = studio.settings(run)
+
+    def draw() -> None:
+        try:
+            side = settings.generation.short_side
+            draw_with(studio.controls, run, settings.conditioning, side, studio.runner.models.detector)
+        except UserError as error:
+            studio.failed(run_id, "generation", error)
+
+    studio.solved(run_id, "generation")
+    studio.jobs.when_idle("drawing the control image", draw)
+
+
+def _number(data: Data, name: str) -> int:
+    text = text_of(data, name)
+    return int(text) if text.isdecimal() else -1
+
+
+ACTIONS: dict[str, Action] = {
+    "run": _run_stage,
+    "run-all": _run_all,
+    "generate": _generate,
+    "cancel": _cancel,
+    "cancel-all": _cancel_all,
+    "queue-cancel": _queue_cancel,
+    "queue-drop": _queue_drop,
+    "queue-up": _queue_up,
+    "draw-control": _draw_control,
+}

@@ -1,45 +1,73 @@
-"""The card of stage 5: the gate, and the work behind it."""
+"""The card of stage 5: the gate with its settings in the open, and the work behind it."""
 
 from __future__ import annotations
 
-from pipeline.settings import Settings
+from pipeline.profile import Profile
+from pipeline.settings import SEED_MODES, GenerationSettings, SeedMode
 from pipeline.types import StageName
 from storage.types import Job
+from ui.diff import shortened, word_diff
 from ui.gate import Gate
-from ui.studio import RunState, clock
-from ui.views.forms import settings_form
-from ui.views.markup import Child, Html, el, join
-from ui.views.parts import Tone, about, bar, button, key, left, pill, problem
-from ui.views.stage import all_settings, panel, running_stage
+from ui.studio import RunState
+from ui.views.conditioning import conditioning_panel, what_it_is
+from ui.views.forms import setting_input
+from ui.views.markup import Child, Html, el
+from ui.views.parts import Tone, about, bar, button, differences, key, left, pill, problem
+from ui.views.stage import running_stage
+from ui.views.text_stages import caption_text
 
 STAGE: StageName = "generation"
+LISTED = 40
+"""Images that the gate lists one by one; the others are counted."""
+SEEDS: dict[SeedMode, tuple[str, str]] = {
+    "next": ("next", "The next seeds of this run: pressing again makes other images, and the same ones in every copy."),
+    "fixed": ("fixed", "The same seed for every caption: only the words differ between the images."),
+    "random": ("random", "New seeds at every yes."),
+}
+FIELDS = {
+    "images_per_caption": "images per caption",
+    "steps": "steps",
+    "guidance": "guidance",
+    "control_strength": "control strength",
+    "short_side": "short side",
+}
 
 
-def generation_card(state: RunState) -> Html:
+def generation_card(state: RunState, profile: Profile) -> Html:
     """What a yes would start and what it would cost; while it runs, how far it is."""
     running = running_stage(state.job) == STAGE or _waits(state)
     word, tone = _state_word(state, running)
+    drawing = state.settings.generation
+    how = f"{what_it_is(state.settings.conditioning)} · ControlNet · {drawing.steps} steps"
+    toggle = el(
+        "button",
+        "Conditioning",
+        type="button",
+        class_="btn s q",
+        data_panel_of="conditioning",
+        aria_expanded="false",
+        id="toggle-conditioning",
+        title="What the generator is held to: see it, and set how much of the source it keeps",
+    )
     head = el(
         "header",
         el("span", 5, class_="num"),
         el("h2", "Generate"),
         pill(word, tone, id="state-generation", data_state=word.split(":")[0]),
         el("span", class_="grow"),
-        el("span", _how(state.settings), class_="meta"),
-        el(
-            "span",
-            el("button", "Settings", type="button", class_="btn s q", data_panel_of="settings"),
-            class_="actions",
-        ),
+        el("span", how, class_="meta"),
+        el("span", toggle, class_="actions"),
     )
     held = state.problems.get(STAGE)
-    settings = settings_form(all_settings(state.settings, "generation", "conditioning"))
-    parts: list[Child] = [head]
-    if held is not None:
-        parts.append(problem(held.text, "problem-generation"))
-    parts.append(panel("settings", "Of this run only.", settings))
-    parts.append(_progress(state) if running else _gate(state))
     waits = not running and state.gate.plan is not None
+    parts: list[Child] = [
+        head,
+        problem(held.text, "problem-generation") if held is not None else None,
+        conditioning_panel(state, profile),
+        el("div", _settings(drawing, profile), class_="body"),
+        _progress(state) if running else _gate(state),
+        _planned(state) if waits else None,
+    ]
     return el(
         "section", parts, class_=f"card stage{' is-gate' if waits else ''}", id="stage-generation", data_stage=STAGE
     )
@@ -57,7 +85,9 @@ def _waits(state: RunState) -> bool:
 def _state_word(state: RunState, running: bool) -> tuple[str, Tone]:
     last = state.run.jobs[-1] if state.run.jobs else None
     if running:
-        return ("stopping", "warn") if state.job is not None and state.job.stopping else ("running", "acc")
+        if state.job is not None and state.job.stopping:
+            return "stopping", "warn"
+        return ("waiting", "acc") if _waits(state) else ("running", "acc")
     if last is not None and last.state == "failed":
         return "failed", "bad"
     if last is not None and last.state in ("interrupted", "cancelled"):
@@ -73,9 +103,94 @@ def _saved(job: Job) -> str:
     return f"{job.done} of {job.total} images are saved"
 
 
-def _how(settings: Settings) -> str:
-    edges, drawing = settings.conditioning, settings.generation
-    return f"Canny {edges.low} / {edges.high} · ControlNet · {drawing.steps} steps"
+def _settings(drawing: GenerationSettings, profile: Profile) -> Html:
+    rows: list[Child] = [
+        el("div", _presets(drawing, profile), _seeds(drawing), class_="choices"),
+        el("div", [_field(name, words, drawing) for name, words in FIELDS.items()], class_="fields"),
+        el("div", _negative(drawing), class_="fields"),
+    ]
+    return el("div", rows, class_="drawing-settings")
+
+
+def _presets(drawing: GenerationSettings, profile: Profile) -> Child:
+    if not profile.presets:
+        return None
+    held = drawing.model_dump(mode="json")
+    chips: list[Child] = []
+    chosen = False
+    for name in profile.presets:
+        sets = profile.preset(name)
+        on = all(held[field] == value for field, value in sets.items())
+        chosen = chosen or on
+        told = ", ".join(f"{FIELDS.get(field, field.replace('_', ' '))} {value}" for field, value in sets.items())
+        chips.append(
+            button(
+                name,
+                "preset",
+                f"chip{' on' if on else ''}",
+                data_value=name,
+                aria_pressed="true" if on else "false",
+                title=told,
+                data_key=f"preset-{name}",
+            )
+        )
+    if not chosen:
+        chips.append(el("span", "own", class_="chip on own", data_key="preset-own", title="Settings of your own"))
+    return el("span", el("span", "preset", class_="mut"), chips, class_="choice", role="group", aria_label="Preset")
+
+
+def _seeds(drawing: GenerationSettings) -> Html:
+    chips: list[Child] = [
+        button(
+            SEEDS[mode][0],
+            "setting",
+            f"chip{' on' if mode == drawing.seed_mode else ''}",
+            data_setting="generation.seed_mode",
+            data_value=mode,
+            aria_pressed="true" if mode == drawing.seed_mode else "false",
+            title=SEEDS[mode][1],
+            data_key=f"seed-{mode}",
+        )
+        for mode in SEED_MODES
+    ]
+    field = None
+    if drawing.seed_mode == "fixed":
+        info = type(drawing).model_fields["seed"]
+        field = el(
+            "label",
+            el("span", "Seed", class_="unseen"),
+            setting_input(STAGE, "seed", info, drawing.seed, "setting-generation-seed"),
+            title=info.description,
+            data_key="seed-number",
+        )
+    return el(
+        "span", el("span", "seeds", class_="mut"), chips, field, class_="choice", role="group", aria_label="Seeds"
+    )
+
+
+def _field(name: str, words: str, drawing: GenerationSettings) -> Html:
+    info, field_id = type(drawing).model_fields[name], f"setting-generation-{name}"
+    return el(
+        "label",
+        el("span", words, class_="mut"),
+        setting_input(STAGE, name, info, getattr(drawing, name), field_id),
+        for_=field_id,
+        title=info.description,
+        data_key=field_id,
+    )
+
+
+def _negative(drawing: GenerationSettings) -> Html:
+    info, field_id = type(drawing).model_fields["negative_prompt"], "setting-generation-negative_prompt"
+    return el(
+        "label",
+        el("span", "negative prompt", class_="mut"),
+        setting_input(STAGE, "negative_prompt", info, drawing.negative_prompt, field_id),
+        for_=field_id,
+        class_="negative",
+        title=info.description,
+        data_key=field_id,
+    )
 
 
 def _gate(state: RunState) -> Html:
@@ -107,6 +222,32 @@ def _gate(state: RunState) -> Html:
     )
 
 
+def _planned(state: RunState) -> Html:
+    """What a yes would make, image by image: what differs from the caption, and the seed."""
+    plan = state.gate.plan
+    assert plan is not None
+    source = caption_text(state)
+    rows: list[Child] = [
+        el(
+            "li",
+            el("span", differences(shortened(word_diff(source, image.counterfactual.text)))),
+            el("span", f"seed {image.seed}", class_="seed"),
+            title=image.counterfactual.text,
+        )
+        for image in plan.images[:LISTED]
+    ]
+    if len(plan.images) > LISTED:
+        rows.append(el("li", f"and {len(plan.images) - LISTED} more", class_="mut"))
+    return el(
+        "details",
+        el("summary", "What will be made"),
+        el("ol", rows),
+        class_="planned",
+        id="planned",
+        data_key="planned",
+    )
+
+
 def _cost(gate: Gate) -> str:
     if gate.plan is None or gate.plan.seconds is None:
         return "measuring the time" if gate.measuring else "the time is known after the first image on this machine"
@@ -116,7 +257,7 @@ def _cost(gate: Gate) -> str:
 def _explained(gate: Gate, state: RunState) -> str:
     if gate.made:
         return f"{_count(gate.made, 'image')} of them made before and kept."
-    if gate.seed:
+    if gate.seed and state.settings.generation.seed_mode == "next":
         return f"All images of these captions are made; these would be others (seed {gate.seed})."
     if state.run.test_cases:
         return "The captions or settings were changed; earlier images stay."
@@ -127,7 +268,8 @@ def _progress(state: RunState) -> Html:
     job = state.job
     progress = job.progress if job is not None else None
     if progress is None:
-        shown: Child = [bar(None), el("span", "starting", id="progress-words")]
+        words = "waiting for its turn" if _waits(state) else "starting"
+        shown: Child = [bar(None), el("span", words, id="progress-words")]
     else:
         words = f"{progress.note} · step {progress.done} of {progress.total}{left(progress.seconds_left)}"
         shown = [bar(progress.done / max(1, progress.total)), el("span", words, id="progress-words")]
@@ -139,11 +281,6 @@ def _progress(state: RunState) -> Html:
         class_="gate",
         id="gate",
     )
-
-
-def jobs_history(state: RunState) -> Html:
-    """The generations of the run, in a line each."""
-    return join([el("li", f"{clock(job.started)} · {job.state} · {_saved(job)}") for job in reversed(state.run.jobs)])
 
 
 def _count(number: int, noun: str) -> str:

@@ -35,6 +35,7 @@ _ICONS = {
     "full": '<path d="M3 6V3h3M10 3h3v3M13 10v3h-3M6 13H3v-3"/>',
     "plus": '<path d="M8 3.5v9M3.5 8h9"/>',
     "down": '<path d="M8 2.5v8M4.5 7.5L8 11l3.5-3.5M3 13.5h10"/>',
+    "up": '<path d="M8 13V3.5M4 7.5L8 3.5l4 4"/>',
     "alert": '<path d="M8 2l6.3 11.2H1.7z"/><path d="M8 6.5v3M8 11.4v.1"/>',
     "half": '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5a5.5 5.5 0 010 11z" fill="currentColor"/>',
     "list": '<path d="M3 4.5h10M3 8h10M3 11.5h10"/>',

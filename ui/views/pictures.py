@@ -7,12 +7,13 @@ from storage.types import StoredTestCase
 from ui.diff import shortened, word_diff
 from ui.readings import Seen
 from ui.studio import RunState
+from ui.views.drawing import MODE as DRAWING
+from ui.views.drawing import drawing_figure, drawing_thumb
 from ui.views.large import View, edit_words, image_url, large_picture, mode_bar, source_picture, usable_mode
 from ui.views.markup import Child, Html, el
 from ui.views.parts import Tone, differences, icon, key, pill, seconds, short_model
 from ui.views.review import review_badge, review_bar
 from ui.views.saving import save_links
-from ui.views.stage import running_stage
 from ui.views.text_stages import caption_text
 from ui.views.under_test import under_test_card, verdict_pill
 
@@ -32,7 +33,7 @@ def picture_column(state: RunState, view: View, seen: Seen) -> Html:
         el(
             "div",
             mode_bar(state, case, seen, mode),
-            large_picture(state, case, seen, mode),
+            (drawing_figure(state) if view.mode == DRAWING else None) or large_picture(state, case, seen, mode),
             _checks(state, case, seen),
             review_bar(state.run, case),
             class_="card viewer",
@@ -47,10 +48,10 @@ def picture_column(state: RunState, view: View, seen: Seen) -> Html:
 
 def _source_only(state: RunState) -> Html:
     note = "Results will stand here, beside the source image and its edges."
-    waiting = _placeholder(state)
+    waiting = drawing_thumb(state)
     return el(
         "div",
-        source_picture(state),
+        drawing_figure(state) or source_picture(state),
         el("p", note, class_="mut pad") if waiting is None else el("div", waiting, class_="thumbs pad"),
         class_="card",
     )
@@ -91,7 +92,7 @@ def _facts(state: RunState, case: StoredTestCase) -> Html:
 
 
 def _thumbnails(state: RunState, shown: StoredTestCase, seen: Seen) -> Html:
-    thumbs: list[Child] = [_placeholder(state)]
+    thumbs: list[Child] = [drawing_thumb(state)]
     for case in reversed(state.run.test_cases):
         verdict = case.review.verdict if case.review is not None else ""
         looks = f"thumb{' on' if case.id == shown.id else ''}{'' if case.id in state.current else ' old'} {verdict}"
@@ -131,20 +132,3 @@ def _count(state: RunState) -> str:
         number = sum(case.review is not None and case.review.verdict == verdict for case in cases)
         words += [f"{number} {verdict}"] if number else []
     return ", ".join(words)
-
-
-def _placeholder(state: RunState) -> Child:
-    """The image that is being drawn."""
-    job = state.job
-    if running_stage(job) != STAGE or job is None or job.progress is None:
-        return None
-    steps = state.settings.generation.steps
-    progress = job.progress
-    step = progress.done % steps
-    return el(
-        "div",
-        el("img", src=image_url(state.run.source_sha), alt=""),
-        el("b", f"{step}/{steps}"),
-        class_="thumb drawing",
-        data_key="drawing",
-    )

@@ -1,0 +1,63 @@
+// The control image while thresholds move, and the picture that is being drawn.
+(() => {
+  "use strict";
+  const studio = window.studio;
+
+  // ---- The control image: redrawn with every frame in which a slider moved; the latest wishes win over those before
+
+  let loading = null, wanted = "";
+
+  function addressOf(panel) {
+    const saved = panel.querySelector("[data-control-url]")?.dataset.controlUrl;
+    if (!saved) return "";
+    const [path, query] = saved.split("?"), asked = new URLSearchParams(query);
+    for (const field of panel.querySelectorAll("[data-control]"))
+      asked.set(field.dataset.control, field.type === "checkbox" ? field.checked : field.value);
+    return `${path}?${asked}`;
+  }
+
+  function redraw(panel) {
+    const image = panel.querySelector("#control-preview");
+    if (!image || !panel.closest(".panel.shown")) return;
+    const address = addressOf(panel);
+    if (!address || (image.dataset.shown === address && wanted === address)) return;
+    wanted = address;
+    if (!loading) load(panel);
+  }
+
+  function load(panel) {
+    const image = panel.querySelector("#control-preview"), address = wanted;
+    if (!image) return;
+    loading = address;
+    const next = new Image();
+    const over = (found) => {
+      loading = null;
+      if (found) { image.src = address; image.dataset.shown = address; }
+      image.classList.toggle("broken", !found);
+      if (wanted !== address) load(panel);
+    };
+    next.onload = () => (next.decode ? next.decode() : Promise.resolve()).then(() => over(true), () => over(true));
+    next.onerror = () => over(false);
+    next.src = address;
+  }
+
+  let framed = false;
+  document.addEventListener("input", (event) => {
+    const field = event.target;
+    if (!field.matches?.("[data-control]")) return;
+    const shown = field.closest("label").querySelector("output");
+    if (field.type === "checkbox") shown.textContent = field.checked ? "on" : "off";
+    else shown.textContent = field.dataset.control === "median" && field.value <= 1 ? "off" : field.value;
+    if (framed) return;
+    framed = true;
+    requestAnimationFrame(() => { framed = false; redraw(field.closest(".conditioning")); });
+  });
+
+  const redrawAll = () => { for (const panel of document.querySelectorAll(".studio .conditioning")) redraw(panel); };
+  studio.afterPatch.push((root) => { if (root.querySelector(".conditioning")) redrawAll(); });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-panel-of]")) setTimeout(redrawAll, 0);
+    // What is being drawn: this way of looking goes on from image to image.
+    if (event.target.closest(".studio [data-follow]")) studio.look({ mode: "drawing", case: null });
+  });
+})();

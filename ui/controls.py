@@ -1,0 +1,125 @@
+"""Control images for the page to look at while a person moves a threshold: computed at once, kept for a moment.
+
+What a model would have to draw is drawn by the worker when it is asked for, and kept the same way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pipeline.conditioning import NamedMask, as_png, control_image, edges_of_smooth, painted, smoothed
+from pipeline.errors import UserError
+from pipeline.images import fit
+from pipeline.methods import SIDE_MULTIPLE
+from pipeline.profile import DRAWN_BY_MODEL
+from pipeline.seams import Detector
+from pipeline.settings import ConditioningSettings, ControlKind, Settings
+from storage.types import Run
+from storage.workspace import Workspace
+
+Pixels = NDArray[np.uint8]
+V = TypeVar("V")
+
+
+class Latest(Generic[V]):
+    """The things that were made last, by key. May be used from any thread; two at once may make one thing twice."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._held, self._lock = size, OrderedDict[object, V](), threading.Lock()
+
+    def get(self, key: object) -> V | None:
+        """What is held under a key."""
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+            return self._held.get(key)
+
+    def put(self, key: object, value: V) -> V:
+        """Hold it, and let the oldest go."""
+        with self._lock:
+            self._held[key] = value
+            while len(self._held) > self._size:
+                self._held.popitem(last=False)
+        return value
+
+    def once(self, key: object, make: Callable[[], V]) -> V:
+        """What is held, or what `make` gives."""
+        held = self.get(key)
+        return self.put(key, make()) if held is None else held
+
+
+class Controls:
+    """The control images of a workspace's runs, as PNG, at the size at which they would be drawn on."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._sources = Latest[str](256)
+        self._fitted = Latest[Pixels](3)
+        self._smooth = Latest[Pixels](4)
+        self._done = Latest[bytes](48)
+
+    def png(self, run_id: str, settings: ConditioningSettings, side: int) -> bytes | None:
+        """The control image of a run's source, its short side `side`; None when a model has to draw it first.
+
+        Raises UserError for an unknown run, and for a segmentation map where there is no mask.
+        """
+        sha = self._sources.once(run_id, lambda: self._workspace.run(run_id).source_sha)
+        if settings.kind == "segmentation":
+            return self._map(self._workspace.run(run_id), side)
+        if settings.kind in DRAWN_BY_MODEL:
+            return self._done.get(_key(sha, settings, side))
+        return self._done.once(_key(sha, settings, side), lambda: self._canny(sha, settings, side))
+
+    def has(self, run: Run, settings: Settings) -> bool:
+        """Whether the control image of a kind that a model draws is there."""
+        key = _key(run.source_sha, settings.conditioning, settings.generation.short_side)
+        return settings.conditioning.kind not in DRAWN_BY_MODEL or self._done.get(key) is not None
+
+    def keep(self, run: Run, settings: ConditioningSettings, side: int, drawn: Pixels) -> None:
+        """Hold what a model drew."""
+        self._done.put(_key(run.source_sha, settings, side), as_png(drawn))
+
+    def fitted(self, sha: str, side: int) -> Pixels:
+        """A source image as the generator would take it: RGB (h, w, 3)."""
+
+        def make() -> Pixels:
+            return np.asarray(fit(self._workspace.image(sha).convert("RGB"), side, SIDE_MULTIPLE), np.uint8)
+
+        return self._fitted.once((sha, side), make)
+
+    def _canny(self, sha: str, settings: ConditioningSettings, side: int) -> bytes:
+        smooth = self._smooth.once(
+            (sha, side, settings.median, settings.stretch), lambda: smoothed(self.fitted(sha, side), settings)
+        )
+        return as_png(edges_of_smooth(smooth, settings))
+
+    def _map(self, run: Run, side: int) -> bytes:
+        if run.mask_sha is None:
+            raise UserError("This run has no mask, which a segmentation map is painted from.")
+        mask = NamedMask(self._workspace.image(run.mask_sha), run.mask_classes)
+        height, width = self.fitted(run.source_sha, side).shape[:2]
+        return as_png(np.asarray(painted(mask, (width, height)), np.uint8))
+
+
+def draw_with(
+    controls: Controls,
+    run: Run,
+    settings: ConditioningSettings,
+    side: int,
+    detector: Callable[[ControlKind], Detector],
+) -> None:
+    """Draw the control image of a kind that takes a model. Raises what loading the model raises."""
+    drawn = control_image(Image.fromarray(controls.fitted(run.source_sha, side)), settings, detector)
+    controls.keep(run, settings, side, np.asarray(drawn, np.uint8))
+
+
+def _key(sha: str, settings: ConditioningSettings, side: int) -> tuple[object, ...]:
+    own = settings.model_dump(include=set(settings.own_fields()))
+    return sha, side, settings.kind, tuple(sorted(own.items()))

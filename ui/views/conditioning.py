@@ -1,0 +1,184 @@
+"""The control image before anything is generated: its kind, its settings, and what comes of them, beside the source."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from pydantic.fields import FieldInfo
+
+from pipeline.profile import Profile
+from pipeline.settings import ConditioningSettings, ControlKind
+from ui.studio import RunState
+from ui.views.large import image_url
+from ui.views.markup import Child, Html, el
+from ui.views.parts import button
+from ui.views.stage import panel
+
+NAMES: dict[ControlKind, str] = {
+    "canny": "Canny edges",
+    "soft edges": "Soft edges",
+    "line art": "Line art",
+    "depth": "Depth",
+    "segmentation": "Segmentation map",
+}
+MEANINGS: dict[ControlKind, str] = {
+    "canny": "Thin, hard edges: the image keeps every outline. For this the thresholds below count.",
+    "soft edges": "Edges with a softness, drawn by a model: outlines stay, small details are freer.",
+    "line art": "Lines as an illustrator draws them, drawn by a model.",
+    "depth": "How far away everything is, drawn by a model: shapes stay, surfaces are free.",
+    "segmentation": "The mask in the colours of its classes: every class stays where it is, its look is free.",
+}
+SLIDERS = ("low", "high", "median")
+NOTE = "The generator is held to this picture: what it shows stays where it is, all else may change."
+
+
+def conditioning_panel(state: RunState, profile: Profile) -> Html:
+    """Opened by a button in the head of the card; its pictures are asked for only while it is open."""
+    settings = state.settings.conditioning
+    parts: list[Child] = [_kinds(settings, profile), _pair(state, settings)]
+    controls = _controls(settings)
+    if controls:
+        parts.append(el("div", controls, class_="sliders"))
+    back = button("Back to the profile's settings", "default-settings", "s", data_stages="conditioning")
+    changed = settings != profile.settings.conditioning
+    parts.append(el("div", back, class_="acts") if changed else None)
+    return panel("conditioning", NOTE, el("div", parts, class_="conditioning", data_control_of=state.run.id))
+
+
+def what_it_is(settings: ConditioningSettings) -> str:
+    """In a few words, for the head of the card."""
+    if settings.kind == "canny":
+        return f"Canny {settings.low} / {settings.high}"
+    return NAMES[settings.kind]
+
+
+def control_url(state: RunState) -> str:
+    """Where the control image is served that these settings give."""
+    settings = state.settings.conditioning
+    own = {name: _plain(getattr(settings, name)) for name in settings.own_fields()}
+    query: dict[str, Any] = {"kind": settings.kind, **own, "short_side": state.settings.generation.short_side}
+    if settings.kind == "segmentation":
+        query["v"] = (state.run.mask_sha or "")[:12]
+    return f"control/{state.run.id}.png?{urlencode(query)}"
+
+
+def _kinds(settings: ConditioningSettings, profile: Profile) -> Html:
+    kinds = tuple(profile.generator.controlnets)
+    if len(kinds) == 1:
+        words = f"{NAMES[kinds[0]]}: the only kind that the models of this profile were trained on."
+        return el("p", words, class_="mut small", id="control-kind")
+    chips = [
+        button(
+            NAMES[kind],
+            "setting",
+            f"chip{' on' if kind == settings.kind else ''}",
+            data_setting="conditioning.kind",
+            data_value=kind,
+            aria_pressed="true" if kind == settings.kind else "false",
+            title=MEANINGS[kind],
+        )
+        for kind in kinds
+    ]
+    return el(
+        "div",
+        el("div", chips, class_="choice wrap", role="group", aria_label="Kind of control image"),
+        el("p", MEANINGS[settings.kind], class_="mut small"),
+        id="control-kind",
+    )
+
+
+def _pair(state: RunState, settings: ConditioningSettings) -> Html:
+    source = el(
+        "figure",
+        el("img", src=image_url(state.run.source_sha), alt="The source image", loading="lazy"),
+        el("figcaption", el("span", "original")),
+    )
+    shown: Child
+    if settings.kind == "segmentation" and state.run.mask_sha is None:
+        shown = el("p", "This run has no mask yet: give it one at the top of the page.", class_="mut missing")
+    elif not state.control_there:
+        shown = el(
+            "div",
+            el("p", f"A model draws this kind ({NAMES[settings.kind].lower()}).", class_="mut"),
+            button("Draw it now", "draw-control", "s", id="draw-control"),
+            class_="missing",
+        )
+    else:
+        # The script loads it, the latest settings first; what it shows is its own.
+        shown = el(
+            "img",
+            alt="The control image that these settings give",
+            id="control-preview",
+            data_own=True,
+            data_key=f"control-{state.run.id}-{settings.kind}",
+        )
+    control = el(
+        "figure",
+        shown,
+        el("i", data_control_url=control_url(state), hidden=True),
+        el("figcaption", el("span", "control")),
+    )
+    return el("div", source, control, class_="pair")
+
+
+def _controls(settings: ConditioningSettings) -> list[Child]:
+    fields = type(settings).model_fields
+    found: list[Child] = []
+    for name in settings.own_fields():
+        value = getattr(settings, name)
+        make = _slider if name in SLIDERS else _switch
+        found.append(make(name, fields[name], value))
+    return found
+
+
+def _slider(name: str, field: FieldInfo, value: int) -> Html:
+    # The median takes 0 (off) or an odd number: a slider over the odd ones, whose first leaves all as it is.
+    low, high, step = (1, 15, 2) if name == "median" else (0, 500, 5)
+    shown = "off" if name == "median" and value <= 1 else str(value)
+    field_id = f"control-{name}"
+    return el(
+        "label",
+        el("span", name, class_="name"),
+        el(
+            "input",
+            type="range",
+            min=low,
+            max=high,
+            step=1 if name != "median" else step,
+            value=max(low, value),
+            id=field_id,
+            data_do="setting",
+            data_setting=f"conditioning.{name}",
+            data_control=name,
+        ),
+        el("output", shown, for_=field_id),
+        el("small", field.description or ""),
+        for_=field_id,
+        data_key=field_id,
+    )
+
+
+def _switch(name: str, field: FieldInfo, value: bool) -> Html:
+    field_id = f"control-{name}"
+    return el(
+        "label",
+        el("span", name, class_="name"),
+        el(
+            "input",
+            type="checkbox",
+            checked=value,
+            id=field_id,
+            data_do="setting",
+            data_setting=f"conditioning.{name}",
+            data_control=name,
+        ),
+        el("output", "on" if value else "off", for_=field_id),
+        el("small", field.description or ""),
+        for_=field_id,
+        data_key=field_id,
+    )
+
+
+def _plain(value: object) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)

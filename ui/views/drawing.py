@@ -1,0 +1,71 @@
+"""The image that is being drawn: as a thumbnail among the results, and large."""
+
+from __future__ import annotations
+
+from pipeline.types import StageName
+from ui.jobs import JobView
+from ui.studio import RunState
+from ui.views.markup import Html, el
+from ui.views.stage import running_stage
+
+STAGE: StageName = "generation"
+MODE = "drawing"
+"""The way of looking that follows what is being drawn."""
+
+
+def drawing(state: RunState) -> JobView | None:
+    """The job that draws for this run now; None when there is none."""
+    job = state.job
+    return job if running_stage(job) == STAGE and job is not None and job.progress is not None else None
+
+
+def step_of(state: RunState, job: JobView) -> tuple[int, int]:
+    """The denoising step that the image is at, and how many it takes."""
+    steps = state.settings.generation.steps
+    return (job.progress.done % steps if job.progress is not None else 0), steps
+
+
+def drawing_thumb(state: RunState) -> Html | None:
+    """Shows how far it is; a press on it shows it large. None while nothing is drawn."""
+    job = drawing(state)
+    if job is None:
+        return None
+    step, steps = step_of(state, job)
+    return el(
+        "button",
+        _picture(state, job),
+        el("b", f"{step}/{steps}"),
+        el("span", job.at_part.name.split(" · ")[0] if job.at_part is not None else "drawing"),
+        type="button",
+        class_=f"thumb drawing{' seen' if job.preview else ''}",
+        data_key="drawing",
+        data_follow=True,
+        title="Watch it being drawn",
+    )
+
+
+def drawing_figure(state: RunState) -> Html | None:
+    """What it looks like so far, large. None while nothing is drawn."""
+    job = drawing(state)
+    if job is None:
+        return None
+    step, steps = step_of(state, job)
+    name = job.at_part.name if job.at_part is not None else "drawing"
+    return el(
+        "figure",
+        el(
+            "div",
+            _picture(state, job),
+            el("figcaption", el("span", name), el("span", f"step {step} of {steps}")),
+            class_="canvas",
+        ),
+        class_=f"large drawing{' seen' if job.preview else ''}",
+        data_key="large-drawing",
+        id="big-drawing",
+    )
+
+
+def _picture(state: RunState, job: JobView) -> Html:
+    if job.preview:
+        return el("img", src=f"previews/{job.preview}.png", alt="What it looks like so far")
+    return el("img", src=f"images/{state.run.source_sha}.png", alt="Not begun to show")
