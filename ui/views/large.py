@@ -153,7 +153,7 @@ def _figure(mode: str, *inside: Child, captions: tuple[str, ...], below: Child =
         "figure",
         picture,
         below,
-        class_=f"large {mode}",
+        class_=f"large look-{mode}",
         data_key=f"large-{mode}",
         id=f"big-{mode}" if mode in ("slider", "seen", "pair") else None,
     )

@@ -11,7 +11,7 @@ from ui.views.drawing import MODE as DRAWING
 from ui.views.drawing import drawing_figure, drawing_thumb
 from ui.views.large import View, edit_words, image_url, large_picture, mode_bar, source_picture, usable_mode
 from ui.views.markup import Child, Html, el
-from ui.views.parts import Tone, differences, icon, key, pill, seconds, short_model
+from ui.views.parts import Tone, button, differences, icon, key, pill, seconds, short_model
 from ui.views.review import review_badge, review_bar
 from ui.views.saving import save_links
 from ui.views.text_stages import caption_text
@@ -75,6 +75,14 @@ def _facts(state: RunState, case: StoredTestCase) -> Html:
     pieces = word_diff(caption_text(state), case.counterfactual.text)
     steps = case.settings.get("steps", "?")
     made = f"{short_model(case.model, state.model_names)} · {steps} steps · seed {case.seed} · {seconds(case.seconds)}"
+    reuse = button(
+        "Reuse seed",
+        "reuse-seed",
+        "s q",
+        id="reuse-seed",
+        title=f"Generate the next images with the seed of this one ({case.seed})",
+        data_case=case.id,
+    )
     notes = [el("p", check.note, class_="mut small") for check in case.checks if not check.passed and check.note]
     return el(
         "div",
@@ -84,6 +92,7 @@ def _facts(state: RunState, case: StoredTestCase) -> Html:
             "div",
             el("span", made, class_="mut small"),
             el("span", class_="grow"),
+            reuse,
             save_links(state.run, case),
             class_="line-end",
         ),

@@ -51,7 +51,7 @@ def review_bar(run: Run, case: StoredTestCase) -> Html:
         button(
             ["New seed", key("S")],
             "regenerate",
-            "",
+            "s",
             id="regenerate",
             title="Draw the same caption again with another seed",
             **data,
@@ -61,18 +61,10 @@ def review_bar(run: Run, case: StoredTestCase) -> Html:
             "Edit caption",
             key("E"),
             type="button",
-            class_="btn",
+            class_="btn s",
             id="edit-caption",
             data_again=case.counterfactual.text,
             title="Change the caption that it was drawn from and go round again",
-        ),
-        button(
-            "Reuse seed",
-            "reuse-seed",
-            "q",
-            id="reuse-seed",
-            title=f"Generate the next images with the seed of this one ({case.seed})",
-            **data,
         ),
     ]
     return el(
