@@ -16,7 +16,7 @@ APP_ARGS = $(if $(PROFILE),--profile "$(PROFILE)") $(if $(WORKSPACE),--workspace
   $(if $(PORT),--port "$(PORT)") $(if $(findstring command,$(origin HOST)),--host "$(HOST)")
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast lint format demo-report train $(RECIPES:%=train-%) requirements hooks chromium clean
+.PHONY: help run test test-fast lint format demo-report bench screenshots train $(RECIPES:%=train-%) requirements hooks chromium clean
 
 help: ## This list
 	@echo "DILLEMA Studio"
@@ -44,6 +44,12 @@ format: $(TEST_READY) ## Put style and layout right where a tool can
 
 demo-report: $(RUN_READY) ## Measure the embedded models on unseen scenes and write docs/demo-report.md
 	@exec $(BIN)/python -m demo.report $(ARGS)
+
+bench: $(TEST_READY) chromium ## Measure what a person waits for, against its bounds
+	@exec $(BIN)/python -m benchmarks
+
+screenshots: $(TEST_READY) chromium ## Make the pictures of docs/ anew
+	@exec $(BIN)/python -m docs.screenshots
 
 train: ## Train all embedded models from nothing, one after another (hours on a CPU, minutes on a GPU; resumes)
 	@for recipe in $(RECIPES); do $(MAKE) --no-print-directory train-$$recipe || exit; done

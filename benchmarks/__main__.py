@@ -1,0 +1,27 @@
+"""`python -m benchmarks` measures, prints a table, and ends with code 1 when a bound was missed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+
+from benchmarks import page
+from benchmarks.figures import table
+from tests.chromium import ADVICE, find_chromium
+
+
+def main() -> int:
+    """The exit code."""
+    chromium = find_chromium()
+    if chromium is None:
+        print(ADVICE, file=sys.stderr)
+        return 2
+    figures = page.measure(chromium)
+    print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end\n")
+    print(table(figures))
+    return 0 if all(figure.held for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,40 @@
+"""A measured figure beside the bound that it has to keep, and the table of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One thing that was timed several times."""
+
+    what: str
+    milliseconds: tuple[float, ...]
+    """One for each time."""
+    bound: float
+    """At most so many milliseconds, at the median."""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.milliseconds)
+
+    @property
+    def held(self) -> bool:
+        """Whether the bound was kept."""
+        return self.median <= self.bound
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """As Markdown: median, fastest and slowest of so many times, and the bound."""
+    lines = ["| what | median | fastest to slowest | times | at most | |", "| --- | --- | --- | --- | --- | --- |"]
+    for figure in figures:
+        spread = f"{min(figure.milliseconds):.0f} to {max(figure.milliseconds):.0f} ms"
+        kept = "kept" if figure.held else "**missed**"
+        lines.append(
+            f"| {figure.what} | {figure.median:.0f} ms | {spread} | {len(figure.milliseconds)} "
+            f"| {figure.bound:.0f} ms | {kept} |"
+        )
+    return "\n".join(lines)

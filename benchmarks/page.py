@@ -1,0 +1,100 @@
+"""What a person at the explore page waits for, in headless Chromium against a server of its own.
+
+The server is up and its models are loaded before anything is timed; the workspace is new and thrown away.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks.figures import Figure
+from tests.serving import CHROMIUM_ARGUMENTS, ServerProcess, settled
+
+TIMES = 9
+FIRST_PAINT, EDIT = 2000, 200
+"""Milliseconds, as the explore page promises them."""
+SLOWEST = 600_000
+SAMPLE = "street-two-cars"
+
+# Counts from the key press, in the page's own clock, to the frame in which the effect stands on the page.
+_WATCH = """
+([text, state]) => {
+  window.edited = new Promise((done) => {
+    let start = 0;
+    document.addEventListener("keydown", () => { start = performance.now(); }, { capture: true, once: true });
+    const look = () => {
+      const saved = document.querySelector("#caption-text").server === text;
+      if (!start || !saved || !document.querySelector("#state-caption").textContent.includes(state)) return;
+      watch.disconnect();
+      requestAnimationFrame(() => done(performance.now() - start));
+    };
+    const watch = new MutationObserver(look);
+    const options = { subtree: true, childList: true, attributes: true, characterData: true };
+    watch.observe(document.querySelector("#column-stages"), options);
+  });
+}
+"""
+
+
+def measure(chromium: str) -> list[Figure]:
+    """All figures of the page."""
+    with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
+        server = ServerProcess(Path(place) / "workspace", Path(place) / "log").start()
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_ARGUMENTS))
+        try:
+            run = _prepare(browser, server.url)
+            return [_first_paint(browser, server.url), _edit(browser, f"{server.url}?run={run}")]
+        finally:
+            browser.close()
+            server.stop()
+
+
+def _prepare(browser: Browser, url: str) -> str:
+    """A run of a sample up to the gate; by then the models are loaded."""
+    page = browser.new_page()
+    page.goto(f"{url}?run=")
+    page.wait_for_selector(f".sample[data-sample={SAMPLE}]", timeout=SLOWEST)
+    page.click(f".sample[data-sample={SAMPLE}]")
+    page.wait_for_selector("#run-all:enabled", timeout=SLOWEST)
+    page.click("#run-all")
+    page.wait_for_selector("#generate:enabled", timeout=SLOWEST)
+    settled(page, SLOWEST / 1000)
+    run = str(page.evaluate("studio.run"))
+    page.close()
+    return run
+
+
+def _first_paint(browser: Browser, url: str) -> Figure:
+    """From the request to the first paint of the start page's samples, in a browser that has nothing stored."""
+    times = []
+    for _ in range(TIMES):
+        context = browser.new_context(viewport={"width": 1440, "height": 1000})
+        page = context.new_page()
+        start = time.monotonic()
+        page.goto(f"{url}?run=", wait_until="commit")
+        page.wait_for_selector(".sample img", timeout=SLOWEST)
+        times.append(1000 * (time.monotonic() - start))
+        context.close()
+    return Figure("first paint of the start page, samples in sight", tuple(times), FIRST_PAINT)
+
+
+def _edit(browser: Browser, url: str) -> Figure:
+    """From Enter in the caption to the saved caption on the page, its state and the stale stages after it."""
+    page: Page = browser.new_page()
+    page.goto(url)
+    page.wait_for_selector("#caption-text", timeout=SLOWEST)
+    settled(page)
+    text, times = page.input_value("#caption-text"), []
+    for number in range(TIMES):
+        new = f"{text} Take {number}."
+        page.fill("#caption-text", new)
+        page.evaluate(_WATCH, [new, "edited"])
+        page.press("#caption-text", "Enter")
+        times.append(float(page.evaluate("window.edited")))
+        settled(page)
+    page.close()
+    return Figure("an edit of the caption saved and its effect shown", tuple(times), EDIT)
