@@ -1,0 +1,142 @@
+"""Models under test: found by name or in a file, refused in a sentence, and what they see of an image measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from evaluation.metrics import against_mask, iou, numbers_of, without_mask
+from evaluation.types import LARGEST_MAP, Reading, decode_map, encode_map, reading_from
+from pipeline.errors import UserError
+from pipeline.settings import UnderTestSettings
+
+PROTECTED = ("road", "vehicle")
+
+
+def halves(left: int, right: int, at: int = 8, size: tuple[int, int] = (16, 10)) -> Image.Image:
+    pixels = np.full((size[1], size[0]), right, np.uint8)
+    pixels[:, :at] = left
+    return Image.fromarray(pixels)
+
+
+def test_a_class_map_survives_being_kept() -> None:
+    reading = Reading("segmentation", "m", classes=("sky", "road"), class_map=encode_map(halves(0, 1)))
+    again = reading_from(reading.plain())
+    assert again == reading and np.array_equal(np.asarray(decode_map(again.class_map)), np.asarray(halves(0, 1)))
+
+
+def test_a_large_class_map_is_kept_smaller() -> None:
+    kept = decode_map(encode_map(halves(3, 7, 600, (1200, 300))))
+    assert max(kept.size) == LARGEST_MAP and set(np.unique(np.asarray(kept))) == {3, 7}
+
+
+def test_iou_counts_pixels_of_either_and_of_both() -> None:
+    assert iou(halves(1, 0, 8), halves(1, 0, 8), (1,), (1,)) == 1.0
+    assert iou(halves(1, 0, 8), halves(1, 0, 4), (1,), (1,)) == 0.5
+    assert iou(halves(1, 0), halves(1, 0), (5,), (5,)) is None
+    assert iou(halves(1, 0, 8), halves(1, 0, 16, (32, 20)), (1,), (1,)) == 1.0, "sizes are made alike"
+
+
+def test_classes_stand_for_what_is_protected() -> None:
+    classes = ("road", "lane marking", "car", "bus", "person")
+    assert numbers_of("road", classes) == (0,), "a lane marking is no road where there is a road"
+    assert numbers_of("vehicle", classes) == (2, 3) and numbers_of("pedestrian", classes) == (4,)
+    assert numbers_of("vehicle", {7: "vehicle", 9: "car"}) == (7,)
+    assert numbers_of("sky", classes) == ()
+
+
+def test_figures_against_a_mask_and_without_one() -> None:
+    mask, classes = halves(1, 2), ("sky", "road", "vehicle")
+    same = against_mask(mask, mask, classes, mask, {1: "road", 2: "vehicle"}, PROTECTED)
+    assert [(figure.name, figure.source, figure.generated) for figure in same] == [
+        ("road", 1.0, 1.0),
+        ("vehicle", 1.0, 1.0),
+    ]
+    lost = against_mask(mask, halves(1, 0), classes, mask, {1: "road", 2: "vehicle"}, PROTECTED)
+    assert [figure.dropped for figure in lost] == [False, True]
+    moved = without_mask(mask, halves(1, 2, 4), classes, PROTECTED)
+    assert [(figure.name, figure.generated) for figure in moved] == [("road", 0.5), ("vehicle", pytest.approx(8 / 12))]
+    assert against_mask(mask, mask, ("a", "b", "c"), mask, {1: "road"}, PROTECTED) == ()
+
+
+def wanted(**given: str) -> UnderTestSettings:
+    return UnderTestSettings.model_validate({"source": "file", **given})
+
+
+def load(settings: UnderTestSettings) -> Reading:
+    from evaluation.models import ModelUnderTest
+
+    picture = Image.effect_noise((60, 40), 60).convert("RGB")
+    return ModelUnderTest(settings).read(picture)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("mobilenet_v3_small", "classification"),
+        ("test_resnet", "classification"),
+        ("lraspp_mobilenet_v3_large", "segmentation"),
+        ("small-unet", "segmentation"),
+    ],
+)
+def test_any_architecture_of_torchvision_or_timm_from_a_checkpoint(tmp_path: Path, name: str, kind: str) -> None:
+    import torch
+
+    from evaluation.architectures import _empty
+
+    net, _ = _empty(name, 3, auxiliary=False)
+    file = tmp_path / "model.pt"
+    torch.save({"state_dict": {f"module.{key}": value for key, value in net.state_dict().items()}}, file)
+    reading = load(wanted(name=name, file=str(file), classes="bird, boat, house"))
+    assert reading.kind == kind
+    if kind == "classification":
+        assert {guess.label for guess in reading.top} == {"bird", "boat", "house"}
+        assert sum(guess.probability for guess in reading.top) == pytest.approx(1, abs=1e-3)
+        assert [g.probability for g in reading.top] == sorted((g.probability for g in reading.top), reverse=True)
+    else:
+        assert decode_map(reading.class_map).size == (60, 40) and reading.classes == ("bird", "boat", "house")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"file": "/nowhere/model.pt"}, "There is no file /nowhere/model.pt"),
+        ({"file": ""}, "Give the path"),
+        ({"source": "torchvision", "name": "resnet5"}, "perhaps you mean"),
+        ({"source": "torchvision", "name": "fasterrcnn_resnet50_fpn"}, "no classifier or segmenter"),
+        ({"source": "timm", "name": "rezznet50"}, "in timm"),
+        ({"source": "timm", "name": ""}, "Give the name"),
+    ],
+)
+def test_what_cannot_be_found_is_said_in_a_sentence(given: dict[str, str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        load(wanted(**given))
+
+
+def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
+    import pickle
+
+    import torch
+    from safetensors.torch import save_file
+
+    for name in ("letter.safetensors", "letter.pt"):
+        (tmp_path / name).write_bytes(b"dear reader, this is no model at all")
+        with pytest.raises(UserError, match=r"cannot be read|more than weights"):
+            load(wanted(file=str(tmp_path / name), name="resnet18", classes="a, b"))
+    (tmp_path / "evil.pt").write_bytes(pickle.dumps(print))
+    with pytest.raises(UserError, match=r"could be a program|cannot be read"):
+        load(wanted(file=str(tmp_path / "evil.pt"), name="resnet18", classes="a, b"))
+    torch.save({"epoch": 3}, tmp_path / "empty.pt")
+    with pytest.raises(UserError, match="holds no weights"):
+        load(wanted(file=str(tmp_path / "empty.pt"), name="resnet18", classes="a, b"))
+    save_file({"fc.weight": torch.zeros(2, 2)}, tmp_path / "bare.safetensors")
+    bare = str(tmp_path / "bare.safetensors")
+    with pytest.raises(UserError, match="does not say its architecture"):
+        load(wanted(file=bare))
+    with pytest.raises(UserError, match="does not say its classes"):
+        load(wanted(file=bare, name="resnet18"))
+    with pytest.raises(UserError, match="does not fit resnet18 with 2 classes"):
+        load(wanted(file=bare, name="resnet18", classes="a, b"))

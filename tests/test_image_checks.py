@@ -1,0 +1,125 @@
+"""Checks of generated images: what moves, vanishes, or turns into something else is noticed, and said in a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from demo.render import render
+from demo.scene import random_scene
+from pipeline.conditioning import condition
+from pipeline.image_checks import DIRECTION, EDGES_KEPT, edge_tolerance, edges_kept, image_checks
+from pipeline.settings import ConditioningSettings
+from pipeline.types import Check, CounterfactualCaption, Task
+
+SETTINGS = ConditioningSettings(median=5)
+BIRD = Task("classification", label="bird")
+SNOW = CounterfactualCaption("A bird in snowy weather.", ())
+SUN = "A bird in sunny weather."
+
+
+class Placed:
+    """Puts every text where the test says, and an image where its brightness says (0 to 1, as an angle)."""
+
+    name = "placed"
+
+    def __init__(self, texts: Mapping[str, float]) -> None:
+        self._texts = texts
+
+    def image(self, image: Image.Image) -> Sequence[float]:
+        return _at(float(np.asarray(image).mean()) / 255)
+
+    def text(self, text: str) -> Sequence[float]:
+        return _at(next(angle for word, angle in self._texts.items() if word in text))
+
+
+def _at(angle: float) -> tuple[float, float]:
+    return math.cos(angle), math.sin(angle)
+
+
+def grey(value: int) -> Image.Image:
+    return Image.new("RGB", (32, 32), (value,) * 3)
+
+
+def found(
+    generated: Image.Image, embedder: Placed, caption: str = SUN, task: Task = BIRD, labels: Sequence[str] = ()
+) -> dict[str, Check]:
+    checks = image_checks(grey(0), generated, grey(0), caption, SNOW, task, embedder, labels)
+    return {check.name: check for check in checks}
+
+
+def test_edges_of_the_same_scene_under_another_look_are_kept() -> None:
+    scene = random_scene(5_000_001, "road")
+    source, snowy = (Image.fromarray(render(look)[0]) for look in (scene, scene.with_look(weather="snowy")))
+    control = condition(source, SETTINGS)
+    kept = edges_kept(snowy, control, SETTINGS)
+    other = edges_kept(Image.fromarray(render(random_scene(77))[0]), control, SETTINGS)
+    assert kept.passed and kept.value is not None and kept.value > 0.8 and not kept.note
+    assert not other.passed and other.value is not None and other.value < EDGES_KEPT and "outlines" in other.note
+    assert edges_kept(source, control, SETTINGS).value == 1.0
+
+
+def test_a_line_may_move_by_the_tolerance_and_no_further() -> None:
+    def line(at: int) -> Image.Image:
+        pixels = np.zeros((128, 128, 3), np.uint8)
+        pixels[:, at:] = 255
+        return Image.fromarray(pixels)
+
+    plain = ConditioningSettings(median=0, stretch=False)
+    control = condition(line(60), plain)
+    assert edges_kept(line(61), control, plain).value == 1.0
+    assert edges_kept(line(66), control, plain).value == 0.0
+    assert [edge_tolerance((side, side)) for side in (64, 128, 512, 4096)] == [1, 1, 4, 4]
+
+
+def test_an_image_without_edges_to_keep_passes() -> None:
+    assert edges_kept(grey(9), grey(0), SETTINGS).passed
+
+
+def test_an_edit_in_the_right_direction_passes_and_the_other_way_does_not() -> None:
+    embedder = Placed({"snowy": 1.0, "sunny": 0.0})
+    right = found(grey(200), embedder)
+    assert right["edit shows"].passed and right["edit direction"].passed and right["fits its caption"].passed
+    assert right["edit direction"].value is not None and right["edit direction"].value > 0.9
+    wrong = found(grey(0), embedder)
+    assert not wrong["edit shows"].passed and "may not show" in wrong["edit shows"].note
+    assert not wrong["edit direction"].passed and "did not change the way" in wrong["edit direction"].note
+    assert wrong["edit direction"].value == 0.0 < DIRECTION, "nothing changed, so there is no direction"
+
+
+def test_another_picture_is_unlike_its_source() -> None:
+    embedder = Placed({"snowy": 1.0, "sunny": 0.0})
+    assert found(grey(100), embedder)["like the source"].passed
+    far = found(grey(255), embedder)["like the source"]
+    assert not far.passed and "unlike its source" in far.note
+
+
+def test_the_label_must_be_the_likeliest_of_all() -> None:
+    embedder = Placed({"snowy": 0.5, "sunny": 0.0, "bird": 0.4, "boat": 0.9})
+    kept = found(grey(100), embedder, labels=("bird", "boat"))["label seen"]
+    assert kept.passed and kept.value is not None and kept.value > 0.9
+    lost = found(grey(240), embedder, labels=("bird", "boat"))["label seen"]
+    assert not lost.passed and lost.note == "The image looks more like “boat” than like its label “bird”."
+
+
+@pytest.mark.parametrize(
+    ("caption", "task", "labels", "missing"),
+    [
+        ("", BIRD, ("boat",), "edit direction"),
+        (SUN, BIRD, (), "label seen"),
+        (SUN, BIRD, ("bird",), "label seen"),
+        (SUN, Task("segmentation", protected=("road",)), ("boat",), "label seen"),
+    ],
+)
+def test_what_cannot_be_checked_is_left_out(caption: str, task: Task, labels: Sequence[str], missing: str) -> None:
+    embedder = Placed({"snowy": 0.5, "sunny": 0.0, "bird": 0.4, "boat": 0.9})
+    assert missing not in found(grey(100), embedder, caption, task, labels)
+
+
+def test_without_an_embedder_only_edges_are_checked() -> None:
+    checks = image_checks(grey(0), grey(0), grey(0), SUN, SNOW, BIRD, None)
+    assert [check.name for check in checks] == ["edges kept"]
