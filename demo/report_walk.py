@@ -22,8 +22,8 @@ from pipeline.errors import UnreadableReply
 from pipeline.parsing import Unreadable, read_alternatives, read_caption, read_keywords
 from pipeline.profile import Profile
 from pipeline.runner import ModelBox, Runner
-from pipeline.seams import Captioner, Embedder, Generator, LanguageModel
-from pipeline.settings import LanguageSettings
+from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Sentences
+from pipeline.settings import ControlKind, LanguageSettings
 from pipeline.types import (
     Alternative,
     Alternatives,
@@ -87,6 +87,15 @@ class ListeningModels:
     @property
     def embedder(self) -> Embedder:
         return self._models.embedder
+
+    @property
+    def sentences(self) -> Sentences | None:
+        found: Sentences | None = getattr(self._models, "sentences", None)
+        return found
+
+    def detector(self, kind: ControlKind) -> Detector:
+        """The model that draws this kind of control image."""
+        return self._models.detector(kind)
 
     def complete(self, prompt: str, settings: LanguageSettings, seed: int, stop: Sequence[str] = ()) -> str:
         """The real model's continuation."""
