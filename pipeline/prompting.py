@@ -89,6 +89,25 @@ def load_prompts(name: str, folder: Path = PROMPTS_FOLDER) -> PromptSet:
     return PromptSet(name, **{stage: _load(folder / name / f"{stage}.toml", name, stage) for stage in REQUIRED})
 
 
+def edited_prompts(prompts: PromptSet, templates: Mapping[str, str]) -> PromptSet:
+    """The set with other templates for some of its prompts, by stage. Raises PromptError, naming the variable."""
+    changed: dict[str, Prompt] = {}
+    for stage, template in templates.items():
+        if stage not in REQUIRED:
+            raise PromptError(f"There is no prompt for {stage!r}: there are {', '.join(REQUIRED)}.")
+        held: Prompt = getattr(prompts, stage)
+        if not template.strip():
+            raise PromptError(f"The prompt {held.where} is empty: write it, or put the profile's prompt back.")
+        changed[stage] = dataclasses.replace(held, template=template)
+        _check(changed[stage], stage)
+    return dataclasses.replace(prompts, **changed)
+
+
+def variables_of(stage: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The variables that the template of a stage must use, and those that it may use."""
+    return REQUIRED[stage], OPTIONAL.get(stage, ())
+
+
 def prompts_to_plain(prompts: PromptSet) -> dict[str, Any]:
     """JSON-ready data, enough to build the same set without its files."""
     return dataclasses.asdict(prompts)

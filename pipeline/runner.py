@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from PIL import Image
 
 from pipeline.conditioning import NamedMask
-from pipeline.freshness import changed_inputs, image_sha
+from pipeline.freshness import Maker, changed_inputs, image_sha, with_maker
 from pipeline.methods import ControlNetMethod, drawn_alike
 from pipeline.profile import Profile
 from pipeline.progress import OnProgress, Progress, stop_if
 from pipeline.prompting import PromptSet, load_prompts
-from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Method
+from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Method, Sentences
 from pipeline.settings import ControlKind, Settings
 from pipeline.speed import Speeds, effort_of
 from pipeline.stages import alternatives, caption, counterfactuals, generation, keywords
@@ -28,12 +28,15 @@ from pipeline.types import (
     Caption,
     CounterfactualCaption,
     CounterfactualCaptions,
+    Keyword,
     Keywords,
     StageName,
     StageValue,
+    T,
     Task,
     TestCase,
     TextValue,
+    Trace,
 )
 
 __all__ = ["Made", "Progress", "Runner"]
@@ -79,24 +82,71 @@ class Runner:
         """As measured at the images that were made."""
 
     def caption(
-        self, image: Image.Image, task: Task, settings: Settings | None = None, seed: int = 0
+        self, image: Image.Image, task: Task, settings: Settings | None = None, seed: int = 0, unlike: str = ""
     ) -> StageValue[Caption]:
-        """Stage 1."""
-        return caption.run(image, task, self.models.captioner, (settings or self.profile.settings).caption, seed)
+        """Stage 1; `unlike` is what was said before and is not wanted again."""
+        own = (settings or self.profile.settings).caption
+        return self._marked("caption", caption.run(image, task, self.models.captioner, own, seed, unlike), self.prompts)
 
     def keywords(
-        self, source: Caption, task: Task, settings: Settings | None = None, seed: int = 0
+        self,
+        source: Caption,
+        task: Task,
+        settings: Settings | None = None,
+        seed: int = 0,
+        prompts: PromptSet | None = None,
     ) -> StageValue[Keywords]:
         """Stage 2."""
-        own = (settings or self.profile.settings).keywords
-        return keywords.run(source, task, self.models.language, self.prompts, own, seed)
+        own, told = (settings or self.profile.settings).keywords, prompts or self.prompts
+        return self._marked("keywords", keywords.run(source, task, self.models.language, told, own, seed), told)
 
     def alternatives(
-        self, source: Caption, chosen: Keywords, task: Task, settings: Settings | None = None, seed: int = 0
+        self,
+        source: Caption,
+        chosen: Keywords,
+        task: Task,
+        settings: Settings | None = None,
+        seed: int = 0,
+        prompts: PromptSet | None = None,
     ) -> StageValue[Alternatives]:
         """Stage 3."""
-        own = (settings or self.profile.settings).alternatives
-        return alternatives.run(source, chosen, task, self.models.language, self.prompts, own, seed)
+        own, told = (settings or self.profile.settings).alternatives, prompts or self.prompts
+        made = alternatives.run(source, chosen, task, self.models.language, told, own, seed, self.sentences())
+        return self._marked("alternatives", made, told)
+
+    def more_alternatives(
+        self,
+        source: Caption,
+        value: Alternatives,
+        keyword: Keyword,
+        task: Task,
+        settings: Settings | None = None,
+        seed: int = 0,
+        prompts: PromptSet | None = None,
+    ) -> tuple[Alternatives, Trace]:
+        """Stage 3 again for one keyword: `value` with further alternatives, and how they came about."""
+        own, told = (settings or self.profile.settings).alternatives, prompts or self.prompts
+        model = self.models.language
+        return alternatives.more(source, value, keyword, task, model, told, own, seed, self.sentences())
+
+    def sentences(self) -> Sentences | None:
+        """What tells how alike phrases are; None where the models hold no such thing."""
+        found: Sentences | None = getattr(self.models, "sentences", None)
+        return found
+
+    def makers(self, prompts: PromptSet | None = None) -> dict[StageName, Maker]:
+        """Who would make the values of the text stages now. Loads nothing."""
+        told, model = prompts or self.prompts, self.profile.language
+        title = f"{model.title}/{model.file}" if model.file else model.title
+        return {
+            "caption": Maker(self.profile.captioner.title),
+            "keywords": Maker(title, told.keywords.template),
+            "alternatives": Maker(title, told.alternatives.template),
+            "counterfactuals": Maker(title, told.counterfactuals.template),
+        }
+
+    def _marked(self, stage: StageName, value: StageValue[T], prompts: PromptSet) -> StageValue[T]:
+        return replace(value, inputs_key=with_maker(value.inputs_key, self.makers(prompts)[stage]))
 
     def counterfactuals(
         self,
@@ -107,12 +157,13 @@ class Runner:
         seed: int = 0,
         progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
+        prompts: PromptSet | None = None,
     ) -> StageValue[CounterfactualCaptions]:
         """Stage 4."""
-        own = (settings or self.profile.settings).counterfactuals
-        return counterfactuals.run(
-            source, chosen, task, self.models.language, self.prompts, own, seed, progress, cancelled
-        )
+        own, told = (settings or self.profile.settings).counterfactuals, prompts or self.prompts
+        model = self.models.language
+        made = counterfactuals.run(source, chosen, task, model, told, own, seed, progress, cancelled)
+        return self._marked("counterfactuals", made, told)
 
     def plan(
         self,
@@ -201,9 +252,10 @@ class Runner:
         settings = settings or self.profile.settings
         earlier, sha = dict(values or {}), image_sha(source)
         now: dict[StageName, TextValue] = {}
+        makers = self.makers()
         for done, stage in enumerate(TEXT_STAGES):
             stop_if(cancelled)
-            if stage in earlier and not changed_inputs(stage, earlier[stage], task, sha, now, settings):
+            if stage in earlier and not changed_inputs(stage, earlier[stage], task, sha, now, settings, makers[stage]):
                 now[stage] = earlier[stage].value
                 yield Made(stage, earlier[stage], reused=True)
                 continue

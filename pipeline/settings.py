@@ -43,6 +43,12 @@ class AlternativeSettings(LanguageSettings):
     """Stage 3."""
 
     per_keyword: int = Field(3, ge=1, le=10, description="Alternatives kept for each keyword")
+    too_close: float = Field(
+        0.2,
+        ge=-1,
+        le=1,
+        description="From here an alternative is too like its keyword or the label: 0 is any two of a kind, 1 the same",
+    )
 
 
 class CounterfactualSettings(LanguageSettings):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pipeline.checks import alternative_checks, caption_checks, failed, keyword_checks, require, task_checks
 from pipeline.errors import UserError
 from pipeline.freshness import inputs_key
+from pipeline.likeness import measured
 from pipeline.parsing import Unreadable, read_alternatives
 from pipeline.prompting import PromptSet
-from pipeline.seams import LanguageModel
+from pipeline.seams import LanguageModel, Sentences
 from pipeline.settings import AlternativeSettings
-from pipeline.stages.asking import ask
+from pipeline.stages.asking import Answer, ask
 from pipeline.types import (
     Alternative,
     Alternatives,
@@ -23,6 +26,9 @@ from pipeline.types import (
 )
 from pipeline.words import tokens
 
+MORE_TEMPERATURE = 0.9
+"""At least so freely is asked for more: with less the model says again what it said."""
+
 
 def run(
     caption: Caption,
@@ -32,11 +38,13 @@ def run(
     prompts: PromptSet,
     settings: AlternativeSettings,
     seed: int,
+    sentences: Sentences | None = None,
 ) -> StageValue[Alternatives]:
     """One entry for every keyword that is used, each with at most `settings.per_keyword` alternatives.
 
-    An alternative that drops or adds a protected word is kept but not used, so that a person sees it. A reply that
-    leaves a keyword without one is asked for again; what is missing in the end stays empty.
+    An alternative that drops or adds a protected word is kept but not used, so that a person sees it; so is one that
+    comes closer to its keyword, or to what the task protects, than `settings.too_close`, as `sentences` measures it.
+    A reply that leaves a keyword without one is asked for again; what is missing in the end stays empty.
     Raises UserError when no keyword is used, or one of them cannot be; UnreadableReply when every attempt is spent.
     """
     require(task_checks(task))
@@ -45,7 +53,7 @@ def run(
     if not used:
         raise UserError("No keyword is chosen: tick at least one, or add one from the caption.")
     for place, keyword in enumerate(used):
-        require(keyword_checks(keyword.text, caption.text, task))
+        require(keyword_checks(keyword.text, caption.text, task, keyword.forced))
         if any(tokens(keyword.text) == tokens(other.text) for other in used[:place]):
             raise UserError(f"The keyword “{keyword.text}” is there twice: remove one of the two.")
 
@@ -71,9 +79,89 @@ def run(
         seed,
         shortcomings=lambda items: sum(not any(option.used for option in item.options) for item in items),
     )
-    trace = Trace(
+    value = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close)
+    key = inputs_key("alternatives", task, "", {"caption": caption, "keywords": keywords}, settings)
+    return StageValue(value, _trace(answer, language_model, settings), key)
+
+
+def more(
+    caption: Caption,
+    value: Alternatives,
+    keyword: Keyword,
+    task: Task,
+    language_model: LanguageModel,
+    prompts: PromptSet,
+    settings: AlternativeSettings,
+    seed: int,
+    sentences: Sentences | None = None,
+) -> tuple[Alternatives, Trace]:
+    """`value` with further alternatives of one keyword, at most `settings.per_keyword`; those that are there stay.
+
+    Asks more freely than `settings` may say. Raises UnreadableReply when the model has no new one.
+    """
+    require(task_checks(task))
+    require(keyword_checks(keyword.text, caption.text, task, keyword.forced))
+    held = next((item for item in value.items if item.keyword == keyword.text), None)
+    item = held or KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced)
+    known = {tuple(tokens(option.text)) for option in item.options}
+    freely = settings.model_copy(update={"temperature": max(settings.temperature, MORE_TEMPERATURE)})
+
+    def read(reply: str) -> tuple[KeywordAlternatives, ...]:
+        named = {tuple(tokens(name)): options for name, options in read_alternatives(reply)}
+        said = named.get(tuple(tokens(keyword.text)), ())
+        new = tuple(text for text in said if tuple(tokens(text)) not in known)
+        found = _options(keyword, new, task, settings)
+        if not found.options:
+            raise Unreadable("it knows no other than those that are there")
+        return (found,)
+
+    answer = ask(
+        f"more alternatives of “{keyword.text}”",
+        language_model,
+        prompts.alternatives,
+        {
+            "task": task.describe(),
+            "caption": caption.text,
+            "keywords": keyword.text,
+            "count": min(10, len(item.options) + settings.per_keyword),
+        },
+        read,
+        freely,
+        seed,
+    )
+    found = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close).items[0]
+    grown = replace(item, options=(*item.options, *found.options))
+    items = value.items if held is not None else (*value.items, item)
+    together = tuple(grown if each.keyword == keyword.text else each for each in items)
+    return Alternatives(together), _trace(answer, language_model, freely)
+
+
+def unticked_where_close(
+    value: Alternatives, task: Task, sentences: Sentences | None, too_close: float
+) -> Alternatives:
+    """The same, measured, and unticked where it comes as close as `too_close`. Nothing is measured without a model."""
+    if sentences is None:
+        return value
+    items = []
+    for item in measured(value, task, sentences).items:
+        options = tuple(
+            replace(option, used=option.used and not is_close(option, too_close)) for option in item.options
+        )
+        items.append(replace(item, options=options))
+    return Alternatives(tuple(items))
+
+
+def is_close(option: Alternative, too_close: float) -> bool:
+    """Whether an alternative was measured to come as close as that."""
+    return option.similarity is not None and option.similarity >= too_close
+
+
+def _trace(
+    answer: Answer[tuple[KeywordAlternatives, ...]], model: LanguageModel, settings: AlternativeSettings
+) -> Trace:
+    return Trace(
         author="model",
-        model=language_model.name,
+        model=model.name,
         prompt=answer.prompt,
         raw_reply=answer.raw_reply,
         settings=settings.model_dump(mode="json"),
@@ -81,8 +169,6 @@ def run(
         attempts=answer.attempts,
         seconds=answer.seconds,
     )
-    key = inputs_key("alternatives", task, "", {"caption": caption, "keywords": keywords}, settings)
-    return StageValue(Alternatives(answer.value), trace, key)
 
 
 def _options(
@@ -94,7 +180,7 @@ def _options(
         if words and words != tuple(tokens(keyword.text)):
             different.setdefault(words, text)
     options = tuple(
-        Alternative(text, used=not failed(alternative_checks(keyword.text, text, task)))
+        Alternative(text, used=not failed(alternative_checks(keyword.text, text, task, keyword.forced)))
         for text in list(different.values())[: settings.per_keyword]
     )
-    return KeywordAlternatives(keyword.text, keyword.edit_type, options)
+    return KeywordAlternatives(keyword.text, keyword.edit_type, options, keyword.forced)

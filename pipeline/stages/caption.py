@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from PIL import Image
 
@@ -12,27 +13,53 @@ from pipeline.freshness import image_sha, inputs_key
 from pipeline.seams import Captioner
 from pipeline.settings import CaptionSettings
 from pipeline.types import Caption, StageValue, Task, Trace
+from pipeline.words import tokens
+
+AGAIN_TEMPERATURE = 0.8
+"""For another caption where the settings say 0, which would give the same one."""
+AGAIN_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class _Said:
+    text: str
+    prompt: str
+    raw: str
+    seed: int
 
 
 def run(
-    image: Image.Image, task: Task, captioner: Captioner, settings: CaptionSettings, seed: int
+    image: Image.Image, task: Task, captioner: Captioner, settings: CaptionSettings, seed: int, unlike: str = ""
 ) -> StageValue[Caption]:
-    """The caption of an RGB image. Raises UnreadableReply when the captioner says nothing."""
+    """The caption of an RGB image. Raises UnreadableReply when the captioner says nothing.
+
+    Asked again after `unlike`, it samples, with `seed` and the seeds after it, until it says something else; a
+    captioner that always says the same is taken at its word.
+    """
     require(task_checks(task))
     start = time.monotonic()
-    raw, prompt = captioner.caption(image, task, settings, seed)
-    text = " ".join(raw.split())
-    if not text:
-        raise UnreadableReply(
-            "The captioner said nothing: run it again, or write the caption yourself.", prompt, raw, 1
-        )
+    asked = settings
+    if unlike and settings.temperature == 0:
+        asked = settings.model_copy(update={"temperature": AGAIN_TEMPERATURE, "beams": 1})
+    attempts: list[_Said] = []
+    for number in range(AGAIN_ATTEMPTS if unlike else 1):
+        raw, prompt = captioner.caption(image, task, asked, seed + number)
+        attempts.append(_Said(" ".join(raw.split()), prompt, raw, seed + number))
+        if attempts[-1].text and tokens(attempts[-1].text) != tokens(unlike):
+            break
+    spoken = [said for said in attempts if said.text]
+    if not spoken:
+        message = "The captioner said nothing: run it again, or write the caption yourself."
+        raise UnreadableReply(message, attempts[-1].prompt, attempts[-1].raw, len(attempts))
+    said = next((said for said in spoken if tokens(said.text) != tokens(unlike)), spoken[0])
     trace = Trace(
         author="model",
         model=captioner.name,
-        prompt=prompt,
-        raw_reply=raw,
-        settings=settings.model_dump(mode="json"),
-        seed=seed,
+        prompt=said.prompt,
+        raw_reply=said.raw,
+        settings=asked.model_dump(mode="json"),
+        seed=said.seed,
+        attempts=len(attempts),
         seconds=time.monotonic() - start,
     )
-    return StageValue(Caption(text), trace, inputs_key("caption", task, image_sha(image), {}, settings))
+    return StageValue(Caption(said.text), trace, inputs_key("caption", task, image_sha(image), {}, settings))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import threading
 import time
+from dataclasses import replace
 from itertools import combinations, product
 
 from pipeline.checks import (
     alternative_checks,
     caption_checks,
     counterfactual_checks,
+    edit_made,
     failed,
     keyword_checks,
     require,
@@ -35,7 +37,7 @@ from pipeline.types import (
     Task,
     Trace,
 )
-from pipeline.words import find_phrase
+from pipeline.words import find_phrase, tokens
 
 BETWEEN = "\n\n----\n\n"
 """Stands between the prompts, and between the replies, of one trace: there is a call for every caption."""
@@ -56,7 +58,7 @@ def run(
 
     A caption that misses an edit or loses a protected word is asked for again; one that still does after every attempt
     is kept but not used. Caption k is asked for with `derive_seed(seed, k)` and the seeds after it; the trace has
-    `seed`, and as attempts the most that any caption needed.
+    `seed`, and as attempts the most that any caption needed. Captions that came out alike are merged.
     Raises UserError when no alternative is used or one of them cannot be, UnreadableReply when a caption never came,
     Cancelled between two calls.
     """
@@ -65,7 +67,7 @@ def run(
     for item in alternatives.items:
         for option in item.options:
             if option.used:
-                require(keyword_checks(item.keyword, caption.text, task))
+                require(keyword_checks(item.keyword, caption.text, task, item.forced))
                 # That it changes something; whether it takes a protected word along shows in the caption.
                 require(alternative_checks(item.keyword, option.text, task)[:1])
     chosen = choose_edits(caption, alternatives, settings, seed)
@@ -94,7 +96,24 @@ def run(
         seconds=time.monotonic() - start,
     )
     key = inputs_key("counterfactuals", task, "", {"caption": caption, "alternatives": alternatives}, settings)
-    return StageValue(CounterfactualCaptions(tuple(items)), trace, key)
+    return StageValue(merged(CounterfactualCaptions(tuple(items)), caption.text), trace, key)
+
+
+def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
+    """The same with one caption for all that have the same words, at the place of the first, ticked if any was.
+
+    It has the edits of all of them that show in its text; those of the first where none does.
+    """
+    groups: dict[tuple[str, ...], list[CounterfactualCaption]] = {}
+    for item in value.items:
+        groups.setdefault(tuple(tokens(item.text)), []).append(item)
+    items = []
+    for first, *others in groups.values():
+        every = dict.fromkeys(edit for item in (first, *others) for edit in item.edits)
+        shown = tuple(edit for edit in every if edit_made(source, first.text, edit))
+        used = any(item.used for item in (first, *others))
+        items.append(replace(first, edits=shown or first.edits, used=used) if others else first)
+    return CounterfactualCaptions(tuple(items))
 
 
 def choose_edits(
@@ -107,7 +126,7 @@ def choose_edits(
     """
     places = {item.keyword: find_phrase(caption.text, item.keyword) for item in alternatives.items}
     pools = [
-        tuple(Edit(item.keyword, option.text, item.edit_type) for option in item.options if option.used)
+        tuple(Edit(item.keyword, option.text, item.edit_type, item.forced) for option in item.options if option.used)
         for item in sorted(alternatives.items, key=lambda item: places[item.keyword][:1])
     ]
     pools = [pool for pool in pools if pool]
