@@ -258,7 +258,7 @@ def train(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    train(arguments("diffusion model", 120, can_go_on=True))
+    train(arguments("diffusion model", 150, can_go_on=True))
 
 
 if __name__ == "__main__":
