@@ -21,7 +21,7 @@ from pipeline.types import STAGES, VALUE_TYPES, StageName, StageValue, Task, Tra
 from storage.generation import read_jobs, read_test_cases
 from storage.images import StoredImage, file_name
 from storage.rows import Row, insert_row, keep_image, now, pack, pack_value, unpack_value, when
-from storage.types import Run, RunSummary, StoredValue
+from storage.types import Run, StoredValue
 
 LONGEST_NAME = 200
 """Characters in the name of a run."""
@@ -195,34 +195,6 @@ def read_run(db: sqlite_utils.Database, run_id: str, images: Path) -> Run:
     )
 
 
-def read_runs(db: sqlite_utils.Database, limit: int, images: Path, removed: bool = False) -> tuple[RunSummary, ...]:
-    """The runs, the one that was worked on last first; with `removed` the deleted ones."""
-    rows = db.query(
-        """
-        SELECT runs.*, state.name, state.task, state.removed,
-            max(
-                state.created,
-                coalesce((SELECT max(created) FROM stage_values WHERE run = runs.id), ''),
-                coalesce((SELECT max(created) FROM test_cases WHERE run = runs.id), '')
-            ) AS changed,
-            (SELECT group_concat(DISTINCT stage) FROM stage_values WHERE run = runs.id) AS stages,
-            (SELECT count(*) FROM test_cases WHERE run = runs.id) AS test_cases,
-            (
-                SELECT count(*) FROM test_cases
-                JOIN reviews ON reviews.id = (SELECT max(id) FROM reviews WHERE test_case = test_cases.id)
-                WHERE run = runs.id AND verdict = 'accepted'
-            ) AS accepted,
-            (SELECT jobs.state FROM jobs WHERE run = runs.id ORDER BY id DESC LIMIT 1) AS job
-        FROM runs JOIN run_states AS state
-            ON state.id = (SELECT max(id) FROM run_states WHERE run = runs.id)
-        WHERE state.removed = :removed
-        ORDER BY changed DESC, runs.rowid DESC LIMIT :limit
-        """,
-        {"removed": int(removed), "limit": limit},
-    )
-    return tuple(_summary(row, images) for row in rows)
-
-
 def share_edited(db: sqlite_utils.Database) -> dict[StageName, float]:
     """For each stage that has values: the share of runs (0 to 1) whose latest value a person wrote."""
     rows = db.query(
@@ -306,28 +278,6 @@ def _value(row: Row) -> StoredValue:
         value=StageValue(value, trace, row["inputs_key"]),
         created=when(row["created"]),
         brought_back=row["brought_back"],
-    )
-
-
-def _summary(row: Row, images: Path) -> RunSummary:
-    present = set((row["stages"] or "").split(","))
-    if row["test_cases"]:
-        present.add("generation")
-    return RunSummary(
-        id=row["id"],
-        name=row["name"],
-        task=unpack_value(Task, row["task"]),
-        profile=row["profile"],
-        sample=row["sample"],
-        source_sha=row["source"],
-        source_path=images / file_name(row["source"]),
-        created=when(row["created"]),
-        changed=when(row["changed"]),
-        stages=tuple(stage for stage in STAGES if stage in present),
-        test_cases=row["test_cases"],
-        accepted=row["accepted"],
-        job=row["job"],
-        removed=bool(row["removed"]),
     )
 
 

@@ -18,7 +18,7 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.types import StageName, StageValue, Task, TestCase
-from storage import generation, imports, judgements, migrations, runs
+from storage import generation, imports, judgements, migrations, runs, summaries
 from storage.database import Database
 from storage.images import ImageStore, StoredImage
 from storage.presence import Presence
@@ -166,9 +166,16 @@ class Workspace:
         """The run with the latest of everything, also a removed one. Raises UserError for an unknown run."""
         return self._database.read(lambda db: runs.read_run(db, run_id, self._images.folder))
 
-    def runs(self, limit: int = 50, removed: bool = False) -> tuple[RunSummary, ...]:
-        """The runs, the one that was worked on last first; with `removed` those that a person deleted."""
-        return self._database.read(lambda db: runs.read_runs(db, limit, self._images.folder, removed))
+    def runs(self, limit: int = 50, removed: bool = False, find: str = "") -> tuple[RunSummary, ...]:
+        """The runs, the one that was worked on last first; with `removed` those that a person deleted.
+
+        Of them those that have `find` in their name or label.
+        """
+        return self._database.read(lambda db: summaries.read_runs(db, limit, self._images.folder, removed, find))
+
+    def count_runs(self, find: str = "") -> int:
+        """How many runs there are, without the deleted ones, that have `find` in their name or label."""
+        return self._database.read(lambda db: summaries.count_runs(db, find))
 
     def latest_run(self) -> str | None:
         """The id of the run that was worked on last; None in an empty workspace."""

@@ -398,3 +398,24 @@ def test_the_list_says_how_the_last_generation_ended(workspace: Workspace) -> No
     assert workspace.runs()[0].job == "running"
     workspace.finish_job(job, "cancelled")
     assert workspace.runs()[0].job == "cancelled"
+
+
+def test_runs_are_found_by_name_and_label(workspace: Workspace) -> None:
+    street, bird = new_run(workspace, "STRASSE im Regen"), new_run(workspace, "Ein Ärger 100%")
+    workspace.set_task(bird, Task("classification", label="Möwe"))
+    workspace.set_task(street, ROAD)
+    for find, found in (
+        ("straße", [street]),
+        ("ärger", [bird]),
+        ("MÖWE", [bird]),
+        ("r", [street, bird]),
+        ("%", [bird]),
+        ("label", []),
+        (NASTY, []),
+        ("", [street, bird]),
+    ):
+        assert [run.id for run in workspace.runs(find=find)] == found
+        assert workspace.count_runs(find) == len(found)
+    workspace.remove_run(street)
+    assert workspace.count_runs() == 1 and workspace.runs(find="straße") == ()
+    assert [run.id for run in workspace.runs(removed=True, find="straße")] == [street]

@@ -21,15 +21,17 @@ from pipeline.errors import UserError
 from storage.types import RunSummary
 from ui.actions import Outcome, perform
 from ui.exchange import take_picture
+from ui.listing import listing
 from ui.readings import Seen
 from ui.studio import RunState, Studio
 from ui.views.counterfactuals import counterfactuals_card
-from ui.views.frame import header, run_list, source_card, start_page, upload_note
+from ui.views.frame import header, source_card, start_page, upload_note
 from ui.views.generation import generation_card
 from ui.views.keys import keys_window
 from ui.views.markup import Html, stamped
 from ui.views.pictures import View, picture_column
 from ui.views.queue import queue_part
+from ui.views.runs import run_list
 from ui.views.text_stages import alternatives_card, caption_card, keywords_card
 
 PARTS = (
@@ -49,6 +51,7 @@ PARTS = (
 )
 """The parts of the page, in the order in which they are event outputs."""
 LARGEST_UPLOAD = "200mb"
+LONGEST_SEARCH = 200
 
 _CONNECT = """
 const go = () => window.studio.{method}(element, props, watch, trigger);
@@ -131,7 +134,7 @@ def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, An
     except UserError as error:  # such as a run of another workspace in the address
         outcome, state = Outcome("", str(error), "start"), None
     seen = studio.readings.seen(state.run, state.settings) if state is not None else None
-    parts = render(studio, state, view, seen)
+    parts = render(studio, state, view, seen, str(data.get("find") or "")[:LONGEST_SEARCH])
     shown = data.get("seen") or {}
     changed = [gr.skip() if shown.get(name) == _stamp(parts[name]) else parts[name] for name in PARTS]
     reply = {
@@ -147,13 +150,16 @@ def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, An
     return [json.dumps(reply), *changed]
 
 
-def render(studio: Studio, state: RunState | None, view: View, seen: Seen | None = None) -> dict[str, str]:
+def render(
+    studio: Studio, state: RunState | None, view: View, seen: Seen | None = None, find: str = ""
+) -> dict[str, str]:
     """The markup of every part, each behind its stamp. Parts of a run are empty on the start page."""
-    runs = studio.runs()
+    listed = listing(studio, find)
+    runs = studio.runs() if listed.find else listed.runs
     run_id = state.run.id if state is not None else ""
     parts: dict[str, Html] = dict.fromkeys(PARTS, Html(""))
     parts["top"] = header(studio.profile, studio.jobs.active(), studio.jobs.waiting_for(), run_id, _saved(runs, run_id))
-    parts["runs"] = run_list(runs, run_id)
+    parts["runs"] = run_list(listed, run_id)
     if state is None:
         parts["start"] = start_page(studio.profile, studio.samples)
         parts["upload-note"] = upload_note(studio.profile)

@@ -27,6 +27,8 @@ def recall(studio: Studio) -> None:
         run = studio.workspace.run(summary.id)
         size = studio.size(run.source_sha)
         for case in run.test_cases[-RECALLED_IMAGES:]:
+            if case.job_id is None:  # restored from a file: another machine may have made it
+                continue
             drawing = _drawing(case.settings)
             if drawing is not None and case.seconds > 0:
                 studio.runner.speeds.add(effort_of(drawing, size), case.seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline.errors import UserError
 from pipeline.types import Task, TaskKind
 from ui import masks, work
 from ui.actions.data import Action, Data, text_of
@@ -44,11 +45,33 @@ def _task(studio: Studio, run_id: str, data: Data) -> None:
     studio.workspace.set_task(run_id, task)
 
 
+def _duplicate(studio: Studio, _run_id: str, data: Data) -> str:
+    return studio.workspace.duplicate_run(text_of(data, "of"))
+
+
+def _remove(studio: Studio, run_id: str, data: Data) -> str | None:
+    """The page of a run that is gone becomes the start page."""
+    removed = text_of(data, "of")
+    if any(job.run_id == removed for job in studio.jobs.active()):
+        raise UserError("This run is being worked on: wait for it or cancel it, then delete it.")
+    studio.workspace.remove_run(removed)
+    return "" if removed == run_id else None
+
+
+def _restore(studio: Studio, _run_id: str, data: Data) -> str:
+    restored = text_of(data, "of")
+    studio.workspace.restore_run(restored)
+    return restored
+
+
 ACTIONS: dict[str, Action] = {
     "poll": lambda _studio, run_id, _data: run_id,
     "new": lambda _studio, _run_id, _data: "",
     "open": _open,
     "sample": _sample,
     "rename": _rename,
+    "run-duplicate": _duplicate,
+    "run-remove": _remove,
+    "run-restore": _restore,
     "task": _task,
 }

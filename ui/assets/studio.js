@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const POLL_BUSY = 400, POLL_READING = 1000, POLL_IDLE = 4000, LOST = 20000;
-  const studio = { run: "", view: { case: null, mode: "result" }, cases: [], active: false, idle: false, lost: false, afterPatch: [] };
+  const studio = { run: "", view: { case: null, mode: "result" }, find: "", cases: [], active: false, idle: false, lost: false, afterPatch: [] };
   window.studio = studio;
   const parts = {};            // name -> stamp of what is shown
   const queue = [];            // actions that wait for the reply to the ones before
@@ -56,7 +56,7 @@
     clearTimeout(pollTimer);
     clearTimeout(lostTimer);
     lostTimer = setTimeout(() => { flying = null; setLost(true); schedule(); }, LOST);
-    trigger("click", { do: flying.map(({ done, ...plain }) => plain), run: studio.run, view: studio.view, seen: { ...parts }, ticket: ++ticket });
+    trigger("click", { do: flying.map(({ done, refused, ...plain }) => plain), run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, ticket: ++ticket });
   }
 
   const resolve = (action) => (typeof action === "function" ? action() : action);
@@ -69,6 +69,7 @@
     flying = null;
     const moved = reply.run !== studio.run;
     if (!reply.problem) for (const action of batch) if (action.done) action.done();
+    if (reply.problem) for (const action of batch) if (action.refused) action.refused(reply.problem);
     if (moved) studio.view = { case: null, mode: "result" };
     // A new image is shown as it comes, unless another one was picked.
     if (reply.cases.length > studio.cases.length && studio.view.case === studio.cases.at(-1)) studio.view.case = null;

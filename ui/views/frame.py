@@ -7,14 +7,13 @@ from datetime import datetime
 from pipeline.profile import Profile
 from pipeline.runner import TEXT_STAGES
 from pipeline.types import Task
-from storage.types import RunSummary
 from ui.jobs import JobView
 from ui.samples import Sample
 from ui.studio import RunState, clock, task_problem
 from ui.views.keys import keys_button
 from ui.views.markup import Child, Html, el
 from ui.views.masks import mask_row
-from ui.views.parts import DOING, button, describe_task, icon, key, left, notice, pill, problem
+from ui.views.parts import DOING, button, icon, key, left, notice, pill, problem
 from ui.views.pictures import image_url
 
 
@@ -55,39 +54,6 @@ def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
         doing = "stopping"
     cancel = button("Cancel", "cancel", "s", data_of=job.run_id, id="cancel-top", disabled=job.stopping)
     return el("span", pill(doing, "acc", id="doing", role="status"), cancel, class_="job")
-
-
-def run_list(runs: tuple[RunSummary, ...], run_id: str) -> Html:
-    """The runs of the workspace, the latest first."""
-    items = [
-        el(
-            "a",
-            el("img", src=image_url(run.source_sha), alt="", loading="lazy"),
-            el("span", el("b", run.name), el("small", _where(run)), class_="what"),
-            href=f"?run={run.id}",
-            class_=f"card run{' on' if run.id == run_id else ''}",
-            data_go="open",
-            data_run=run.id,
-            data_key=f"run-{run.id}",
-            aria_current="true" if run.id == run_id else None,
-        )
-        for run in runs
-    ]
-    empty = el("p", "Every picture you work on is kept here.", class_="mut") if not items else None
-    new = el("button", icon("plus"), "New", type="button", class_="btn s", data_go="new", id="new-run")
-    return el("div", el("header", el("h2", "Runs"), el("span", class_="grow"), new), empty, items, class_="runs")
-
-
-def _where(run: RunSummary) -> str:
-    if run.test_cases:
-        stage = f"{run.test_cases} result" if run.test_cases == 1 else f"{run.test_cases} results"
-    elif "counterfactuals" in run.stages:
-        stage = "at the gate"
-    elif run.stages:
-        stage = f"{run.stages[-1]} done"
-    else:
-        stage = "not begun"
-    return f"{describe_task(run.task)} · {stage}"
 
 
 def start_page(profile: Profile, samples: tuple[Sample, ...]) -> Html:

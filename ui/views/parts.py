@@ -38,6 +38,7 @@ _ICONS = {
     "up": '<path d="M8 13V3.5M4 7.5L8 3.5l4 4"/>',
     "alert": '<path d="M8 2l6.3 11.2H1.7z"/><path d="M8 6.5v3M8 11.4v.1"/>',
     "half": '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5a5.5 5.5 0 010 11z" fill="currentColor"/>',
+    "dots": '<path d="M3.5 8h.1M8 8h.1M12.5 8h.1" stroke-width="2.4"/>',
     "list": '<path d="M3 4.5h10M3 8h10M3 11.5h10"/>',
 }
 
