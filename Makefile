@@ -9,6 +9,7 @@ RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 RECIPES := autoencoder diffusion llama captioner clip judges
+UNDER_TEST := classifier segmenter
 
 # Only what was asked for is passed on, so that the defaults stay in app.py. HOST counts only when it is given to make:
 # some shells export a variable of that name with the machine's name in it.
@@ -16,7 +17,7 @@ APP_ARGS = $(if $(PROFILE),--profile "$(PROFILE)") $(if $(WORKSPACE),--workspace
   $(if $(PORT),--port "$(PORT)") $(if $(findstring command,$(origin HOST)),--host "$(HOST)")
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast lint format demo-report bench screenshots train $(RECIPES:%=train-%) requirements hooks chromium clean
+.PHONY: help run test test-fast lint format demo-report bench screenshots train $(RECIPES:%=train-%) $(UNDER_TEST:%=train-%) requirements hooks chromium clean
 
 help: ## This list
 	@echo "DILLEMA Studio"
@@ -52,11 +53,15 @@ screenshots: $(TEST_READY) chromium ## Make the pictures of docs/ anew
 	@exec $(BIN)/python -m docs.screenshots
 
 train: ## Train all embedded models from nothing, one after another (hours on a CPU, minutes on a GPU; resumes)
-	@for recipe in $(RECIPES); do $(MAKE) --no-print-directory train-$$recipe || exit; done
+	@for recipe in $(RECIPES) $(UNDER_TEST); do $(MAKE) --no-print-directory train-$$recipe || exit; done
 
 $(RECIPES:%=train-%): train-%: $(RUN_READY)
 	@echo "Training the embedded $*: stop with Ctrl-C at any time, the same command goes on from there."
 	@exec $(BIN)/python -m demo.train.$* $(ARGS)
+
+$(UNDER_TEST:%=train-%): train-%: $(RUN_READY)
+	@echo "Training the demo's $* under test on fair days: stop with Ctrl-C, the same command goes on from there."
+	@exec $(BIN)/python -m demo.under_test.train_$* $(ARGS)
 
 requirements: $(TEST_READY) ## Pin the packages anew after an edit of requirements.in (ARGS=--upgrade moves the pins)
 	@for name in requirements requirements-dev; do \
