@@ -25,7 +25,7 @@ def step_of(state: RunState, job: JobView) -> tuple[int, int]:
     return (job.progress.done % steps if job.progress is not None else 0), steps
 
 
-def drawing_thumb(state: RunState) -> Html | None:
+def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:
     """Shows how far it is; a press on it shows it large. None while nothing is drawn."""
     job = drawing(state)
     if job is None:
@@ -37,7 +37,7 @@ def drawing_thumb(state: RunState) -> Html | None:
         el("b", f"{step}/{steps}"),
         el("span", job.at_part.name.split(" · ")[0] if job.at_part is not None else "drawing"),
         type="button",
-        class_=f"thumb drawing{' seen' if job.preview else ''}",
+        class_=f"thumb drawing{' seen' if job.preview else ''}{' on' if followed else ''}",
         data_key="drawing",
         data_follow=True,
         title="Watch it being drawn",

@@ -106,8 +106,12 @@ def _saved(job: Job) -> str:
 def _settings(drawing: GenerationSettings, profile: Profile) -> Html:
     rows: list[Child] = [
         el("div", _presets(drawing, profile), _seeds(drawing), class_="choices"),
-        el("div", [_field(name, words, drawing) for name, words in FIELDS.items()], class_="fields"),
-        el("div", _negative(drawing), class_="fields"),
+        el(
+            "div",
+            [_field(name, words, drawing) for name, words in FIELDS.items()],
+            _negative(drawing),
+            class_="fields",
+        ),
     ]
     return el("div", rows, class_="drawing-settings")
 

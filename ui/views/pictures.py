@@ -29,17 +29,19 @@ def picture_column(state: RunState, view: View, seen: Seen) -> Html:
     if case is None:
         return el("div", _source_only(state), class_="pictures")
     mode = usable_mode(view.mode, state, case, seen)
-    parts: list[Child] = [
-        el(
-            "div",
+    drawn = drawing_figure(state) if view.mode == DRAWING else None
+    # What is not there yet can be neither checked nor judged.
+    viewer: list[Child] = [mode_bar(state, case, seen, DRAWING), drawn]
+    if drawn is None:
+        viewer = [
             mode_bar(state, case, seen, mode),
-            (drawing_figure(state) if view.mode == DRAWING else None) or large_picture(state, case, seen, mode),
+            large_picture(state, case, seen, mode),
             _checks(state, case, seen),
             review_bar(state.run, case),
-            class_="card viewer",
-            id="viewer",
-        ),
-        _thumbnails(state, case, seen),
+        ]
+    parts: list[Child] = [
+        el("div", viewer, class_="card viewer", id="viewer"),
+        _thumbnails(state, case, seen, drawn is not None),
         under_test_card(state, case, seen),
         _facts(state, case),
     ]
@@ -100,11 +102,12 @@ def _facts(state: RunState, case: StoredTestCase) -> Html:
     )
 
 
-def _thumbnails(state: RunState, shown: StoredTestCase, seen: Seen) -> Html:
-    thumbs: list[Child] = [drawing_thumb(state)]
+def _thumbnails(state: RunState, shown: StoredTestCase, seen: Seen, following: bool) -> Html:
+    thumbs: list[Child] = [drawing_thumb(state, following)]
     for case in reversed(state.run.test_cases):
         verdict = case.review.verdict if case.review is not None else ""
-        looks = f"thumb{' on' if case.id == shown.id else ''}{'' if case.id in state.current else ' old'} {verdict}"
+        on = " on" if case.id == shown.id and not following else ""
+        looks = f"thumb{on}{'' if case.id in state.current else ' old'} {verdict}"
         misled = None
         if case.id in seen.misled:
             words = "The model under test fails here"
