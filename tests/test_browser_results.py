@@ -1,0 +1,281 @@
+"""Results in Chromium: ways to look, checks, the model under test before and after, review, and every key."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from pipeline.errors import UserError
+from pipeline.settings import UnderTestSettings
+from tests.scripted import ScriptedModels
+from tests.serving import ServerProcess, browsing, serving_here, settled
+from tests.test_readings import Bright
+from ui.studio import Studio
+
+pytestmark = pytest.mark.browser
+DEMO_SECONDS = 600
+
+
+def load(wanted: UnderTestSettings) -> Bright:
+    if wanted.name == "resnet5":
+        raise UserError("There is no classifier or segmenter 'resnet5' in torchvision: perhaps you mean resnet50.")
+    return Bright("classification")
+
+
+@pytest.fixture(scope="module")
+def page(chromium_path: str) -> Iterator[Page]:
+    with browsing(chromium_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def studio(tmp_path: Path, page: Page) -> Iterator[Studio]:
+    """The page of a run with four results, of stand-ins for the models."""
+    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, behind):
+        behind.readings.load = load
+        page.set_viewport_size({"width": 1440, "height": 1000})
+        page.goto(f"{url}?run=")
+        page.wait_for_selector(".start h1")
+        settled(page)
+        file = io.BytesIO()
+        Image.new("RGB", (64, 64), (40, 20, 20)).save(file, "PNG")
+        page.set_input_files(
+            "#upload input[type=file]", {"name": "bird.png", "mimeType": "image/png", "buffer": file.getvalue()}
+        )
+        page.wait_for_selector("#task-label:visible")
+        page.fill("#task-label", "bird")
+        page.press("#task-label", "Enter")
+        page.click("#run-all:enabled")
+        page.wait_for_selector("#generate:enabled")
+        settled(page)
+        page.click("#generate")
+        page.wait_for_function("studio.cases.length === 4")
+        settled(page)
+        yield behind
+        page.goto("about:blank")
+
+
+def press(page: Page, *keys: str) -> None:
+    """Keys with the focus on no field."""
+    page.evaluate("document.activeElement?.blur()")
+    for name in keys:
+        page.keyboard.press(name)
+        settled(page)
+
+
+def shown(page: Page) -> int:
+    """The test case that is shown."""
+    return int(page.get_attribute(".pictures", "data-case") or 0)
+
+
+def test_every_way_to_look_has_its_tab_and_its_key(studio: Studio, page: Page) -> None:
+    tabs = page.locator(".tab").all_inner_texts()
+    assert tabs == ["Result", "Slider", "Side by side", "Source", "Control", "Edges on it", "Difference"]
+    for number, name in enumerate(tabs, 1):
+        press(page, str(number))
+        expect(page.locator(".tab.on")).to_have_text(name)
+        assert page.get_attribute(".tab.on", "aria-pressed") == "true"
+        loaded = page.locator("#viewer .canvas > img")
+        for image in loaded.all():
+            image.evaluate("image => image.decode()")
+            assert image.evaluate("image => image.naturalWidth") == 64
+        assert loaded.count() == (2 if name in ("Slider", "Side by side", "Difference") else 1)
+        box = page.locator("#viewer .canvas").bounding_box()
+        assert box is not None and box["width"] > 400, "as large as the column"
+    press(page, "8")
+    expect(page.locator(".tab.on")).to_have_text("Difference")  # there is no mask to show
+    press(page, "2")
+    press(page, "ArrowRight")
+    expect(page.locator(".tab.on")).to_have_text("Slider")  # the way to look stays with the next result
+
+
+def test_full_window_with_the_same_ways_to_look(studio: Studio, page: Page) -> None:
+    press(page, "f")
+    box = page.locator("#viewer").bounding_box()
+    assert box is not None and (box["width"], box["height"]) == (1440, 1000)
+    expect(page.locator("#tool-full")).to_have_attribute("aria-pressed", "true")
+    press(page, "3")
+    expect(page.locator(".tab.on")).to_have_text("Side by side")
+    expect(page.locator("#accept")).to_be_in_viewport()
+    first = shown(page)
+    press(page, "ArrowRight")
+    assert shown(page) != first
+    press(page, "Escape")
+    box = page.locator("#viewer").bounding_box()
+    assert box is not None and box["width"] < 900
+    press(page, "z")
+    assert page.locator("#viewer .canvas > img").first.evaluate("image => image.clientWidth") == 64
+    press(page, "z")
+
+
+def test_accept_reject_and_take_back_by_keys(studio: Studio, page: Page) -> None:
+    newest = shown(page)
+    expect(page.locator("#results-count")).to_have_text("4 results")
+    press(page, "a")
+    expect(page.locator("#verdict")).to_have_text("accepted")
+    expect(page.locator("#results-count")).to_have_text("4 results, 1 accepted")
+    expect(page.locator(f"[data-view-case='{newest}'] .badge")).to_have_text("accepted")
+
+    press(page, "ArrowRight", "r")
+    expect(page.locator(".why")).to_be_visible()
+    press_digit_in_the_open_form(page)
+    expect(page.locator("#verdict")).to_have_text("rejected: edit does not show")
+    expect(page.locator(".why")).to_be_hidden()
+    expect(page.locator("#results-count")).to_have_text("4 results, 1 accepted, 1 rejected")
+
+    # In one's own words, and letters that are typed are no keys.
+    press(page, "ArrowRight", "r")
+    page.click(".why input")
+    page.keyboard.type("a fifth wheel, su f?")
+    page.keyboard.press("Enter")
+    expect(page.locator("#verdict")).to_have_text("rejected: a fifth wheel, su f?")
+    assert page.locator("#keys-window").is_hidden() and len(page.evaluate("studio.cases")) == 4
+
+    page.reload()
+    page.wait_for_selector("#results-count")
+    settled(page)
+    expect(page.locator("#results-count")).to_have_text("4 results, 1 accepted, 2 rejected")
+    press(page, "u")
+    expect(page.locator("#results-count")).to_have_text("4 results, 2 rejected")
+    expect(page.locator("#accept")).to_be_visible()
+    press(page, "r", "Escape")
+    expect(page.locator(".why")).to_be_hidden()
+
+
+def press_digit_in_the_open_form(page: Page) -> None:
+    page.keyboard.press("2")
+    settled(page)
+
+
+def test_a_reason_is_text_and_never_markup(studio: Studio, page: Page) -> None:
+    page.click("#reject")
+    page.fill(".why input", "<img src=x onerror=alert(1)>")
+    page.press(".why input", "Enter")
+    expect(page.locator("#verdict")).to_have_text("rejected: <img src=x onerror=alert(1)>")
+    assert page.locator("#verdict img").count() == 0
+
+
+def test_again_with_a_new_seed_and_again_from_its_caption(studio: Studio, page: Page) -> None:
+    run_id = page.evaluate("studio.run")
+    before = studio.workspace.run(run_id).test_cases
+    press(page, "s")
+    page.wait_for_function("studio.cases.length === 5")
+    settled(page)
+    new = studio.workspace.run(run_id).test_cases[-1]
+    assert new.counterfactual.text == before[-1].counterfactual.text
+    assert new.seed not in {case.seed for case in before}
+    assert shown(page) == new.id
+
+    press(page, "e")
+    line = page.locator("#stage-counterfactuals .line[data-editing]")
+    expect(line.locator("textarea")).to_be_focused()
+    assert line.locator("textarea").input_value() == new.counterfactual.text
+    page.keyboard.press("Control+A")
+    page.keyboard.type("A red bird at sea, as far as I can see.")
+    page.keyboard.press("Enter")
+    settled(page)
+    expect(page.locator("#checks")).to_contain_text("of an earlier caption")
+    assert all(case.review is None for case in studio.workspace.run(run_id).test_cases), (
+        "an A in a text accepts nothing"
+    )
+
+    # Its caption is gone now: the field for a caption of one's own opens with its words.
+    press(page, "e")
+    expect(page.locator(".add-caption textarea")).to_have_value(new.counterfactual.text)
+    page.keyboard.press("Escape")
+
+    press(page, "g")
+    page.wait_for_function("studio.cases.length > 5")
+    settled(page)
+
+
+def test_every_key_is_listed_under_the_question_mark(studio: Studio, page: Page) -> None:
+    press(page, "?")
+    window = page.locator("#keys-window")
+    expect(window).to_be_visible()
+    listed = {text.strip() for text in window.locator("kbd").all_inner_texts()}
+    assert {*"ARUSEFZG123456789", "?", "Esc", "→", "←", "Ctrl"} <= listed
+    assert window.locator("h3").count() >= 3
+    press(page, "a")
+    assert page.locator("#verdict").count() == 0, "the window is open: its keys are only shown"
+    page.keyboard.press("Escape")
+    expect(window).to_be_hidden()
+    page.click("#keys-button")
+    expect(window).to_be_visible()
+    page.click("#keys-window [data-keys-close]")
+    expect(window).to_be_hidden()
+
+
+def test_checks_are_told_apart_by_more_than_colour(studio: Studio, page: Page) -> None:
+    pills = page.locator("#checks .pill")
+    names = " ".join(pills.all_inner_texts())
+    for name in ("edges kept", "edit shows", "like the source", "fits its caption", "edit direction", "label seen"):
+        assert name in names
+    assert pills.locator("svg").count() == pills.count()
+    failed = page.locator("#checks .pill.warn", has_text="edit shows")
+    assert "may not show" in (failed.get_attribute("title") or "")
+
+
+def test_the_model_under_test_before_and_after_and_another_one(studio: Studio, page: Page) -> None:
+    expect(page.locator("#guesses")).to_be_visible()
+    page.wait_for_function("!studio.reading")
+    source = page.locator("[data-side=source] li")
+    assert source.first.inner_text().split() == ["bird", "0.90"] and "right" in (
+        source.first.get_attribute("class") or ""
+    )
+    assert page.locator("[data-side=generated] li").count() == 2
+
+    page.click("#choose-model summary")
+    page.select_option("#choose-model select", "torchvision")
+    page.fill("#choose-model [name=name]", "resnet5")
+    page.click("#choose-model [data-submit]")
+    expect(page.locator("#under-test-problem")).to_contain_text("perhaps you mean resnet50")
+    page.click("#choose-model summary")
+    page.fill("#choose-model [name=name]", "resnet50")
+    page.press("#choose-model [name=name]", "Enter")
+    expect(page.locator("#under-test-name")).to_have_text("resnet50 of torchvision")
+    expect(page.locator("#guesses")).to_be_visible()
+    assert page.locator("#stage-counterfactuals .pill.warn", has_text="stale").count() == 0
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_a_street_at_night_misleads_the_embedded_segmenter(tmp_path: Path, page: Page) -> None:
+    server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
+    try:
+        page.goto(f"{server.url}?run=")
+        page.wait_for_selector(".start h1")
+        settled(page)
+        page.click(".sample[data-sample=street-two-cars]")
+        page.click("#run-caption")
+        expect(page.locator("#state-caption")).to_have_text("ready", timeout=DEMO_SECONDS * 1000)
+        settled(page, DEMO_SECONDS)
+        page.locator(".add-caption button[data-edit]").click()
+        night = page.input_value("#caption-text").replace("by day", "at night")
+        page.fill(".add-caption textarea", night)
+        page.click(".add-caption [data-submit]")
+        page.wait_for_selector("#generate:enabled", timeout=DEMO_SECONDS * 1000)
+        settled(page, DEMO_SECONDS)
+        page.click("#generate")
+        page.wait_for_selector("#viewer #accept", timeout=DEMO_SECONDS * 1000)
+        table = page.locator("#class-table")
+        expect(table).to_be_visible(timeout=DEMO_SECONDS * 1000)
+        assert "mask" in page.inner_text("#under-test")
+        assert {"road", "vehicle", "pedestrian"} <= set(table.locator("td:first-child").all_inner_texts())
+        assert table.locator(".dropped").count() >= 1 and page.locator(".thumb .misled").count() == 1
+        expect(page.locator("#model-verdict")).to_contain_text("model loses")
+        settled(page, DEMO_SECONDS)
+        press(page, "9")
+        assert page.locator("#big-seen img").count() == 2 and page.locator("#viewer .legend .mark").count() == 10
+        press(page, "8")
+        page.locator("#viewer .canvas .over").evaluate("image => image.decode()")
+        press(page, "a")
+        expect(page.locator("#results-count")).to_have_text("1 result, 1 accepted")
+    finally:
+        server.stop()
+    assert "Traceback" not in server.said()
