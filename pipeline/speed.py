@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipeline.settings import GenerationSettings
 
@@ -66,10 +66,9 @@ class Speeds:
             return statistics.median(self._held[closest]) * effort.work / closest.work
 
 
-def _distance(held: Effort, wanted: Effort) -> tuple[float, float]:
-    """Another size tells less than another number of steps."""
-    same_steps = replace(held, steps=wanted.steps)
-    return _ratio(same_steps.work, wanted.work), _ratio(held.work, wanted.work)
+def _distance(held: Effort, wanted: Effort) -> tuple[float, bool, float]:
+    """Another size tells least, then with or without guidance, then another number of steps."""
+    return _ratio(held.pixels, wanted.pixels), held.guided != wanted.guided, _ratio(held.steps, wanted.steps)
 
 
 def _ratio(a: float, b: float) -> float:

@@ -1,0 +1,427 @@
+"""What stands around the drawing of an image: kinds of control image, seeds, speeds, previews, and the queue."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from pipeline.ade import UNLABELLED, colour_of
+from pipeline.conditioning import NamedMask, control_image, edges
+from pipeline.errors import Cancelled, UserError
+from pipeline.methods import ControlNetMethod, drawn_alike, plain_settings
+from pipeline.profile import load_profile
+from pipeline.progress import Progress
+from pipeline.prompting import load_prompts
+from pipeline.settings import ConditioningSettings, GenerationSettings
+from pipeline.speed import Effort, Speeds, Work, effort_of
+from pipeline.stages import generation
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
+from storage.workspace import Workspace
+from tests.scripted import InvertingDetector, NoiseGenerator, ScriptedModels
+from ui.actions import perform
+from ui.drawing_routes import add_drawing_routes
+from ui.jobs import JobHandle, Jobs
+from ui.previews import KEPT, Previews
+from ui.studio import Studio
+from ui.views.queue import queue_part
+
+BIRD = Task("classification", label="bird")
+RED = Image.new("RGB", (60, 40), (200, 40, 40))
+ONE = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
+TWO = CounterfactualCaption("A bird in rain.", (Edit("sunny", "rainy", "weather"),))
+
+
+# Kinds of control image
+
+
+def test_a_segmentation_map_has_the_colours_of_the_classes_and_the_size_of_the_image() -> None:
+    numbers = np.zeros((20, 30), np.uint8)
+    numbers[:, 10:20], numbers[:, 20:] = 7, 9
+    mask = NamedMask(Image.fromarray(numbers), {0: "Sky", 7: "vehicles", 9: "dragon"})
+    shown = np.asarray(control_image(RED, ConditioningSettings(kind="segmentation"), mask=mask))
+    assert shown.shape == (40, 60, 3)
+    assert [tuple(shown[5, x]) for x in (5, 30, 55)] == [(6, 230, 230), (0, 102, 200), UNLABELLED]
+    assert colour_of("lane marking") == colour_of("road") and colour_of("Pedestrian") == colour_of("person")
+    with pytest.raises(UserError, match="mask"):
+        control_image(RED, ConditioningSettings(kind="segmentation"))
+
+
+def test_what_a_model_draws_comes_back_in_the_size_of_the_image() -> None:
+    shown = control_image(RED, ConditioningSettings(kind="depth"), lambda _kind: InvertingDetector())
+    assert shown.size == RED.size and shown.getpixel((3, 3)) == (55, 215, 215)
+    with pytest.raises(UserError, match="soft edges"):
+        control_image(RED, ConditioningSettings(kind="soft edges"))
+
+
+def test_the_method_draws_on_the_kind_that_is_chosen() -> None:
+    generator = NoiseGenerator()
+    prompts = load_prompts("demo")
+    method = ControlNetMethod(generator, None, prompts, detector=lambda _kind: InvertingDetector())
+    few = GenerationSettings(steps=2, short_side=64)
+    case = method.make(RED, BIRD, ONE, ConditioningSettings(kind="depth"), few, 1, lambda _done, _total: None)
+    assert generator.kinds == ["depth"] and case.settings["conditioning"]["kind"] == "depth"
+    assert case.control.getpixel((3, 3)) == (55, 215, 215)
+
+
+def test_only_what_touches_the_pixels_makes_an_image_another_one() -> None:
+    edges_, drawing = ConditioningSettings(), GenerationSettings()
+    record = plain_settings(edges_, drawing)
+    for changes in ({"images_per_caption": 3}, {"seed_mode": "fixed", "seed": 9}):
+        assert drawn_alike(record, edges_, drawing.model_copy(update=changes))
+    assert drawn_alike(record, edges_.model_copy(update={"coarse": True}), drawing), "Canny knows no coarse lines"
+    for changes in ({"steps": 3}, {"guidance": 1.5}, {"short_side": 64}, {"negative_prompt": "x"}):
+        assert not drawn_alike(record, edges_, drawing.model_copy(update=changes))
+    assert not drawn_alike(record, edges_.model_copy(update={"low": 41}), drawing)
+    earlier = {name: value for name, value in record.items() if name not in ("seed_mode", "seed")}
+    earlier["conditioning"] = {"median": 3, "low": 40, "high": 100, "stretch": True}
+    assert drawn_alike(earlier, edges_, drawing), "images of earlier versions still count"
+    assert not drawn_alike({"steps": "many"}, edges_, drawing)
+
+
+# Seeds and presets
+
+
+def test_a_fixed_seed_is_the_same_for_every_caption_and_counts_up() -> None:
+    captions = CounterfactualCaptions((ONE, TWO))
+    fixed = GenerationSettings(images_per_caption=2, seed_mode="fixed", seed=70)
+    assert [image.seed for image in generation.plan(captions, fixed, 0).images] == [70, 71, 70, 71]
+    assert generation.plan(captions, fixed, 0).images == generation.plan(captions, fixed, 5).images
+    other = GenerationSettings(images_per_caption=2, seed_mode="random")
+    assert len({image.seed for image in generation.plan(captions, other, 3).images}) == 4
+
+
+def test_presets_are_data_of_the_profile() -> None:
+    profile = load_profile("demo")
+    assert profile.preset("draft")["steps"] < profile.preset("balanced")["steps"] <= profile.preset("paper")["steps"]
+    assert profile.preset("balanced").keys() == profile.preset("paper").keys()
+    for name in load_profile("paper").presets:
+        GenerationSettings.model_validate(load_profile("paper").preset(name))
+
+
+# Speed
+
+
+def test_an_estimate_is_of_the_same_size_and_steps_where_there_was_one() -> None:
+    speeds = Speeds()
+    settings = GenerationSettings(steps=20, short_side=512)
+    assert not speeds and speeds.seconds(effort_of(settings, (600, 400))) is None
+    for seconds in (9.0, 4.0, 4.2):  # the first one also loaded the models
+        speeds.add(Effort(512 * 768, 20), seconds)
+    assert speeds.seconds(effort_of(settings, (600, 400))) == 4.2
+    speeds.add(Effort(512 * 768, 10), 2.5)
+    assert speeds.seconds(effort_of(settings.model_copy(update={"steps": 10}), (600, 400))) == 2.5
+    assert speeds.seconds(effort_of(settings.model_copy(update={"steps": 5}), (600, 400))) == pytest.approx(1.25)
+    smaller = speeds.seconds(effort_of(settings.model_copy(update={"short_side": 256}), (600, 400)))
+    assert smaller == pytest.approx(4.2 / 4)
+    unguided = speeds.seconds(effort_of(settings.model_copy(update={"guidance": 1.0}), (600, 400)))
+    assert unguided == pytest.approx(4.2 / 2)
+
+
+def test_previews_take_their_share_and_no_more() -> None:
+    work, shown = Work(), 0
+    begun = time.monotonic()
+    while time.monotonic() - begun < 0.5:
+        if work.affordable(0.1):
+            with work.measured():
+                time.sleep(0.01)
+                shown += 1
+        time.sleep(0.002)
+    assert 1 <= shown <= 6
+
+
+# Making what is on the list
+
+
+class List(generation.Images):
+    """Drops the image that is at work when it is told to."""
+
+    wanted = True
+
+    def dropped(self) -> bool:
+        return not self.wanted
+
+
+def run(images: generation.Worklist, on_step: Callable[[Progress], None], **more: object) -> list[int]:
+    method = ControlNetMethod(NoiseGenerator(), None, load_prompts("demo"))
+    few = GenerationSettings(steps=4, short_side=64)
+    cases = generation.run(RED, BIRD, method, ConditioningSettings(), few, images, on_step, **more)  # type: ignore[arg-type]
+    return [case.seed for case in cases]
+
+
+def test_an_image_that_is_dropped_stops_and_the_next_one_begins() -> None:
+    images = List([generation.PlannedImage(ONE, seed) for seed in (1, 2, 3)])
+    notes: list[str] = []
+
+    def watch(progress: Progress) -> None:
+        notes.append(f"{progress.note}, {progress.done} of {progress.total}")
+        images.wanted = not (images.waiting() == 1 and progress.done == 5)
+
+    assert run(images, watch) == [1, 3]
+    assert "image 2 of 3, 5 of 12" in notes and "image 2 of 2, 8 of 8" in notes
+    assert notes[-1] == "2 of 2 images, 8 of 8"
+
+
+def test_previews_come_between_the_steps() -> None:
+    shown: list[Image.Image] = []
+    images = generation.Images([generation.PlannedImage(ONE, 1)])
+    assert run(images, lambda _progress: None, on_preview=shown.append) == [1]
+    assert 1 <= len(shown) <= 3 and all(image.size == (16, 16) for image in shown)
+
+
+def test_a_preview_is_held_for_a_moment_under_a_name_of_its_own() -> None:
+    previews = Previews()
+    names = [previews.put(Image.new("RGB", (4, 4), (n, 0, 0))) for n in range(KEPT + 2)]
+    assert len(set(names)) == len(names) and all(len(name) >= 24 for name in names)
+    assert previews.png(names[0]) is None and previews.png("nothing") is None
+    held = previews.png(names[-1])
+    assert held is not None and Image.open(io.BytesIO(held)).getpixel((0, 0)) == (KEPT + 1, 0, 0)
+
+
+# The queue
+
+
+class Painter:
+    """Work that makes its parts when it may, and remembers them."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+        self.go_on = threading.Event()
+        self.begun = threading.Event()
+
+    def __call__(self, handle: JobHandle) -> None:
+        handle.at("generation")
+        while (part := handle.take_part()) is not None:
+            self.begun.set()
+            while not self.go_on.wait(0.005):
+                if handle.cancelled.is_set():
+                    raise Cancelled
+                if handle.dropped():
+                    break
+            else:
+                self.made.append(part.name)
+
+
+def over(jobs: Jobs) -> None:
+    end = time.monotonic() + 10
+    while jobs.active():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def jobs() -> Iterator[Jobs]:
+    made = Jobs()
+    yield made
+    made.close()
+
+
+def test_images_that_wait_are_moved_up_and_removed(jobs: Jobs) -> None:
+    work = Painter()
+    number = jobs.submit("a", ("generation",), work, ("one", "two", "three", "four"), 2.0)
+    assert work.begun.wait(10)
+    assert jobs.move_up(number, 3) and not jobs.move_up(number, 1) and not jobs.move_up(number, 0)
+    view = jobs.view(number)
+    assert view is not None and [part.name for part in view.waiting] == ["two", "four", "three"]
+    assert view.at_part is not None and view.at_part.name == "one"
+    assert jobs.drop_part(number, 2) and not jobs.drop_part(number, 2) and not jobs.drop_part(number, 99)
+    work.go_on.set()
+    over(jobs)
+    assert work.made == ["one", "two", "four"]
+
+
+def test_the_image_at_work_is_cancelled_alone(jobs: Jobs) -> None:
+    work = Painter()
+    number = jobs.submit("a", ("generation",), work, ("one", "two"))
+    assert work.begun.wait(10) and jobs.drop_part(number, 0)
+    end = time.monotonic() + 5
+    while (view := jobs.view(number)) is not None and (view.at_part is None or view.at_part.id != 1):
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    work.go_on.set()
+    over(jobs)
+    assert work.made == ["two"]
+
+
+def test_jobs_that_wait_pass_each_other_and_all_of_them_are_cancelled_at_once(jobs: Jobs) -> None:
+    work = Painter()
+    numbers = [jobs.submit(run_id, ("generation",), work, (run_id,)) for run_id in "abc"]
+    assert work.begun.wait(10)
+    assert jobs.move_up(numbers[2]) and not jobs.move_up(numbers[2]) and not jobs.move_up(numbers[0])
+    assert [view.run_id for view in jobs.active()] == ["a", "c", "b"]
+    assert jobs.drop_part(numbers[1], 0), "a job of nothing is over"
+    assert [view.run_id for view in jobs.active()] == ["a", "c"]
+    began = time.monotonic()
+    assert jobs.cancel_all()
+    over(jobs)
+    assert time.monotonic() - began < 1 and not work.made and not jobs.cancel_all()
+
+
+def test_the_queue_says_what_is_at_work_and_how_long_it_takes(jobs: Jobs) -> None:
+    work = Painter()
+    first = jobs.submit("a", ("generation",), work, ("<b>snowy</b> · seed 1", "rainy · seed 2"), 3.0)
+    jobs.submit("b", ("generation",), work, ("foggy · seed 3",), 4.0)
+    assert work.begun.wait(10)
+    jobs._update(first, progress=Progress("generation", 2, 8, 5.0, "image 1 of 2"), preview="abc")
+    shown = queue_part(jobs.active(), {"a": "one", "b": "a <i>bird</i>"}, "a", "another run")
+    assert "3 running or waiting · 9 s left" in shown and "previews/abc.png" in shown
+    assert "&lt;b&gt;snowy" in shown and "<b>snowy" not in shown and "<i>bird" not in shown
+    assert shown.count('data-do="queue-drop"') == 3 and shown.count('data-do="queue-up"') == 1
+    assert queue_part((), {}, "a", "") == ""
+
+
+# The page's side
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    with Workspace(tmp_path / "workspace") as workspace:
+        made = Studio(load_profile("demo"), ScriptedModels(), workspace)
+        yield made
+        made.close()
+
+
+def new_run(studio: Studio) -> str:
+    settings = studio.profile.settings.model_dump(mode="json")
+    source = Image.effect_noise((48, 32), 80).convert("RGB")
+    return studio.workspace.create_run(source, BIRD, "demo", "bird", settings)
+
+
+def do(studio: Studio, run_id: str, name: str, **data: object) -> str:
+    outcome = perform(studio, run_id, {"name": name, **data})
+    over(studio.jobs)
+    return outcome.problem
+
+
+def test_the_route_draws_what_the_method_would_draw_on(studio: Studio) -> None:
+    run_id = new_run(studio)
+    app = FastAPI()
+    add_drawing_routes(app, studio)
+    client = TestClient(app)
+    settings = ConditioningSettings(low=20, high=60, median=1)
+    asked = f"/control/{run_id}.png?kind=canny&low=20&high=60&median=1&stretch=true&short_side=128"
+    reply = client.get(asked)
+    assert reply.status_code == 200 and reply.headers["content-type"] == "image/png"
+    shown = Image.open(io.BytesIO(reply.content))
+    source = studio.workspace.image(studio.workspace.run(run_id).source_sha)
+    wanted = edges(np.asarray(source.resize((192, 128), Image.Resampling.LANCZOS), np.uint8), settings)
+    assert shown.size == (192, 128)
+    assert (np.asarray(shown.convert("L")) != wanted).mean() < 0.02
+    assert client.get(asked.replace("low=20", "low=400")).content != reply.content
+    for wrong, code, said in (
+        ("low=many", 422, "low"),
+        ("low=-5", 422, "low"),
+        ("median=4", 422, "odd"),
+        ("kind=magic", 422, "kind"),
+        ("short_side=9999", 422, "short_side"),
+        ("kind=segmentation", 404, "mask"),
+        ("kind=depth", 404, "ask"),
+    ):
+        refused = client.get(f"/control/{run_id}.png?{wrong}")
+        assert refused.status_code == code and said in refused.text
+    assert client.get("/control/0000000000000000.png").status_code == 404
+    assert client.get("/previews/nothing.png").status_code == 404
+    name = studio.previews.put(RED)
+    assert client.get(f"/previews/{name}.png").status_code == 200
+
+
+def test_seeds_next_fixed_and_random_at_the_gate(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+
+    def planned() -> list[int]:
+        plan = studio.state(run_id).gate.plan
+        return [] if plan is None else [image.seed for image in plan.images]
+
+    first = planned()
+    do(studio, run_id, "generate")
+    assert len(first) == 4 and not set(first) & set(planned())
+    do(studio, run_id, "setting", setting="generation.images_per_caption", value="2")
+    assert set(planned()) & set(first) == set() and len(planned()) == 4, "what is there already is kept"
+
+    do(studio, run_id, "setting", setting="generation.images_per_caption", value="1")
+    do(studio, run_id, "setting", setting="generation.seed_mode", value="fixed")
+    do(studio, run_id, "setting", setting="generation.seed", value="99")
+    assert planned() == [99] * 4
+    do(studio, run_id, "generate")
+    assert "seed 99 are made" in studio.state(run_id).gate.closed
+
+    do(studio, run_id, "setting", setting="generation.seed_mode", value="random")
+    drawn = planned()
+    assert len(set(drawn)) == 4 and drawn == planned(), "the page names them before they are made"
+    do(studio, run_id, "generate")
+    assert not set(drawn) & set(planned())
+
+    case = studio.workspace.run(run_id).test_cases[0]
+    assert not do(studio, run_id, "reuse-seed", case=str(case.id))
+    held = studio.state(run_id).settings.generation
+    assert (held.seed_mode, held.seed) == ("fixed", case.seed)
+    assert "not of this run" in do(studio, run_id, "reuse-seed", case="12345")
+
+
+def test_presets_and_kinds_are_those_of_the_profile(studio: Studio) -> None:
+    run_id = new_run(studio)
+    assert not do(studio, run_id, "preset", value="draft")
+    assert studio.state(run_id).settings.generation.steps == studio.profile.preset("draft")["steps"]
+    assert "draft, balanced, paper" in do(studio, run_id, "preset", value="luxury")
+    assert "no ControlNet for depth" in do(studio, run_id, "setting", setting="conditioning.kind", value="depth")
+    assert "odd" in do(studio, run_id, "setting", setting="conditioning.median", value="4")
+
+
+def test_speeds_are_recalled_from_what_was_made_before(studio: Studio) -> None:
+    from ui.measuring import probe, recall
+
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    do(studio, run_id, "generate")
+    later = Studio(studio.profile, ScriptedModels(), studio.workspace)
+    plan = later.state(run_id).gate.plan
+    assert plan is not None and plan.seconds is None
+    recall(later)
+    plan = later.state(run_id).gate.plan
+    assert plan is not None and plan.seconds is not None
+    probe(later)
+    assert later.runner.models.generator.made == [], "nothing is tried out when something is known"  # type: ignore[attr-defined]
+
+
+def test_a_control_image_that_a_model_draws_is_drawn_in_the_worker(studio: Studio) -> None:
+    run_id = new_run(studio)
+    data = studio.profile.model_dump()
+    nets = data["generator"]["controlnets"]
+    nets["depth"] = {**nets["canny"], "detector": {"path": "demo/weights/clip"}}
+    studio.profile = type(studio.profile).model_validate(data)
+    assert not do(studio, run_id, "setting", setting="conditioning.kind", value="depth")
+    assert not studio.state(run_id).control_there
+    assert not do(studio, run_id, "draw-control")
+    end = time.monotonic() + 10
+    while not studio.state(run_id).control_there:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    held = studio.state(run_id).settings
+    png = studio.controls.png(run_id, held.conditioning, held.generation.short_side)
+    assert png is not None and Image.open(io.BytesIO(png)).size == (192, 128)
+
+
+def test_a_waiting_job_makes_what_the_gate_showed(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    blocker = Painter()
+    studio.jobs.submit("another", ("generation",), blocker, ("x",))
+    assert blocker.begun.wait(10)
+    plan = studio.state(run_id).gate.plan
+    assert plan is not None
+    perform(studio, run_id, {"name": "generate"})
+    perform(studio, run_id, {"name": "setting", "setting": "generation.steps", "value": "3"})
+    blocker.go_on.set()
+    over(studio.jobs)
+    cases = studio.workspace.run(run_id).test_cases
+    assert [case.seed for case in cases] == [image.seed for image in plan.images]
+    assert {case.settings["steps"] for case in cases} == {studio.profile.settings.generation.steps}
