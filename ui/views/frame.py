@@ -116,6 +116,7 @@ def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] =
         class_="plain",
     )
     parts: list[Child] = [
+        *_told(state),
         el(
             "header",
             el("img", src=image_url(run.source_sha), alt="", class_="mini"),
@@ -141,6 +142,23 @@ def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] =
     if not run.sample and profile.notice:
         parts.append(notice(profile.notice, "unknown-picture"))
     return el("section", parts, class_="card source", id="source")
+
+
+def _told(state: RunState) -> list[Html]:
+    """What a person should know before anything else: that the run is deleted, or that its work was cut off."""
+    run, gate = state.run, state.gate
+    told: list[Html] = []
+    if run.removed:
+        back = button("Put it back", "run-restore", "s", data_of=run.id)
+        told.append(el("div", el("span", "This run was deleted."), back, class_="notice told", id="run-removed"))
+    last = run.jobs[-1] if run.jobs else None
+    active = state.job is not None and state.job.active
+    if last is not None and last.state == "interrupted" and gate.plan is not None and not active:
+        words = f"The studio was stopped while it generated: {last.done} of {last.total} images are saved."
+        left = len(gate.plan.images)
+        go_on = button(f"Make the other {left}" if left > 1 else "Make the last one", "generate", "s", id="go-on")
+        told.append(el("div", el("span", words), go_on, class_="notice told", id="run-interrupted"))
+    return told
 
 
 def _task_form(task: Task, profile: Profile) -> Html:
