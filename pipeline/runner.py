@@ -42,6 +42,8 @@ from pipeline.types import (
 __all__ = ["Made", "Progress", "Runner"]
 
 TEXT_STAGES: tuple[StageName, ...] = ("caption", "keywords", "alternatives", "counterfactuals")
+LANGUAGE_STAGES = TEXT_STAGES[1:]
+"""Those that ask the language model."""
 
 
 class ModelBox(Protocol):

@@ -59,6 +59,28 @@ class ScriptedEmbedder:
         return (1.0, 0.0)
 
 
+class ScriptedSentences:
+    """Everything is like nothing else, but for the pairs that a test names, which are like each other."""
+
+    name = "scripted sentences"
+
+    def __init__(self, *alike: tuple[str, str]) -> None:
+        self.alike, self.calls = alike, 0
+
+    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        self.calls += 1
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> Sequence[float]:
+        for pair in self.alike:
+            if any(text.endswith(f" {word}") for word in pair):
+                text = pair[0]
+        draws = random.Random(text)
+        vector = [draws.gauss(0, 1) for _ in range(64)]
+        length = sum(x * x for x in vector) ** 0.5
+        return [x / length for x in vector]
+
+
 class NoiseGenerator:
     """Noise that hangs on prompt and seed, in as many steps as asked for."""
 
@@ -102,6 +124,7 @@ class ScriptedModels:
         self.language = language or ScriptedLanguageModel(answer)
         self.generator = NoiseGenerator()
         self.embedder = ScriptedEmbedder()
+        self.sentences = ScriptedSentences(("crimson", "red"))
 
     def check(self) -> None:
         """Nothing is missing."""

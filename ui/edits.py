@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.checks import alternative_checks, caption_checks, counterfactual_checks, keyword_checks, require
+from pipeline.checks import (
+    alternative_checks,
+    caption_checks,
+    counterfactual_checks,
+    failed,
+    keyword_checks,
+    require,
+)
 from pipeline.errors import UserError
+from pipeline.stages.counterfactuals import merged
 from pipeline.types import (
     EDIT_TYPES,
     Alternative,
@@ -22,7 +30,11 @@ from pipeline.types import (
     Keywords,
     Task,
 )
-from pipeline.words import find_phrase, tokens
+from pipeline.words import find_phrase, is_protected, tokens
+
+
+class ProtectedKeyword(UserError):
+    """The task protects the word: only a person who insists may have it changed."""
 
 
 def write_caption(text: str, task: Task) -> Caption:
@@ -38,20 +50,24 @@ def use_keyword(value: Keywords, text: str, used: bool) -> Keywords:
     return Keywords(tuple(replace(item, used=used) if item.text == text else item for item in value.items))
 
 
-def add_keyword(value: Keywords, text: str, edit_type: str, caption: str, task: Task) -> Keywords:
-    """One more, in caption order."""
-    keyword = Keyword(_fit_keyword(value, text, caption, task), _edit_type(edit_type))
+def add_keyword(value: Keywords, text: str, edit_type: str, caption: str, task: Task, force: bool = False) -> Keywords:
+    """One more, in caption order. Raises ProtectedKeyword for what the task protects, unless it is forced."""
+    text = _fit_keyword(value, text, caption, task, force)
+    keyword = Keyword(text, _edit_type(edit_type), forced=force and is_protected(text, task))
     return _in_caption_order((*value.items, keyword), caption)
 
 
-def reword_keyword(value: Keywords, old: str, text: str, edit_type: str, caption: str, task: Task) -> Keywords:
-    """Other words or another edit type for one that is there."""
-    _held(value, old)
+def reword_keyword(
+    value: Keywords, old: str, text: str, edit_type: str, caption: str, task: Task, force: bool = False
+) -> Keywords:
+    """Other words or another edit type for one that is there. Raises ProtectedKeyword as `add_keyword` does."""
+    held = _held(value, old)
     rest = Keywords(tuple(item for item in value.items if item.text != old))
-    new = _fit_keyword(rest, text, caption, task)
-    items = (
-        replace(item, text=new, edit_type=_edit_type(edit_type)) if item.text == old else item for item in value.items
-    )
+    # One that was forced stays so while only its edit type is changed.
+    force = force or (held.forced and tokens(text) == tokens(old))
+    new = _fit_keyword(rest, text, caption, task, force)
+    reworded = replace(held, text=new, edit_type=_edit_type(edit_type), forced=force and is_protected(new, task))
+    items = (reworded if item.text == old else item for item in value.items)
     return _in_caption_order(tuple(items), caption)
 
 
@@ -76,12 +92,12 @@ def add_alternative(value: Alternatives, keyword: Keyword, text: str, task: Task
 
 
 def reword_alternative(value: Alternatives, keyword: Keyword, old: str, text: str, task: Task) -> Alternatives:
-    """Other words for one that is there."""
+    """Other words for one that is there; how close they come is to be measured anew."""
     item = _of(value, keyword)
     _option(item, old)
     others = replace(item, options=tuple(option for option in item.options if option.text != old))
     new = _fit_alternative(others, text, task)
-    options = tuple(replace(option, text=new) if option.text == old else option for option in item.options)
+    options = tuple(Alternative(new, option.used) if option.text == old else option for option in item.options)
     return _with(value, replace(item, options=options))
 
 
@@ -100,10 +116,13 @@ def use_counterfactual(value: CounterfactualCaptions, place: int, was: str, used
 def write_counterfactual(
     value: CounterfactualCaptions, place: int, was: str, text: str, source: str, task: Task
 ) -> CounterfactualCaptions:
-    """Another text for the one at a place; lost words are taken too, and the page warns of them."""
+    """Another text for the one at a place; lost words are taken too, and the page warns of them.
+
+    When another one has the same words already, the two become one, with the edits of both.
+    """
     text = " ".join(text.split())
     require(counterfactual_checks(source, CounterfactualCaption(text, ()), task)[:1])
-    return _at(value, place, was, text=text)
+    return merged(_at(value, place, was, text=text), source)
 
 
 def add_counterfactual(value: CounterfactualCaptions, text: str, source: str, task: Task) -> CounterfactualCaptions:
@@ -123,9 +142,12 @@ def drop_counterfactual(value: CounterfactualCaptions, place: int, was: str) -> 
     return CounterfactualCaptions(value.items[:place] + value.items[place + 1 :])
 
 
-def _fit_keyword(value: Keywords, text: str, caption: str, task: Task) -> str:
+def _fit_keyword(value: Keywords, text: str, caption: str, task: Task, force: bool) -> str:
     text = " ".join(text.split())
-    require(keyword_checks(text, caption, task))
+    require(keyword_checks(text, caption, task, forced=True))
+    if not force:
+        for check in failed(keyword_checks(text, caption, task)):
+            raise ProtectedKeyword(check.note)
     if any(tokens(item.text) == tokens(text) for item in value.items):
         raise UserError(f"The keyword “{text}” is there already.")
     return text
@@ -154,7 +176,7 @@ def _of(value: Alternatives, keyword: Keyword) -> KeywordAlternatives:
     for item in value.items:
         if item.keyword == keyword.text:
             return item
-    return KeywordAlternatives(keyword.text, keyword.edit_type, ())
+    return KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced)
 
 
 def _option(item: KeywordAlternatives, text: str) -> Alternative:

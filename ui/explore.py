@@ -128,7 +128,7 @@ def take_upload(studio: Studio, path: str | None) -> str:
 
 def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, Any]) -> list[Any]:
     # Asked for before the state is read: a job that ends in between is then asked for once more, and never missed.
-    active = bool(studio.jobs.active())
+    active = bool(studio.jobs.active()) or studio.likenesses.waiting
     try:
         state = studio.state(outcome.run_id) if outcome.run_id else None
     except UserError as error:  # such as a run of another workspace in the address

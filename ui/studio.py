@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -17,13 +17,15 @@ from pydantic import ValidationError
 
 from pipeline.checks import task_checks
 from pipeline.errors import UnreadableReply, UserError
-from pipeline.freshness import image_sha, inputs_key, stale_stages
+from pipeline.freshness import image_sha, inputs_key, stale_stages, with_maker
 from pipeline.images import read_image
 from pipeline.profile import Profile
+from pipeline.prompting import PromptError, PromptSet, edited_prompts
 from pipeline.runner import ModelBox, Runner
 from pipeline.settings import Settings
 from pipeline.speed import effort_of
 from pipeline.types import (
+    Alternatives,
     CounterfactualCaption,
     StageName,
     StageValue,
@@ -36,9 +38,11 @@ from storage.workspace import Workspace
 from ui.controls import Controls
 from ui.gate import Gate, gate_of
 from ui.jobs import Jobs, JobView
+from ui.likenesses import Likenesses
 from ui.previews import Previews
 from ui.readings import Readings
 from ui.samples import Sample, read_samples
+from ui.versions import Writers
 
 LISTED_RUNS = 60
 
@@ -51,6 +55,18 @@ class Problem:
     prompt: str = ""
     raw_reply: str = ""
     """What the model said instead, where it said something."""
+    again: Mapping[str, str] = field(default_factory=dict)
+    """The action that does it all the same, as the data of a button; empty where nothing does."""
+    again_words: str = ""
+    """What that button says."""
+
+
+class Refused(UserError):
+    """A person's mistake with more to it than a sentence."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.text)
+        self.problem = problem
 
 
 @dataclass(frozen=True)
@@ -71,6 +87,12 @@ class RunState:
     """The test cases whose caption is still ticked, word for word."""
     model_names: dict[str, str]
     """What a page calls the models that have no telling name of their own."""
+    notices: dict[StageName, str]
+    """What a person should know of a stage, until it is edited again."""
+    prompts: PromptSet
+    """What the language stages of this run are told."""
+    alternatives: Alternatives
+    """Those of stage 3, with all that was measured of them."""
 
 
 class Studio:
@@ -82,6 +104,11 @@ class Studio:
         self.samples = read_samples(profile.samples_folder())
         self.jobs = Jobs()
         self.readings = Readings(profile, workspace, self.jobs)
+        self.likenesses = Likenesses(self.runner, self.jobs)
+        self.writers = Writers()
+        self.editing = threading.RLock()
+        """Held from reading a value to saving what a person made of it."""
+        self._notices: dict[tuple[str, StageName], str] = {}
         self._problems: dict[tuple[str, StageName], Problem] = {}
         self._model_names = model_names(profile)
         self._lock = threading.Lock()
@@ -108,6 +135,8 @@ class Studio:
         stale = self.stale(run, settings)
         with self._lock:
             problems = {stage: problem for (held, stage), problem in self._problems.items() if held == run_id}
+            notices = {stage: text for (held, stage), text in self._notices.items() if held == run_id}
+        stored = run.values.get("alternatives")
         histories = {stage: self.workspace.history(run_id, stage) for stage in run.values}
         current = frozenset(case.id for case in run.test_cases if self._is_current(case, run, settings))
         return RunState(
@@ -121,6 +150,9 @@ class Studio:
             control_there=self.controls.has(run, settings),
             current=current,
             model_names=self._model_names,
+            notices=notices,
+            prompts=self.prompts(run),
+            alternatives=self.likenesses.filled(stored.value.value if stored else Alternatives(()), run.task),
         )
 
     def settings(self, run: Run) -> Settings:
@@ -133,7 +165,16 @@ class Studio:
     def stale(self, run: Run, settings: Settings) -> dict[StageName, str]:
         """The outdated stages of a run, and why."""
         held = {stage: stored.value for stage, stored in run.values.items()}
-        return stale_stages(run.task, self.pixels(run.source_sha), held, settings)
+        return stale_stages(
+            run.task, self.pixels(run.source_sha), held, settings, self.runner.makers(self.prompts(run))
+        )
+
+    def prompts(self, run: Run) -> PromptSet:
+        """The prompts of a run; those of the profile where what was saved does not fit them any more."""
+        try:
+            return edited_prompts(self.runner.prompts, run.prompts)
+        except PromptError:
+            return self.runner.prompts
 
     # What the work needs
 
@@ -152,15 +193,30 @@ class Studio:
             return 0
         return sum(version.author == "model" for version in self.workspace.history(run.id, stage))
 
-    def save_by_person(self, run: Run, stage: StageName, value: Any) -> None:
-        """Save what a person made of a stage's value. What was stale stays so: `keep` says otherwise."""
+    def save_by_person(self, run: Run, stage: StageName, value: Any) -> int | None:
+        """Save what a person made of a stage's value; returns its id, or None when it is what was there.
+
+        What was stale stays so: `keep` says otherwise.
+        """
         settings = self.settings(run)
         held = run.values.get(stage)
         stale = held is not None and stage in self.stale(run, settings)
         key = held.value.inputs_key if held is not None and stale else self.key(stage, run, settings)
+        version = None
         if held is None or held.value.value != value:
-            self.workspace.append_value(run.id, stage, StageValue(value, Trace(author="person"), key))
+            version = self.workspace.append_value(run.id, stage, StageValue(value, Trace(author="person"), key))
         self.solved(run.id, stage)
+        return version
+
+    def append_by_model(self, run: Run, stage: StageName, value: Any, trace: Trace) -> None:
+        """Save what a model added to a stage's value. What was stale stays so."""
+        settings = self.settings(run)
+        held = run.values.get(stage)
+        if held is not None and stage in self.stale(run, settings):
+            key = held.value.inputs_key
+        else:
+            key = with_maker(self.key(stage, run, settings), self.runner.makers(self.prompts(run))[stage])
+        self.workspace.append_value(run.id, stage, StageValue(value, trace, key))
 
     def keep(self, run: Run, stage: StageName) -> None:
         """A person says that a stale value still fits: it is saved again, as made from what stands before it now."""
@@ -173,16 +229,23 @@ class Studio:
 
     def failed(self, run_id: str, stage: StageName, error: UserError) -> None:
         """Remember what went wrong at a stage."""
-        said = isinstance(error, UnreadableReply)
-        problem = Problem(str(error), error.prompt, error.raw_reply) if said else Problem(str(error))  # type: ignore[attr-defined]
+        problem = error.problem if isinstance(error, Refused) else Problem(str(error))
+        if isinstance(error, UnreadableReply):
+            problem = Problem(str(error), error.prompt, error.raw_reply)
         with self._lock:
             self._problems[run_id, stage] = problem
 
+    def tell(self, run_id: str, stage: StageName, text: str) -> None:
+        """Say something at a stage, until it is edited again."""
+        with self._lock:
+            self._notices[run_id, stage] = text
+
     def solved(self, run_id: str, *stages: StageName) -> None:
-        """Forget what went wrong there."""
+        """Forget what went wrong or was said there."""
         with self._lock:
             for stage in stages:
                 self._problems.pop((run_id, stage), None)
+                self._notices.pop((run_id, stage), None)
 
     # New runs
 

@@ -10,8 +10,8 @@ from typing import Any
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 FAVICON = ASSETS / "favicon.svg"
-STYLE_SHEETS = ("studio.css", "files.css", "runs.css", "results.css", "drawing.css")
-SCRIPTS = ("studio.js", "gestures.js", "files.js", "runs.js", "results.js", "drawing.js", "keys.js")
+STYLE_SHEETS = ("studio.css", "text.css", "files.css", "runs.css", "results.css", "drawing.css")
+SCRIPTS = ("studio.js", "gestures.js", "text.js", "files.js", "runs.js", "results.js", "drawing.js", "keys.js")
 """In the order in which they are read: each builds on those before it."""
 SYSTEM_FONTS = ("Inter", "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")

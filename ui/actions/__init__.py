@@ -11,7 +11,7 @@ from typing import get_args
 
 from pipeline.errors import UserError
 from pipeline.types import StageName
-from ui.actions import masks, reviews, runs, settings, values, work
+from ui.actions import masks, prompts, reviews, runs, settings, values, work
 from ui.actions.data import Action, Data, text_of
 from ui.studio import Studio
 
@@ -19,6 +19,7 @@ __all__ = ["ACTIONS", "Outcome", "perform"]
 
 ACTIONS: dict[str, Action] = {
     **masks.ACTIONS,
+    **prompts.ACTIONS,
     **reviews.ACTIONS,
     **runs.ACTIONS,
     **settings.ACTIONS,
@@ -55,8 +56,8 @@ def perform(studio: Studio, run_id: str, action: Data) -> Outcome:
 
 
 def _card(name: str, action: Data) -> str:
-    if name in ("run", "keep"):
-        return text_of(action, "stage")
+    if name in ("run", "run-from", "keep", "undo", "bring-back", "prompt-save", "prompt-back"):
+        return text_of(action, "stage") or "source"
     if name == "setting":
         stage = text_of(action, "setting").split(".")[0]
         return "generation" if stage == "conditioning" else stage

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.errors import UserError
 from ui import generating, work
 from ui.actions.data import Action, Data, stage_of, text_of
+from ui.actions.values import keyword_of
 from ui.controls import draw_with
 from ui.studio import Studio, task_problem
 
@@ -18,6 +19,20 @@ def _run_stage(studio: Studio, run_id: str, data: Data) -> None:
         raise UserError(missing)
     studio.solved(run_id, stage)
     work.start_stage(studio, run_id, stage)
+
+
+def _run_from(studio: Studio, run_id: str, data: Data) -> None:
+    stage = stage_of(data)
+    if stage == "generation":
+        raise UserError("Images are generated at the gate only.")
+    studio.solved(run_id, stage)
+    work.start_from(studio, run_id, stage)
+
+
+def _more(studio: Studio, run_id: str, data: Data) -> None:
+    keyword = keyword_of(studio.workspace.run(run_id), text_of(data, "keyword"))
+    studio.solved(run_id, "alternatives")
+    work.start_more(studio, run_id, keyword)
 
 
 def _run_all(studio: Studio, run_id: str, _data: Data) -> None:
@@ -74,6 +89,8 @@ def _number(data: Data, name: str) -> int:
 ACTIONS: dict[str, Action] = {
     "run": _run_stage,
     "run-all": _run_all,
+    "run-from": _run_from,
+    "alternative-more": _more,
     "generate": _generate,
     "cancel": _cancel,
     "cancel-all": _cancel_all,

@@ -4,8 +4,13 @@
   const studio = window.studio;
 
   const { send, fitHeight, markTyped } = studio;
-  const CONTROL = new Set(["do", "draft", "key", "edit", "form", "own", "server", "fresh"]);
-  const dataOf = (element) => Object.fromEntries(Object.entries(element.dataset).filter(([name]) => !CONTROL.has(name)));
+  const CONTROL = new Set(["do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines"]);
+  // What is said of the element, and which version of its stage's value it was shown with.
+  const dataOf = (element) => {
+    const said = Object.fromEntries(Object.entries(element.dataset).filter(([name]) => !CONTROL.has(name)));
+    const version = element.closest(".stage")?.dataset.version;
+    return version ? { version, ...said } : said;
+  };
 
   document.addEventListener("click", (event) => {
     const target = event.target.closest(

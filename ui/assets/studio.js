@@ -3,6 +3,7 @@
 (() => {
   "use strict";
   const POLL_BUSY = 400, POLL_READING = 1000, POLL_IDLE = 4000, LOST = 20000;
+  const TAB = Math.random().toString(36).slice(2);   // tells this page from others, in what it saves
   const studio = { run: "", view: { case: null, mode: "result" }, find: "", cases: [], active: false, idle: false, lost: false, afterPatch: [] };
   window.studio = studio;
   const parts = {};            // name -> stamp of what is shown
@@ -127,7 +128,7 @@
 
   // ---- Fitting markup in: nodes stay, so that focus, what is typed, and a press on a button survive
 
-  const OWN = ["style", "data-open", "data-editing", "open"];
+  const OWN = ["style", "data-open", "data-editing", "data-based", "open"];
   const keyOf = (node) => (node.nodeType === 1 ? node.dataset.key || node.id || "" : "");
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from pipeline.checks import counterfactual_checks, failed
 from pipeline.settings import CounterfactualSettings
-from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Task
+from pipeline.types import Check, CounterfactualCaption, CounterfactualCaptions, Task
 from pipeline.words import classes_in
 from ui.diff import shortened, word_diff
 from ui.studio import RunState
 from ui.views.forms import setting_input
 from ui.views.markup import Child, Html, el
-from ui.views.parts import button, differences, icon, pill
+from ui.views.parts import Tone, button, differences, icon, pill
 from ui.views.stage import stage_card
 from ui.views.text_stages import caption_text
 
@@ -24,8 +24,15 @@ FAILED = {
     "protected kept": "protected word lost",
     "protected named as often": "protected word missing",
     "nothing protected added": "protected word added",
+    "nothing unasked changed": "more than asked changed",
+    "no contradiction": "contradiction",
 }
 """What a check is called that did not pass."""
+REMARKS = {
+    "nothing unasked changed": ("more changed", "warn"),
+    "protected changed on purpose": ("protected word forced", "warn"),
+}
+"""What a check is called that passed with a remark, and its tone."""
 EDITS_AT_ONCE = ((1, "1"), (2, "2"), (3, "3"), (0, "all"))
 
 
@@ -110,18 +117,14 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
         title="Edit",
         aria_label=f"Edit caption {place + 1}",
     )
-    wrong = failed(counterfactual_checks(source, item, state.run.task))
-    checks = [pill(FAILED.get(check.name, check.name), "bad", title=check.note) for check in wrong]
-    if not checks:
-        checks = [_kept(source, state.run.task)]
-    if not item.edits:
-        checks.insert(0, pill("written by you", "acc"))
-    notes = [el("p", check.note, class_="note") for check in wrong]
+    checks = counterfactual_checks(source, item, state.run.task)
+    notes = [el("p", icon("alert"), el("span", check.note), class_="note") for check in failed(checks)]
+    notes += [el("p", check.note, class_="note mild") for check in checks if check.passed and check.note]
     return el(
         "div",
         tick,
-        el("div", shown, field, notes, class_="text"),
-        el("div", checks, class_="tags"),
+        el("div", shown, field, _edits(item), notes, class_="text"),
+        el("div", _findings(item, checks, source, state.run.task), class_="tags"),
         el("span", pencil, button("Drop", "counterfactual-drop", "s q", **data), class_="acts"),
         class_=f"line{'' if item.used else ' off'}",
         data_key=f"cf-{place}",
@@ -129,11 +132,41 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
     )
 
 
+def _edits(item: CounterfactualCaption) -> Html:
+    """What was changed into what, one by one."""
+    if not item.edits:
+        return el("p", "written by you", class_="edits")
+    return el(
+        "p",
+        [
+            el("span", edit.keyword, " → ", el("b", edit.alternative), " ", el("small", edit.edit_type), class_="edit")
+            for edit in item.edits
+        ],
+        class_="edits",
+    )
+
+
+def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: str, task: Task) -> list[Html]:
+    """A word for each check that says something; one for all that passed."""
+    wrong = [check for check in checks if not check.passed]
+    found = [pill([icon("cross"), FAILED.get(check.name, check.name)], "bad", title=check.note) for check in wrong]
+    for check in checks:
+        if check.passed and check.note:
+            words, tone = REMARKS.get(check.name, (check.name, "warn"))
+            found.append(pill(words, cast(Tone, tone), title=check.note))
+    kept_names = ("label kept", "protected kept", "protected named as often", "nothing protected added")
+    if not any(check.name in kept_names for check in wrong):
+        found.insert(0, _kept(source, task))
+    if item.edits and not wrong and not any(check.note for check in checks):
+        found.append(pill([icon("check"), "nothing else changed"], "ok"))
+    return found
+
+
 def _kept(source: str, task: Task) -> Html:
     """All checks passed; but where the caption named nothing that is protected, that says nothing."""
     if not classes_in(source, task):
         return pill("nothing protected named", "warn", title="The caption does not name what the task protects.")
-    return pill("label kept" if task.kind == "classification" else "protected kept", "ok")
+    return pill([icon("check"), "label kept" if task.kind == "classification" else "protected kept"], "ok")
 
 
 def _add(source: str) -> Html:

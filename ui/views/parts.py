@@ -39,6 +39,12 @@ _ICONS = {
     "alert": '<path d="M8 2l6.3 11.2H1.7z"/><path d="M8 6.5v3M8 11.4v.1"/>',
     "half": '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5a5.5 5.5 0 010 11z" fill="currentColor"/>',
     "dots": '<path d="M3.5 8h.1M8 8h.1M12.5 8h.1" stroke-width="2.4"/>',
+    "undo": '<path d="M6.5 3.5L3 7l3.5 3.5"/><path d="M3 7h6.5a3.5 3.5 0 010 7H7"/>',
+    "again": '<path d="M13 8a5 5 0 11-1.6-3.7"/><path d="M13 2.5V5.5H10"/>',
+    "clock": '<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3.2l2 1.3"/>',
+    "empty": '<circle cx="8" cy="8" r="5.5" stroke-dasharray="2.2 2.2"/>',
+    "turn": '<path d="M8 2.5A5.5 5.5 0 1113.5 8"/>',
+    "forward": '<path d="M3 4l4.5 4L3 12M8.5 4L13 8l-4.5 4"/>',
     "list": '<path d="M3 4.5h10M3 8h10M3 11.5h10"/>',
 }
 

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from pydantic import BaseModel
 
+from pipeline.runner import TEXT_STAGES
 from pipeline.settings import Settings
 from pipeline.types import STAGES, StageName
 from storage.types import StoredValue
 from ui.jobs import JobView
 from ui.studio import Problem, RunState, clock, task_problem
+from ui.versions import undo_target
 from ui.views.forms import settings_form
 from ui.views.markup import Child, Html, el, join
-from ui.views.parts import TITLES, Tone, bar, button, left, pill, problem, seconds, short_model
+from ui.views.parts import TITLES, Tone, bar, button, icon, left, notice, pill, problem, seconds, short_model
+from ui.views.told import LANGUAGE_STAGES, Summary, history, told
+
+AGAIN: dict[StageName, str] = {"caption": "Caption again"}
+FROM_HERE = "This stage and all after it that are empty or stale, up to the gate"
 
 
-def stage_card(stage: StageName, state: RunState, body: Child, summary: Any) -> Html:
+ICONS: dict[str, str] = {
+    "empty": "empty",
+    "waiting": "clock",
+    "running": "turn",
+    "ready": "check",
+    "edited by you": "pencil",
+    "stale": "again",
+    "failed": "alert",
+}
+"""What stands before the word of a state: neither needs the other, nor a colour."""
+
+
+def stage_card(stage: StageName, state: RunState, body: Child, summary: Summary) -> Html:
     """The card of a text stage. `summary` tells a value in one line, for the history."""
     stored = state.run.values.get(stage)
     running = running_stage(state.job) == stage
@@ -26,21 +43,38 @@ def stage_card(stage: StageName, state: RunState, body: Child, summary: Any) -> 
         "header",
         el("span", STAGES.index(stage) + 1, class_="num"),
         el("h2", TITLES[stage]),
-        pill(word, tone, id=f"state-{stage}", data_state=word.split(":")[0]),
+        state_pill(word, tone, id=f"state-{stage}"),
+        pill("prompt edited", "acc", title="This run has a prompt of its own.") if stage in state.run.prompts else None,
         el("span", class_="grow"),
         el("span", _made_by(stored, state.model_names), class_="meta"),
         el("span", _head_buttons(stage, state, stored, running), class_="actions"),
     )
-    held = state.problems.get(stage)
+    held, told = state.problems.get(stage), state.notices.get(stage)
     parts: list[Child] = [head]
     if running and state.job is not None:
         parts.append(_working(state.job))
     if held is not None:
         parts.append(_problem(held, stage))
-    parts.append(_panels(stage, state, stored, summary))
+    if told is not None:
+        parts.append(notice([icon("alert"), el("span", told)], f"notice-{stage}"))
+    parts.append(_panels(stage, state, summary))
     parts.append(el("div", body, class_="body"))
     tones = {"warn": " is-stale", "bad": " is-failed"}
-    return el("section", parts, class_=f"card stage{tones.get(tone, '')}", id=f"stage-{stage}", data_stage=stage)
+    return el(
+        "section",
+        parts,
+        class_=f"card stage{tones.get(tone, '')}",
+        id=f"stage-{stage}",
+        data_stage=stage,
+        data_version=stored.id if stored else None,
+    )
+
+
+def state_pill(word: str, tone: Tone, **attributes: str | bool | None) -> Html:
+    """A state as icon, word and colour. What stands behind a colon is its reason."""
+    name = word.split(":")[0]
+    drawn = ICONS.get(name)
+    return pill([icon(drawn) if drawn else None, word], tone, data_state=name, **attributes)
 
 
 def running_stage(job: JobView | None) -> StageName | None:
@@ -53,9 +87,9 @@ def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
     job = state.job
     if running_stage(job) == stage:
         return "running", "acc"
-    if job is not None and job.state == "waiting" and stage in job.stages and len(job.stages) == 1:
-        return "waiting", "acc"
     stored = state.run.values.get(stage)
+    if job is not None and _comes_later(stage, state, job):
+        return "waiting", "acc"
     if stage in state.stale:
         return f"stale: {state.stale[stage]}", "warn"
     broke = job is not None and job.state == "failed" and job.stage == stage
@@ -64,6 +98,15 @@ def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
     if stored is None:
         return "empty", ""
     return ("edited by you", "acc") if stored.author == "person" else ("ready", "ok")
+
+
+def _comes_later(stage: StageName, state: RunState, job: JobView) -> bool:
+    """Whether a job has still to come to a stage: always to its only one, else to those that are empty or stale."""
+    if not job.active or stage not in job.stages:
+        return False
+    if job.stage is not None and STAGES.index(stage) <= STAGES.index(job.stage):
+        return False
+    return len(job.stages) == 1 or stage not in state.run.values or stage in state.stale
 
 
 def _made_by(stored: StoredValue | None, names: dict[str, str]) -> str:
@@ -78,23 +121,37 @@ def _made_by(stored: StoredValue | None, names: dict[str, str]) -> str:
 
 def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None, running: bool) -> Child:
     shut = (state.job is not None and state.job.active) or bool(task_problem(state.run.task))
+    versions = state.histories.get(stage, ())
     parts: list[Child] = []
-    if len(state.histories.get(stage, ())) > 1:
+    if undo_target(versions) is not None:
+        words = [icon("undo"), "Undo"]
+        hint = "Undo the last edit of this stage (Ctrl+Z)"
+        parts.append(button(words, "undo", "s q", data_stage=stage, id=f"undo-{stage}", title=hint))
+    if len(versions) > 1:
         parts.append(_toggle("History", "history"))
-    if stored is not None and stored.value.trace.prompt:
+    if stage in LANGUAGE_STAGES:
         parts.append(_toggle("What it was told", "told"))
     parts.append(_toggle("Settings", "settings"))
     if running:
         return join(*parts, button("Cancel", "cancel", "s"))
+    return join(*parts, _run_buttons(stage, state, stored, shut))
+
+
+def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, shut: bool) -> Child:
+    missing = [name for name in STAGES[: STAGES.index(stage)] if name not in state.run.values]
     if stage in state.stale:
-        parts.append(button("Keep as it is", "keep", "s", data_stage=stage, disabled=shut))
-        parts.append(button("Run from here", "run-all", "s p", disabled=shut, id=f"run-{stage}"))
-    else:
-        missing = [name for name in STAGES[: STAGES.index(stage)] if name not in state.run.values]
-        word = "Run" if stored is None else "Run again"
-        look = "s p" if stored is None and not missing else "s"
-        parts.append(button(word, "run", look, data_stage=stage, disabled=shut or bool(missing), id=f"run-{stage}"))
-    return join(*parts)
+        return join(
+            button("Keep as it is", "keep", "s", data_stage=stage, disabled=shut),
+            button("Run from here", "run-all", "s p", disabled=shut, id=f"run-{stage}", title=FROM_HERE),
+        )
+    word = "Run" if stored is None else AGAIN.get(stage, "Run again")
+    look = "s p" if stored is None and not missing else "s"
+    closed = shut or bool(missing)
+    hint = f"{TITLES[missing[0]]} come first." if missing else None
+    run = button(word, "run", look, data_stage=stage, disabled=closed, id=f"run-{stage}", title=hint)
+    if stage == TEXT_STAGES[-1]:
+        return run
+    return join(run, button("Run from here", "run-from", "s", data_stage=stage, disabled=closed, title=FROM_HERE))
 
 
 def _toggle(text: str, panel: str) -> Html:
@@ -112,6 +169,9 @@ def _working(job: JobView) -> Html:
 
 def _problem(held: Problem, stage: StageName) -> Html:
     parts: list[Child] = [problem(held.text, f"problem-{stage}")]
+    if held.again:
+        data = {f"data_{name}": value for name, value in held.again.items() if name != "do"}
+        parts.append(button(held.again_words, held.again["do"], "s", id=f"force-{stage}", **data))
     if held.raw_reply:
         parts.append(
             el(
@@ -125,17 +185,15 @@ def _problem(held: Problem, stage: StageName) -> Html:
     return join(*parts)
 
 
-def _panels(stage: StageName, state: RunState, stored: StoredValue | None, summary: Any) -> Child:
+def _panels(stage: StageName, state: RunState, summary: Summary) -> Child:
     parts: list[Child] = []
     versions = state.histories.get(stage, ())
     if len(versions) > 1:
-        parts.append(
-            panel("history", "Earlier values stay. Bring one back to work on from there.", _history(versions, summary))
-        )
-    if stored is not None and stored.value.trace.prompt:
-        trace = stored.value.trace
-        told = [el("h3", "Prompt"), el("pre", trace.prompt), el("h3", "Reply"), el("pre", trace.raw_reply)]
-        parts.append(panel("told", f"{trace.model}, seed {trace.seed}", told))
+        note = "Earlier values stay. Bring one back to work on from there."
+        parts.append(panel("history", note, history(versions, summary, state.model_names)))
+    if stage in LANGUAGE_STAGES:
+        note = "What this stage asks the language model, word for word, and what it replied."
+        parts.append(panel("told", note, told(stage, state)))
     own: BaseModel = getattr(state.settings, stage)
     parts.append(panel("settings", "Of this run only.", settings_form({stage: own})))
     return parts
@@ -144,29 +202,6 @@ def _panels(stage: StageName, state: RunState, stored: StoredValue | None, summa
 def panel(name: str, note: str, content: Child) -> Html:
     """A part of a card that a button of its head opens."""
     return el("div", el("p", note, class_="mut"), content, class_="panel", data_panel=name, data_key=f"panel-{name}")
-
-
-def _history(versions: tuple[StoredValue, ...], summary: Any) -> Html:
-    rows = []
-    for version in reversed(versions):
-        latest = version is versions[-1]
-        who = "you" if version.author == "person" else "model"
-        who += " · brought back" if version.brought_back is not None else ""
-        act = (
-            pill("now", "ok")
-            if latest
-            else button("Bring back", "bring-back", "s", data_version=version.id, data_stage=version.stage)
-        )
-        rows.append(
-            el(
-                "tr",
-                el("td", clock(version.created)),
-                el("td", who),
-                el("td", summary(version.value.value)),
-                el("td", act),
-            )
-        )
-    return el("table", rows, class_="history")
 
 
 def all_settings(settings: Settings, *stages: str) -> dict[str, BaseModel]:

@@ -5,9 +5,21 @@ from __future__ import annotations
 from typing import TypeVar
 
 from pipeline.checks import alternative_checks, caption_checks, failed, keyword_checks
-from pipeline.types import Alternatives, Caption, EditType, Keyword, KeywordAlternatives, Keywords, StageName, Task
+from pipeline.stages.alternatives import is_close
+from pipeline.types import (
+    Alternative,
+    Alternatives,
+    Caption,
+    EditType,
+    Keyword,
+    KeywordAlternatives,
+    Keywords,
+    StageName,
+    Task,
+)
 from pipeline.words import protected_spans, protected_words_in
-from ui.studio import RunState
+from ui.studio import RunState, task_problem
+from ui.views.forms import setting_input
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, icon, problem, select_type
 from ui.views.stage import stage_card
@@ -43,7 +55,8 @@ def caption_card(state: RunState) -> Html:
     if not text:
         parts.append(el("p", HINTS["caption"], class_="mut"))
     elif protected_spans(text, state.run.task):
-        parts.append(el("p", "Underlined words are protected by the task.", class_="mut small"))
+        task = el("b", state.run.task.describe())
+        parts.append(el("p", "Underlined words are protected by the task ", task, ".", class_="mut small"))
     parts.append(_caption_warnings(text, state.run.task) if text else None)
     return stage_card("caption", state, parts, lambda value: value.text)
 
@@ -85,7 +98,7 @@ def keywords_card(state: RunState) -> Html:
 
 
 def _keyword_chip(item: Keyword, caption: str, task: Task) -> Html:
-    wrong = failed(keyword_checks(item.text, caption, task))
+    wrong = failed(keyword_checks(item.text, caption, task, item.forced))
     editor = _editor(
         [
             el("input", type="text", name="value", value=item.text, aria_label="Words of the caption", maxlength=200),
@@ -95,53 +108,98 @@ def _keyword_chip(item: Keyword, caption: str, task: Task) -> Html:
         "keyword-drop",
         {"data_text": item.text},
     )
-    return _chip("keyword-use", item.text, item.edit_type, item.used, wrong[0].note if wrong else "", editor, {})
+    marks: list[Child] = []
+    if item.forced:
+        said = f"The task protects “{item.text}”; you insisted on changing it."
+        marks.append(el("span", icon("lock"), "forced", class_="forced", title=said))
+    warning = wrong[0].note if wrong else ""
+    return _chip("keyword-use", item.text, item.edit_type, item.used, warning, editor, {}, marks)
 
 
 def alternatives_card(state: RunState) -> Html:
     """Stage 3: a row for each keyword that is ticked, with chips."""
-    value = _value(state, "alternatives", Alternatives(()))
+    value, asked = state.alternatives, _asked(state)
     rows = {item.keyword: item for item in value.items}
     for keyword in _value(state, "keywords", Keywords(())).items:
         if keyword.used and "keywords" not in state.stale:
-            rows.setdefault(keyword.text, KeywordAlternatives(keyword.text, keyword.edit_type, ()))
+            rows.setdefault(keyword.text, KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced))
     if not rows:
         return stage_card("alternatives", state, el("p", HINTS["alternatives"], class_="mut"), _alternatives_line)
-    hint = None if value.items else el("p", HINTS["alternatives"], class_="mut")
-    lines = [_row(item, state.run.task) for item in rows.values()]
-    return stage_card("alternatives", state, [hint, el("div", lines, class_="rows")], _alternatives_line)
+    too_close = state.settings.alternatives.too_close
+    lines = [_row(item, state.run.task, too_close, asked) for item in rows.values()]
+    head = el("p", HINTS["alternatives"], class_="mut") if not value.items else _threshold(state, value)
+    return stage_card("alternatives", state, [head, el("div", lines, class_="rows")], _alternatives_line)
 
 
-def _row(item: KeywordAlternatives, task: Task) -> Html:
-    chips: list[Child] = []
-    for option in item.options:
-        wrong = failed(alternative_checks(item.keyword, option.text, task))
-        editor = _editor(
-            [el("input", type="text", name="value", value=option.text, aria_label="Alternative", maxlength=200)],
-            "alternative-reword",
-            "alternative-drop",
-            {"data_text": option.text, "data_keyword": item.keyword},
-        )
-        of = {"data_keyword": item.keyword}
-        chips.append(_chip("alternative-use", option.text, "", option.used, wrong[0].note if wrong else "", editor, of))
-    chips.append(
-        _add(
-            "alternative-add",
-            f"instead of “{item.keyword}”",
-            {"data_keyword": item.keyword},
-            False,
-            f"add-{item.keyword}",
-        )
+def _asked(state: RunState) -> bool:
+    """Whether nothing can be asked of the model now."""
+    return (state.job is not None and state.job.active) or bool(task_problem(state.run.task))
+
+
+def _threshold(state: RunState, value: Alternatives) -> Html:
+    """From where on an alternative is flagged, to be moved, and how many are."""
+    own = state.settings.alternatives
+    field = type(own).model_fields["too_close"]
+    close = sum(is_close(option, own.too_close) for item in value.items for option in item.options)
+    flagged = f"{close} flagged" if close else "none flagged"
+    return el(
+        "label",
+        el("span", "too close from", class_="mut"),
+        setting_input("alternatives", "too_close", field, own.too_close, "too-close"),
+        el("span", flagged, class_="pill warn" if close else "pill", id="flagged"),
+        class_="choice threshold",
+        for_="too-close",
+        title=field.description,
     )
-    head = el("div", el("b", item.keyword), el("small", item.edit_type), class_="row-head")
+
+
+def _row(item: KeywordAlternatives, task: Task, too_close: float, shut: bool) -> Html:
+    of = {"data_keyword": item.keyword}
+    chips: list[Child] = [_alternative_chip(item, option, task, too_close) for option in item.options]
+    chips.append(_add("alternative-add", f"instead of “{item.keyword}”", of, False, f"add-{item.keyword}"))
+    more = button(
+        [icon("plus"), "ask for more"],
+        "alternative-more",
+        "s q ask",
+        disabled=shut,
+        title=f"Ask the language model for more instead of “{item.keyword}”; those that are there stay",
+        **of,
+    )
+    chips.append(more)
+    forced = el("span", icon("lock"), "forced", class_="forced") if item.forced else None
+    head = el("div", el("b", item.keyword), el("small", item.edit_type), forced, class_="row-head")
     return el("div", head, el("div", chips, class_="chips"), class_="row-line", data_key=f"row-{item.keyword}")
 
 
+def _alternative_chip(item: KeywordAlternatives, option: Alternative, task: Task, too_close: float) -> Html:
+    wrong = failed(alternative_checks(item.keyword, option.text, task, item.forced))
+    editor = _editor(
+        [el("input", type="text", name="value", value=option.text, aria_label="Alternative", maxlength=200)],
+        "alternative-reword",
+        "alternative-drop",
+        {"data_text": option.text, "data_keyword": item.keyword},
+    )
+    marks: list[Child] = []
+    if option.similarity is not None and is_close(option, too_close):
+        said = f"{option.similarity:.2f} like “{option.like}”"
+        marks.append(el("span", said, class_="like", title=f"Too close: {said}, where 1 means the same."))
+    of = {"data_keyword": item.keyword}
+    warning = wrong[0].note if wrong else ""
+    return _chip("alternative-use", option.text, "", option.used, warning, editor, of, marks)
+
+
 def _chip(
-    do: str, text: str, kind: EditType | str, used: bool, warning: str, editor: Html, data: dict[str, str]
+    do: str,
+    text: str,
+    kind: EditType | str,
+    used: bool,
+    warning: str,
+    editor: Html,
+    data: dict[str, str],
+    marks: list[Child],
 ) -> Html:
     toggle = button(
-        [icon("check") if used else None, text, el("small", kind) if kind else None],
+        [icon("check") if used else None, text, el("small", kind) if kind else None, marks],
         do,
         "toggle",
         data_text=text,
@@ -161,7 +219,7 @@ def _chip(
     mark = (
         el("span", icon("alert"), class_="warning", title=warning, role="img", aria_label=warning) if warning else None
     )
-    looks = f"chip{' on' if used else ''}{' odd' if warning else ''}"
+    looks = f"chip{' on' if used else ''}{' odd' if warning or marks else ''}"
     return el(
         "span", toggle, mark, pencil, editor, class_=looks, data_key=f"chip-{data.get('data_keyword', '')}-{text}"
     )

@@ -1,0 +1,39 @@
+// The text stages: which version a person began to edit, undo by key, and prompts of several lines.
+(() => {
+  "use strict";
+  const studio = window.studio;
+
+  // A card says which version it shows. While somebody types, another page may save a newer one, which the card then
+  // shows around the field: what is sent must still name the version that the typing began on.
+  document.addEventListener("input", (event) => {
+    const field = event.target, card = field.closest?.(".studio .stage[data-version]");
+    if (!card || field.type === "checkbox") return;
+    const holder = field.closest("[data-form]") ?? field;
+    holder.dataset.based ??= card.dataset.version;
+  });
+
+  const isOpen = (holder) => Boolean(holder.closest("[data-editing]"));
+  const typed = (field) => field.value !== (field.server ?? field.defaultValue);
+
+  studio.afterPatch.push((root) => {
+    for (const holder of root.querySelectorAll("[data-based]")) {
+      const fields = holder.matches("[data-form]") ? [...holder.querySelectorAll("input, textarea")] : [holder];
+      const editing = holder.matches(".pop") ? isOpen(holder) : fields.some(typed);
+      if (!editing) delete holder.dataset.based;
+    }
+  });
+
+  const TYPED_IN = "textarea, select, input:not([type=range], [type=checkbox], [type=radio]), [contenteditable=true]";
+  document.addEventListener("keydown", (event) => {
+    const undo = (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "z";
+    if (!undo || !studio.run || event.target.matches?.(TYPED_IN) || document.querySelector("dialog[open]")) return;
+    event.preventDefault();
+    studio.send({ name: "undo" });
+  });
+
+  // In a prompt Enter begins a new line; elsewhere it saves (`keys.js`).
+  document.addEventListener("keydown", (event) => {
+    const lines = event.target.matches?.("[data-lines]");
+    if (lines && event.key === "Enter" && !event.ctrlKey && !event.metaKey) event.stopPropagation();
+  }, true);
+})();

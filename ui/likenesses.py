@@ -1,0 +1,73 @@
+"""How close the alternatives that a person wrote come to their keywords: measured by the worker, remembered here.
+
+An edit is saved and shown before that, so it never waits for a model.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+from pipeline.likeness import likenesses
+from pipeline.runner import Runner
+from pipeline.types import Alternative, Alternatives, EditType, KeywordAlternatives, Task
+from ui.jobs import Jobs
+
+_Asked = tuple[str, str, EditType, Task]
+"""Text, keyword, edit type and task."""
+
+
+class Likenesses:
+    """All methods may be called from any thread."""
+
+    def __init__(self, runner: Runner, jobs: Jobs) -> None:
+        self._runner, self._jobs = runner, jobs
+        self._known: dict[_Asked, tuple[float, str] | None] = {}
+        self._waiting: set[_Asked] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is being measured, or about to be."""
+        with self._lock:
+            return bool(self._waiting)
+
+    def filled(self, value: Alternatives, task: Task) -> Alternatives:
+        """The same with what was measured meanwhile; what was not is lined up."""
+        wanted = [
+            (option.text, item.keyword, item.edit_type, task)
+            for item in value.items
+            for option in item.options
+            if option.similarity is None
+        ]
+        if not wanted:
+            return value
+        with self._lock:
+            new = [asked for asked in wanted if asked not in self._known and asked not in self._waiting]
+            self._waiting.update(new)
+        if new:
+            self._jobs.when_idle("comparing words", lambda: self._measure(new))
+        return Alternatives(tuple(self._item(item, task) for item in value.items))
+
+    def _item(self, item: KeywordAlternatives, task: Task) -> KeywordAlternatives:
+        def with_likeness(option: Alternative) -> Alternative:
+            with self._lock:
+                found = self._known.get((option.text, item.keyword, item.edit_type, task))
+            if option.similarity is not None or found is None:
+                return option
+            return replace(option, similarity=found[0], like=found[1])
+
+        return replace(item, options=tuple(map(with_likeness, item.options)))
+
+    def _measure(self, wanted: list[_Asked]) -> None:
+        found: dict[_Asked, tuple[float, str] | None] = dict.fromkeys(wanted)
+        try:
+            sentences = self._runner.sentences()
+            if sentences is not None:
+                for asked in wanted:
+                    text, keyword, edit_type, task = asked
+                    found[asked] = likenesses([text], keyword, edit_type, task, sentences)[0]
+        finally:  # what cannot be measured is not asked for again
+            with self._lock:
+                self._known.update(found)
+                self._waiting.difference_update(wanted)
