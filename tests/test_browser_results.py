@@ -232,12 +232,12 @@ def test_the_model_under_test_before_and_after_and_another_one(studio: Studio, p
 
     page.click("#choose-model summary")
     page.select_option("#choose-model select", "torchvision")
-    page.fill("#choose-model [name=name]", "resnet5")
+    page.fill("#choose-model [name=model]", "resnet5")
     page.click("#choose-model [data-submit]")
     expect(page.locator("#under-test-problem")).to_contain_text("perhaps you mean resnet50")
     page.click("#choose-model summary")
-    page.fill("#choose-model [name=name]", "resnet50")
-    page.press("#choose-model [name=name]", "Enter")
+    page.fill("#choose-model [name=model]", "resnet50")
+    page.press("#choose-model [name=model]", "Enter")
     expect(page.locator("#under-test-name")).to_have_text("resnet50 of torchvision")
     expect(page.locator("#guesses")).to_be_visible()
     assert page.locator("#stage-counterfactuals .pill.warn", has_text="stale").count() == 0

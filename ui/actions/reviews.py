@@ -40,7 +40,8 @@ def _under_test(studio: Studio, run_id: str, data: Data) -> None:
     classes = str(data.get("classes") or "")
     if len(classes) > LONGEST_CLASSES:
         raise UserError(f"The names of the classes are too long: at most {LONGEST_CLASSES} characters are taken.")
-    given = {name: text_of(data, name).strip() for name in ("source", "name", "file")}
+    given = {"source": text_of(data, "source"), "name": text_of(data, "model").strip()}
+    given["file"] = text_of(data, "file").strip()
     if given["source"] == "profile":
         given = {"source": "profile"}
     try:

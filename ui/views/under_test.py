@@ -152,7 +152,7 @@ def _chooser(state: RunState, seen: Seen) -> Html:
     options = [el("option", words, value=name, selected=name == chosen.source) for name, words in SOURCES.items()]
     fields = [
         _field("Where from", el("select", options, name="source", aria_label="Where the model comes from"), ""),
-        _field("Name", _text("name", chosen.name, "resnet50", 120, list="known-models"), "of-name"),
+        _field("Name", _text("model", chosen.name, "resnet50", 120, list="known-models"), "of-name"),
         _field("File", _text("file", chosen.file, "/path/to/model.safetensors", 1000), "of-file"),
         _field("Classes", _text("classes", chosen.classes, "in order, with commas between", 20000), "of-file"),
     ]
