@@ -1,6 +1,8 @@
-"""Makes the pictures of the pages that the documentation shows: `python -m docs.screenshots` writes them into `docs/`.
+"""Makes the pictures of the pages: `make screenshots` writes them into `docs/`.
 
-Walks a sample through the five stages with the embedded models, in a workspace that is thrown away.
+Walks a sample through the five stages with the embedded models, in a workspace that is thrown away. `docs/*.png` are
+what the README shows, `docs/steps/` what the page for beginners shows, and `docs/screens/` (not kept in the repository)
+every state of the page at two widths, light and dark, for whoever changes how it looks.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 from playwright.sync_api import Page
@@ -21,45 +25,127 @@ UNUSED = ("blue", "grassy")
 """Keywords that are left out, so that the pictures show an edit by a person and stale stages."""
 SLOWEST = 600_000
 """Milliseconds that a stage may take on a busy machine."""
+HEIGHTS = {1280: 1180, 1920: 1180, 1440: 900}
 
 
-def take(page: Page, url: str, folder: Path) -> list[Path]:
-    """The pictures, in the order in which they are made."""
-    made: list[Path] = []
+class Camera:
+    """Takes pictures of one page and remembers which."""
 
-    def shoot(name: str, width: int, height: int, dark: bool) -> None:
-        page.set_viewport_size({"width": width, "height": height})
+    def __init__(self, page: Page, folder: Path) -> None:
+        self._page, self._folder = page, folder
+        self.made: list[Path] = []
+        for place in (folder, folder / "steps", folder / "screens"):
+            place.mkdir(parents=True, exist_ok=True)
+
+    def page(self, name: str, width: int, dark: bool = False) -> None:
+        """The window, as wide as asked for."""
+        self._stand(width, dark)
+        self._keep(f"{name}.png", None)
+
+    def states(self, name: str) -> None:
+        """The window in all its looks."""
+        for width, dark in product((1280, 1920), (False, True)):
+            self.page(f"screens/{name}-{width}-{'dark' if dark else 'light'}", width, dark)
+
+    def step(self, name: str, selector: str) -> None:
+        """One part of the page, as the page for beginners shows it."""
+        self._stand(1280, dark=False)
+        self._keep(f"steps/{name}.png", selector)
+
+    def _stand(self, width: int, dark: bool) -> None:
+        page = self._page
+        page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
         page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
         page.evaluate("window.scrollTo(0, 0)")
         page.mouse.move(0, 0)
         page.wait_for_timeout(800)
-        page.screenshot(path=folder / name)
-        made.append(folder / name)
 
+    def _keep(self, name: str, selector: str | None) -> None:
+        path = self._folder / name
+        if selector is None:
+            self._page.screenshot(path=path)
+        else:
+            self._page.locator(selector).first.screenshot(path=path)
+        self.made.append(path)
+
+
+def take(page: Page, url: str, folder: Path) -> Iterator[Path]:
+    """The pictures, in the order in which they are made."""
+    camera = Camera(page, folder)
+    for scene in (_start, _to_the_gate, _edits, _drawing, _results):
+        scene(page, url, camera)
+        yield from camera.made
+        camera.made.clear()
+
+
+def _start(page: Page, url: str, camera: Camera) -> None:
     page.goto(f"{url}?run=")
     page.wait_for_selector(".start h1")
     settled(page)
-    shoot("start.png", 1440, 900, dark=False)
+    camera.page("start", 1440)
+    camera.states("1-start")
+    camera.step("1-start", ".samples")
     page.click(f".sample[data-sample={SAMPLE}]")
     page.wait_for_selector("#run-all:enabled")
+    settled(page)
+    camera.states("2-source")
+    camera.step("2-task", "#source")
+
+
+def _to_the_gate(page: Page, _url: str, camera: Camera) -> None:
     page.click("#run-all")
     page.wait_for_selector("#generate:enabled", timeout=SLOWEST)
+    settled(page, SLOWEST / 1000)
+    camera.states("3-at-the-gate")
+    camera.step("3-caption", "#stage-caption")
+
+
+def _edits(page: Page, _url: str, camera: Camera) -> None:
     for word in UNUSED:
         page.locator(f"#stage-keywords .chip.on:has-text('{word}') .toggle").first.click()
         settled(page)
     page.wait_for_selector("#state-counterfactuals[data-state=stale]")
-    shoot("explore-stale.png", 1280, 1180, dark=True)
+    camera.page("explore-stale", 1280, dark=True)
+    camera.states("4-stale")
+    camera.step("4-keywords", "#stage-keywords")
     page.click("#run-alternatives")
     page.wait_for_selector("#generate:enabled", timeout=SLOWEST)
+    settled(page, SLOWEST / 1000)
+    camera.step("5-alternatives", "#stage-alternatives")
+    camera.step("6-counterfactuals", "#stage-counterfactuals")
+    camera.step("7-gate", "#stage-generation")
+    page.click("#toggle-conditioning")
+    page.wait_for_selector("#control-preview[src]")
+    settled(page)
+    camera.states("5-conditioning")
+    page.click("#toggle-conditioning")
+
+
+def _drawing(page: Page, _url: str, camera: Camera) -> None:
     page.click("#generate")
-    page.wait_for_selector("#cancel")
+    page.wait_for_selector("#queue")
+    page.wait_for_selector("#results .thumb[data-view-case]", timeout=SLOWEST)
+    camera.page("screens/6-drawing-1920-light", 1920)
+    camera.page("screens/6-drawing-1280-dark", 1280, dark=True)
     page.wait_for_selector("#generate", timeout=SLOWEST)
     settled(page, SLOWEST / 1000)
+
+
+def _results(page: Page, _url: str, camera: Camera) -> None:
     page.click("#tile-slider")
     page.wait_for_selector("#big-slider")
-    shoot("explore.png", 1920, 1180, dark=False)
-    shoot("explore-dark.png", 1280, 1180, dark=True)
-    return made
+    settled(page)
+    camera.page("explore", 1920)
+    camera.page("explore-dark", 1280, dark=True)
+    camera.states("7-results")
+    camera.step("8-look", "#column-pictures")
+    page.keyboard.press("a")
+    page.wait_for_selector("#verdict")
+    settled(page)
+    camera.step("9-accept", "#review")
+    page.keyboard.press("?")
+    page.wait_for_selector("#keys-window")
+    camera.states("8-keys")
 
 
 def main() -> int:
@@ -71,7 +157,6 @@ def main() -> int:
     if chromium is None:
         print(ADVICE, file=sys.stderr)
         return 2
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         server = ServerProcess(Path(place) / "workspace", Path(place) / "log").start()
         try:
