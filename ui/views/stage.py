@@ -142,6 +142,7 @@ def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, 
     if stage in state.stale:
         return join(
             button("Keep as it is", "keep", "s", data_stage=stage, disabled=shut),
+            button("Run", "run", "s", data_stage=stage, disabled=shut or bool(missing), title="This stage only"),
             button("Run from here", "run-all", "s p", disabled=shut, id=f"run-{stage}", title=FROM_HERE),
         )
     word = "Run" if stored is None else AGAIN.get(stage, "Run again")

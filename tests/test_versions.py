@@ -1,0 +1,175 @@
+"""Undo, who wrote what, prompts of a run, merged captions, another caption: parts of the text stages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from PIL import Image
+
+from pipeline.freshness import Maker, changed_inputs, inputs_key, stale_stages, with_maker
+from pipeline.prompting import PromptError, edited_prompts, load_prompts
+from pipeline.settings import AlternativeSettings, CaptionSettings, Settings
+from pipeline.stages import caption
+from pipeline.stages.counterfactuals import merged
+from pipeline.types import (
+    Author,
+    Caption,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    Edit,
+    Keyword,
+    Keywords,
+    StageValue,
+    Task,
+    Trace,
+)
+from storage.types import StoredValue
+from tests.scripted import ScriptedCaptioner
+from ui.edits import ProtectedKeyword, add_keyword, reword_keyword
+from ui.versions import Writers, last_edited, undo_target
+
+BIRD = Task("classification", label="bird")
+SOURCE = "A red bird in sunny weather by day."
+
+
+def version(number: int, author: Author, brought_back: int | None = None) -> StoredValue:
+    value = StageValue(Caption(f"text {number}"), Trace(author), "key")
+    return StoredValue(number, "run", "caption", value, datetime.now(UTC), brought_back)
+
+
+def test_each_undo_goes_one_step_further_back_until_the_model_spoke() -> None:
+    versions = [version(1, "model"), version(2, "person"), version(3, "person")]
+    target = undo_target(versions)
+    assert target is not None and target.id == 2
+    versions.append(version(4, "person", brought_back=2))
+    target = undo_target(versions)
+    assert target is not None and target.id == 1
+    versions.append(version(5, "model", brought_back=1))
+    assert undo_target(versions) is None
+    versions.append(version(6, "person"))
+    target = undo_target(versions)
+    assert target is not None and target.id == 1, "the version that was brought back stands for the one it repeats"
+
+
+def test_a_first_value_of_a_person_has_nothing_before_it() -> None:
+    assert undo_target([]) is None and undo_target([version(1, "person")]) is None
+
+
+def test_the_last_edit_of_all_stages_is_undone_first() -> None:
+    histories = {
+        "caption": [version(1, "model"), version(7, "person")],
+        "keywords": [version(2, "model"), version(5, "person")],
+        "alternatives": [version(3, "model"), version(9, "model")],
+    }
+    assert last_edited(histories) == "caption"  # type: ignore[arg-type]
+    assert last_edited({}) is None
+
+
+def test_only_what_another_page_wrote_after_the_version_that_was_shown_counts() -> None:
+    writers = Writers()
+    writers.note(2, "mine")
+    versions = [version(1, "model"), version(2, "person")]
+    assert writers.elsewhere(versions, 1, "mine") is None
+    found = writers.elsewhere(versions, 1, "other")
+    assert found is not None and found.id == 2
+    assert writers.elsewhere(versions, 2, "other") is None
+    assert writers.elsewhere(versions, 0, "other") is None, "a page that says nothing is not told"
+
+
+def test_templates_of_a_run_are_checked() -> None:
+    prompts = load_prompts("demo")
+    edited = edited_prompts(prompts, {"keywords": "Task $task: $caption"})
+    assert edited.keywords.template == "Task $task: $caption" and edited.keywords.stop == prompts.keywords.stop
+    assert edited.alternatives == prompts.alternatives
+    for template, said in (
+        ("$task $caption $colour", r"\$colour, which nothing fills"),
+        ("$task only", r"does not use \$caption"),
+        ("  ", "empty"),
+        ("$task $caption costs 5$", "stray"),
+    ):
+        with pytest.raises(PromptError, match=said):
+            edited_prompts(prompts, {"keywords": template})
+    with pytest.raises(PromptError, match="no prompt for 'caption'"):
+        edited_prompts(prompts, {"caption": "$task"})
+
+
+def test_another_model_or_prompt_makes_a_value_stale_that_was_saved_with_its_maker() -> None:
+    settings, values = Settings(), {"caption": Caption(SOURCE)}
+    key = inputs_key("keywords", BIRD, "", values, settings)  # type: ignore[arg-type]
+    keywords = Keywords((Keyword("red", "attribute"),))
+    was, now = Maker("model a", "prompt"), Maker("model a", "another prompt")
+    made = StageValue(keywords, Trace("model", "a"), with_maker(key, was))
+    held = {"caption": StageValue(Caption(SOURCE), Trace("person"), inputs_key("caption", BIRD, "", {}, settings))}
+
+    def why(value: StageValue[Keywords], maker: Maker) -> str:
+        found = stale_stages(BIRD, "", {**held, "keywords": value}, settings, {"keywords": maker})  # type: ignore[dict-item]
+        return found.get("keywords", "")
+
+    assert why(made, was) == ""
+    assert "prompt was changed" in why(made, now)
+    assert "model was changed" in why(made, Maker("model b", "prompt"))
+    assert why(StageValue(keywords, Trace("model", "a"), key), now) == "", "saved before makers were: not looked at"
+    assert why(StageValue(keywords, Trace("person"), with_maker(key, was)), now) == ""
+
+
+def test_a_moved_threshold_outdates_nothing() -> None:
+    values = {"caption": Caption(SOURCE), "keywords": Keywords((Keyword("red", "attribute"),))}
+    keys = {
+        inputs_key("alternatives", BIRD, "", values, AlternativeSettings(too_close=close))  # type: ignore[arg-type]
+        for close in (0.1, 0.9)
+    }
+    assert len(keys) == 1
+
+
+def test_a_forced_keyword_is_another_input_and_one_that_is_not_keeps_its_key() -> None:
+    def key(keyword: Keyword) -> str:
+        values = {"caption": Caption(SOURCE), "keywords": Keywords((keyword,))}
+        return inputs_key("alternatives", BIRD, "", values, AlternativeSettings())  # type: ignore[arg-type]
+
+    assert key(Keyword("bird", "subject")) != key(Keyword("bird", "subject", forced=True))
+    value = StageValue(Keywords(()), Trace("model"), "")
+    assert changed_inputs("keywords", value, BIRD, "", {"caption": Caption(SOURCE)}, Settings())
+
+
+def test_captions_that_came_out_alike_become_one_with_the_edits_that_show() -> None:
+    red, sunny = Edit("red", "blue", "attribute"), Edit("sunny", "snowy", "weather")
+    day = Edit("by day", "at night", "time of day")
+    both = "A blue bird in snowy weather by day."
+    value = CounterfactualCaptions(
+        (
+            CounterfactualCaption(both, (red,), used=False),
+            CounterfactualCaption("A red bird in sunny weather at night.", (day,)),
+            CounterfactualCaption(both.lower(), (sunny, day)),
+        )
+    )
+    one, other = merged(value, SOURCE).items
+    assert one.text == both and one.edits == (red, sunny) and one.used
+    assert other == value.items[1]
+
+
+def test_another_caption_is_sampled_until_it_differs() -> None:
+    class Stubborn(ScriptedCaptioner):
+        def caption(self, image: object, task: object, settings: CaptionSettings, seed: int) -> tuple[str, str]:  # type: ignore[override]
+            self.calls += 1
+            assert settings.temperature > 0
+            return (SOURCE if seed < 7 else "A bird."), ""
+
+    image = Image.new("RGB", (8, 8))
+    settings = CaptionSettings()
+    made = caption.run(image, BIRD, Stubborn(), settings, 5, unlike=SOURCE)
+    assert made.value.text == "A bird." and made.trace.seed == 7 and made.trace.attempts == 3
+    same = caption.run(image, BIRD, ScriptedCaptioner(SOURCE), settings, 5, unlike=SOURCE)
+    assert same.value.text == SOURCE and same.trace.seed == 5
+    assert same.inputs_key == caption.run(image, BIRD, ScriptedCaptioner(SOURCE), settings, 0).inputs_key
+
+
+def test_a_protected_keyword_needs_a_person_who_insists() -> None:
+    empty = Keywords(())
+    with pytest.raises(ProtectedKeyword, match="protected by the task"):
+        add_keyword(empty, "bird", "subject", SOURCE, BIRD)
+    forced = add_keyword(empty, "bird", "subject", SOURCE, BIRD, force=True)
+    assert forced.items == (Keyword("bird", "subject", forced=True),)
+    assert reword_keyword(forced, "bird", "bird", "object", SOURCE, BIRD).items[0].forced
+    assert not reword_keyword(forced, "bird", "red", "attribute", SOURCE, BIRD).items[0].forced
+    assert not add_keyword(empty, "red", "attribute", SOURCE, BIRD, force=True).items[0].forced
