@@ -128,7 +128,7 @@ def take_upload(studio: Studio, path: str | None) -> str:
 
 def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, Any]) -> list[Any]:
     # Asked for before the state is read: a job that ends in between is then asked for once more, and never missed.
-    active = bool(studio.jobs.active()) or studio.likenesses.waiting
+    active = bool(studio.jobs.active())
     try:
         state = studio.state(outcome.run_id) if outcome.run_id else None
     except UserError as error:  # such as a run of another workspace in the address
@@ -143,7 +143,7 @@ def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, An
         "run": outcome.run_id,
         "problem": outcome.problem,
         "where": outcome.where,
-        "active": active,
+        "active": active or studio.likenesses.waiting,  # lined up, perhaps, by what was just rendered
         "reading": seen is not None and seen.waiting,
         "cases": [case.id for case in state.run.test_cases] if state is not None else [],
     }

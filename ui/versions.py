@@ -32,7 +32,8 @@ class Writers:
         `based` is the version that a page showed when its person began to edit; 0 says that it is not known.
         """
         with self._lock:
-            others = [version for version in versions if version.id > based and self._tabs.get(version.id) != tab]
+            mine = {version for version, page in self._tabs.items() if page and page == tab}
+            others = [version for version in versions if version.id > based and version.id not in mine]
         return others[-1] if based and others else None
 
 

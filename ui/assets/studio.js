@@ -57,7 +57,7 @@
     clearTimeout(pollTimer);
     clearTimeout(lostTimer);
     lostTimer = setTimeout(() => { flying = null; setLost(true); schedule(); }, LOST);
-    trigger("click", { do: flying.map(({ done, refused, ...plain }) => plain), run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, ticket: ++ticket });
+    trigger("click", { do: flying.map(({ done, refused, ...plain }) => ({ ...plain, tab: TAB })), run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, ticket: ++ticket });
   }
 
   const resolve = (action) => (typeof action === "function" ? action() : action);

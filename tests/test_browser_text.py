@@ -1,0 +1,312 @@
+"""The cards of the text stages in Chromium: what each says, edits that insist, more, undo, prompts, and two pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from pipeline.types import Keyword
+from tests.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels, answer
+from tests.serving import browsing, serving_here, settled
+from tests.test_browser_explore import encoded, open_start, state, upload
+from ui.studio import Studio
+
+pytestmark = pytest.mark.browser
+DESERT = "A red bird in a desert in sunny weather by day. The bird sits on a twig. The ground is grassy."
+
+
+class OtherCaptioner(ScriptedCaptioner):
+    """Says something else when it samples."""
+
+    def caption(self, image: object, task: object, settings: object, seed: int) -> tuple[str, str]:
+        self.calls += 1
+        sampled = settings.temperature > 0  # type: ignore[attr-defined]
+        return (SUNNY_BIRD.replace("grassy", f"sandy {seed}") if sampled else SUNNY_BIRD), ""
+
+
+def reply(prompt: str) -> str:
+    """As `answer`, with a colour that comes close to red; asked for more of it, others."""
+    if prompt.rstrip().endswith("Keywords: red\nReply:"):
+        return "red: blue, crimson, golden, violet"
+    if "Please" in prompt:
+        return "I would rather not."
+    return answer(prompt).replace("red: blue, green, white", "red: blue, crimson, green")
+
+
+class TextModels(ScriptedModels):
+    """Stand-ins whose replies have something to flag."""
+
+    def __init__(self) -> None:
+        super().__init__(ScriptedLanguageModel(reply))
+        self.captioner = OtherCaptioner()
+
+
+@pytest.fixture(scope="module")
+def page(chromium_path: str) -> Iterator[Page]:
+    with browsing(chromium_path) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
+    with serving_here(tmp_path_factory.mktemp("text") / "workspace", TextModels()) as served:
+        yield served
+
+
+@pytest.fixture
+def studio(server: tuple[str, Studio], page: Page) -> Iterator[Studio]:
+    """A new run of a bird, at the gate."""
+    from PIL import Image
+
+    url, behind = server
+    open_start(page, url)
+    upload(page, "bird.png", encoded(Image.new("RGB", (64, 64), (201, 43, 47))))
+    page.wait_for_selector("#task-label:visible")
+    page.fill("#task-label", "bird")
+    page.press("#task-label", "Enter")
+    expect(page.locator("#run-all")).to_be_enabled()
+    page.click("#run-all")
+    page.wait_for_selector("#generate")
+    settled(page)
+    yield behind
+    page.goto("about:blank")
+
+
+def run_of(page: Page) -> str:
+    return str(page.evaluate("studio.run"))
+
+
+def chip(page: Page, stage: str, text: str) -> Locator:
+    return page.locator(f"#stage-{stage} .chip:has(.toggle[data-text='{text}'])")
+
+
+def keyword_chip(page: Page, text: str) -> Locator:
+    return chip(page, "keywords", text)
+
+
+def add_keyword(page: Page, text: str) -> None:
+    add = page.locator("#stage-keywords .chip.add")
+    add.locator(".toggle").click()
+    add.locator(".pop input").fill(text)
+    add.locator(".pop input").press("Enter")
+
+
+def test_a_card_says_its_state_as_icon_word_and_colour(studio: Studio, page: Page) -> None:
+    for stage in ("caption", "keywords", "alternatives", "counterfactuals"):
+        pill = page.locator(f"#state-{stage}")
+        expect(pill).to_have_text("ready")
+        expect(pill.locator("svg")).to_have_count(1)
+        assert "scripted" in page.inner_text(f"#stage-{stage} .meta") and " s" in page.inner_text(
+            f"#stage-{stage} .meta"
+        )
+    keyword_chip(page, "grassy").locator(".toggle").click()
+    expect(page.locator("#state-keywords")).to_have_text("edited by you")
+    expect(page.locator("#state-alternatives")).to_contain_text("stale: the keywords were changed")
+    assert page.locator("#state-alternatives svg").inner_html() != page.locator("#state-keywords svg").inner_html()
+    page.click("#run-alternatives")
+    settled(page)
+    assert state(page, "alternatives") == state(page, "counterfactuals") == "ready"
+
+
+def test_run_from_here_runs_this_stage_anew_and_only_what_it_outdates(studio: Studio, page: Page) -> None:
+    before = studio.workspace.run(run_of(page)).values
+    page.click("#stage-alternatives button[data-do=run-from]")
+    settled(page)
+    after = studio.workspace.run(run_of(page)).values
+    assert after["alternatives"].id > before["alternatives"].id
+    assert after["keywords"].id == before["keywords"].id, "what stands before it is not touched"
+    assert after["counterfactuals"].id == before["counterfactuals"].id, "the same alternatives outdate nothing"
+
+
+def test_caption_again_says_something_else_and_protected_words_are_marked(studio: Studio, page: Page) -> None:
+    assert page.locator("#stage-caption mark").all_inner_texts() == ["bird", "bird"]
+    caption = page.input_value("#caption-text")
+    page.click("#run-caption")
+    settled(page)
+    assert page.inner_text("#run-caption") == "Caption again"
+    assert page.input_value("#caption-text") != caption
+    page.fill("#caption-text", "Something red.")
+    page.press("#caption-text", "Enter")
+    expect(page.locator("#stage-caption")).to_contain_text("does not name the label")
+
+
+def test_a_protected_word_is_refused_with_the_reason_and_taken_when_a_person_insists(
+    studio: Studio, page: Page
+) -> None:
+    add_keyword(page, "bird")
+    expect(page.locator("#problem-keywords")).to_contain_text("protected by the task")
+    page.click("#force-keywords")
+    expect(keyword_chip(page, "bird")).to_contain_text("forced")
+    expect(page.locator("#problem-keywords")).to_have_count(0)
+    value = studio.workspace.run(run_of(page)).values["keywords"].value.value
+    assert Keyword("bird", "attribute", forced=True) in value.items, "it is recorded"
+    page.click("#run-alternatives")
+    settled(page)
+    expect(page.locator("#state-alternatives")).to_have_text("ready")
+    line = page.locator("#stage-counterfactuals .line", has_text="bird → ")
+    expect(line.first).to_contain_text("protected word forced")
+    assert "label lost" not in line.first.inner_text()
+
+
+def test_alternatives_that_come_too_close_are_flagged_by_a_threshold_that_can_be_moved(
+    studio: Studio, page: Page
+) -> None:
+    crimson = chip(page, "alternatives", "crimson")
+    expect(crimson).to_contain_text("1.00 like “red”")
+    expect(crimson.locator(".toggle")).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("#flagged")).to_have_text("1 flagged")
+    asked = len(studio.runner.models.language.prompts)  # type: ignore[attr-defined]
+    page.fill("#too-close", "-1")
+    page.press("#too-close", "Enter")
+    expect(chip(page, "alternatives", "blue")).to_contain_text("like “red”")
+    expect(page.locator("#state-alternatives")).to_have_text("ready")
+    page.fill("#too-close", "0.2")
+    page.press("#too-close", "Enter")
+    expect(page.locator("#flagged")).to_have_text("1 flagged")
+    assert len(studio.runner.models.language.prompts) == asked, "no model was asked"  # type: ignore[attr-defined]
+    crimson.locator(".toggle").click()
+    expect(crimson.locator(".toggle")).to_have_attribute("aria-pressed", "true")
+
+    # One that a person writes is measured after it is saved.
+    row = page.locator("#stage-alternatives .row-line").first
+    row.locator(".add .toggle").click()
+    row.locator(".add .pop input").fill("deep crimson")
+    row.locator(".add .pop input").press("Enter")
+    expect(chip(page, "alternatives", "deep crimson")).to_contain_text("like “red”")
+
+
+def test_more_is_asked_for_and_what_is_there_stays(studio: Studio, page: Page) -> None:
+    row = page.locator("#stage-alternatives .row-line").first
+    row.locator(".add .toggle").click()
+    row.locator(".add .pop input").fill("my own colour")
+    row.locator(".add .pop input").press("Enter")
+    expect(row).to_contain_text("my own colour")
+    settled(page)
+    row.locator("button.ask").click()
+    expect(row).to_contain_text("violet")
+    settled(page)
+    texts = row.locator(".toggle[data-text]").evaluate_all("chips => chips.map(chip => chip.dataset.text)")
+    assert texts[:4] == ["blue", "crimson", "green", "my own colour"] and set(texts[4:]) == {"golden", "violet"}
+    row.locator("button.ask").click()
+    expect(page.locator("#problem-alternatives")).to_contain_text("no other than those that are there")
+
+
+def test_counterfactual_captions_show_their_edits_their_checks_and_what_contradicts(studio: Studio, page: Page) -> None:
+    line = page.locator("#stage-counterfactuals .line").first
+    expect(line.locator("del").first).to_be_visible()
+    assert " → " in line.locator(".edits").inner_text()
+    expect(line).to_contain_text("label kept")
+    expect(line).to_contain_text("nothing else changed")
+
+    line.locator(".diff").click()
+    line.locator("textarea").fill("A blue bird in snowy weather by day. The bird sits in a desert.")
+    line.locator("textarea").press("Enter")
+    expect(line).to_contain_text("contradiction")
+    expect(line).to_contain_text("“snowy” and “desert” do not go together")
+
+    # Two that become the same are one, with the edits of both.
+    number = page.locator("#stage-counterfactuals .line").count()
+    other = page.locator("#stage-counterfactuals .line").nth(1)
+    other.locator(".diff").click()
+    other.locator("textarea").fill("A blue bird in snowy weather by day. The bird sits in a desert.")
+    other.locator("textarea").press("Enter")
+    expect(page.locator("#stage-counterfactuals .line")).to_have_count(number - 1)
+
+
+def test_what_it_was_told_is_one_click_away_and_its_prompt_can_be_edited_and_put_back(
+    studio: Studio, page: Page
+) -> None:
+    page.click("#stage-keywords [data-panel-of=told]")
+    expect(page.locator("#stage-keywords pre.prompt")).to_contain_text(SUNNY_BIRD)
+    expect(page.locator("#stage-keywords pre.reply")).to_contain_text("red | attribute")
+    template = page.locator("#template-keywords")
+    original = template.input_value()
+    save = page.locator("#stage-keywords .prompt-form [data-submit]")
+
+    template.fill("Which words of $captoin may change for $task?")
+    save.click()
+    expect(page.locator("#problem-keywords")).to_contain_text("$captoin")
+    template.fill("Which words may change for $task?")
+    save.click()
+    expect(page.locator("#problem-keywords")).to_contain_text("does not use $caption")
+    assert not studio.workspace.run(run_of(page)).prompts
+
+    template.fill("Please\n")
+    template.press("End")
+    page.keyboard.type("Task: $task")
+    page.keyboard.press("Enter")
+    page.keyboard.type("Caption: $caption")
+    save.click()
+    expect(page.locator("#stage-keywords")).to_contain_text("prompt edited")
+    expect(page.locator("#state-keywords")).to_have_text("stale: the prompt was changed after this was made")
+    page.locator("#stage-keywords button[data-do=keep]").click()
+    settled(page)
+    page.click("#run-keywords")
+    expect(page.locator("#problem-keywords")).to_contain_text("asked 4 times")
+    settled(page)
+    expect(page.locator("#stage-keywords pre.reply")).to_contain_text("I would rather not.")
+    expect(page.locator("#stage-keywords pre.prompt")).to_contain_text("Please")
+    page.locator("#stage-keywords button[data-do=prompt-back]").click()
+    expect(template).to_have_value(original)
+    assert not studio.workspace.run(run_of(page)).prompts
+
+
+def test_an_edit_is_undone_by_key_and_by_button_and_history_says_who(studio: Studio, page: Page) -> None:
+    for word in ("red", "sunny"):
+        keyword_chip(page, word).locator(".toggle").click()
+        expect(keyword_chip(page, word).locator(".toggle")).to_have_attribute("aria-pressed", "false")
+    page.keyboard.press("Control+z")
+    expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "true")
+    expect(keyword_chip(page, "red").locator(".toggle")).to_have_attribute("aria-pressed", "false")
+    page.click("#undo-keywords")
+    expect(keyword_chip(page, "red").locator(".toggle")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#state-keywords")).to_have_text("ready")
+    expect(page.locator("#undo-keywords")).to_have_count(0)
+    assert "stale" not in page.inner_text("#column-stages")
+
+    page.click("#stage-keywords [data-panel-of=history]")
+    rows = page.locator("#stage-keywords .history tr")
+    expect(rows).to_have_count(5)
+    assert "you" in rows.nth(2).inner_text() and "brought back" in rows.nth(0).inner_text()
+    rows.nth(2).locator("button").click()  # back to where both were off
+    expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "false")
+
+    # In a field the key is the field's own.
+    page.click("#caption-text")
+    page.keyboard.type(" more")
+    page.keyboard.press("Control+z")
+    expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "false")
+    page.keyboard.press("Escape")
+
+
+def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page: Page) -> None:
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.wait_for_selector("#generate")
+    page.click("#caption-text")
+    page.keyboard.press("End")
+    page.keyboard.type(" It sings.")
+    other.fill("#caption-text", DESERT)
+    other.press("#caption-text", "Enter")
+    expect(other.locator("#state-caption")).to_have_text("edited by you")
+    page.wait_for_timeout(4500)  # the first page learns of it while its person is still typing
+    mine = page.input_value("#caption-text")
+    assert mine.endswith("It sings."), "what is typed is not disturbed"
+    page.keyboard.press("Enter")
+    expect(page.locator("#notice-caption")).to_contain_text("changed elsewhere meanwhile")
+    expect(page.locator("#caption-text")).to_have_value(mine)
+    texts = [held.value.value.text for held in studio.workspace.history(run_of(page), "caption")]
+    assert texts[-2:] == [DESERT, mine], "both are in the history"
+
+    # Of a list both changes are kept; what cannot be applied is refused, and what was typed stays.
+    other.bring_to_front()
+    keyword_chip(other, "red").locator(".toggle").click()
+    settled(other)
+    page.bring_to_front()
+    keyword_chip(page, "sunny").locator(".toggle").click()
+    settled(page)
+    items = studio.workspace.run(run_of(page)).values["keywords"].value.value.items
+    assert {item.text: item.used for item in items} == {"red": False, "sunny": False, "by day": True, "grassy": True}
+    other.close()
