@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from pipeline.errors import UserError
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.weights import locate, pick_device, unreadable
 from pipeline.profile import Weights
@@ -24,10 +25,19 @@ MULTIPLE = 64
 class _Detector:
     """One class of controlnet_aux on its weights. `name` is the weights' title."""
 
+    files: tuple[str, ...] = ()
+    """What has to be in the folder of the weights."""
+
     def __init__(self, kind: ControlKind, weights: Weights) -> None:
         folder = locate(f"detector of {kind}", weights)
         self.name = weights.title
         self._lock = threading.Lock()
+        missing = [file for file in self.files if not (folder / file).is_file()]
+        if missing:  # said here: the libraries would go and look for it elsewhere
+            raise UserError(
+                f"The weights of the detector of {kind} at {weights.title} lack the file {missing[0]}: "
+                "get them again, or correct the profile."
+            )
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # on import it tells of every package that others of its models want
@@ -53,6 +63,8 @@ class _Detector:
 class SoftEdges(_Detector):
     """HED: edges with a softness, found at five scales."""
 
+    files = ("ControlNetHED.pth",)
+
     def _load(self, folder: str) -> Any:
         from controlnet_aux import HEDdetector
 
@@ -61,6 +73,8 @@ class SoftEdges(_Detector):
 
 class LineArt(_Detector):
     """Lines as an illustrator would draw them, fine or coarse."""
+
+    files = ("sk_model.pth", "sk_model2.pth")
 
     def _load(self, folder: str) -> Any:
         from controlnet_aux import LineartDetector
@@ -74,6 +88,8 @@ class LineArt(_Detector):
 
 class Depth(_Detector):
     """MiDaS: near is bright, far is dark."""
+
+    files = ("dpt_hybrid-midas-501f0c75.pt",)
 
     def _load(self, folder: str) -> Any:
         from controlnet_aux import MidasDetector
