@@ -9,32 +9,27 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from pipeline import manifest
-from pipeline.checks import caption_checks, counterfactual_checks, failed, require, task_checks
+from pipeline.checks import caption_checks, counterfactual_checks, failed
+from pipeline.conditioning import NamedMask
 from pipeline.errors import Cancelled, UserError
 from pipeline.freshness import image_sha
 from pipeline.images import read_image
 from pipeline.models import load_models
+from pipeline.options import asked_mask, asked_settings, asked_task, changed_settings
 from pipeline.profile import Profile, load_profile, profile_names
 from pipeline.progress import Pace, Progress, stop_if
+from pipeline.provenance import sampler_name
 from pipeline.runner import Made, Runner
 from pipeline.seeds import LARGEST
-from pipeline.settings import Settings
 from pipeline.terminal import ProgressLine, stop_on_interrupt
 from pipeline.types import StageName, StageValue, Task, TestCase
-
-SHORTCUTS = {
-    "captions": "counterfactuals.captions",
-    "edits_at_once": "counterfactuals.edits_at_once",
-    "images_per_caption": "generation.images_per_caption",
-    "steps": "generation.steps",
-}
-"""Settings that have an option of their own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,13 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def augment(options: argparse.Namespace) -> int:
     """All five stages for one image."""
     profile = load_profile(options.profile)
-    settings = changed_settings(profile.settings, _asked_settings(options))
-    task = _task(options, profile)
+    settings = changed_settings(profile.settings, asked_settings(options))
+    task = asked_task(options, profile)
     picture = read_image(options.image)
+    mask = asked_mask(options, picture.image.size)
     folder = Path(options.out)
     models = load_models(profile)
     models.check()
-    runner = Runner(profile, models)
+    runner, sampler = Runner(profile, models), sampler_name(profile)
     asked = manifest.Manifest(
         task=task,
         profile=profile.model_dump(mode="json"),
@@ -72,12 +68,16 @@ def augment(options: argparse.Namespace) -> int:
         images=(),
         complete=False,
         versions=manifest.versions(),
+        mask_sha256=image_sha(mask.image) if mask else "",
+        mask_classes=mask.classes if mask else {},
     )
     earlier = _open_folder(folder, asked)
     line = ProgressLine()
-    for note in picture.notes:
+    for note in (*picture.notes, *(mask.notes if mask else ())):
         line.say(note)
     manifest.save_png(picture.image, folder / manifest.SOURCE)
+    if mask is not None:
+        manifest.save_png(mask.image, folder / manifest.MASK)
     values: dict[StageName, StageValue[Any]] = {}
     records: list[manifest.ImageRecord] = []
     kept = {(image.counterfactual, image.seed): image for image in earlier.images}
@@ -92,11 +92,14 @@ def augment(options: argparse.Namespace) -> int:
                 [manifest.load_case(image, folder) for image in earlier.images],
                 line,
                 cancelled,
+                NamedMask(mask.image, mask.classes) if mask else None,
             ):
                 if isinstance(made.value, TestCase):
                     known = kept.get((made.value.counterfactual, made.value.seed)) if made.reused else None
                     number = len(kept) + sum(image not in earlier.images for image in records) + 1
-                    records.append(known or manifest.record(made.value, folder, number))
+                    so_far = _with(asked, values, records, complete=False)
+                    inside = manifest.Inside(so_far, picture.image, mask.image if mask else None, sampler)
+                    records.append(known or manifest.record(made.value, folder, number, inside))
                     line.clear()
                     print(folder / records[-1].file, flush=True)
                 else:
@@ -129,7 +132,11 @@ def again(options: argparse.Namespace) -> int:
         raise UserError("The images would replace those they are compared with: choose another --out.")
     models = load_models(profile)
     models.check()
-    method = Runner(profile, models, held.prompts).method()
+    mask = manifest.load_mask(held, path.parent)
+    named = NamedMask(mask, held.mask_classes) if mask is not None else None
+    caption = held.values["caption"].value.text if "caption" in held.values else ""
+    method = Runner(profile, models, held.prompts).method(caption, named)
+    inside = manifest.Inside(held, source, mask, sampler_name(profile))
     line, pace, differ = ProgressLine(), Pace(len(wanted) * held.settings.generation.steps), 0
     with stop_on_interrupt() as cancelled:
         for number, image in enumerate(wanted):
@@ -150,7 +157,9 @@ def again(options: argparse.Namespace) -> int:
                 image.seed,
                 on_step,
             )
-            manifest.save_png(case.image, folder / image.file)
+            # With what was noted then: the same pixels are then the same file, byte for byte.
+            noted = replace(case, seconds=image.seconds, checks=image.checks)
+            manifest.save_case(noted, folder / image.file, inside)
             same = image_sha(case.image) == image.sha256
             differ += not same
             line.clear()
@@ -185,47 +194,6 @@ def settings_list(options: argparse.Namespace) -> int:
     return 0
 
 
-def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
-    """The settings with some of them set anew, such as {"generation.steps": "12"}. Raises UserError, naming the one."""
-    data = settings.model_dump()
-    for name, value in changes.items():
-        stage, _, field = name.partition(".")
-        if field not in data.get(stage, {}):
-            raise UserError(f"There is no setting {name!r}: `python -m pipeline settings` lists them.")
-        data[stage][field] = value
-    try:
-        return Settings.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        reason = first["msg"][0].lower() + first["msg"][1:]
-        raise UserError(f"The setting {name} cannot be {first['input']!r}: {reason}.") from error
-
-
-def _asked_settings(options: argparse.Namespace) -> dict[str, str]:
-    asked = {}
-    for text in options.set:
-        name, separator, value = text.partition("=")
-        if not separator:
-            raise UserError(f"--set takes STAGE.NAME=VALUE, such as generation.steps=12, and not {text!r}.")
-        asked[name.strip()] = value.strip()
-    return asked | {name: getattr(options, key) for key, name in SHORTCUTS.items() if getattr(options, key) is not None}
-
-
-def _task(options: argparse.Namespace, profile: Profile) -> Task:
-    if options.task == "classification":
-        if options.protected:
-            raise UserError("--protected belongs to --task segmentation: for classification give --label.")
-        task = Task("classification", label=options.label.strip())
-    else:
-        if options.label:
-            raise UserError("--label belongs to --task classification: for segmentation give --protected.")
-        named = tuple(name.strip() for name in options.protected.split(",") if name.strip())
-        task = Task("segmentation", protected=named or profile.tasks.protected)
-    require(task_checks(task))
-    return task
-
-
 def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -249,6 +217,7 @@ def _open_folder(folder: Path, asked: manifest.Manifest) -> manifest.Manifest:
         ("prompts", held.prompts, asked.prompts),
         ("settings", held.settings, asked.settings),
         ("seed", held.seed, asked.seed),
+        ("mask", (held.mask_sha256, held.mask_classes), (asked.mask_sha256, asked.mask_classes)),
     ):
         if then != now:
             raise UserError(f"The folder {folder} holds a run with another {what}: choose another --out.")
@@ -299,6 +268,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--protected", default="", help="a,b: classes that must stay, for segmentation (default: profile's)"
     )
+    one.add_argument("--mask", metavar="FILE", help="the mask of the image: a PNG of class numbers, for segmentation")
+    one.add_argument("--classes", default="", metavar="TEXT", help='of the mask, such as "0 sky, 1 road"')
     one.add_argument("--out", required=True, help="folder for the images and run.json")
     one.add_argument("--profile", default="demo", help="which models, prompts and settings (default: demo)")
     one.add_argument("--seed", type=_seed, default=0, help="another seed gives other images (default: 0)")

@@ -1,15 +1,18 @@
 """The folder of a run without a browser: its images as PNG, and `run.json`, enough to make each of them again.
 
+Every image also carries its run inside, as those that the page saves do; a run with a mask has one beside each image.
 `run.json` is written last and appears whole or not at all: what it names is there, finished. Knows no models.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -18,8 +21,10 @@ from typing import Any
 from PIL import Image
 from pydantic import TypeAdapter, ValidationError
 
+from pipeline.carried import RunRecord, carrying
 from pipeline.errors import UserError
 from pipeline.freshness import image_sha
+from pipeline.masks import carried
 from pipeline.prompting import PromptSet, prompts_from_plain, prompts_to_plain
 from pipeline.settings import Settings
 from pipeline.types import (
@@ -37,6 +42,7 @@ from pipeline.version import version
 
 FILE = "run.json"
 SOURCE = "source.png"
+MASK = "mask.png"
 FORMAT = 1
 PACKAGES = ("torch", "diffusers", "transformers", "ctransformers", "opencv-python-headless", "pillow", "numpy")
 """The packages whose version may change a pixel."""
@@ -59,6 +65,8 @@ class ImageRecord:
     settings: Mapping[str, Any]
     seconds: float
     checks: tuple[Check, ...] = ()
+    mask_file: str = ""
+    """The mask at the image's size; "" for a run without one."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,36 @@ class Manifest:
     complete: bool
     """False when the run was stopped before all images were made."""
     versions: Mapping[str, str]
+    mask_sha256: str = ""
+    """`image_sha` of the mask in `MASK`; "" for a run without one."""
+    mask_classes: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What the images of a run carry."""
+
+    run: Manifest
+    """As it is when an image is saved."""
+    source: Image.Image
+    mask: Image.Image | None = None
+    sampler: str = ""
+
+    def record(self) -> RunRecord:
+        """The run as files carry it. The same request has the same id, so all its images come back to one run."""
+        run = self.run
+        settings = run.settings.model_dump(mode="json")
+        asked = [run.source_sha256, to_plain(run.task), run.profile.get("name"), run.seed, settings, run.mask_sha256]
+        return RunRecord(
+            id=hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16],
+            name=Path(run.source_name).stem[:200] or "run",
+            profile=str(run.profile.get("name", "")),
+            task=run.task,
+            settings=settings,
+            values=run.values,
+            notes=run.source_notes,
+            mask_classes=run.mask_classes,
+        )
 
 
 def versions() -> dict[str, str]:
@@ -97,14 +135,20 @@ def versions() -> dict[str, str]:
 
 def save_png(image: Image.Image, path: Path) -> None:
     """The pixels as PNG, without metadata; the file appears whole or not at all. Raises UserError."""
-    clean = image.convert("RGB").copy()
-    clean.info = {}
-    part = path.with_name(f".{path.name}.part")
-    try:
-        clean.save(part, format="PNG")
-        os.replace(part, path)
-    except OSError as error:
-        raise _unwritable(path.parent, error) from error
+    _write_whole(_png(image), path)
+
+
+def save_case(case: TestCase, path: Path, inside: Inside) -> None:
+    """The image of a test case as PNG that carries its run. Raises UserError."""
+    data = carrying(_png(case.image), inside.record(), case, inside.source, inside.mask, inside.sampler)
+    _write_whole(data, path)
+
+
+def load_mask(manifest: Manifest, folder: Path) -> Image.Image | None:
+    """The mask of a run, checked like its images; None for a run without one. Raises UserError."""
+    if not manifest.mask_sha256:
+        return None
+    return load_png(folder / MASK, manifest.mask_sha256).getchannel(0)
 
 
 def load_png(path: Path, sha: str) -> Image.Image:
@@ -119,11 +163,15 @@ def load_png(path: Path, sha: str) -> Image.Image:
     return image
 
 
-def record(case: TestCase, folder: Path, number: int) -> ImageRecord:
-    """Saves both images of a test case as number `number` of the folder."""
-    file, control_file = f"image-{number:03d}.png", f"image-{number:03d}-control.png"
+def record(case: TestCase, folder: Path, number: int, inside: Inside) -> ImageRecord:
+    """Saves both images of a test case as number `number` of the folder, and the mask at their size."""
+    stem = f"image-{number:03d}"
+    file, control_file, mask_file = f"{stem}.png", f"{stem}-control.png", ""
     save_png(case.control, folder / control_file)
-    save_png(case.image, folder / file)
+    if inside.mask is not None:
+        mask_file = f"{stem}-mask.png"
+        save_png(carried(inside.mask, case.image.size), folder / mask_file)
+    save_case(case, folder / file, inside)
     return ImageRecord(
         file,
         control_file,
@@ -137,6 +185,7 @@ def record(case: TestCase, folder: Path, number: int) -> ImageRecord:
         case.settings,
         case.seconds,
         case.checks,
+        mask_file,
     )
 
 
@@ -179,6 +228,9 @@ def write(manifest: Manifest, folder: Path) -> Path:
             "sha256": manifest.source_sha256,
             "notes": manifest.source_notes,
         },
+        "mask": {"file": MASK, "sha256": manifest.mask_sha256, "classes": dict(manifest.mask_classes)}
+        if manifest.mask_sha256
+        else None,
         "values": {stage: to_plain(value) for stage, value in manifest.values.items()},
         "images": [to_plain(image) for image in manifest.images],
         "prompts": prompts_to_plain(manifest.prompts),
@@ -207,6 +259,7 @@ def read(path: Path) -> Manifest:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UserError(f"The file {path} is no {FILE} of this program, or of another version of it.")
     try:
+        mask = data.get("mask") or {"sha256": "", "classes": {}}
         return Manifest(
             task=from_plain(Task, data["task"]),
             profile=data["profile"],
@@ -224,9 +277,29 @@ def read(path: Path) -> Manifest:
             images=tuple(from_plain(ImageRecord, image) for image in data["images"]),
             complete=bool(data["complete"]),
             versions=dict(data["versions"]),
+            mask_sha256=str(mask["sha256"]),
+            mask_classes={int(number): str(name) for number, name in mask["classes"].items()},
         )
-    except (KeyError, TypeError, ValueError, ValidationError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ValidationError) as error:
         raise UserError(f"The file {path} is damaged or was changed by hand: it cannot be used.") from error
+
+
+def _png(image: Image.Image) -> bytes:
+    """Grey stays grey, so that class numbers stay what they are; anything else becomes RGB."""
+    clean = image.copy() if image.mode == "L" else image.convert("RGB").copy()
+    clean.info = {}
+    file = io.BytesIO()
+    clean.save(file, format="PNG")
+    return file.getvalue()
+
+
+def _write_whole(data: bytes, path: Path) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(data)
+        os.replace(part, path)
+    except OSError as error:
+        raise _unwritable(path.parent, error) from error
 
 
 def _unwritable(folder: Path, error: OSError) -> UserError:

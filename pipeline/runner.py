@@ -245,8 +245,9 @@ class Runner:
         test_cases: Collection[TestCase] = (),
         progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
+        mask: NamedMask | None = None,
     ) -> Iterator[Made]:
-        """All stages, from one image to its test cases; gives each thing as soon as it is there.
+        """All stages, from one image to its test cases; gives each thing as soon as it is there. `mask` is its mask.
 
         Of the `values` and `test_cases` of an earlier try, what is still fresh is taken as it is and given first come.
         Raises Cancelled between two replies or within one denoising step when asked to stop.
@@ -279,7 +280,7 @@ class Runner:
         made = {(case.counterfactual, case.seed) for case in fresh}
         caption_text: Any = now["caption"]
         cases = self.generate(
-            source, task, chosen, settings, seed, progress, cancelled, made, source_caption=caption_text.text
+            source, task, chosen, settings, seed, progress, cancelled, made, source_caption=caption_text.text, mask=mask
         )
         for case in cases:
             yield Made("generation", case, reused=False)

@@ -15,8 +15,10 @@ from PIL import Image
 
 import pipeline.__main__ as cli
 from pipeline import manifest
+from pipeline.carried import require_carried
 from pipeline.errors import UserError
 from pipeline.freshness import image_sha
+from pipeline.options import changed_settings
 from pipeline.profile import ROOT
 from pipeline.seams import OnStep
 from pipeline.settings import GenerationSettings, Settings
@@ -53,7 +55,10 @@ def test_augment_writes_images_and_says_where(
     assert paths == [out / f"image-{n:03d}.png" for n in range(1, 7)] + [out / "run.json"]
     for path in paths[:-1]:
         with Image.open(path) as made:
-            assert (made.size, made.mode, made.info) == ((96, 64), "RGB", {})
+            assert (made.size, made.mode) == ((96, 64), "RGB")
+            assert made.info["parameters"].splitlines()[-1].startswith("Steps: 2, Sampler: ")
+    with Image.open(out / "image-001-control.png") as control:
+        assert control.info == {}
     assert "caption: A red bird" in told.err
     assert "generation · image 1 of 6" in told.err
     assert not list(out.glob(".*"))
@@ -114,6 +119,56 @@ def test_again_gives_the_same_pixels_even_after_the_prompts_changed(
     assert "1 of 1 images differ. All versions are the same" in told.err
 
 
+def test_the_images_carry_their_run_and_all_of_them_the_same_one(
+    models: ScriptedModels, image: Path, tmp_path: Path
+) -> None:
+    augment(image, tmp_path / "out")
+    data = manifest.read(tmp_path / "out" / "run.json")
+    held = [require_carried((tmp_path / "out" / kept.file).read_bytes()) for kept in data.images]
+    assert len({one.run.id for one in held}) == 1
+    for one, kept in zip(held, data.images, strict=True):
+        assert (one.run.name, one.run.profile, one.run.values) == ("source picture", "demo", data.values)
+        assert one.source_sha == data.source_sha256 and one.source is not None
+        assert one.case is not None and image_sha(one.case.image) == kept.sha256
+        assert (one.case.counterfactual, one.case.seed, one.case.prompt) == (
+            kept.counterfactual,
+            kept.seed,
+            kept.prompt,
+        )
+
+
+def test_a_mask_goes_with_every_image(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mask, out = tmp_path / "mask.png", tmp_path / "out"
+    Image.new("L", (192, 128), 4).save(mask)
+    base = ["augment", str(image), "--task", "segmentation", "--captions", "2", "--steps", "2", "--mask", str(mask)]
+    assert cli.main([*base, "--classes", "0 sky, 4 road", "--out", str(out)]) == 0
+    assert "The mask was brought from 192x128 to the 96x64 pixels" in capsys.readouterr().err
+    data = manifest.read(out / "run.json")
+    assert data.mask_classes == {0: "sky", 4: "road"}
+    for kept in data.images:
+        with Image.open(out / kept.mask_file) as beside:
+            assert (beside.mode, beside.size, beside.getextrema()) == ("L", (96, 64), (4, 4))
+        held = require_carried((out / kept.file).read_bytes())
+        assert held.mask is not None and held.run.mask_classes == data.mask_classes
+    assert cli.main(["again", str(out / "run.json"), "--out", str(tmp_path / "two")]) == 0
+    capsys.readouterr()
+
+    for more, said in (
+        (["--classes", "0 sky"], "without a name: 4"),
+        ([], "--mask needs --classes"),
+        (["--classes", "road"], "“road” is no class"),
+    ):
+        assert cli.main([*base, *more, "--out", str(tmp_path / "three")]) == 2
+        assert said in capsys.readouterr().err
+    assert cli.main([*base, "--classes", "0 sky, 4 lane", "--out", str(out)]) == 2
+    assert "a run with another mask" in capsys.readouterr().err
+    wrong = ["augment", str(image), "--task", "classification", "--label", "bird", "--out", str(tmp_path / "four")]
+    assert cli.main([*wrong, "--mask", str(mask), "--classes", "4 road"]) == 2
+    assert "--mask belongs to --task segmentation" in capsys.readouterr().err
+
+
 def test_the_same_command_again_makes_nothing_twice(
     models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,7 +206,8 @@ def test_an_interrupt_keeps_what_is_finished_and_the_same_command_goes_on(
     assert len(models.generator.made) == 2
     assert manifest.read(tmp_path / "out" / "run.json").complete
     for name in ("image-001.png", "image-002.png", "image-003.png"):
-        assert (tmp_path / "out" / name).read_bytes() == (whole / name).read_bytes()
+        with Image.open(tmp_path / "out" / name) as one, Image.open(whole / name) as other:
+            assert one.tobytes() == other.tobytes()
 
 
 def test_segmentation_takes_the_profile_s_protected_classes_or_those_given(
@@ -245,10 +301,10 @@ def test_again_refuses_a_changed_source_and_its_own_folder(
 
 
 def test_settings_from_text() -> None:
-    changed = cli.changed_settings(Settings(), {"generation.steps": "12", "conditioning.stretch": "false"})
+    changed = changed_settings(Settings(), {"generation.steps": "12", "conditioning.stretch": "false"})
     assert (changed.generation.steps, changed.conditioning.stretch) == (12, False)
     with pytest.raises(UserError, match="no setting 'steps'"):
-        cli.changed_settings(Settings(), {"steps": "12"})
+        changed_settings(Settings(), {"steps": "12"})
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
