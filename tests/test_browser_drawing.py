@@ -1,0 +1,254 @@
+"""Conditioning, gate, generation and queue in Chromium: what a person sees before and while images are made."""
+
+from __future__ import annotations
+
+import io
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from tests.serving import ServerProcess, browsing, serving_here, settled
+from tests.test_browser_explore import DEMO_SECONDS, SlowModels, encoded, open_start, upload
+from ui.studio import Studio
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def page(chromium_path: str) -> Iterator[Page]:
+    with browsing(chromium_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def studio(tmp_path: Path, page: Page) -> Iterator[Studio]:
+    """The start page of a studio with stand-ins for its models; control images are the real ones."""
+    with serving_here(tmp_path / "workspace", SlowModels()) as (url, behind):
+        open_start(page, url)
+        yield behind
+        page.goto("about:blank")
+
+
+def to_the_gate(page: Page, name: str = "bird.png") -> str:
+    """A run of an upload, all its text stages run; gives its id."""
+    noise = Image.effect_noise((96, 64), 90).convert("RGB")
+    upload(page, name, encoded(noise))
+    page.wait_for_selector("#task-label:visible")
+    page.fill("#task-label", "bird")
+    page.press("#task-label", "Enter")
+    expect(page.locator("#run-all")).to_be_enabled()
+    page.click("#run-all")
+    page.wait_for_selector("#generate")
+    settled(page)
+    return str(page.evaluate("studio.run"))
+
+
+def control(page: Page) -> np.ndarray:
+    """The control image as it is shown."""
+    with urllib.request.urlopen(page.eval_on_selector("#control-preview", "image => image.src"), timeout=60) as reply:
+        return np.asarray(Image.open(io.BytesIO(reply.read())).convert("L"))
+
+
+def slide(page: Page, name: str, value: int, let_go: bool) -> None:
+    """Move a slider as a hand does: every value on the way is an input, letting go is a change."""
+    page.eval_on_selector(
+        f"#control-{name}",
+        """(field, [value, letGo]) => {
+          field.focus(); field.value = value;
+          field.dispatchEvent(new Event("input", { bubbles: true }));
+          if (letGo) field.dispatchEvent(new Event("change", { bubbles: true }));
+        }""",
+        [value, let_go],
+    )
+
+
+def shown(page: Page, part: str) -> None:
+    """Wait until the control image for these settings is on the page."""
+    page.wait_for_function(
+        "part => (document.querySelector('#control-preview')?.dataset.shown ?? '').includes(part)", arg=part
+    )
+
+
+def test_the_control_image_follows_the_sliders(studio: Studio, page: Page) -> None:
+    run_id = to_the_gate(page)
+    assert page.locator("#control-preview").is_hidden()
+    page.click("#toggle-conditioning")
+    expect(page.locator("#control-kind")).to_contain_text("Canny edges: the only kind")
+    shown(page, "low=40")
+    first = control(page)
+    assert first.shape == (128, 192) and set(np.unique(first)) == {0, 255}
+    expect(page.locator(".conditioning figcaption").nth(0)).to_have_text("original")
+    expect(page.locator(".conditioning figcaption").nth(1)).to_have_text("control")
+
+    # While it moves the picture follows, and nothing is saved; the label tells the value.
+    slide(page, "high", 400, let_go=False)
+    shown(page, "high=400")
+    assert (control(page) > 0).sum() < (first > 0).sum()
+    expect(page.locator("label[for=control-high] output")).to_have_text("400")
+    assert studio.workspace.run(run_id).settings["conditioning"]["high"] == 100
+    # Of many moves in a row the last one wins.
+    for value in range(100, 300, 10):
+        slide(page, "low", value, let_go=False)
+    slide(page, "low", 300, let_go=True)
+    shown(page, "low=300")
+    settled(page)
+    slide(page, "high", 400, let_go=True)
+    expect(page.locator("#stage-generation .meta")).to_contain_text("Canny 300 / 400")
+    held = studio.workspace.run(run_id).settings["conditioning"]
+    assert (held["low"], held["high"]) == (300, 400)
+
+    # The median takes odd numbers, or is off; a reload shows what was saved.
+    slide(page, "median", 1, let_go=True)
+    expect(page.locator("label[for=control-median] output")).to_have_text("off")
+    page.uncheck("#control-stretch")
+    shown(page, "stretch=false")
+    settled(page)
+    before = control(page)
+    page.reload()
+    page.wait_for_selector("#generate")
+    page.click("#toggle-conditioning")
+    shown(page, "low=300")
+    assert np.array_equal(control(page), before)
+    expect(page.locator("label[for=control-median] output")).to_have_text("off")
+
+    # What is drawn is drawn on this.
+    page.click(".conditioning button:has-text('Back to the profile')")
+    expect(page.locator("#stage-generation .meta")).to_contain_text("Canny 40 / 100")
+    shown(page, "low=40")
+    assert np.array_equal(control(page), first)
+
+
+def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:
+    run_id = to_the_gate(page)
+    expect(page.locator("#gate-count")).to_have_text("4 images from 4 captions")
+    page.click("#planned summary")
+    rows = page.locator("#planned li")
+    assert rows.count() == 4
+    expect(rows.first.locator("ins")).to_have_count(1)
+    expect(rows.first).to_contain_text("seed ")
+    page.fill("#setting-generation-images_per_caption", "2")
+    page.press("#setting-generation-images_per_caption", "Enter")
+    expect(page.locator("#gate-count")).to_have_text("8 images from 4 captions")
+    expect(page.locator("#generate")).to_contain_text("Generate 8 images")
+    assert page.locator("#planned").get_attribute("open") is not None and rows.count() == 8
+
+    # Presets, and what they are called when something else is set.
+    expect(page.locator("[data-key=preset-balanced]")).to_have_attribute("aria-pressed", "true")
+    page.click("[data-key=preset-draft]")
+    expect(page.locator("#setting-generation-steps")).to_have_value("8")
+    expect(page.locator("[data-key=preset-draft]")).to_have_attribute("aria-pressed", "true")
+    page.fill("#setting-generation-steps", "3")
+    page.press("#setting-generation-steps", "Enter")
+    expect(page.locator("[data-key=preset-own]")).to_be_visible()
+    page.fill("#setting-generation-steps", "0")
+    page.press("#setting-generation-steps", "Enter")
+    expect(page.locator("#problem-generation")).to_contain_text("steps")
+
+    # Seeds: fixed ones are the same for every caption.
+    page.click("[data-key=seed-fixed]")
+    page.fill("#setting-generation-seed", "4711")
+    page.press("#setting-generation-seed", "Enter")
+    expect(rows.nth(0)).to_contain_text("seed 4711")
+    expect(rows.nth(1)).to_contain_text("seed 4712")
+    expect(rows.nth(2)).to_contain_text("seed 4711")
+    page.fill("#setting-generation-images_per_caption", "1")
+    page.press("#setting-generation-images_per_caption", "Enter")
+    page.fill("#setting-generation-negative_prompt", "<b>blurred</b>")
+    page.press("#setting-generation-negative_prompt", "Enter")
+    expect(page.locator("#gate-count")).to_have_text("4 images from 4 captions")
+    assert not studio.jobs.active() and not studio.workspace.run(run_id).jobs, "nothing is made without a yes"
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#cancel")
+    settled(page)
+    cases = studio.workspace.run(run_id).test_cases
+    assert [case.seed for case in cases] == [4711] * 4
+    assert {case.negative_prompt for case in cases} == {"<b>blurred</b>"}
+    expect(page.locator("#gate")).to_contain_text("All images of the seed 4711 are made")
+    page.click("[data-key=seed-random]")
+    expect(page.locator("#gate-seconds")).to_contain_text("on this machine")
+
+
+def test_the_queue_is_in_sight_and_does_what_it_is_told(studio: Studio, page: Page) -> None:
+    other = to_the_gate(page, "other.png")
+    page.click(".top [data-go=new]")
+    page.wait_for_selector(".start h1")
+    run_id = to_the_gate(page)
+    assert page.locator("#queue").count() == 0
+    page.click("#generate")
+    page.wait_for_selector("#queue li.running")
+    waiting = page.locator("#queue li.part.waiting")
+    expect(waiting).to_have_count(3)
+    expect(page.locator("#queue-words")).to_contain_text("4 running or waiting")
+    expect(page.locator(".thumb.drawing.seen img")).to_be_visible()
+    names = [text.split(" ·")[0] for text in waiting.locator(".what").all_inner_texts()]
+
+    # Move up, remove, cancel the one that is being drawn.
+    waiting.nth(2).locator("[data-do=queue-up]").click()
+    expect(waiting.nth(1).locator(".what")).to_contain_text(names[2])
+    waiting.nth(0).locator("[data-do=queue-drop]").click()
+    expect(waiting).to_have_count(2)
+    page.click("#queue li.running [data-do=queue-drop]")
+    expect(page.locator("#queue li.running .what")).to_contain_text(names[2])
+    expect(waiting).to_have_count(1)
+    expect(page.locator("#state-generation")).to_have_text("running")
+
+    # Another run waits behind it, is seen from here, and goes before nobody.
+    page.evaluate("run => studio.send({ name: 'open', run })", other)
+    page.wait_for_function("run => studio.run === run", arg=other)
+    page.click("#generate")
+    expect(page.locator("#state-generation")).to_have_text("waiting")
+    expect(page.locator("#queue li.job.waiting")).to_contain_text("this run")
+    expect(page.locator("#queue li.job.running a")).to_have_text("bird")
+    page.reload()
+    expect(page.locator("#queue li.job.waiting")).to_contain_text("4 images")
+
+    page.wait_for_function("document.querySelectorAll('#queue li.part.running').length === 1")
+    began = time.monotonic()
+    page.click("#cancel-all")
+    while studio.jobs.active():
+        assert time.monotonic() - began < 1.5, "the cancel took longer than a second"
+        time.sleep(0.01)
+    expect(page.locator("#queue")).to_have_count(0)
+    assert len(studio.workspace.run(run_id).test_cases) <= 2 and not studio.workspace.run(other).test_cases
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_an_image_is_seen_while_the_embedded_models_draw_it(tmp_path: Path, page: Page) -> None:
+    server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
+    try:
+        open_start(page, server.url)
+        page.click(".sample[data-sample=street-two-cars]")
+        page.click("#run-all")
+        page.wait_for_selector("#generate:enabled", timeout=DEMO_SECONDS * 1000)
+        page.click("[data-key=preset-draft]")
+        expect(page.locator("#stage-generation .meta")).to_contain_text("8 steps")
+        page.click("#toggle-conditioning")
+        shown(page, "low=40")
+        edges = control(page)
+        assert edges.shape == (128, 128) and 0.02 < (edges > 0).mean() < 0.4
+        page.keyboard.press("Control+Enter")
+        page.wait_for_selector("#big-drawing.seen", timeout=DEMO_SECONDS * 1000)
+        address = page.eval_on_selector("#big-drawing img", "image => image.src")
+        with urllib.request.urlopen(address, timeout=60) as reply:
+            preview = np.asarray(Image.open(io.BytesIO(reply.read())).convert("RGB"), float)
+        assert preview.shape == (128, 128, 3) and preview.std() > 20
+        expect(page.locator("#queue-words")).to_contain_text("left", timeout=DEMO_SECONDS * 1000)
+        page.wait_for_function("studio.cases.length >= 1", timeout=DEMO_SECONDS * 1000)
+        page.click(".thumb.drawing")
+        expect(page.locator("#big-drawing")).to_be_visible()
+        assert page.locator("#verdict, .review").count() == 0, "what is not there yet cannot be judged"
+        page.click("#queue #cancel-all")
+        settled(page, DEMO_SECONDS)
+        expect(page.locator("#state-generation")).to_contain_text("cancelled: ")
+        expect(page.locator("#gate-seconds")).to_contain_text("on this machine")
+        page.wait_for_selector("#big-result")
+    finally:
+        server.stop()
+    assert "Traceback" not in server.said()
