@@ -6,7 +6,6 @@ import base64
 import io
 import re
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from tests.test_browser_explore import SlowModels, encoded, open_start, state, u
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
+expect.set_options(timeout=30_000)  # a page that is idle asks every four seconds, and the machine may be busy
 NASTY = "<img src=x onerror=\"document.title='broken'\"> & <b>bold</b>"
 DROP = """
 ([selector, name, data]) => {
@@ -367,11 +367,9 @@ def test_two_pages_of_one_run_show_the_same(studio: Studio, page: Page) -> None:
     page.fill("#run-name", NASTY)
     page.press("#run-name", "Enter")
     expect(second.locator("#run-name")).to_have_value(NASTY)
-    began = time.monotonic()
     second.fill("#caption-text", "A red bird in snowy weather by day. The ground is grassy.")
     second.press("#caption-text", "Enter")
     expect(page.locator("#caption-text")).to_have_value(re.compile("snowy"))
     expect(page.locator("#state-keywords")).to_contain_text("stale")
-    assert time.monotonic() - began < 30
     second.close()
     assert studio.workspace.run(run_id).name == " ".join(NASTY.split())
