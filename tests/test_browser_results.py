@@ -77,7 +77,7 @@ def shown(page: Page) -> int:
 
 def test_every_way_to_look_has_its_tab_and_its_key(studio: Studio, page: Page) -> None:
     tabs = page.locator(".tab").all_inner_texts()
-    assert tabs == ["Result", "Slider", "Side by side", "Source", "Control", "Edges on it", "Difference"]
+    assert tabs == ["Result", "Slider", "Side by side", "Source", "Control", "Overlay", "Difference"]
     for number, name in enumerate(tabs, 1):
         press(page, str(number))
         expect(page.locator(".tab.on")).to_have_text(name)

@@ -19,11 +19,11 @@ MODES: dict[str, tuple[str, str]] = {
     "pair": ("Side by side", "Source and generated image side by side"),
     "source": ("Source", "The source image"),
     "edges": ("Control", "The control image that it was drawn on"),
-    "overlay": ("Edges on it", "The lines of the control image laid over the generated image"),
+    "overlay": ("Overlay", "The lines of the control image laid over the generated image"),
     "difference": ("Difference", "What changed: black is the same in both"),
     "mask": ("Mask", "The mask laid over the generated image"),
     "seen": (
-        "Model's map",
+        "Class map",
         "What the model under test takes every pixel for, in the source and in the generated image",
     ),
 }
@@ -124,7 +124,7 @@ def large_picture(state: RunState, case: StoredTestCase, seen: Seen, mode: str) 
             alt = "Control image: what was kept of the source"
             return _figure(mode, el("img", src=control, alt=alt, id="big-edges"), captions=("control image",))
         case "overlay":
-            trace = el("i", class_="trace", style=f"--trace:url('{control}')")
+            trace = el("i", class_="trace", style=f"-webkit-mask-image:url('{control}');mask-image:url('{control}')")
             return _figure(mode, made, trace, captions=(f"{label}, with the lines it was drawn on",))
         case "difference":
             over = el("img", src=source, alt="", class_="over")

@@ -32,6 +32,10 @@ KNOWN = (
 """Proposed while a name is typed; any other of torchvision or timm is taken too."""
 
 
+NAMED = 2
+"""As many classes are named in the pill; the table tells of all."""
+
+
 def under_test_card(state: RunState, case: StoredTestCase, seen: Seen) -> Html:
     """The table, and the form that takes another model."""
     head = el(
@@ -63,7 +67,8 @@ def verdict_pill(case: StoredTestCase, seen: Seen) -> Child:
             words = f"model: {then.label} → {now.label} {now.probability:.2f}"
     else:
         dropped = [figure.name for figure in seen.figures.get(case.id, ()) if figure.dropped]
-        words = f"model loses {', '.join(dropped)}" if dropped else "model finds what is protected"
+        lost = ", ".join(dropped) if len(dropped) <= NAMED else f"{len(dropped)} protected classes"
+        words = f"model loses {lost}" if dropped else "model finds what is protected"
     return pill([icon("alert" if misled else "check"), words], "bad" if misled else "ok", id="model-verdict")
 
 
