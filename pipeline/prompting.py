@@ -100,7 +100,7 @@ def edited_prompts(prompts: PromptSet, templates: Mapping[str, str]) -> PromptSe
             raise PromptError(f"The prompt {held.where} is empty: write it, or put the profile's prompt back.")
         changed[stage] = dataclasses.replace(held, template=template)
         _check(changed[stage], stage)
-    return dataclasses.replace(prompts, **changed)
+    return PromptSet(prompts.name, **{stage: changed.get(stage, getattr(prompts, stage)) for stage in REQUIRED})
 
 
 def variables_of(stage: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -172,7 +172,7 @@ class Studio:
     def prompts(self, run: Run) -> PromptSet:
         """The prompts of a run; those of the profile where what was saved does not fit them any more."""
         try:
-            return edited_prompts(self.runner.prompts, run.prompts)
+            return edited_prompts(self.runner.prompts, {str(stage): text for stage, text in run.prompts.items()})
         except PromptError:
             return self.runner.prompts
 

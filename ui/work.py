@@ -80,6 +80,8 @@ def _stages(
         stop_if(handle.cancelled)  # asked to stop while the model spoke: what it said is not wanted any more
         studio.workspace.append_value(run_id, stage, value)
         studio.solved(run_id, stage)
+        if stage == "caption" and value.value.text == _said_before(studio, run, settings):
+            studio.tell(run_id, stage, "The captioner was asked again and again, but said the same: it is sure of it.")
 
 
 def _make(studio: Studio, stage: StageName, run: Run, settings: Settings, handle: JobHandle) -> StageValue[Any]:

@@ -15,9 +15,8 @@ from pipeline.settings import CaptionSettings
 from pipeline.types import Caption, StageValue, Task, Trace
 from pipeline.words import tokens
 
-AGAIN_TEMPERATURE = 0.8
-"""For another caption where the settings say 0, which would give the same one."""
-AGAIN_ATTEMPTS = 4
+AGAIN_TEMPERATURES = (0.8, 1.2, 1.6, 2.0)
+"""For another caption where the settings say 0, which would give the same one: a model that is sure needs more."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,7 @@ class _Said:
     prompt: str
     raw: str
     seed: int
+    settings: CaptionSettings
 
 
 def run(
@@ -38,13 +38,13 @@ def run(
     """
     require(task_checks(task))
     start = time.monotonic()
-    asked = settings
-    if unlike and settings.temperature == 0:
-        asked = settings.model_copy(update={"temperature": AGAIN_TEMPERATURE, "beams": 1})
     attempts: list[_Said] = []
-    for number in range(AGAIN_ATTEMPTS if unlike else 1):
+    for number, temperature in enumerate(AGAIN_TEMPERATURES if unlike else (settings.temperature,)):
+        asked = settings
+        if unlike and settings.temperature == 0:
+            asked = settings.model_copy(update={"temperature": temperature, "beams": 1})
         raw, prompt = captioner.caption(image, task, asked, seed + number)
-        attempts.append(_Said(" ".join(raw.split()), prompt, raw, seed + number))
+        attempts.append(_Said(" ".join(raw.split()), prompt, raw, seed + number, asked))
         if attempts[-1].text and tokens(attempts[-1].text) != tokens(unlike):
             break
     spoken = [said for said in attempts if said.text]
@@ -57,7 +57,7 @@ def run(
         model=captioner.name,
         prompt=said.prompt,
         raw_reply=said.raw,
-        settings=asked.model_dump(mode="json"),
+        settings=said.settings.model_dump(mode="json"),
         seed=said.seed,
         attempts=len(attempts),
         seconds=time.monotonic() - start,
