@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 
-from benchmarks import page
+from benchmarks import control, page
 from benchmarks.figures import table
 from tests.chromium import ADVICE, find_chromium
 
@@ -17,7 +17,7 @@ def main() -> int:
     if chromium is None:
         print(ADVICE, file=sys.stderr)
         return 2
-    figures = page.measure(chromium)
+    figures = [*page.measure(chromium), *control.measure(chromium)]
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end\n")
     print(table(figures))
     return 0 if all(figure.held for figure in figures) else 1

@@ -158,7 +158,8 @@ def render(
     runs = studio.runs() if listed.find else listed.runs
     run_id = state.run.id if state is not None else ""
     parts: dict[str, Html] = dict.fromkeys(PARTS, Html(""))
-    parts["top"] = header(studio.profile, studio.jobs.active(), studio.jobs.waiting_for(), run_id, _saved(runs, run_id))
+    jobs, waiting_for = studio.jobs.active(), studio.jobs.waiting_for()
+    parts["top"] = header(studio.profile, jobs, waiting_for, run_id, _saved(runs, run_id))
     parts["runs"] = run_list(listed, run_id)
     if state is None:
         parts["start"] = start_page(studio.profile, studio.samples)
@@ -172,7 +173,7 @@ def render(
         parts["generation"] = generation_card(state, studio.profile)
         parts["pictures"] = picture_column(state, view, seen or Seen(None))
         names = {run.id: run.name for run in runs}
-        parts["queue"] = queue_part(studio.jobs.active(), names, run_id, studio.jobs.waiting_for())
+        parts["queue"] = queue_part(jobs, names, run_id, waiting_for)
     parts["keys"] = keys_window()
     return {name: stamped(markup) for name, markup in parts.items()}
 

@@ -12,8 +12,8 @@ from ui.studio import RunState
 from ui.views.conditioning import conditioning_panel, what_it_is
 from ui.views.forms import setting_input
 from ui.views.markup import Child, Html, el
-from ui.views.parts import Tone, about, bar, button, differences, key, left, pill, problem
-from ui.views.stage import running_stage
+from ui.views.parts import Tone, about, bar, button, differences, key, left, problem
+from ui.views.stage import running_stage, state_pill
 from ui.views.text_stages import caption_text
 
 STAGE: StageName = "generation"
@@ -53,7 +53,7 @@ def generation_card(state: RunState, profile: Profile) -> Html:
         "header",
         el("span", 5, class_="num"),
         el("h2", "Generate"),
-        pill(word, tone, id="state-generation", data_state=word.split(":")[0]),
+        state_pill(word, tone, id="state-generation"),
         el("span", class_="grow"),
         el("span", how, class_="meta"),
         el("span", toggle, class_="actions"),

@@ -30,6 +30,10 @@ ICONS: dict[str, str] = {
     "edited by you": "pencil",
     "stale": "again",
     "failed": "alert",
+    "waiting for your yes": "clock",
+    "stopping": "clock",
+    "cancelled": "cross",
+    "interrupted": "alert",
 }
 """What stands before the word of a state: neither needs the other, nor a colour."""
 

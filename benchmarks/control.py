@@ -1,0 +1,68 @@
+"""How soon the control image is redrawn when a threshold moves, at 1024 pixels, in headless Chromium."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+from benchmarks.figures import Figure
+from tests.serving import CHROMIUM_ARGUMENTS, ServerProcess, settled
+
+TIMES = 15
+SIDE, BOUND = 1024, 150
+"""Pixels, and milliseconds, as the explore page promises them."""
+SLOWEST = 600_000
+
+# From the event of a slider to the frame in which the picture for its value stands on the page.
+_MOVE = """
+([name, value]) => new Promise((done) => {
+  const field = document.querySelector(`#control-${name}`), image = document.querySelector("#control-preview");
+  const look = new MutationObserver(() => {
+    if (!image.dataset.shown.includes(`${name}=${value}`)) return;
+    look.disconnect();
+    requestAnimationFrame(() => done(performance.now() - start));
+  });
+  look.observe(image, { attributes: true });
+  const start = performance.now();
+  field.value = value;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+})
+"""
+
+
+def measure(chromium: str) -> list[Figure]:
+    """One figure a threshold. Every value is asked for once, so that nothing is there before it is drawn."""
+    file = io.BytesIO()
+    # A photograph's mix of smooth and rough: noise on a coarse grid, made larger.
+    Image.effect_noise((128, 128), 90).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(file, "PNG")
+    with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
+        server = ServerProcess(Path(place) / "workspace", Path(place) / "log").start()
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_ARGUMENTS))
+        try:
+            page = browser.new_page()
+            page.goto(f"{server.url}?run=")
+            page.wait_for_selector(".start h1", timeout=SLOWEST)
+            settled(page, SLOWEST / 1000)
+            upload = {"name": "noise.png", "mimeType": "image/png", "buffer": file.getvalue()}
+            page.set_input_files("#upload input[type=file]", upload)  # type: ignore[arg-type]
+            page.fill("#setting-generation-short_side", str(SIDE), timeout=SLOWEST)
+            page.press("#setting-generation-short_side", "Enter")
+            settled(page)
+            page.click("#toggle-conditioning")
+            page.wait_for_function(
+                "document.querySelector('#control-preview')?.dataset.shown?.includes('short_side=1024')",
+                timeout=SLOWEST,
+            )
+            figures = []
+            for name, first in (("low", 5), ("high", 105)):
+                times = [float(page.evaluate(_MOVE, [name, first + 10 * n])) for n in range(TIMES)]
+                words = f"a threshold ({name}) moved, the control image redrawn at {SIDE} pixels"
+                figures.append(Figure(words, tuple(times), BOUND))
+            return figures
+        finally:
+            browser.close()
+            server.stop()
