@@ -96,7 +96,8 @@ def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) 
     assert page.locator(".run-item").count() == 7
     first = page.locator(".run-item").first
     expect(first).to_contain_text(NASTY)  # the newest, and its name is text
-    expect(first).to_contain_text("bird · not begun")
+    expect(first).to_contain_text("not begun")
+    expect(first).to_contain_text("bird · ")
     expect(first.locator(".when")).to_have_text(re.compile(r"^\d\d:\d\d$"))
     assert first.locator("img").evaluate("image => image.complete && image.naturalWidth") == 96
     assert page.locator(".run-item b b").count() == 0 and page.title() != "broken"
@@ -306,6 +307,10 @@ def test_a_sample_of_a_road_brings_its_mask(studio: Studio, page: Page) -> None:
     page.wait_for_selector(".mask .legend")
     expect(page.locator(".mask .legend .class.kept")).to_have_count(5)
     expect(page.locator(".mask .legend")).to_contain_text("lane marking")
+    small = page.locator(".mask .overlay").bounding_box()
+    page.click(".mask .overlay")
+    large = page.locator(".mask .overlay").bounding_box()
+    assert small is not None and large is not None and large["width"] > 4 * small["width"]
     run = studio.workspace.run(page.evaluate("studio.run"))
     assert run.mask_path is not None and run.mask_classes[7] == "vehicle"
 

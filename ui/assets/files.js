@@ -96,6 +96,17 @@
     } else if (field.id === "mask-classes" && waiting && waiting.run === studio.run) giveMask(waiting.file, waiting.run);
   });
 
+  document.addEventListener("click", (event) => {
+    const picture = event.target.closest?.("[data-larger]");
+    if (picture) picture.toggleAttribute("data-open");
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.target.id === "mask-classes" && event.key === "Enter") { event.preventDefault(); event.target.blur(); }
+  });
+  document.addEventListener("toggle", (event) => {
+    if (event.target.matches?.(".classes")) for (const area of event.target.querySelectorAll("textarea")) studio.fitHeight(area);
+  }, true);
+
   // ---- Dropping, anywhere on the page
 
   let dragging = 0;   // a drag enters and leaves every element that it crosses

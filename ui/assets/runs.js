@@ -8,14 +8,19 @@
   document.addEventListener("click", (event) => {
     const target = event.target.closest?.("[data-remove-run], [data-keep-run], [data-rename-run], #column-runs [data-do]");
     const menu = event.target.closest?.(".menu");
-    for (const open of document.querySelectorAll(".run-item .menu[open]")) if (open !== menu) open.open = false;
+    for (const open of document.querySelectorAll(".run-item .menu[open]")) if (open !== menu) close(open);
     if (!target || target.disabled) return;
     if ("removeRun" in target.dataset) remove(target.dataset.removeRun, target.dataset.name);
     else if ("renameRun" in target.dataset) rename(target.dataset.renameRun);
-    if (menu && !("keepRun" in target.dataset)) menu.open = false;
+    if (menu && !("keepRun" in target.dataset)) close(menu);
     const asked = target.closest(".ask");
     if (asked) asked.open = false;
   });
+
+  function close(menu) {
+    for (const inner of menu.querySelectorAll("details")) inner.open = false;
+    menu.open = false;
+  }
 
   function remove(run, name) {
     const back = () => send({ name: "run-restore", of: run, refused });
@@ -44,7 +49,7 @@
       send({ name: "poll" });
     } else if (event.key === "Escape" && open) {
       event.stopPropagation();
-      open.open = false;
+      close(open);
       open.querySelector("summary").focus();
     }
   }, true);

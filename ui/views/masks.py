@@ -45,10 +45,14 @@ def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
     if run.mask_sha is not None:
         parts += [
             el(
-                "span",
+                "button",
                 el("img", src=f"images/{run.source_sha}.png", alt=""),
                 el("img", src=mask_url(run.mask_sha), alt="The mask over the source image", class_="over"),
+                type="button",
                 class_="overlay",
+                data_key="mask-overlay",
+                data_larger=True,
+                title="The mask over the source image: larger or smaller",
             ),
             el("span", legend(run.mask_classes, run.task.protected), class_="wide"),
         ]
@@ -83,9 +87,9 @@ def _choose(word: str) -> Html:
 
 def _classes(classes: Mapping[int, str], held: bool) -> Html:
     field = el(
-        "input",
-        type="text",
-        value=classes_text(classes),
+        "textarea",
+        classes_text(classes),
+        rows=1,
         id="mask-classes",
         data_do="mask-classes" if held else None,
         placeholder="0 sky, 1 road, 2 car",

@@ -57,8 +57,14 @@ def _item(run: RunSummary, job: JobView | None, shown: bool, now: datetime) -> H
     words = el(
         "span",
         el("b", run.name),
-        el("small", describe_task(run.task), " · ", el("span", state, class_=f"state{tone}")),
-        el("small", date_words(run.changed, now), class_="when", title=run.changed.astimezone().strftime("%c")),
+        el("small", el("span", state, class_=f"state{tone}")),
+        el(
+            "small",
+            describe_task(run.task),
+            " · ",
+            el("span", date_words(run.changed, now), class_="when"),
+            title=run.changed.astimezone().strftime("%c"),
+        ),
         class_="what",
     )
     link = el(
