@@ -19,6 +19,8 @@ from pipeline.settings import UnderTestSettings
 Kind = Literal["classification", "segmentation"]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SMALL_UNET = "small-unet"
+MOST_CLASSES = 255
+"""Of a segmenter: class maps are kept with a byte a pixel."""
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "state")
 """Under which key training scripts put the weights."""
 
@@ -91,6 +93,8 @@ def _from_file(wanted: UnderTestSettings) -> Network:
     if not classes:
         raise UserError(f"{file.name} does not say its classes: give their names in order, with commas between.")
     net, kind = _empty(name, len(classes), any(key.startswith("aux_classifier.") for key in state))
+    if kind == "segmentation" and len(classes) > MOST_CLASSES:
+        raise UserError(f"{file.name} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are taken.")
     try:
         net.load_state_dict(state)
     except RuntimeError as error:

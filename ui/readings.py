@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from evaluation.metrics import ClassFigures, against_mask, without_mask
 from evaluation.types import Reading, decode_map, reading_from
 from pipeline.errors import UserError
+from pipeline.masks import carried
 from pipeline.profile import Profile
 from pipeline.settings import Settings, UnderTestSettings
 from pipeline.types import Task
@@ -177,10 +178,15 @@ class Readings:
         mask_classes: tuple[tuple[int, str], ...],
         protected: tuple[str, ...],
     ) -> tuple[ClassFigures, ...]:
-        before, after = decode_map(source.class_map), decode_map(generated.class_map)
-        if mask_sha is None:
-            return without_mask(before, after, source.classes, protected)
-        mask = self._workspace.image(mask_sha)
+        try:
+            before, after = decode_map(source.class_map), decode_map(generated.class_map)
+            if mask_sha is None:
+                return without_mask(before, after, source.classes, protected)
+            # At the size of the map: nothing finer was predicted, and a request must not wait for millions of pixels.
+            mask = carried(self._workspace.image(mask_sha), before.size)
+        except (UserError, OSError, ValueError):  # a file is missing or damaged: the page can do without these figures
+            log.exception("the figures of the model under test cannot be worked out")
+            return ()
         return against_mask(before, after, source.classes, mask, dict(mask_classes), protected)
 
 

@@ -1,0 +1,167 @@
+"""The views of results and review as markup, without a browser: what is offered when, and that text stays text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from evaluation.metrics import ClassFigures
+from evaluation.types import Guess, Reading, encode_map
+from pipeline.prompting import load_prompts
+from pipeline.settings import Settings, UnderTestSettings
+from pipeline.types import Alternatives, Check, CounterfactualCaption, Edit, Task
+from storage.types import Review, Run, StoredTestCase
+from ui.gate import Gate
+from ui.readings import Seen
+from ui.studio import RunState
+from ui.theme import ASSETS
+from ui.views.keys import GROUPS, keys_window
+from ui.views.large import MODES, View, usable_mode
+from ui.views.pictures import picture_column
+from ui.views.review import review_bar
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+SHA = "a" * 64
+EVIL = "<script>alert(1)</script>"
+SETTINGS = Settings(under_test=UnderTestSettings(source="timm", name="resnet18"))
+MAP = encode_map(Image.new("L", (4, 4), 1))
+
+
+def case(number: int = 1, review: Review | None = None) -> StoredTestCase:
+    caption = CounterfactualCaption(f"A bird at night. {EVIL}", (Edit("by day", EVIL, "time of day"),))
+    checks = (Check("edges kept", True, 0.9), Check("edit shows", False, -0.1, EVIL))
+    return StoredTestCase(
+        number,
+        "run",
+        None,
+        SHA,
+        Path("i"),
+        SHA,
+        Path("c"),
+        caption,
+        7,
+        "m",
+        "m",
+        "p",
+        "",
+        {"steps": 3},
+        1.0,
+        checks,
+        "",
+        NOW,
+        review,
+    )
+
+
+def state(*cases: StoredTestCase, kind: str = "classification", masked: bool = False) -> RunState:
+    task = (
+        Task("classification", label="bird") if kind == "classification" else Task("segmentation", protected=("road",))
+    )
+    run = Run("run", "a run", task, "demo", {}, "", (), SHA, Path("s"), NOW, {}, cases, ())
+    if masked:
+        run = replace(run, mask_sha=SHA, mask_classes={1: "road", 2: EVIL})
+    current = frozenset(held.id for held in cases)
+    return RunState(
+        run=run,
+        settings=SETTINGS,
+        stale={},
+        problems={},
+        histories={},
+        job=None,
+        gate=Gate(),
+        control_there=True,
+        current=current,
+        model_names={},
+        notices={},
+        prompts=load_prompts("demo"),
+        alternatives=Alternatives(()),
+    )
+
+
+def reviewed(verdict: str, reason: str = "") -> Review:
+    return Review(verdict, reason, NOW)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("review", "offered", "missing"),
+    [
+        (None, {"accept", "reject", "regenerate", "edit-caption"}, {"take-back", "verdict"}),
+        (reviewed("accepted"), {"reject", "take-back", "verdict"}, {"accept"}),
+        (reviewed("rejected", "other"), {"accept", "take-back", "verdict"}, {"reject"}),
+    ],
+)
+def test_what_can_be_done_hangs_on_what_was_decided(
+    review: Review | None, offered: set[str], missing: set[str]
+) -> None:
+    markup = review_bar(state().run, case(review=review))
+    ids = set(re.findall(r'id="([\w-]+)"', markup))
+    assert offered <= ids and not missing & ids
+
+
+def test_reasons_fit_the_task() -> None:
+    assert "label no longer right" in review_bar(state().run, case())
+    street = review_bar(state(kind="segmentation").run, case())
+    assert "protected class lost" in street and "label no longer right" not in street
+
+
+def test_only_what_is_there_can_be_looked_at() -> None:
+    shown, seen = case(), Seen(None)
+    assert usable_mode("mask", state(shown), shown, seen) == "result"
+    assert usable_mode("mask", state(shown, masked=True), shown, seen) == "mask"
+    assert usable_mode("seen", state(shown), shown, seen) == "result"
+    assert usable_mode("nonsense", state(shown), shown, seen) == "result"
+    reading = Reading("segmentation", "m", classes=("sky", "road"), class_map=MAP)
+    assert usable_mode("seen", state(shown), shown, Seen(None, source=reading, results={1: reading})) == "seen"
+
+
+@pytest.mark.parametrize("mode", [*MODES, "nonsense"])
+def test_text_never_becomes_markup(mode: str) -> None:
+    shown = case(review=reviewed("rejected", EVIL))
+    reading = Reading("segmentation", EVIL, classes=("sky", EVIL), class_map=MAP)
+    seen = Seen(
+        UnderTestSettings(source="file", name=EVIL, file=EVIL),
+        source=reading,
+        results={1: reading},
+        figures={1: (ClassFigures(EVIL, 0.9, 0.1),)},
+        misled=frozenset({1}),
+    )
+    markup = picture_column(state(shown, kind="segmentation", masked=True), View(1, mode), seen)
+    assert "<script" not in markup and "&lt;script&gt;" in markup
+    problem = picture_column(state(shown), View(1, mode), Seen(seen.wanted, problem=EVIL))
+    assert "<script" not in problem
+
+
+def test_counts_and_marks_are_words() -> None:
+    cases = (case(1, reviewed("accepted")), case(2, reviewed("rejected", "other")), case(3))
+    seen = Seen(SETTINGS.under_test, misled=frozenset({2}))
+    markup = picture_column(state(*cases), View(), seen)
+    assert "3 results, 1 accepted, 1 rejected" in markup
+    assert markup.count('aria-label="The model under test fails here"') == 1
+    assert "It is being asked." in markup and "resnet18 of timm" in markup
+
+
+def test_the_five_likeliest_classes_before_and_after() -> None:
+    before = Reading("classification", "m", (Guess("bird", 0.98), Guess("boat", 0.01)))
+    after = Reading("classification", "m", (Guess("boat", 0.61), Guess("bird", 0.3)))
+    seen = Seen(SETTINGS.under_test, source=before, results={1: after}, misled=frozenset({1}))
+    markup = picture_column(state(case()), View(), seen)
+    assert "model: bird → boat 0.61" in markup
+    assert markup.count('class="right"') == 2 and markup.count('class="wrong"') == 1
+
+
+def test_every_key_of_the_script_is_listed_and_the_other_way_round() -> None:
+    script = (ASSETS / "keys.js").read_text(encoding="utf-8")
+    start = script.index("const KEYS = {")
+    table = script[start : script.index("};", start)]
+    done = {name.strip('"').upper() for name in re.findall(r'^\s+("?[\w?]+"?):', table, re.MULTILINE)}
+    arrows = {"→": "ARROWRIGHT", "←": "ARROWLEFT"}
+    alone = {keys[0] for rows in GROUPS.values() for keys, _ in rows if len(keys) == 1}
+    listed = {arrows.get(name, name.upper()) for name in alone if not name.isdigit()} - {"ESC", "↵"}
+    assert done == listed
+    assert {name for name in alone if name.isdigit()} == {str(number) for number in range(1, len(MODES) + 1)}
+    assert keys_window().count("<dt>") == sum(len(rows) for rows in GROUPS.values())
