@@ -228,9 +228,7 @@ def write(manifest: Manifest, folder: Path) -> Path:
             "sha256": manifest.source_sha256,
             "notes": manifest.source_notes,
         },
-        "mask": {"file": MASK, "sha256": manifest.mask_sha256, "classes": dict(manifest.mask_classes)}
-        if manifest.mask_sha256
-        else None,
+        "mask": _plain_mask(manifest),
         "values": {stage: to_plain(value) for stage, value in manifest.values.items()},
         "images": [to_plain(image) for image in manifest.images],
         "prompts": prompts_to_plain(manifest.prompts),
@@ -282,6 +280,13 @@ def read(path: Path) -> Manifest:
         )
     except (KeyError, TypeError, ValueError, AttributeError, ValidationError) as error:
         raise UserError(f"The file {path} is damaged or was changed by hand: it cannot be used.") from error
+
+
+def _plain_mask(manifest: Manifest) -> dict[str, Any] | None:
+    if not manifest.mask_sha256:
+        return None
+    classes = {str(number): name for number, name in manifest.mask_classes.items()}
+    return {"file": MASK, "sha256": manifest.mask_sha256, "classes": classes}
 
 
 def _png(image: Image.Image) -> bytes:
