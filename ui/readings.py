@@ -87,7 +87,8 @@ class Readings:
             return Seen(wanted, self._problem(model))
         source = self._look_up(run.source_sha, model)
         results = {case.id: found for case in run.test_cases if (found := self._look_up(case.image_sha, model))}
-        missing = [case.image_sha for case in run.test_cases if case.id not in results]
+        # The newest first: it is the one that is looked at.
+        missing = [case.image_sha for case in reversed(run.test_cases) if case.id not in results]
         if source is None:
             missing.insert(0, run.source_sha)
         problem = self._problem(model)
