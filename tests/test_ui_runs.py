@@ -1,0 +1,112 @@
+"""The list of runs, without a browser: how far each is, since when, and what is done with one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from pipeline.profile import load_profile
+from pipeline.types import Task
+from storage.types import RunSummary
+from storage.workspace import Workspace
+from tests.scripted import ScriptedModels
+from tests.test_ui_studio import new_run
+from ui.actions import perform
+from ui.jobs import JobView
+from ui.listing import Listing, listing
+from ui.studio import Studio
+from ui.views.runs import date_words, run_list, state_of
+
+NASTY = "<script>alert(1)</script> \"'&"
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    with Workspace(tmp_path) as workspace:
+        made = Studio(load_profile("demo"), ScriptedModels(), workspace)
+        yield made
+        made.close()
+
+
+def summary(**changes: object) -> RunSummary:
+    then = datetime(2025, 3, 3, 9, 5, tzinfo=UTC)
+    given: dict[str, object] = {
+        "id": "0" * 16,
+        "name": "A bird",
+        "task": Task("classification", "bird"),
+        "profile": "demo",
+        "sample": "",
+        "source_sha": "a" * 64,
+        "source_path": Path("x.png"),
+        "created": then,
+        "changed": then,
+        "stages": (),
+        "test_cases": 0,
+    }
+    return RunSummary(**{**given, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "job", "said"),
+    [
+        ({}, None, "not begun"),
+        ({"stages": ("caption", "keywords")}, None, "keywords done"),
+        ({"stages": ("caption", "counterfactuals")}, None, "at the gate"),
+        ({"test_cases": 1}, None, "1 result"),
+        ({"test_cases": 4, "accepted": 3, "job": "done"}, None, "3 of 4 results accepted"),
+        ({"test_cases": 2, "job": "interrupted"}, None, "interrupted · 2 results"),
+        ({"job": "failed"}, None, "failed"),
+        ({"job": "cancelled"}, None, "not begun"),
+        ({}, JobView(1, "x", ("caption",), "waiting"), "in the queue"),
+        ({"job": "interrupted"}, JobView(1, "x", ("generation",), "running", "generation"), "generating"),
+    ],
+)
+def test_how_far_a_run_is(changes: dict[str, object], job: JobView | None, said: str) -> None:
+    assert state_of(summary(**changes), job) == said
+
+
+@pytest.mark.parametrize(
+    ("moment", "said"),
+    [
+        (datetime(2025, 3, 3, 9, 5, tzinfo=UTC), "10:05"),
+        (datetime(2025, 3, 2, 23, 30, tzinfo=UTC), "00:30"),
+        (datetime(2025, 3, 2, 22, 30, tzinfo=UTC), "yesterday"),
+        (datetime(2025, 2, 1, 12, 0, tzinfo=UTC), "1 Feb"),
+        (datetime(2024, 12, 31, 12, 0, tzinfo=UTC), "31 Dec 2024"),
+        (datetime(2025, 3, 4, 12, 0, tzinfo=UTC), "13:00"),
+    ],
+)
+def test_dates_are_said_as_people_say_them(moment: datetime, said: str) -> None:
+    now = datetime(2025, 3, 3, 18, 0, tzinfo=timezone(timedelta(hours=1)))
+    assert date_words(moment, now) == said
+
+
+def test_names_are_text_and_a_search_shows_where_many_runs_are(studio: Studio) -> None:
+    run_id = new_run(studio)
+    studio.workspace.rename(run_id, NASTY)
+    markup = run_list(listing(studio), run_id)
+    assert "<script>" not in markup and "&lt;script&gt;" in markup
+    assert "find-run" not in markup
+    for _ in range(6):
+        new_run(studio)
+    assert "find-run" in run_list(listing(studio), "")
+    found = listing(studio, " <SCRIPT> ")
+    assert (len(found.runs), found.found, found.total) == (1, 1, 7)
+    assert "No run has “&lt;b&gt;”" in run_list(listing(studio, "<b>"), "")
+    assert "The latest 1 of 90 are shown" in run_list(Listing((summary(),), 90, 90), "")
+
+
+def test_a_run_is_duplicated_deleted_and_put_back(studio: Studio) -> None:
+    run_id = new_run(studio)
+    copy = perform(studio, run_id, {"name": "run-duplicate", "of": run_id}).run_id
+    assert copy != run_id and studio.workspace.run(copy).name == "bird, copy"
+    assert perform(studio, copy, {"name": "run-remove", "of": run_id}).run_id == copy
+    assert perform(studio, copy, {"name": "run-remove", "of": copy}).run_id == "", "its page becomes the start page"
+    assert listing(studio).total == 0 and len(listing(studio).removed) == 2
+    assert perform(studio, "", {"name": "run-restore", "of": run_id}).run_id == run_id
+    assert [run.id for run in listing(studio).runs] == [run_id]
+    for name in ("run-duplicate", "run-remove", "run-restore"):
+        assert "has no run" in perform(studio, "", {"name": name, "of": "../x"}).problem
