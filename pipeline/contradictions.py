@@ -54,10 +54,16 @@ def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
 
 def contradictions(text: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
     """The rules that a text breaks, each told with the first words that do."""
-    broken = []
-    for rule in load_rules() if rules is None else rules:
-        one = next((word for word in rule.one if contains(text, word)), None)
-        other = next((word for word in rule.other if contains(text, word)), None)
+    return _contradictions(text, load_rules() if rules is None else rules)
+
+
+@lru_cache(maxsize=1000)
+def _contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[Contradiction, ...]:
+    broken, lower = [], text.lower()
+    for rule in rules:
+        # To look for the letters first is far quicker than for whole words, and mostly they are not there.
+        one = next((word for word in rule.one if word.lower() in lower and contains(text, word)), None)
+        other = next((word for word in rule.other if word.lower() in lower and contains(text, word)), None)
         if one is not None and other is not None:
             broken.append(Contradiction(rule.says, (one, other)))
     return tuple(broken)

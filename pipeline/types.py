@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from PIL import Image
@@ -195,9 +196,15 @@ class StageValue(Generic[T]):
 
 def to_plain(value: Any) -> Any:
     """JSON-ready data of a dataclass without images."""
-    return TypeAdapter(type(value)).dump_python(value, mode="json")
+    return _adapter(type(value)).dump_python(value, mode="json")
 
 
 def from_plain(kind: type, data: Any) -> Any:
     """The dataclass `kind` from plain data. Raises pydantic.ValidationError when the data do not fit."""
-    return TypeAdapter(kind).validate_python(data)
+    return _adapter(kind).validate_python(data)
+
+
+@lru_cache(maxsize=64)
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    # Building one takes longer than a page may take to show an edit, and a page reads many values.
+    return TypeAdapter(kind)
