@@ -185,7 +185,10 @@ class Studio:
     def key(self, stage: StageName, run: Run, settings: Settings) -> str:
         """The key of what a stage would read now."""
         values: dict[StageName, TextValue] = {name: stored.value.value for name, stored in run.values.items()}
-        return inputs_key(stage, run.task, self.pixels(run.source_sha), values, settings)
+        try:
+            return inputs_key(stage, run.task, self.pixels(run.source_sha), values, settings)
+        except KeyError as missing:
+            raise UserError(f"The {missing.args[0]} come first: run the stages before this one.") from missing
 
     def seed_of(self, run: Run, stage: StageName) -> int:
         """The seed of the next try of a text stage: as many as the model has had, so that every try is another one."""
