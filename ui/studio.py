@@ -188,7 +188,10 @@ class Studio:
         try:
             return inputs_key(stage, run.task, self.pixels(run.source_sha), values, settings)
         except KeyError as missing:
-            raise UserError(f"The {missing.args[0]} come first: run the stages before this one.") from missing
+            name = missing.args[0]
+            raise UserError(
+                f"There is nothing at the stage “{name}” yet, which this one reads: run the stages before it."
+            ) from missing
 
     def seed_of(self, run: Run, stage: StageName) -> int:
         """The seed of the next try of a text stage: as many as the model has had, so that every try is another one."""
