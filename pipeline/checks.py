@@ -139,8 +139,8 @@ def _nothing_unasked(source: str, counterfactual: CounterfactualCaption) -> Chec
     gone, came = unasked_words(source, counterfactual)
     if not gone and not came:
         return Check(name, True)
-    told = [f"{_quoted(list(gone))} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
-    told += [f"{_quoted(list(came))} came in"] if came else []
+    told = [f"{_few(gone)} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
+    told += [f"{_few(came)} came in"] if came else []
     expected = any(edit.edit_type in WITH_CONSEQUENCES for edit in counterfactual.edits)
     follows = "as may follow from the edit" if expected else "which no edit asked for"
     return Check(name, expected, note=f"Beside the edits {' and '.join(told)}, {follows}.")
@@ -166,6 +166,12 @@ def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[t
         return tuple(dict.fromkeys(kept))
 
     return left(gone), left(came)
+
+
+def _few(words: tuple[str, ...], most: int = 4) -> str:
+    """The first of many words: a caption that has little in common with its source has too many to read."""
+    rest = len(words) - most
+    return _quoted(list(words)) if rest <= 0 else f"{', '.join(f'“{word}”' for word in words[:most])} and {rest} more"
 
 
 def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Check:

@@ -66,15 +66,15 @@ def likenesses(
 ) -> list[tuple[float, str]]:
     """For each text: the similarity (-1 to 1) to what it comes closest to, and what that is.
 
-    It is compared with the keyword as one of its kind, and with the label or the protected classes as things. Of a
-    label with commas the first name counts.
+    It is compared with the keyword as one of its kind and, where it is a thing, with the label or the protected
+    classes. Of a label with commas the first name counts.
     """
     if not texts:
         return []
     closest = [(similarity, keyword) for similarity in _to(texts, keyword, edit_type, sentences)]
     for name in task.kept():
         first = name.partition(",")[0].strip()
-        if first and edit_type in ("subject", "object", "background"):
+        if first and edit_type in ("subject", "object"):
             to_name = [(similarity, first) for similarity in _to(texts, first, "object", sentences)]
             closest = [max(pair) for pair in zip(closest, to_name, strict=True)]
     return [(round(similarity, 3), like) for similarity, like in closest]

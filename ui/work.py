@@ -72,6 +72,7 @@ def _stages(
         if stage != anew and stage in run.values and stage not in studio.stale(run, settings):
             continue
         handle.at(stage)
+        before = _said_before(studio, run, settings) if stage == "caption" else ""
         try:
             value = _make(studio, stage, run, settings, handle)
         except UserError as error:
@@ -80,7 +81,7 @@ def _stages(
         stop_if(handle.cancelled)  # asked to stop while the model spoke: what it said is not wanted any more
         studio.workspace.append_value(run_id, stage, value)
         studio.solved(run_id, stage)
-        if stage == "caption" and value.value.text == _said_before(studio, run, settings):
+        if stage == "caption" and value.value.text == before:
             studio.tell(run_id, stage, "The captioner was asked again and again, but said the same: it is sure of it.")
 
 

@@ -15,8 +15,8 @@ from pipeline.settings import CaptionSettings
 from pipeline.types import Caption, StageValue, Task, Trace
 from pipeline.words import tokens
 
-AGAIN_TEMPERATURES = (0.8, 1.2, 1.6, 2.0)
-"""For another caption where the settings say 0, which would give the same one: a model that is sure needs more."""
+AGAIN_TEMPERATURES = (0.8, 1.0, 1.2, 1.4)
+"""For another caption where the settings say 0, which would give the same one. More than this is babble."""
 
 
 @dataclass(frozen=True)
