@@ -81,25 +81,42 @@ def edges(image: NDArray[np.uint8], settings: ConditioningSettings) -> NDArray[n
     """
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         raise ValueError(f"edges takes (h, w, 3) uint8, not {image.shape} {image.dtype}")
-    return edges_of_smooth(smoothed(image, settings), settings)
+    return edges_in(gradients(image, settings), settings)
 
 
-def smoothed(image: NDArray[np.uint8], settings: ConditioningSettings) -> NDArray[np.uint8]:
-    """What the edges are looked for in: (h, w, 3) uint8 without specks, contrast stretched. Knows no thresholds."""
+Gradients = tuple[NDArray[np.int16], NDArray[np.int16]]
+"""How fast the brightness changes to the right and downwards, each (h, w)."""
+
+
+def gradients(image: NDArray[np.uint8], settings: ConditioningSettings) -> Gradients:
+    """The first half of `edges`, which the thresholds do not touch: specks out, contrast stretched, then the slopes.
+
+    Of the three channels the steepest one counts at each pixel, which keeps red on green of the same brightness.
+    """
     import cv2
 
     smooth = np.ascontiguousarray(image)
     if settings.median > 1:
         smooth = np.asarray(cv2.medianBlur(smooth, settings.median), np.uint8)
-    return stretched(smooth) if settings.stretch else smooth
+    if settings.stretch:
+        smooth = stretched(smooth)
+    across, down = (
+        np.asarray(cv2.Sobel(smooth, cv2.CV_16S, x, 1 - x, ksize=3, borderType=cv2.BORDER_REPLICATE), np.int16)
+        for x in (1, 0)
+    )
+    steepness = np.square(across, dtype=np.int32) + np.square(down, dtype=np.int32)
+    steepest = steepness.argmax(axis=2)[:, :, None]
+    return (
+        np.ascontiguousarray(np.take_along_axis(across, steepest, 2)[:, :, 0]),
+        np.ascontiguousarray(np.take_along_axis(down, steepest, 2)[:, :, 0]),
+    )
 
 
-def edges_of_smooth(smooth: NDArray[np.uint8], settings: ConditioningSettings) -> NDArray[np.uint8]:
+def edges_in(slopes: Gradients, settings: ConditioningSettings) -> NDArray[np.uint8]:
     """The second half of `edges`: the thresholds alone, for whoever keeps the first half."""
     import cv2
 
-    # On three channels Canny takes the strongest gradient of them, which keeps red on green of the same brightness.
-    return np.asarray(cv2.Canny(smooth, settings.low, settings.high, L2gradient=True), np.uint8)
+    return np.asarray(cv2.Canny(*slopes, settings.low, settings.high, L2gradient=True), np.uint8)
 
 
 def stretched(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -118,18 +135,21 @@ def condition(image: Image.Image, settings: ConditioningSettings) -> Image.Image
     return Image.fromarray(np.repeat(found[:, :, None], 3, axis=2))
 
 
-def as_png(image: NDArray[np.uint8]) -> bytes:
-    """A PNG of RGB (h, w, 3) uint8, or of the edges (h, w) of `edges` in one bit a pixel.
+def as_png(image: NDArray[np.uint8], longest: int = 0) -> bytes:
+    """A PNG of edges (h, w) or RGB (h, w, 3) uint8, made smaller where a side is longer than `longest` (0: never).
 
     Packed for speed: it is looked at once, a few milliseconds later.
     """
     import cv2
 
-    pixels, how = image, [cv2.IMWRITE_PNG_COMPRESSION, 1]
-    if image.ndim == 2:
+    shrunk = min(1.0, longest / max(image.shape[:2])) if longest else 1.0
+    pixels: NDArray[np.uint8] = image if image.ndim == 2 else image[:, :, ::-1]
+    how = [cv2.IMWRITE_PNG_COMPRESSION, 1]
+    if shrunk < 1:
+        size = (max(1, round(image.shape[1] * shrunk)), max(1, round(image.shape[0] * shrunk)))
+        pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+    elif image.ndim == 2:
         how += [cv2.IMWRITE_PNG_BILEVEL, 1]
-    else:
-        pixels = image[:, :, ::-1]
     done, data = cv2.imencode(".png", pixels, how)
     if not done:
         raise ValueError(f"no PNG can be made of {image.shape} {image.dtype}")

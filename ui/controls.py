@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pipeline.conditioning import NamedMask, as_png, control_image, edges_of_smooth, painted, smoothed
+from pipeline.conditioning import Gradients, NamedMask, as_png, control_image, edges_in, gradients, painted
 from pipeline.errors import UserError
 from pipeline.images import fit
 from pipeline.methods import SIDE_MULTIPLE
@@ -62,29 +62,33 @@ class Controls:
         self._workspace = workspace
         self._sources = Latest[str](256)
         self._fitted = Latest[Pixels](3)
-        self._smooth = Latest[Pixels](4)
+        self._slopes = Latest[Gradients](4)
         self._done = Latest[bytes](48)
+        self._drawn = Latest[Pixels](8)
 
-    def png(self, run_id: str, settings: ConditioningSettings, side: int) -> bytes | None:
+    def png(self, run_id: str, settings: ConditioningSettings, side: int, longest: int = 0) -> bytes | None:
         """The control image of a run's source, its short side `side`; None when a model has to draw it first.
 
-        Raises UserError for an unknown run, and for a segmentation map where there is no mask.
+        It is computed at that size and then made smaller where a side is longer than `longest`, the pixels that a page
+        has for it. Raises UserError for an unknown run, and for a segmentation map where there is no mask.
         """
         sha = self._sources.once(run_id, lambda: self._workspace.run(run_id).source_sha)
         if settings.kind == "segmentation":
-            return self._map(self._workspace.run(run_id), side)
-        if settings.kind in DRAWN_BY_MODEL:
-            return self._done.get(_key(sha, settings, side))
-        return self._done.once(_key(sha, settings, side), lambda: self._canny(sha, settings, side))
+            return as_png(self._map(self._workspace.run(run_id), side), longest)
+        key = _key(sha, settings, side)
+        if settings.kind not in DRAWN_BY_MODEL:
+            return self._done.once((key, longest), lambda: as_png(self._canny(sha, settings, side), longest))
+        drawn = self._drawn.get(key)
+        return None if drawn is None else as_png(drawn, longest)
 
     def has(self, run: Run, settings: Settings) -> bool:
         """Whether the control image of a kind that a model draws is there."""
         key = _key(run.source_sha, settings.conditioning, settings.generation.short_side)
-        return settings.conditioning.kind not in DRAWN_BY_MODEL or self._done.get(key) is not None
+        return settings.conditioning.kind not in DRAWN_BY_MODEL or self._drawn.get(key) is not None
 
     def keep(self, run: Run, settings: ConditioningSettings, side: int, drawn: Pixels) -> None:
         """Hold what a model drew."""
-        self._done.put(_key(run.source_sha, settings, side), as_png(drawn))
+        self._drawn.put(_key(run.source_sha, settings, side), drawn)
 
     def fitted(self, sha: str, side: int) -> Pixels:
         """A source image as the generator would take it: RGB (h, w, 3)."""
@@ -94,18 +98,16 @@ class Controls:
 
         return self._fitted.once((sha, side), make)
 
-    def _canny(self, sha: str, settings: ConditioningSettings, side: int) -> bytes:
-        smooth = self._smooth.once(
-            (sha, side, settings.median, settings.stretch), lambda: smoothed(self.fitted(sha, side), settings)
-        )
-        return as_png(edges_of_smooth(smooth, settings))
+    def _canny(self, sha: str, settings: ConditioningSettings, side: int) -> Pixels:
+        key = (sha, side, settings.median, settings.stretch)
+        return edges_in(self._slopes.once(key, lambda: gradients(self.fitted(sha, side), settings)), settings)
 
-    def _map(self, run: Run, side: int) -> bytes:
+    def _map(self, run: Run, side: int) -> Pixels:
         if run.mask_sha is None:
             raise UserError("This run has no mask, which a segmentation map is painted from.")
         mask = NamedMask(self._workspace.image(run.mask_sha), run.mask_classes)
         height, width = self.fitted(run.source_sha, side).shape[:2]
-        return as_png(np.asarray(painted(mask, (width, height)), np.uint8))
+        return np.asarray(painted(mask, (width, height)), np.uint8)
 
 
 def draw_with(

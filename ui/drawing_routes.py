@@ -11,6 +11,8 @@ from pipeline.settings import ConditioningSettings, GenerationSettings
 from ui.studio import Studio
 
 _FOR_A_WHILE = {"Cache-Control": "private, max-age=600"}
+LONGEST = 4096
+"""Pixels that a page may ask for on the long side."""
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 
 
@@ -19,9 +21,13 @@ def add_drawing_routes(app: FastAPI, studio: Studio) -> None:
 
     @app.get("/control/{run_id}.png", include_in_schema=False)
     def control(run_id: str, request: Request) -> Response:
-        """The control image of a run under the settings of the query: those of the conditioning, and `short_side`."""
+        """The control image of a run under the settings of the query: those of the conditioning, and `short_side`.
+
+        `longest` is how many pixels the page has for the longer side: more are not sent.
+        """
         asked = dict(request.query_params)
         asked.pop("v", None)
+        longest = asked.pop("longest", "0")
         side = asked.pop("short_side", None)
         try:
             generation = studio.profile.settings.generation
@@ -31,7 +37,9 @@ def add_drawing_routes(app: FastAPI, studio: Studio) -> None:
             first = error.errors()[0]
             return PlainTextResponse(f"{first['loc'][0]}: {first['msg']}", status_code=422)
         try:
-            data = studio.controls.png(run_id, settings, size.short_side)
+            data = studio.controls.png(
+                run_id, settings, size.short_side, min(int(longest), LONGEST) if longest.isdecimal() else 0
+            )
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
         if data is None:

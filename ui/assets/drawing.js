@@ -13,6 +13,10 @@
     const [path, query] = saved.split("?"), asked = new URLSearchParams(query);
     for (const field of panel.querySelectorAll("[data-control]"))
       asked.set(field.dataset.control, field.type === "checkbox" ? field.checked : field.value);
+    // Not more pixels than the screen has for it: they would only take time on the way. In steps, so that a window
+    // that is drawn larger does not ask anew at every pixel.
+    const place = panel.querySelector(".pair figure").getBoundingClientRect();
+    asked.set("longest", Math.ceil(Math.max(place.width, place.height) * devicePixelRatio / 128) * 128);
     return `${path}?${asked}`;
   }
 
