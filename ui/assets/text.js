@@ -31,6 +31,12 @@
     studio.send({ name: "undo" });
   });
 
+  // What was refused and is now forced need not be typed again: the field that held it is emptied.
+  document.addEventListener("click", (event) => {
+    const force = event.target.closest?.(".studio .stage [data-force]");
+    for (const field of force?.closest(".stage").querySelectorAll("[data-fresh]") ?? []) { field.value = ""; field.server = ""; }
+  });
+
   // In a prompt Enter begins a new line; elsewhere it saves (`keys.js`).
   document.addEventListener("keydown", (event) => {
     const lines = event.target.matches?.("[data-lines]");

@@ -16,7 +16,7 @@ from ui.versions import undo_target
 from ui.views.forms import settings_form
 from ui.views.markup import Child, Html, el, join
 from ui.views.parts import TITLES, Tone, bar, button, icon, left, notice, pill, problem, seconds, short_model
-from ui.views.told import LANGUAGE_STAGES, Summary, history, told
+from ui.views.told import Summary, history, told, was_told
 
 AGAIN: dict[StageName, str] = {"caption": "Caption again"}
 FROM_HERE = "This stage and all after it that are empty or stale, up to the gate"
@@ -133,7 +133,7 @@ def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None,
         parts.append(button(words, "undo", "s q", data_stage=stage, id=f"undo-{stage}", title=hint))
     if len(versions) > 1:
         parts.append(_toggle("History", "history"))
-    if stage in LANGUAGE_STAGES:
+    if was_told(stage, state):
         parts.append(_toggle("What it was told", "told"))
     parts.append(_toggle("Settings", "settings"))
     if running:
@@ -196,8 +196,8 @@ def _panels(stage: StageName, state: RunState, summary: Summary) -> Child:
     if len(versions) > 1:
         note = "Earlier values stay. Bring one back to work on from there."
         parts.append(panel("history", note, history(versions, summary, state.model_names)))
-    if stage in LANGUAGE_STAGES:
-        note = "What this stage asks the language model, word for word, and what it replied."
+    if was_told(stage, state):
+        note = "What this stage asks its model, word for word, and what it replied."
         parts.append(panel("told", note, told(stage, state)))
     own: BaseModel = getattr(state.settings, stage)
     parts.append(panel("settings", "Of this run only.", settings_form({stage: own})))

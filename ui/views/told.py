@@ -14,15 +14,25 @@ from ui.studio import RunState, clock
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, pill, seconds, short_model
 
-__all__ = ["LANGUAGE_STAGES", "Summary", "history", "told"]
+__all__ = ["Summary", "history", "told", "was_told"]
 
 Summary = Callable[[Any], str]
 """Tells a value in one line."""
 
 
 def told(stage: StageName, state: RunState) -> Html:
-    """The prompt and the reply of the latest try, failed ones included, and the template for the next one."""
-    return el("div", _said(stage, state), _editor(stage, state), class_="told")
+    """The prompt and the reply of the latest try, failed ones included, and the template for the next one.
+
+    A captioner may take a prompt too, of which there is no template to edit.
+    """
+    editor = _editor(stage, state) if stage in LANGUAGE_STAGES else None
+    return el("div", _said(stage, state), editor, class_="told")
+
+
+def was_told(stage: StageName, state: RunState) -> bool:
+    """Whether there is something to show of what a model was told."""
+    asked = any(version.value.trace.prompt for version in state.histories.get(stage, ()))
+    return asked or stage in LANGUAGE_STAGES
 
 
 def _said(stage: StageName, state: RunState) -> Child:
