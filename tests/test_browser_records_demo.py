@@ -1,0 +1,152 @@
+"""Runs, files, restarts and masks in Chromium with the embedded models: one road scene, and what becomes of it."""
+
+from __future__ import annotations
+
+import io
+import signal
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from pipeline.carried import require_carried
+from tests.serving import ServerProcess, browsing, settled
+from tests.test_browser_explore import DEMO_SECONDS, open_start, upload
+from tests.test_browser_records import downloaded, drop, item
+
+pytestmark = [pytest.mark.browser, pytest.mark.demo, pytest.mark.slow]
+SLOWEST = DEMO_SECONDS * 1000
+SAMPLE = "street-two-cars"
+
+
+@dataclass
+class Street:
+    """A finished run of the sample, on a page of its own server."""
+
+    server: ServerProcess
+    page: Page
+    run_id: str
+
+
+@pytest.fixture(scope="module")
+def street(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Street]:
+    folder = tmp_path_factory.mktemp("street")
+    server = ServerProcess(folder / "workspace", folder / "log").start()
+    with browsing(chromium_path) as page:
+        page.set_viewport_size({"width": 1700, "height": 1000})
+        open_start(page, server.url)
+        page.click(f".sample[data-sample={SAMPLE}]")
+        page.wait_for_selector("#run-all:enabled")
+        page.evaluate("studio.send({ name: 'setting', setting: 'counterfactuals.captions', value: 3 })")
+        page.click("#run-all")
+        page.wait_for_selector("#generate:enabled", timeout=SLOWEST)
+        page.click("#generate")
+        page.wait_for_function("studio.cases.length === 3", timeout=SLOWEST)
+        settled(page, DEMO_SECONDS)
+        yield Street(server, page, page.evaluate("studio.run"))
+        page.goto("about:blank")
+    server.stop()
+    assert "Traceback" not in server.said()
+
+
+def test_the_run_is_duplicated_deleted_and_put_back(street: Street) -> None:
+    page, mine = street.page, item(street.page, street.run_id)
+    expect(mine).to_contain_text("3 results")
+    mine.locator(".menu > summary").press("Enter")
+    mine.locator("button:has-text('Duplicate')").press("Enter")
+    expect(page.locator("#run-name")).to_have_value(f"{SAMPLE}, copy")
+    page.wait_for_selector("#generate:enabled")  # its captions came along, its images did not
+    settled(page, DEMO_SECONDS)
+    assert page.evaluate("studio.cases") == []
+    assert page.locator("#stage-counterfactuals .line").count() == 3
+
+    mine.locator(".menu > summary").click()
+    mine.locator(".ask > summary").click()
+    mine.locator("[data-remove-run]").click()
+    expect(mine).to_have_count(0)
+    page.click("#said button:has-text('Undo')")
+    page.wait_for_function("studio.cases.length === 3")
+    expect(page.locator("#run-name")).to_have_value(SAMPLE)
+
+
+def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_path: Path) -> None:
+    page = street.page
+    page.evaluate("run => studio.send({ name: 'open', run })", street.run_id)
+    page.wait_for_selector("#save-image")
+    settled(page, DEMO_SECONDS)
+    name, data = downloaded(page, "#save-image")
+    image = Image.open(io.BytesIO(data))
+    assert "Sampler: " in image.info["parameters"] and "trainedAlgorithmicMedia" in image.info["XML:com.adobe.xmp"]
+    caption = page.input_value("#caption-text")
+
+    elsewhere = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
+    try:
+        open_start(page, elsewhere.url)
+        drop(page, ".start", name, data)
+        expect(page.locator("#said")).to_contain_text(f"The run “{SAMPLE}” was restored")
+        page.wait_for_selector("#results .thumb")
+        assert page.input_value("#caption-text") == caption
+        for stage in ("caption", "keywords", "alternatives", "counterfactuals"):
+            expect(page.locator(f"#state-{stage}")).to_have_text("ready")
+        expect(page.locator(".mask .legend")).to_contain_text("lane marking")
+        settled(page, DEMO_SECONDS)
+        assert downloaded(page, "#save-image")[1] == data, "what comes back is what was saved, byte for byte"
+    finally:
+        elsewhere.stop()
+        page.goto(f"{street.server.url}?run={street.run_id}")
+        page.wait_for_selector("#save-image")
+
+
+def test_the_mask_of_the_sample_lies_over_source_and_result_and_is_exported(street: Street) -> None:
+    page = street.page
+    page.evaluate("run => studio.send({ name: 'open', run })", street.run_id)
+    expect(page.locator(".mask .legend .class.kept")).to_have_count(5)
+    page.click("[data-view-mode=mask]")
+    over = page.locator(".large .over").first
+    over.evaluate("image => image.decode()")
+    assert over.evaluate("image => image.naturalWidth") == 128
+    settled(page, DEMO_SECONDS)
+    name, data = downloaded(page, "#save-mask")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        image, mask, _classes = archive.namelist()
+        numbers = Image.open(io.BytesIO(archive.read(mask)))
+        assert numbers.size == Image.open(io.BytesIO(archive.read(image))).size and name.endswith(".zip")
+        truth = Image.open(Path("demo/samples") / f"{SAMPLE}.mask.png")
+        assert np.array_equal(np.asarray(numbers), np.asarray(truth))
+        assert require_carried(archive.read(image)).mask is not None
+
+
+def test_the_server_is_killed_and_the_page_goes_on(street: Street) -> None:
+    page = street.page
+    page.evaluate("run => studio.send({ name: 'open', run })", street.run_id)
+    page.wait_for_selector("#generate:enabled")
+    page.click("#generate")
+    page.wait_for_function("studio.cases.length >= 4", timeout=SLOWEST)
+    street.server.stop(signal.SIGKILL)
+    street.server.start()
+    expect(page.locator("#run-interrupted")).to_contain_text("of 3 images are saved", timeout=120_000)
+    expect(item(page, street.run_id).locator(".state")).to_contain_text("interrupted")
+    assert page.evaluate("studio.cases.length") in (4, 5)
+    page.click("#go-on")
+    page.wait_for_function("studio.cases.length === 6", timeout=SLOWEST)
+    settled(page, DEMO_SECONDS)
+    expect(page.locator("#run-interrupted")).to_have_count(0)
+
+
+def test_a_foreign_file_is_refused_beside_the_embedded_models(street: Street) -> None:
+    page = street.page
+    page.evaluate("studio.send({ name: 'new' })")
+    page.wait_for_selector(".start h1")
+    upload(page, "letter.png", b"dear reader")
+    expect(page.locator("#start-problem")).to_contain_text("not an image")
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64), (9, 9, 200)).save(file, "PNG")
+    page.evaluate("run => studio.send({ name: 'open', run })", street.run_id)
+    page.wait_for_selector("#save-image")
+    drop(page, "#column-stages", "<b>x</b>.png", file.getvalue())
+    expect(page.locator("#said")).to_contain_text("There is no run in this file.")
