@@ -18,6 +18,7 @@ from tests.test_browser_explore import DEMO_SECONDS, SlowModels, encoded, open_s
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
+expect.set_options(timeout=30_000)  # the machine may be busy with other things
 
 
 @pytest.fixture(scope="module")

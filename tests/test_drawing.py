@@ -75,6 +75,7 @@ def test_the_method_draws_on_the_kind_that_is_chosen() -> None:
 def test_only_what_touches_the_pixels_makes_an_image_another_one() -> None:
     edges_, drawing = ConditioningSettings(), GenerationSettings()
     record = plain_settings(edges_, drawing)
+    changes: dict[str, object]
     for changes in ({"images_per_caption": 3}, {"seed_mode": "fixed", "seed": 9}):
         assert drawn_alike(record, edges_, drawing.model_copy(update=changes))
     assert drawn_alike(record, edges_.model_copy(update={"coarse": True}), drawing), "Canny knows no coarse lines"

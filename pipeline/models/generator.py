@@ -29,7 +29,8 @@ class ControlNetPipeline:
         """Draws on control images of `kind`; without one, of the profile's first."""
         from diffusers import StableDiffusionControlNetPipeline
 
-        self._section, self._kind = section, kind or next(iter(section.controlnets))
+        self._section = section
+        self._kind: ControlKind = kind or next(iter(section.controlnets))
         self._lock = threading.Lock()
         self._device = pick_device()
         self._dtype = pick_dtype(section.dtype, self._device)
