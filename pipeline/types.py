@@ -196,7 +196,8 @@ class StageValue(Generic[T]):
 
 def to_plain(value: Any) -> Any:
     """JSON-ready data of a dataclass without images."""
-    return _adapter(type(value)).dump_python(value, mode="json")
+    kind: type = type(value)
+    return _adapter(kind).dump_python(value, mode="json")
 
 
 def from_plain(kind: type, data: Any) -> Any:
