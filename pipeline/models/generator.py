@@ -30,7 +30,7 @@ class ControlNetPipeline:
         from diffusers import StableDiffusionControlNetPipeline
 
         self._section = section
-        self._kind: ControlKind = kind or next(iter(section.controlnets))
+        self._kind: ControlKind = next(iter(section.controlnets)) if kind is None else kind
         self._lock = threading.Lock()
         self._device = pick_device()
         self._dtype = pick_dtype(section.dtype, self._device)
