@@ -24,7 +24,7 @@ def review_bar(run: Run, case: StoredTestCase) -> Html:
             button(
                 [icon("check"), "Accept", key("A")],
                 "review",
-                "p" if review is None else "",
+                "p" if review is None else "s",
                 id="accept",
                 data_verdict="accepted",
                 title="A valid test case: the edit shows and what the task needs is still there",
@@ -38,7 +38,7 @@ def review_bar(run: Run, case: StoredTestCase) -> Html:
                 "Reject",
                 key("R"),
                 type="button",
-                class_="btn",
+                class_="btn" if review is None else "btn s",
                 id="reject",
                 data_reject=True,
                 aria_expanded="false",
@@ -46,7 +46,7 @@ def review_bar(run: Run, case: StoredTestCase) -> Html:
             )
         )
     if review is not None:
-        parts.append(button(["Take back", key("U")], "review", "", id="take-back", data_verdict="open", **data))
+        parts.append(button(["Take back", key("U")], "review", "s", id="take-back", data_verdict="open", **data))
     parts += [
         button(
             ["New seed", key("S")],
