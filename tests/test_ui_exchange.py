@@ -92,7 +92,8 @@ def test_a_saved_image_brings_its_run_back_in_another_workspace(studio: Studio, 
     assert (restored.id, restored.image_sha, restored.control_sha) == (taken.case_id, case.image_sha, case.control_sha)
     for part in ("counterfactual", "seed", "method", "model", "prompt", "settings", "checks", "seconds"):
         assert getattr(restored, part) == getattr(case, part), part
-    assert elsewhere.state(run.id).stale == {}, "nothing is stale there that is fresh here"
+    assert elsewhere.state(run.id).stale == studio.state(run.id).stale, "what is fresh here is fresh there"
+    assert set(elsewhere.state(run.id).stale) == {"keywords", "alternatives", "counterfactuals"}, "another prompt"
 
     # The same file again opens it, another image of the same run joins it.
     assert take_run(elsewhere, data).case_id == taken.case_id
