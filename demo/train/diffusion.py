@@ -199,11 +199,13 @@ def save(
     pipe.save_pretrained(out / "stable-diffusion", safe_serialization=True)
     shutil.rmtree(out / "controlnet", ignore_errors=True)
     (out / "stable-diffusion" / "controlnet").rename(out / "controlnet")
-    index = out / "stable-diffusion" / "model_index.json"
-    layout = json.loads(index.read_text())
+    index, vae_config = out / "stable-diffusion" / "model_index.json", out / "stable-diffusion" / "vae" / "config.json"
+    layout, plain = json.loads(index.read_text()), json.loads(vae_config.read_text())
     layout.pop("controlnet")
     layout["_class_name"] = "StableDiffusionPipeline"
-    index.write_text(json.dumps(layout, indent=2) + "\n")
+    plain.pop("_name_or_path", None)  # a path of the machine that trained it
+    for file, content in ((index, layout), (vae_config, plain)):
+        file.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def train(options: argparse.Namespace) -> None:
