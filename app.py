@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -82,6 +85,7 @@ def build(settings: ServerSettings, models: ModelBox | None = None) -> tuple[Fas
         loading.check()
         models = loading
     _stay_here(profile)
+    _keep_uploads_apart()
     workspace = Workspace(settings.workspace).open()
     try:
         studio = Studio(profile, models, workspace)
@@ -137,6 +141,13 @@ def _stay_here(profile: Profile) -> None:
     os.environ.setdefault("DISABLE_TELEMETRY", "YES")
     if all(weights.local() is not None for weights in profile.weights().values()):
         os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def _keep_uploads_apart() -> None:
+    """Gradio's usual folder is one for all servers of a machine: one would delete another's uploads."""
+    if "GRADIO_TEMP_DIR" not in os.environ:
+        os.environ["GRADIO_TEMP_DIR"] = tempfile.mkdtemp(prefix="dillema-uploads-")
+        atexit.register(shutil.rmtree, os.environ["GRADIO_TEMP_DIR"], ignore_errors=True)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -131,3 +131,17 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, how: int) -> None:
     assert server.stop(how) == 0
     assert "Traceback" not in server.said()
     assert not list((tmp_path / "w" / "open").glob("*.lock")), "the workspace was not closed"
+
+
+def test_two_servers_keep_their_uploads_apart() -> None:
+    say = (
+        "import app; app._keep_uploads_apart(); from gradio.utils import get_upload_folder; print(get_upload_folder())"
+    )
+    clean = {name: value for name, value in os.environ.items() if name != "GRADIO_TEMP_DIR"}
+    folders = [
+        subprocess.run([sys.executable, "-c", say], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    first, second = (Path(done.stdout.strip()) for done in folders)
+    assert first != second
+    assert not first.exists() and not second.exists(), "the uploads of a server that has ended stay behind"
