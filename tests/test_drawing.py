@@ -427,3 +427,26 @@ def test_a_waiting_job_makes_what_the_gate_showed(studio: Studio) -> None:
     cases = studio.workspace.run(run_id).test_cases
     assert [case.seed for case in cases] == [image.seed for image in plan.images]
     assert {case.settings["steps"] for case in cases} == {studio.profile.settings.generation.steps}
+
+
+def test_a_generation_that_waits_is_recorded_and_what_becomes_of_it(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "workspace") as workspace:
+        studio = Studio(load_profile("demo"), ScriptedModels(), workspace)
+        run_id = new_run(studio)
+        do(studio, run_id, "run-all")
+        blocker = Painter()
+        studio.jobs.submit("another", ("generation",), blocker, ("x",))
+        assert blocker.begun.wait(10)
+        perform(studio, run_id, {"name": "generate"})
+        assert [(job.state, job.done, job.total) for job in workspace.run(run_id).jobs] == [("running", 0, 4)]
+        perform(studio, run_id, {"name": "cancel"})
+        assert workspace.run(run_id).jobs[-1].state == "cancelled", "it never began, and is over all the same"
+        perform(studio, run_id, {"name": "generate"})
+        assert perform(studio, run_id, {"name": "generate"}).problem, "one at a time"
+        assert len(workspace.run(run_id).jobs) == 2, "what was refused leaves no trace"
+        studio.jobs.close(seconds=0)
+        blocker.go_on.set()
+        studio.close()
+    with Workspace(tmp_path / "workspace") as workspace:
+        last = workspace.run(run_id).jobs[-1]
+        assert (last.state, last.done, last.total) == ("interrupted", 0, 4)

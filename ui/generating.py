@@ -31,13 +31,21 @@ def start_images(studio: Studio, run_id: str, images: Sequence[PlannedImage]) ->
     settings = studio.settings(run)
     seconds = studio.seconds_per_image(run, settings)
     names = [image_name(image.counterfactual, image.seed) for image in images]
-    studio.jobs.submit(
-        run_id,
-        ("generation",),
-        lambda handle: _generate(studio, run_id, tuple(images), settings, handle),
-        names,
-        seconds,
-    )
+    studio.jobs.require_idle(run_id)
+    # Recorded before it waits its turn: what a kill of the server takes away is then known to be missing.
+    job_id = studio.workspace.start_job(run_id, len(images), _key(studio, run, settings))
+    try:
+        studio.jobs.submit(
+            run_id,
+            ("generation",),
+            lambda handle: _generate(studio, run_id, job_id, tuple(images), settings, handle),
+            names,
+            seconds,
+            unbegun=lambda: studio.workspace.finish_job(job_id, "cancelled"),
+        )
+    except UserError:  # another page was quicker
+        studio.workspace.finish_job(job_id, "cancelled")
+        raise
 
 
 def image_name(counterfactual: CounterfactualCaption, seed: int) -> str:
@@ -70,13 +78,17 @@ class _Wanted:
 
 
 def _generate(
-    studio: Studio, run_id: str, images: tuple[PlannedImage, ...], settings: Settings, handle: JobHandle
+    studio: Studio,
+    run_id: str,
+    job_id: int,
+    images: tuple[PlannedImage, ...],
+    settings: Settings,
+    handle: JobHandle,
 ) -> None:
     handle.at("generation")
     studio.solved(run_id, "generation")
     run = studio.workspace.run(run_id)
     captions = CounterfactualCaptions(tuple(dict.fromkeys(image.counterfactual for image in images)))
-    job_id = studio.workspace.start_job(run_id, handle.parts_waiting(), _key(studio, run, settings))
     outcome: tuple[JobState, str] = ("failed", "The studio itself failed; the terminal says more.")
 
     def on_preview(image: Image.Image) -> None:

@@ -131,6 +131,7 @@ Work = Callable[[JobHandle], None]
 class _Job:
     view: JobView
     work: Work
+    unbegun: Callable[[], object]
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -154,22 +155,29 @@ class Jobs:
         work: Work,
         parts: Sequence[str] = (),
         seconds_each: float | None = None,
+        unbegun: Callable[[], object] = lambda: None,
     ) -> int:
         """Line up `work`, which makes the `parts` (in words) where it makes several things.
 
-        Raises UserError while another job is on the same run.
+        `unbegun` is called instead of it when it is cancelled before it began. Raises UserError while another job is
+        on the same run.
         """
         with self._changed:
-            if any(job.view.run_id == run_id and job.view.active for job in self._jobs.values()):
-                raise UserError("This run is being worked on already: wait for it, or cancel it.")
+            self.require_idle(run_id)
             view = JobView(next(self._numbers), run_id, stages, "waiting", since=time.monotonic())
             named = tuple(Part(number, name) for number, name in enumerate(parts))
-            job = _Job(replace(view, parts=named, seconds_each=seconds_each), work)
+            job = _Job(replace(view, parts=named, seconds_each=seconds_each), work, unbegun)
             self._jobs[job.view.id] = job
             self._waiting.append(job)
             self._forget()
             self._start()
             return job.view.id
+
+    def require_idle(self, run_id: str) -> None:
+        """Raises UserError while a job is on a run."""
+        with self._changed:
+            if any(job.view.run_id == run_id and job.view.active for job in self._jobs.values()):
+                raise UserError("This run is being worked on already: wait for it, or cancel it.")
 
     def when_idle(self, name: str, work: Callable[[], None]) -> None:
         """Line up something that no person waits for; every job goes first. `name` says what it is, in words."""
@@ -202,9 +210,10 @@ class Jobs:
         with self._changed:
             job = self._jobs.get(job_id)
             found = job is not None and job.view.active and self._mark(job, part_id, ("waiting", "running"), "dropped")
-            if job is not None and found and job.view.state == "waiting" and not job.view.waiting:
-                self._stop(job)
-            return found
+            empty = job is not None and found and job.view.state == "waiting" and not job.view.waiting
+        if empty:
+            self.cancel_job(job_id)
+        return found
 
     def move_up(self, job_id: int, part_id: int | None = None) -> bool:
         """Let a waiting job, or a waiting part of a job, pass the one before it. False when it is the first already."""
@@ -257,10 +266,13 @@ class Jobs:
     def _cancel(self, wanted: Callable[[JobView], bool]) -> bool:
         with self._changed:
             found = [job for job in self._jobs.values() if job.view.active and wanted(job.view)]
+            waiting = [job for job in found if job.view.state == "waiting"]
             for job in found:
                 self._stop(job)
             self._changed.notify_all()
-            return bool(found)
+        for job in waiting:
+            job.unbegun()
+        return bool(found)
 
     @staticmethod
     def _stop(job: _Job) -> None:
