@@ -23,9 +23,8 @@ def read_runs(
 
     Of them those that have `find` in their name or label, whatever its letters' case.
     """
-    _know_letters(db)
     rows = db.query(
-        """
+        f"""
         SELECT runs.*, state.name, state.task, state.removed,
             max(
                 state.created,
@@ -42,7 +41,7 @@ def read_runs(
             (SELECT jobs.state FROM jobs WHERE run = runs.id ORDER BY id DESC LIMIT 1) AS job
         FROM runs JOIN run_states AS state
             ON state.id = (SELECT max(id) FROM run_states WHERE run = runs.id)
-        WHERE state.removed = :removed AND (:find = '' OR holds(state.name, state.task, :find))
+        WHERE state.removed = :removed {_found(db, find)}
         ORDER BY changed DESC, runs.rowid DESC LIMIT :limit
         """,
         {"removed": int(removed), "find": find, "limit": limit},
@@ -52,18 +51,20 @@ def read_runs(
 
 def count_runs(db: sqlite_utils.Database, find: str = "") -> int:
     """How many runs there are, without the deleted ones, that have `find` in their name or label."""
-    _know_letters(db)
-    query = """
+    query = f"""
         SELECT count(*) AS number FROM runs JOIN run_states AS state
             ON state.id = (SELECT max(id) FROM run_states WHERE run = runs.id)
-        WHERE state.removed = 0 AND (:find = '' OR holds(state.name, state.task, :find))
+        WHERE state.removed = 0 {_found(db, find)}
     """
     return int(next(db.query(query, {"find": find}))["number"])
 
 
-def _know_letters(db: sqlite_utils.Database) -> None:
-    # SQLite's own lower() knows the letters of English only.
+def _found(db: sqlite_utils.Database, find: str) -> str:
+    """The condition of a search; "" for none. SQLite's own lower() knows the letters of English only."""
+    if not find:
+        return ""  # naming a function to a connection makes it forget all its prepared statements
     db.register_function(_holds, name="holds", deterministic=True)
+    return "AND holds(state.name, state.task, :find)"
 
 
 def _holds(name: str, task: str, find: str) -> bool:
