@@ -37,15 +37,17 @@ class Camera:
         for place in (folder, folder / "steps", folder / "screens"):
             place.mkdir(parents=True, exist_ok=True)
 
-    def page(self, name: str, width: int, dark: bool = False) -> None:
-        """The window, as wide as asked for."""
+    def page(self, name: str, width: int, dark: bool = False, at: str = "") -> None:
+        """The window, as wide as asked for, at its top or where `at` stands."""
         self._stand(width, dark)
+        if at:
+            self._page.locator(at).evaluate("part => part.scrollIntoView({ block: 'end' })")
         self._keep(f"{name}.png", None)
 
-    def states(self, name: str) -> None:
+    def states(self, name: str, at: str = "") -> None:
         """The window in all its looks."""
         for width, dark in product((1280, 1920), (False, True)):
-            self.page(f"screens/{name}-{width}-{'dark' if dark else 'light'}", width, dark)
+            self.page(f"screens/{name}-{width}-{'dark' if dark else 'light'}", width, dark, at)
 
     def step(self, name: str, selector: str) -> None:
         """One part of the page, as the page for beginners shows it."""
@@ -117,7 +119,7 @@ def _edits(page: Page, _url: str, camera: Camera) -> None:
     page.click("#toggle-conditioning")
     page.wait_for_selector("#control-preview[src]")
     settled(page)
-    camera.states("5-conditioning")
+    camera.states("5-conditioning", at="#stage-generation")
     page.click("#toggle-conditioning")
 
 
