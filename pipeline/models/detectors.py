@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from pipeline.settings import ConditioningSettings, ControlKind
 MULTIPLE = 64
 
 
-class _Detector:
+class _Detector(ABC):
     """One class of controlnet_aux on its weights. `name` is the weights' title."""
 
     files: tuple[str, ...] = ()
@@ -52,8 +53,9 @@ class _Detector:
             drawn: Image.Image = self._draw(image, settings, {"detect_resolution": side, "image_resolution": side})
         return drawn.convert("RGB")
 
+    @abstractmethod
     def _load(self, folder: str) -> Any:
-        raise NotImplementedError
+        """The detector of controlnet_aux, its weights read from `folder`."""
 
     def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
         drawn: Image.Image = self._model(image, output_type="pil", **size)
