@@ -89,9 +89,8 @@ class ListeningModels:
         return self._models.embedder
 
     @property
-    def sentences(self) -> Sentences | None:
-        found: Sentences | None = getattr(self._models, "sentences", None)
-        return found
+    def sentences(self) -> Sentences:
+        return self._models.sentences
 
     def detector(self, kind: ControlKind) -> Detector:
         """The model that draws this kind of control image."""

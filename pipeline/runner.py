@@ -57,6 +57,8 @@ class ModelBox(Protocol):
     def generator(self) -> Generator: ...
     @property
     def embedder(self) -> Embedder: ...
+    @property
+    def sentences(self) -> Sentences: ...
     def detector(self, kind: ControlKind) -> Detector: ...
 
 
@@ -113,7 +115,7 @@ class Runner:
     ) -> StageValue[Alternatives]:
         """Stage 3."""
         own, told = (settings or self.profile.settings).alternatives, prompts or self.prompts
-        made = alternatives.run(source, chosen, task, self.models.language, told, own, seed, self.sentences())
+        made = alternatives.run(source, chosen, task, self.models.language, told, own, seed, self.models.sentences)
         return self._marked("alternatives", made, told)
 
     def more_alternatives(
@@ -129,12 +131,7 @@ class Runner:
         """Stage 3 again for one keyword: `value` with further alternatives, and how they came about."""
         own, told = (settings or self.profile.settings).alternatives, prompts or self.prompts
         model = self.models.language
-        return alternatives.more(source, value, keyword, task, model, told, own, seed, self.sentences())
-
-    def sentences(self) -> Sentences | None:
-        """What tells how alike phrases are; None where the models hold no such thing."""
-        found: Sentences | None = getattr(self.models, "sentences", None)
-        return found
+        return alternatives.more(source, value, keyword, task, model, told, own, seed, self.models.sentences)
 
     def makers(self, prompts: PromptSet | None = None) -> dict[StageName, Maker]:
         """Who would make the values of the text stages now. Loads nothing."""

@@ -62,11 +62,10 @@ class Likenesses:
     def _measure(self, wanted: list[_Asked]) -> None:
         found: dict[_Asked, tuple[float, str] | None] = dict.fromkeys(wanted)
         try:
-            sentences = self._runner.sentences()
-            if sentences is not None:
-                for asked in wanted:
-                    text, keyword, edit_type, task = asked
-                    found[asked] = likenesses([text], keyword, edit_type, task, sentences)[0]
+            sentences = self._runner.models.sentences
+            for asked in wanted:
+                text, keyword, edit_type, task = asked
+                found[asked] = likenesses([text], keyword, edit_type, task, sentences)[0]
         finally:  # what cannot be measured is not asked for again
             with self._lock:
                 self._known.update(found)

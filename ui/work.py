@@ -53,7 +53,7 @@ def warm_up(studio: Studio) -> None:
             "recalling how fast this machine draws": lambda: measuring.recall(studio),
             "loading the captioner": lambda: _touch(models.captioner),
             "loading the language model": lambda: _touch(models.language),
-            "loading the sentence model": lambda: _touch(studio.runner.sentences()),
+            "loading the sentence model": lambda: _touch(models.sentences),
             "loading the image generator": lambda: _touch(models.generator),
             "loading the embedder": lambda: _touch(models.embedder),
             "seeing how fast this machine draws": lambda: measuring.probe(studio),
