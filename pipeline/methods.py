@@ -9,9 +9,9 @@ from typing import Any
 from PIL import Image
 from pydantic import ValidationError
 
-from pipeline.conditioning import NamedMask, control_image
+from pipeline.conditioning import NamedMask, control_image, painted
 from pipeline.image_checks import image_checks
-from pipeline.images import fit
+from pipeline.images import fit, fitted_size
 from pipeline.prompting import PromptSet
 from pipeline.seams import Detector, Embedder, Generator, OnStep
 from pipeline.settings import ConditioningSettings, ControlKind, GenerationSettings
@@ -68,7 +68,7 @@ class ControlNetMethod:
         self._at_work = generator = self._generator.on(conditioning.kind)
         drawn = generator.generate(prompt, control, settings, seed, on_step)
         image = drawn if drawn.size == source.size else drawn.resize(source.size, Image.Resampling.LANCZOS)
-        shown = control if control.size == source.size else control.resize(source.size, Image.Resampling.NEAREST)
+        shown = _as_shown(control, source.size)
         return TestCase(
             image=image,
             control=shown,
@@ -109,6 +109,11 @@ class ControlNetMethod:
         )
 
 
+def map_shown(mask: NamedMask, size: tuple[int, int], short_side: int) -> Image.Image:
+    """The control image (RGB) that a test case of a source of `size` carries when it is drawn on a map of `mask`."""
+    return _as_shown(painted(mask, fitted_size(size, short_side, SIDE_MULTIPLE)), size)
+
+
 def plain_settings(conditioning: ConditioningSettings, settings: GenerationSettings) -> dict[str, Any]:
     """What a test case records: the settings of the generation, and under "conditioning" those of the conditioning."""
     return {**settings.model_dump(mode="json"), "conditioning": conditioning.model_dump(mode="json")}
@@ -127,6 +132,10 @@ def drawn_alike(recorded: Mapping[str, Any], conditioning: ConditioningSettings,
     except ValidationError:
         return False
     return _pixels(edges, drawing) == _pixels(conditioning, settings)
+
+
+def _as_shown(control: Image.Image, size: tuple[int, int]) -> Image.Image:
+    return control if control.size == size else control.resize(size, Image.Resampling.NEAREST)
 
 
 def _pixels(conditioning: ConditioningSettings, settings: GenerationSettings) -> tuple[Any, ...]:

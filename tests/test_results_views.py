@@ -65,7 +65,6 @@ def state(*cases: StoredTestCase, kind: str = "classification", masked: bool = F
     run = Run("run", "a run", task, "demo", {}, "", (), SHA, Path("s"), NOW, {}, cases, ())
     if masked:
         run = replace(run, mask_sha=SHA, mask_classes={1: "road", 2: EVIL})
-    current = frozenset(held.id for held in cases)
     return RunState(
         run=run,
         settings=SETTINGS,
@@ -75,7 +74,7 @@ def state(*cases: StoredTestCase, kind: str = "classification", masked: bool = F
         job=None,
         gate=Gate(),
         control_there=True,
-        current=current,
+        outdated={},
         model_names={},
         notices={},
         prompts=load_prompts("demo"),

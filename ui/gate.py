@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pipeline.methods import drawn_alike
@@ -36,8 +36,11 @@ def gate_of(
     stale: Mapping[StageName, str],
     size: tuple[int, int],
     warmed: bool = False,
+    outdated: Collection[int] = (),
 ) -> Gate:
-    """What a yes would start. `size` is that of the source; `warmed` says that the speed is being measured."""
+    """What a yes would start. `size` is that of the source; `warmed` says that the speed is being measured, and
+    `outdated` which test cases would be drawn on another control image now, though their settings are the same.
+    """
     stored = run.values.get("counterfactuals")
     captions = stored.value.value if stored else None
     if not isinstance(captions, CounterfactualCaptions):
@@ -55,7 +58,7 @@ def gate_of(
     made = {
         (case.counterfactual, case.seed)
         for case in run.test_cases
-        if drawn_alike(case.settings, settings.conditioning, drawing)
+        if case.id not in outdated and drawn_alike(case.settings, settings.conditioning, drawing)
     }
     for seed in _seeds(run, drawing, len(made)):
         plan = runner.plan(captions, settings, seed, made, size)

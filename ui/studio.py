@@ -26,19 +26,19 @@ from pipeline.settings import Settings
 from pipeline.speed import effort_of
 from pipeline.types import (
     Alternatives,
-    CounterfactualCaption,
     StageName,
     StageValue,
     Task,
     TextValue,
     Trace,
 )
-from storage.types import Run, RunSummary, StoredTestCase, StoredValue
+from storage.types import Run, RunSummary, StoredValue
 from storage.workspace import Workspace
 from ui.controls import Controls
 from ui.gate import Gate, gate_of
 from ui.jobs import Jobs, JobView
 from ui.likenesses import Likenesses
+from ui.outdated import Outdated
 from ui.previews import Previews
 from ui.readings import Readings
 from ui.samples import Sample, read_samples
@@ -83,8 +83,8 @@ class RunState:
     gate: Gate
     control_there: bool
     """Whether the control image can be shown: one that a model draws has to be asked for first."""
-    current: frozenset[int]
-    """The test cases whose caption is still ticked, word for word."""
+    outdated: Mapping[int, str]
+    """The test cases that do not fit what stands before them any more, each with the reason in a few words."""
     model_names: dict[str, str]
     """What a page calls the models that have no telling name of their own."""
     notices: dict[StageName, str]
@@ -93,6 +93,11 @@ class RunState:
     """What the language stages of this run are told."""
     alternatives: Alternatives
     """Those of stage 3, with all that was measured of them."""
+
+    @property
+    def current(self) -> frozenset[int]:
+        """The test cases that still fit."""
+        return frozenset(case.id for case in self.run.test_cases if case.id not in self.outdated)
 
 
 class Studio:
@@ -115,6 +120,7 @@ class Studio:
         self._warmed = False
         self.previews = Previews()
         self.controls = Controls(workspace)
+        self.outdated = Outdated(workspace)
         self.pixels = lru_cache(maxsize=256)(self._pixels)
         self.size = lru_cache(maxsize=256)(self._size)
 
@@ -138,7 +144,8 @@ class Studio:
             notices = {stage: text for (held, stage), text in self._notices.items() if held == run_id}
         stored = run.values.get("alternatives")
         histories = {stage: self.workspace.history(run_id, stage) for stage in run.values}
-        current = frozenset(case.id for case in run.test_cases if self._is_current(case, run, settings))
+        size = self.size(run.source_sha)
+        other_mask = self.outdated.of_another_mask(run, size)
         return RunState(
             run=run,
             settings=settings,
@@ -146,9 +153,9 @@ class Studio:
             problems=problems,
             histories=histories,
             job=self.jobs.of_run(run_id),
-            gate=gate_of(self.runner, run, settings, stale, self.size(run.source_sha), self._warmed),
+            gate=gate_of(self.runner, run, settings, stale, size, self._warmed, other_mask),
             control_there=self.controls.has(run, settings),
-            current=current,
+            outdated=self.outdated.reasons(run, size),
             model_names=self._model_names,
             notices=notices,
             prompts=self.prompts(run),
@@ -302,14 +309,6 @@ class Studio:
         """Width and height of a source image."""
         with Image.open(self.workspace.image_path(source_sha)) as image:
             return image.size
-
-    def _is_current(self, case: StoredTestCase, run: Run, settings: Settings) -> bool:
-        stored = run.values.get("counterfactuals")
-        captions: tuple[CounterfactualCaption, ...] = stored.value.value.items if stored else ()
-        return any(
-            item.used and (item.text, item.edits) == (case.counterfactual.text, case.counterfactual.edits)
-            for item in captions
-        )
 
 
 def model_names(profile: Profile) -> dict[str, str]:

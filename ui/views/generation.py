@@ -8,6 +8,7 @@ from pipeline.types import StageName
 from storage.types import Job
 from ui.diff import shortened, word_diff
 from ui.gate import Gate
+from ui.outdated import EARLIER_MASK
 from ui.studio import RunState
 from ui.views.conditioning import conditioning_panel, what_it_is
 from ui.views.forms import setting_input
@@ -94,8 +95,10 @@ def _state_word(state: RunState, running: bool) -> tuple[str, Tone]:
         return f"{last.state}: {_saved(last)}", "warn"
     if not state.run.test_cases:
         return ("waiting for your yes", "acc") if state.gate.plan is not None else ("empty", "")
-    if not state.current:
-        return "stale: the images show earlier captions", "warn"
+    if len(state.outdated) == len(state.run.test_cases):
+        masked = EARLIER_MASK in state.outdated.values()
+        why = "the mask was changed after these images were drawn" if masked else "the images show earlier captions"
+        return f"stale: {why}", "warn"
     return "ready", "ok"
 
 

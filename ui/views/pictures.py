@@ -62,8 +62,8 @@ def _source_only(state: RunState) -> Html:
 def _checks(state: RunState, case: StoredTestCase, seen: Seen) -> Html:
     """What the checks found, a pill each; told apart by their mark and not by colour alone."""
     pills: list[Child] = []
-    if case.id not in state.current:
-        pills.append(pill("of an earlier caption", "warn"))
+    if case.id in state.outdated:
+        pills.append(pill(state.outdated[case.id], "warn", id="outdated"))
     for check in case.checks:
         tone: Tone = "ok" if check.passed else "warn"
         figure = "" if check.value is None else f" {check.value:.2f}"
@@ -107,7 +107,7 @@ def _thumbnails(state: RunState, shown: StoredTestCase, seen: Seen, following: b
     for case in reversed(state.run.test_cases):
         verdict = case.review.verdict if case.review is not None else ""
         on = " on" if case.id == shown.id and not following else ""
-        looks = f"thumb{on}{'' if case.id in state.current else ' old'} {verdict}"
+        looks = f"thumb{on}{' old' if case.id in state.outdated else ''} {verdict}"
         misled = None
         if case.id in seen.misled:
             words = "The model under test fails here"
