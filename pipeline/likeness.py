@@ -3,6 +3,12 @@
 Two colours are alike in that both are colours, so the plain similarity of “blue” and “red” is larger than that of
 “crimson” and “red”. What all phrases of a kind have in common is therefore taken out first: 0 says that two phrases
 are no more alike than any two of their kind, 1 that they mean the same.
+
+With all-MiniLM-L6-v2 and 156 pairs written by hand, at 0.2: of 56 that mean the same 35 are found, of 100 others 4
+are flagged (wooden and metal, brick, glass: no material is among the references; bird and butterfly). Most of those
+missed are rare names of a colour (scarlet, maroon, navy). Neither other sentences, the mean over many of them, more
+references, their main directions taken out, nor the nearest reference tells these from other colours: the model hardly
+knows them.
 """
 
 from __future__ import annotations
