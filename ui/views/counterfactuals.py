@@ -48,7 +48,7 @@ def counterfactuals_card(state: RunState) -> Html:
         )
     else:
         parts.append(el("p", HINT, class_="mut"))
-    if source:
+    if source and "alternatives" in state.run.values:  # a value says what it was made from
         parts.append(_add(source))
     return stage_card("counterfactuals", state, parts, _summary)
 
