@@ -21,6 +21,7 @@ from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
 from pipeline.checks import counterfactual_checks, failed
 from pipeline.errors import Cancelled
+from pipeline.images import read_image
 from pipeline.models import load_models
 from pipeline.profile import load_profile
 from pipeline.progress import Progress
@@ -80,6 +81,18 @@ def test_captions_of_roads_name_what_is_protected(runner: Runner) -> None:
     said = [runner.caption(picture(scene), ROAD).value.text for scene in scenes]
     complete = [all(contains(t, word) for word in protected_words(s)) for s, t in zip(scenes, said, strict=True)]
     assert sum(complete) >= 6, said
+
+
+def test_another_caption_is_whole_and_of_the_same_thing(runner: Runner) -> None:
+    """Asked again, the captioner says something else where it sees two ways to say it, and nothing broken or wrong."""
+    balloon = read_image(Path("demo/samples/balloon.png")).image
+    task = Task("classification", label="balloon")
+    said = runner.caption(balloon, task).value.text
+    assert {runner.caption(balloon, task, seed=seed, unlike=said).value.text for seed in range(1, 4)} == {said}
+    street = read_image(Path("demo/samples/street-two-cars.png")).image
+    said = runner.caption(street, ROAD).value.text
+    others = {runner.caption(street, ROAD, seed=seed, unlike=said).value.text for seed in range(1, 4)}
+    assert others - {said} and all("two cars" in text and text.endswith("grassy.") for text in others)
 
 
 def test_language_stages_keep_the_task(runner: Runner) -> None:

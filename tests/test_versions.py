@@ -164,6 +164,20 @@ def test_another_caption_is_sampled_until_it_differs() -> None:
     assert same.inputs_key == caption.run(image, BIRD, ScriptedCaptioner(SOURCE), settings, 0).inputs_key
 
 
+def test_another_caption_still_names_the_label() -> None:
+    class Wandering(ScriptedCaptioner):
+        def caption(self, image: object, task: object, settings: CaptionSettings, seed: int) -> tuple[str, str]:  # type: ignore[override]
+            return {1: "A red kite.", 2: "", 3: SOURCE, 4: "A bird." if self.text else "A red kite."}[seed], ""
+
+    image, settings = Image.new("RGB", (8, 8)), CaptionSettings()
+    made = caption.run(image, BIRD, Wandering(), settings, 1, unlike=SOURCE)
+    assert made.value.text == "A bird." and made.trace.attempts == 4
+    lost = caption.run(image, BIRD, Wandering(""), settings, 1, unlike=SOURCE)
+    assert lost.value.text == SOURCE, "rather the same again than one that lost its label"
+    free = caption.run(image, BIRD, Wandering(), settings, 1, unlike="A twig.")
+    assert free.value.text == "A red kite.", "where it was not named before, it need not be"
+
+
 def test_a_protected_keyword_needs_a_person_who_insists() -> None:
     empty = Keywords(())
     with pytest.raises(ProtectedKeyword, match="protected by the task"):

@@ -19,6 +19,11 @@ from ui.generating import require_task
 from ui.jobs import JobHandle
 from ui.studio import Studio
 
+_SAME_CAPTION = (
+    "The captioner was asked {times} times, each time with another seed, and has no other caption that fits: it is as "
+    "good as certain of this one. Write into the field what you want said differently."
+)
+
 
 def start_stage(studio: Studio, run_id: str, stage: StageName) -> None:
     """Run one text stage, whatever is there. Raises UserError when the run is being worked on."""
@@ -82,7 +87,7 @@ def _stages(
         studio.workspace.append_value(run_id, stage, value)
         studio.solved(run_id, stage)
         if stage == "caption" and value.value.text == before:
-            studio.tell(run_id, stage, "The captioner was asked again and again, but said the same: it is sure of it.")
+            studio.tell(run_id, stage, _SAME_CAPTION.format(times=value.trace.attempts))
 
 
 def _make(studio: Studio, stage: StageName, run: Run, settings: Settings, handle: JobHandle) -> StageValue[Any]:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     import torch
 
 LOAD_ERRORS = (OSError, ValueError, RuntimeError, KeyError)
+LEAST_SHARE = 0.05
+"""When sampling, a word is said only if it is at least so likely as the likeliest one, as a share of it.
+
+The words after that are many and each is wrong: with the temperature up they broke captions off or named other things.
+"""
 
 
 class Blip:
@@ -114,7 +119,8 @@ def sampling(settings: CaptionSettings) -> dict[str, Any]:
     """The settings as `generate` of transformers takes them. Temperature 0 is the likeliest text."""
     if settings.temperature == 0:
         return {"num_beams": settings.beams, "do_sample": False}
-    return {"num_beams": settings.beams, "do_sample": True, "temperature": settings.temperature}
+    free = {"do_sample": True, "temperature": settings.temperature, "min_p": LEAST_SHARE}
+    return {"num_beams": settings.beams, **free}
 
 
 def as_sentence(text: str) -> str:

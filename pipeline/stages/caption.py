@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from pipeline.checks import require, task_checks
+from pipeline.checks import caption_checks, failed, require, task_checks
 from pipeline.errors import UnreadableReply
 from pipeline.freshness import image_sha, inputs_key
 from pipeline.seams import Captioner
@@ -33,8 +33,8 @@ def run(
 ) -> StageValue[Caption]:
     """The caption of an RGB image. Raises UnreadableReply when the captioner says nothing.
 
-    Asked again after `unlike`, it samples, with `seed` and the seeds after it, until it says something else; a
-    captioner that always says the same is taken at its word.
+    Asked again after `unlike`, it samples, with `seed` and the seeds after it, until it says something else that names
+    the label, or a protected class, if `unlike` does; a captioner that has nothing else to say is taken at its word.
     """
     require(task_checks(task))
     start = time.monotonic()
@@ -45,13 +45,14 @@ def run(
             asked = settings.model_copy(update={"temperature": temperature, "beams": 1})
         raw, prompt = captioner.caption(image, task, asked, seed + number)
         attempts.append(_Said(" ".join(raw.split()), prompt, raw, seed + number, asked))
-        if attempts[-1].text and tokens(attempts[-1].text) != tokens(unlike):
+        if _is_other(attempts[-1].text, unlike, task):
             break
     spoken = [said for said in attempts if said.text]
     if not spoken:
         message = "The captioner said nothing: run it again, or write the caption yourself."
         raise UnreadableReply(message, attempts[-1].prompt, attempts[-1].raw, len(attempts))
-    said = next((said for said in spoken if tokens(said.text) != tokens(unlike)), spoken[0])
+    same = next((said for said in spoken if tokens(said.text) == tokens(unlike)), spoken[0])
+    said = next((said for said in spoken if _is_other(said.text, unlike, task)), same)
     trace = Trace(
         author="model",
         model=captioner.name,
@@ -63,3 +64,10 @@ def run(
         seconds=time.monotonic() - start,
     )
     return StageValue(Caption(said.text), trace, inputs_key("caption", task, image_sha(image), {}, settings))
+
+
+def _is_other(text: str, unlike: str, task: Task) -> bool:
+    """Whether a caption says something, something else, and names what the task protects if the other one did."""
+    if not text or tokens(text) == tokens(unlike):
+        return False
+    return not unlike or len(failed(caption_checks(text, task))) <= len(failed(caption_checks(unlike, task)))
