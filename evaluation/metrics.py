@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from pipeline.types import Task
+from pipeline.masks import UNLABELLED
+from pipeline.types import Check, Task
 from pipeline.words import classes_in
 
+MASK_KEPT = "mask kept"
+"""What the check of the mask is called."""
 DROPPED = 0.15
 """A figure that fell by this much or more is worth a look: a border redrawn a pixel off costs a small thing nearly that
 much, and is no failure."""
@@ -30,14 +33,18 @@ class ClassFigures:
         return self.source is not None and self.generated is not None and self.source - self.generated >= DROPPED
 
 
-def iou(a: Image.Image, b: Image.Image, of_a: Sequence[int], of_b: Sequence[int]) -> float | None:
+def iou(
+    a: Image.Image, b: Image.Image, of_a: Sequence[int], of_b: Sequence[int], ignored: int | None = None
+) -> float | None:
     """Intersection over union of the pixels of `a` whose number is in `of_a` and those of `b` in `of_b`, 0 to 1.
 
-    `b` is brought to the size of `a` (nearest). None when there is no such pixel in either.
+    `b` is brought to the size of `a` (nearest). Where `a` has the number `ignored`, nothing is known and nothing
+    counts. None when there is no such pixel in either.
     """
-    left = np.isin(np.asarray(a), of_a)
+    numbers = np.asarray(a)
+    left = np.isin(numbers, of_a)
     fitted = b if b.size == a.size else b.resize(a.size, Image.Resampling.NEAREST)
-    right = np.isin(np.asarray(fitted), of_b)
+    right = np.isin(np.asarray(fitted), of_b) & (numbers != ignored if ignored is not None else True)
     union = int((left | right).sum())
     return int((left & right).sum()) / union if union else None
 
@@ -65,13 +72,14 @@ def against_mask(
 ) -> tuple[ClassFigures, ...]:
     """IoU of what a model sees in source and generated image (class numbers each) with the mask, which is true of both.
 
-    One entry for every protected class that the mask and the model both know.
+    One entry for every protected class that the mask and the model both know. Pixels without a class do not count.
     """
     figures = []
     for name in protected:
         true, seen = numbers_of(name, mask_classes), numbers_of(name, classes)
         if true and seen and share(mask, true) > 0:
-            figures.append(ClassFigures(name, iou(mask, source, true, seen), iou(mask, generated, true, seen)))
+            before, after = (iou(mask, image, true, seen, UNLABELLED) for image in (source, generated))
+            figures.append(ClassFigures(name, before, after))
     return tuple(figures)
 
 
@@ -87,3 +95,23 @@ def without_mask(
         if seen and share(source, seen) > 0:
             figures.append(ClassFigures(name, 1.0, iou(source, generated, seen, seen)))
     return tuple(figures)
+
+
+def mask_check(figures: Sequence[ClassFigures]) -> Check | None:
+    """Whether a segmenter still finds what the mask says is there, from the figures of `against_mask`; None for none.
+
+    The figure is its mIoU (mean over the protected classes, 0 to 1) between carried mask and generated image. It has to
+    come within `DROPPED` of what the same model reaches on the source, so that a weak model does not blame every image.
+    """
+    pairs = [
+        (held.source, held.generated) for held in figures if held.source is not None and held.generated is not None
+    ]
+    if not pairs:
+        return None
+    before, after = (sum(side) / len(pairs) for side in zip(*pairs, strict=True))
+    note = (
+        f"The model under test finds the mask in the source at {before:.2f}, here at {after:.2f} (mIoU): it fails on "
+        "this image, or something protected is no longer where the mask has it. Compare mask and class map."
+    )
+    kept = before - after < DROPPED
+    return Check(MASK_KEPT, kept, after, "" if kept else note)

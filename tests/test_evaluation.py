@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from evaluation.metrics import against_mask, iou, numbers_of, without_mask
+from evaluation.metrics import ClassFigures, against_mask, iou, mask_check, numbers_of, without_mask
 from evaluation.types import LARGEST_MAP, Reading, decode_map, encode_map, reading_from
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
@@ -140,3 +140,20 @@ def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
         load(wanted(file=bare, name="resnet18"))
     with pytest.raises(UserError, match="does not fit resnet18 with 2 classes"):
         load(wanted(file=bare, name="resnet18", classes="a, b"))
+
+
+def test_pixels_without_a_class_do_not_count() -> None:
+    mask, classes = halves(1, 255), ("sky", "road")
+    everywhere = halves(1, 1)
+    (road,) = against_mask(mask, everywhere, classes, mask, {1: "road"}, PROTECTED)
+    assert (road.source, road.generated) == (1.0, 1.0), "what is beyond the mask may be road"
+
+
+def test_the_check_of_a_mask_is_the_mean_over_the_classes() -> None:
+    fine = mask_check((ClassFigures("road", 0.9, 0.9), ClassFigures("vehicle", 0.7, 0.5)))
+    assert fine is not None and fine.passed and fine.value == pytest.approx(0.7) and not fine.note
+    lost = mask_check((ClassFigures("road", 0.9, 0.9), ClassFigures("vehicle", 0.7, 0.1)))
+    assert lost is not None and not lost.passed and "0.80" in lost.note and "0.50" in lost.note
+    weak = mask_check((ClassFigures("road", 0.2, 0.2),))
+    assert weak is not None and weak.passed, "a model that knew no better before is no reason to doubt the image"
+    assert mask_check(()) is None

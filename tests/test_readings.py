@@ -113,8 +113,32 @@ def test_figures_are_measured_against_the_mask_where_there_is_one(tmp_path: Path
     seen = bench.seen()
     assert seen.masked
     assert [(figure.name, figure.source) for figure in seen.figures[case]] == [("road", 1.0), ("vehicle", 0.5)]
+    kept = seen.checks(bench.run().test_cases[0])[-1]
+    assert (kept.name, kept.passed, kept.value) == ("mask kept", True, 0.75)
+    lost = bench.add(220)
+    seen = bench.seen()
+    bad = seen.checks(bench.run().test_cases[1])[-1]
+    assert not bad.passed and bad.value == 0.5 and "0.75" in bad.note and lost in seen.misled
     bench.jobs.close()
     bench.workspace.close()
+
+
+def test_where_a_mask_cannot_be_checked_it_is_said_why(bench: Bench) -> None:
+    bench.add(20)
+    (case,) = bench.run().test_cases
+    if bench.model.kind == "classification":
+        assert bench.seen().mask_kept == {}, "a label has no mask"
+        bench.workspace.set_task(bench.run_id, STREET)
+    assert bench.seen().unmeasured(case) == "n/a, there is no mask"
+    bench.workspace.set_mask(bench.run_id, Image.new("L", (16, 16), 3), {3: "dragon"})
+    if bench.model.kind == "classification":
+        assert bench.seen().unmeasured(case) == "n/a, the model under test is no segmenter"
+    else:
+        assert bench.seen().unmeasured(case) == "n/a, the model under test knows no protected class of the mask"
+    other = Settings(under_test=UnderTestSettings(source="timm", name="other"))
+    assert bench.readings.seen(bench.run(), other).unmeasured(case) == "being measured"
+    bench.seen(other)
+    assert bench.seen(other).checks(case) == (), "and no check is made up"
 
 
 def test_nothing_is_asked_before_there_is_a_result(bench: Bench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,10 +22,12 @@ from pipeline.profile import load_profile
 from pipeline.types import Task
 from storage.workspace import Workspace
 from tests.scripted import ScriptedModels
+from tests.test_readings import Bright
 from tests.test_ui_studio import do
 from ui import exchange, masks
 from ui.actions import perform
 from ui.exchange import saved_image, saved_with_mask, take_picture, take_run
+from ui.readings import Seen
 from ui.routes import add_routes
 from ui.studio import Studio
 from ui.views.masks import legend, mask_row
@@ -100,6 +103,38 @@ def test_a_saved_image_brings_its_run_back_in_another_workspace(studio: Studio, 
     second = take_run(elsewhere, saved_image(studio, run.test_cases[2].id)[1])
     assert second.run_id == run.id and len(elsewhere.workspace.run(run.id).test_cases) == 2
     assert len(elsewhere.runs()) == 1
+
+
+def test_the_check_of_the_mask_travels_and_is_not_doubled(studio: Studio, elsewhere: Studio) -> None:
+    run_id = finished(studio)
+    studio.workspace.set_task(run_id, Task("segmentation", protected=("road",)))
+    case_id = studio.workspace.run(run_id).test_cases[0].id
+    without = saved_image(studio, case_id)[1]
+    seen = read_all(studio, run_id)
+    data = saved_image(studio, case_id)[1]
+    assert data != without, "what was measured since is in the file"
+    taken = take_run(elsewhere, data)
+    assert saved_image(elsewhere, taken.case_id or 0)[1] == data, "before the model was asked there"
+    there = read_all(elsewhere, run_id)
+    (case,) = elsewhere.workspace.run(run_id).test_cases
+    assert there.checks(case) == case.checks == seen.checks(studio.workspace.stored_test_case(case_id))
+    assert [check.name for check in case.checks].count("mask kept") == 1
+    assert saved_image(elsewhere, case.id)[1] == data, "and after"
+    do(elsewhere, run_id, "mask-drop")
+    assert "mask kept" not in [check.name for check in read_all(elsewhere, run_id).checks(case)]
+
+
+def read_all(studio: Studio, run_id: str) -> Seen:
+    """What a segmenter that sees road on the left says of the run."""
+    studio.readings.load = lambda _wanted: Bright("segmentation")
+    end = time.monotonic() + 20
+    while True:
+        run = studio.workspace.run(run_id)
+        seen = studio.readings.seen(run, studio.settings(run))
+        if not seen.waiting:
+            return seen
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_a_file_opens_the_run_that_it_came_from(studio: Studio) -> None:

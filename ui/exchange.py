@@ -17,6 +17,7 @@ from pipeline.masks import UNLABELLED, carried
 from pipeline.provenance import sampler_name
 from pipeline.types import TestCase
 from storage.types import Run, StoredTestCase
+from ui.mask_checks import with_mask_check
 from ui.studio import Studio
 
 LONGEST_NAME = 200
@@ -38,10 +39,12 @@ def saved_image(studio: Studio, case_id: int) -> tuple[str, bytes]:
     stored = studio.workspace.stored_test_case(case_id)
     run = studio.workspace.run(stored.run_id)
     mask = studio.workspace.image(run.mask_sha) if run.mask_sha is not None else None
+    kept = studio.readings.mask_check(run, studio.settings(run), stored)
+    case = studio.workspace.test_case(case_id)
     data = carrying(
         stored.image_path.read_bytes(),
         run_record(run),
-        studio.workspace.test_case(case_id),
+        replace(case, checks=with_mask_check(case.checks, kept, run.mask_sha is not None)),
         studio.source(run),
         mask,
         sampler_name(studio.profile) if run.profile == studio.profile.name else "",

@@ -16,17 +16,18 @@ from typing import Protocol
 from PIL import Image
 from pydantic import ValidationError
 
-from evaluation.metrics import ClassFigures, against_mask, without_mask
+from evaluation.metrics import MASK_KEPT, ClassFigures, against_mask, mask_check, without_mask
 from evaluation.types import Reading, decode_map, reading_from
 from pipeline.errors import UserError
 from pipeline.masks import carried
 from pipeline.profile import Profile
 from pipeline.settings import Settings, UnderTestSettings
-from pipeline.types import Task
+from pipeline.types import Check, Task
 from pipeline.words import classes_in
-from storage.types import Run
+from storage.types import Run, StoredTestCase
 from storage.workspace import Workspace
 from ui.jobs import Jobs
+from ui.mask_checks import masks_kept, with_mask_check
 
 log = logging.getLogger(__name__)
 DOING = "asking the model under test"
@@ -61,6 +62,17 @@ class Seen:
     """Whether the figures are measured against the run's mask."""
     misled: frozenset[int] = frozenset()
     """The test cases on which the model under test fails, where it did not on the source."""
+    mask_kept: Mapping[int, Check | str] = field(default_factory=dict)
+    """By test case: the check of its mask, or in words why there is none; empty where the task needs no mask."""
+
+    def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
+        """All checks of a test case, that of its mask last; one that came with a file counts until there is another."""
+        return with_mask_check(case.checks, self.mask_kept.get(case.id), self.masked)
+
+    def unmeasured(self, case: StoredTestCase) -> str:
+        """Why there is no check of the mask, in words; "" where there is one, or none is needed."""
+        found = self.mask_kept.get(case.id)
+        return found if isinstance(found, str) and all(check.name != MASK_KEPT for check in self.checks(case)) else ""
 
 
 class Readings:
@@ -81,7 +93,7 @@ class Readings:
         """All that is known; whatever is missing is asked for, while nobody waits."""
         wanted = self.model_of(run, settings)
         if wanted is None:
-            return Seen(None)
+            return Seen(None, masked=run.mask_sha is not None, mask_kept=masks_kept(run, None, "", None, {}))
         model = model_key(wanted)
         if not run.test_cases:
             return Seen(wanted, self._problem(model))
@@ -94,16 +106,24 @@ class Readings:
         problem = self._problem(model)
         if missing and not problem:
             self._ask(wanted, missing)
-        figures: dict[int, tuple[ClassFigures, ...]] = {}
-        if source is not None and source.kind == "segmentation":
-            figures = {
-                case: self._compare(source, found, run.mask_sha, _frozen(run.mask_classes), run.task.protected)
-                for case, found in results.items()
-                if found.kind == "segmentation"
-            }
+        figures = {
+            case: compared
+            for case, found in results.items()
+            if (compared := self._compared(run, source, found)) is not None
+        }
         misled = frozenset(case for case, found in results.items() if _misled(run, source, found, figures.get(case)))
         waiting = bool(missing) and not problem
-        return Seen(wanted, problem, waiting, source, results, figures, run.mask_sha is not None, misled)
+        kept = masks_kept(run, wanted, problem, source, figures)
+        return Seen(wanted, problem, waiting, source, results, figures, run.mask_sha is not None, misled, kept)
+
+    def mask_check(self, run: Run, settings: Settings, case: StoredTestCase) -> Check | None:
+        """The check of a test case's mask, from what is known already; None where it is not, and nothing is asked."""
+        wanted = self.model_of(run, settings)
+        if wanted is None or run.mask_sha is None:
+            return None
+        source, found = (self._look_up(sha, model_key(wanted)) for sha in (run.source_sha, case.image_sha))
+        figures = self._compared(run, source, found) if found is not None else None
+        return mask_check(figures) if figures is not None else None
 
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
         """The model of the run's settings, or that of the profile for this kind of task."""
@@ -170,6 +190,12 @@ class Readings:
             self._models.clear()
             self._models[model] = self.load(wanted)
         return self._models[model]
+
+    def _compared(self, run: Run, source: Reading | None, found: Reading) -> tuple[ClassFigures, ...] | None:
+        """The figures of one image; None where they cannot be told (yet)."""
+        if source is None or "classification" in (source.kind, found.kind):
+            return None
+        return self._compare(source, found, run.mask_sha, _frozen(run.mask_classes), run.task.protected)
 
     def _figures(
         self,

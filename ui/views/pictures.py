@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evaluation.metrics import MASK_KEPT
 from pipeline.types import StageName
 from storage.types import StoredTestCase
 from ui.diff import shortened, word_diff
@@ -43,7 +44,7 @@ def picture_column(state: RunState, view: View, seen: Seen) -> Html:
         el("div", viewer, class_="card viewer", id="viewer"),
         _thumbnails(state, case, seen, drawn is not None),
         under_test_card(state, case, seen),
-        _facts(state, case),
+        _facts(state, case, seen),
     ]
     return el("div", parts, class_="pictures", data_case=case.id)
 
@@ -64,16 +65,18 @@ def _checks(state: RunState, case: StoredTestCase, seen: Seen) -> Html:
     pills: list[Child] = []
     if case.id in state.outdated:
         pills.append(pill(state.outdated[case.id], "warn", id="outdated"))
-    for check in case.checks:
+    for check in seen.checks(case):
         tone: Tone = "ok" if check.passed else "warn"
         figure = "" if check.value is None else f" {check.value:.2f}"
         title = check.note or f"{check.name}: passed"
         pills.append(pill([icon("check" if check.passed else "alert"), f"{check.name}{figure}"], tone, title=title))
+    if unmeasured := seen.unmeasured(case):
+        pills.append(pill(f"{MASK_KEPT}: {unmeasured}", title="How well a segmenter under test still finds the mask"))
     pills.append(verdict_pill(case, seen))
     return el("div", pills, class_="tags checks", id="checks")
 
 
-def _facts(state: RunState, case: StoredTestCase) -> Html:
+def _facts(state: RunState, case: StoredTestCase, seen: Seen) -> Html:
     pieces = word_diff(caption_text(state), case.counterfactual.text)
     steps = case.settings.get("steps", "?")
     made = f"{short_model(case.model, state.model_names)} · {steps} steps · seed {case.seed} · {seconds(case.seconds)}"
@@ -85,7 +88,7 @@ def _facts(state: RunState, case: StoredTestCase) -> Html:
         title=f"Generate the next images with the seed of this one ({case.seed})",
         data_case=case.id,
     )
-    notes = [el("p", check.note, class_="mut small") for check in case.checks if not check.passed and check.note]
+    notes = [el("p", check.note, class_="mut small") for check in seen.checks(case) if not check.passed and check.note]
     return el(
         "div",
         el("p", differences(shortened(pieces)), class_="diff"),
