@@ -21,7 +21,7 @@ from pipeline.types import STAGES, VALUE_TYPES, StageName, StageValue, Task, Tra
 from storage.generation import read_jobs, read_test_cases
 from storage.images import StoredImage, file_name
 from storage.rows import Row, insert_row, keep_image, now, pack, pack_value, unpack_value, when
-from storage.types import Run, StoredValue
+from storage.types import Run, StoredState, StoredValue
 
 LONGEST_NAME = 200
 """Characters in the name of a run."""
@@ -71,14 +71,16 @@ def set_task(db: sqlite_utils.Database, run_id: str, task: Task) -> None:
     _change_state(db, run_id, task=pack_value(task))
 
 
-def set_settings(db: sqlite_utils.Database, run_id: str, settings: Mapping[str, Any]) -> None:
-    """Give the run other settings. Raises UserError for an unknown run."""
-    _change_state(db, run_id, settings=pack(dict(settings)))
+def set_settings(db: sqlite_utils.Database, run_id: str, settings: Mapping[str, Any]) -> int | None:
+    """Give the run other settings; returns the id of the state, None when they are the same. Raises UserError for an
+    unknown run.
+    """
+    return _change_state(db, run_id, settings=pack(dict(settings)))
 
 
-def set_prompts(db: sqlite_utils.Database, run_id: str, prompts: Mapping[StageName, str]) -> None:
-    """Give the run prompt templates of its own, all at once. Raises UserError for an unknown run."""
-    _change_state(db, run_id, prompts=pack(dict(prompts)))
+def set_prompts(db: sqlite_utils.Database, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
+    """Give the run prompt templates of its own, all at once; returns as `set_settings`. Raises UserError likewise."""
+    return _change_state(db, run_id, prompts=pack(dict(prompts)))
 
 
 def set_mask(db: sqlite_utils.Database, run_id: str, mask: StoredImage | None, classes: Mapping[int, str]) -> None:
@@ -192,7 +194,24 @@ def read_run(db: sqlite_utils.Database, run_id: str, images: Path) -> Run:
         mask_classes={int(number): name for number, name in json.loads(state["mask_classes"]).items()},
         prompts=json.loads(state["prompts"]),
         removed=bool(state["removed"]),
+        state=next(db.query("SELECT max(id) AS id FROM run_states WHERE run = ?", [run_id]))["id"],
     )
+
+
+def read_states(db: sqlite_utils.Database, run_id: str, since: int) -> tuple[StoredState, ...]:
+    """The states of a run from the one with the id `since` on, oldest first; of 0 all of them. Raises UserError for an
+    unknown run.
+    """
+    require_run(db, run_id)
+    query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
+    return tuple(_state(row) for row in db.query(query, [run_id, since]))
+
+
+def read_prompt_states(db: sqlite_utils.Database, run_id: str) -> tuple[StoredState, ...]:
+    """The states of a run with which its prompts became others, oldest first."""
+    changed = "SELECT *, lag(prompts, 1, '{}') OVER (ORDER BY id) AS earlier FROM run_states WHERE run = ?"
+    query = f"SELECT id, settings, prompts, created FROM ({changed}) WHERE prompts <> earlier ORDER BY id"
+    return tuple(_state(row) for row in db.query(query, [run_id]))
 
 
 def share_edited(db: sqlite_utils.Database) -> dict[StageName, float]:
@@ -218,22 +237,22 @@ def require_run(db: sqlite_utils.Database, run_id: str) -> None:
         raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.")
 
 
-def _change_state(db: sqlite_utils.Database, run_id: str, **changes: Any) -> None:
+def _change_state(db: sqlite_utils.Database, run_id: str, **changes: Any) -> int | None:
     require_run(db, run_id)
     state = _latest_state(db, run_id)
-    if any(state[field] != value for field, value in changes.items()):
-        _append_state(db, run_id, {**state, **changes})
+    if all(state[field] == value for field, value in changes.items()):
+        return None
+    return _append_state(db, run_id, {**state, **changes})
 
 
-def _append_state(db: sqlite_utils.Database, run_id: str, state: Row) -> None:
-    db.table("run_states").insert({"run": run_id, **state, "created": now()})
+def _append_state(db: sqlite_utils.Database, run_id: str, state: Row) -> int:
+    return insert_row(db, "run_states", {"run": run_id, **state, "created": now()})
 
 
 def _latest_state(db: sqlite_utils.Database, run_id: str) -> dict[str, Any]:
+    """What a person may change, without the row's own columns."""
     row = dict(next(db.query("SELECT * FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id])))
-    for own in ("id", "run", "created"):
-        del row[own]
-    return row
+    return {name: value for name, value in row.items() if name not in ("id", "run", "created")}
 
 
 def _latest_values(db: sqlite_utils.Database, run_id: str) -> list[StoredValue]:
@@ -257,6 +276,10 @@ def _name(name: str) -> str:
     if len(name) > LONGEST_NAME:
         raise UserError(f"The name of the run has {len(name)} characters; give it one of at most {LONGEST_NAME}.")
     return name
+
+
+def _state(row: Row) -> StoredState:
+    return StoredState(row["id"], json.loads(row["settings"]), json.loads(row["prompts"]), when(row["created"]))
 
 
 def _value(row: Row) -> StoredValue:

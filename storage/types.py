@@ -40,6 +40,16 @@ class StoredValue:
 
 
 @dataclass(frozen=True)
+class StoredState:
+    """What a person may change about a run, as it was from one moment on. States are only ever added."""
+
+    id: int
+    settings: Mapping[str, Any]
+    prompts: Mapping[StageName, str]
+    created: datetime
+
+
+@dataclass(frozen=True)
 class Review:
     """What a person decided about a test case."""
 
@@ -125,6 +135,8 @@ class Run:
     """The prompt templates that a person edited for this run, as text; a stage without one uses the profile's."""
     removed: bool = False
     """Deleted by a person: out of the list of runs, and nothing of it lost."""
+    state: int = 0
+    """The id of the `StoredState` that counts."""
 
 
 @dataclass(frozen=True)

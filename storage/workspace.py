@@ -23,7 +23,7 @@ from storage.database import Database
 from storage.images import ImageStore, StoredImage
 from storage.presence import Presence
 from storage.rows import insert_row, now
-from storage.types import JobState, Run, RunSummary, StoredTestCase, StoredValue, Verdict
+from storage.types import JobState, Run, RunSummary, StoredState, StoredTestCase, StoredValue, Verdict
 
 if TYPE_CHECKING:
     from pipeline.carried import RunRecord
@@ -111,9 +111,11 @@ class Workspace:
         """Give the run another task; the earlier one stays in the database. Raises UserError for an unknown run."""
         self._database.write(lambda db: runs.set_task(db, run_id, task))
 
-    def set_settings(self, run_id: str, settings: Mapping[str, Any]) -> None:
-        """Give the run other settings (plain data); the earlier ones stay. Raises UserError for an unknown run."""
-        self._database.write(lambda db: runs.set_settings(db, run_id, settings))
+    def set_settings(self, run_id: str, settings: Mapping[str, Any]) -> int | None:
+        """Give the run other settings (plain data); the earlier ones stay. Returns the id of the state that it has now,
+        None when they are those it had. Raises UserError for an unknown run.
+        """
+        return self._database.write(lambda db: runs.set_settings(db, run_id, settings))
 
     def rename(self, run_id: str, name: str) -> None:
         """Give the run another name. Raises UserError for an unknown run and for an empty or too long name."""
@@ -129,9 +131,21 @@ class Workspace:
         stored = self._save(mask) if mask is not None else None
         self._database.write(lambda db: runs.set_mask(db, run_id, stored, classes or {}))
 
-    def set_prompts(self, run_id: str, prompts: Mapping[StageName, str]) -> None:
-        """Give the run the prompt templates that a person edited, all at once. Raises UserError for an unknown run."""
-        self._database.write(lambda db: runs.set_prompts(db, run_id, prompts))
+    def set_prompts(self, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
+        """Give the run the prompt templates that a person edited, all at once; the earlier ones stay. Returns and raises
+        as `set_settings`.
+        """
+        return self._database.write(lambda db: runs.set_prompts(db, run_id, prompts))
+
+    def states(self, run_id: str, since: int = 0) -> tuple[StoredState, ...]:
+        """Settings and prompts as they were, oldest first, from the state with the id `since` on. Raises UserError for
+        an unknown run.
+        """
+        return self._database.read(lambda db: runs.read_states(db, run_id, since))
+
+    def prompt_states(self, run_id: str) -> tuple[StoredState, ...]:
+        """Of the states of a run those with which its prompts became others, oldest first."""
+        return self._database.read(lambda db: runs.read_prompt_states(db, run_id))
 
     def remove_run(self, run_id: str) -> None:
         """Take the run out of the list of runs; nothing of it is lost. Raises UserError for an unknown run."""

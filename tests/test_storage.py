@@ -356,6 +356,26 @@ def test_edited_prompts_stay_with_the_run(workspace: Workspace) -> None:
     assert workspace.run(run_id).prompts == {}
 
 
+def test_earlier_settings_and_prompts_stay(workspace: Workspace) -> None:
+    run_id = new_run(workspace)
+    first = workspace.run(run_id)
+    assert [state.id for state in workspace.states(run_id)] == [first.state]
+    number = workspace.set_settings(run_id, {"steps": 5})
+    assert number == workspace.run(run_id).state and number is not None and number > first.state
+    assert workspace.set_settings(run_id, {"steps": 5}) is None, "nothing was changed"
+    one = workspace.set_prompts(run_id, {"keywords": "$task $caption"})
+    workspace.rename(run_id, "another")
+    two = workspace.set_prompts(run_id, {})
+    assert [state.settings for state in workspace.states(run_id)][:2] == [first.settings, {"steps": 5}]
+    assert [state.id for state in workspace.states(run_id, number)] == [number, one, two - 1 if two else 0, two]
+    assert [(state.id, state.prompts) for state in workspace.prompt_states(run_id)] == [
+        (one, {"keywords": "$task $caption"}),
+        (two, {}),
+    ]
+    with pytest.raises(UserError, match="has no run"):
+        workspace.states("none")
+
+
 def test_a_removed_run_leaves_the_list_and_can_come_back(workspace: Workspace) -> None:
     first, second = new_run(workspace, "First"), new_run(workspace, "Second")
     workspace.append_value(second, "caption", by_person("A bird."))
