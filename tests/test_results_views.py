@@ -78,6 +78,7 @@ def state(*cases: StoredTestCase, kind: str = "classification", masked: bool = F
         model_names={},
         notices={},
         prompts=load_prompts("demo"),
+        earlier_prompts=(),
         alternatives=Alternatives(()),
     )
 

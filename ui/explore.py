@@ -144,6 +144,7 @@ def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, An
         "problem": outcome.problem,
         "where": outcome.where,
         "active": active or studio.likenesses.waiting,  # lined up, perhaps, by what was just rendered
+        "state": state.run.state if state is not None else 0,
         "reading": seen is not None and seen.waiting,
         "cases": [case.id for case in state.run.test_cases] if state is not None else [],
     }

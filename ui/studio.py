@@ -32,7 +32,7 @@ from pipeline.types import (
     TextValue,
     Trace,
 )
-from storage.types import Run, RunSummary, StoredValue
+from storage.types import Run, RunSummary, StoredState, StoredValue
 from storage.workspace import Workspace
 from ui.controls import Controls
 from ui.gate import Gate, gate_of
@@ -91,6 +91,8 @@ class RunState:
     """What a person should know of a stage, until it is edited again."""
     prompts: PromptSet
     """What the language stages of this run are told."""
+    earlier_prompts: tuple[StoredState, ...]
+    """The states of the run with which its prompts became others, oldest first."""
     alternatives: Alternatives
     """Those of stage 3, with all that was measured of them."""
 
@@ -111,6 +113,9 @@ class Studio:
         self.readings = Readings(profile, workspace, self.jobs)
         self.likenesses = Likenesses(self.runner, self.jobs)
         self.writers = Writers()
+        """Of the versions of values."""
+        self.state_writers = Writers()
+        """Of the states of runs: their settings and prompts."""
         self.editing = threading.RLock()
         """Held from reading a value to saving what a person made of it."""
         self._notices: dict[tuple[str, StageName], str] = {}
@@ -159,6 +164,7 @@ class Studio:
             model_names=self._model_names,
             notices=notices,
             prompts=self.prompts(run),
+            earlier_prompts=self.workspace.prompt_states(run_id),
             alternatives=self.likenesses.filled(stored.value.value if stored else Alternatives(()), run.task),
         )
 

@@ -26,14 +26,18 @@ class Writers:
             for old in list(self._tabs)[:-KEPT]:
                 del self._tabs[old]
 
+    def of(self, tab: str) -> frozenset[int]:
+        """The versions that a page wrote."""
+        with self._lock:
+            return frozenset(version for version, page in self._tabs.items() if page and page == tab)
+
     def elsewhere(self, versions: Sequence[StoredValue], based: int, tab: str) -> StoredValue | None:
         """The latest version after `based` that this page did not write; None when there is none such.
 
         `based` is the version that a page showed when its person began to edit; 0 says that it is not known.
         """
-        with self._lock:
-            mine = {version for version, page in self._tabs.items() if page and page == tab}
-            others = [version for version in versions if version.id > based and version.id not in mine]
+        mine = self.of(tab)
+        others = [version for version in versions if version.id > based and version.id not in mine]
         return others[-1] if based and others else None
 
 

@@ -14,6 +14,10 @@ Action = Callable[[Studio, str, Data], str | None]
 """Takes the studio, the run that is shown and the data; gives the run to show, if it is another one."""
 LONGEST_TEXT = 4000
 """Characters in anything that is typed; the longest caption is far shorter."""
+LONGEST_TAB = 40
+"""Characters in the name that a page gives itself."""
+LONGEST_NUMBER = 18
+"""Digits: more do not fit into a column of the database."""
 
 
 def stage_of(data: Data) -> StageName:
@@ -28,6 +32,21 @@ def text_of(data: Data, name: str) -> str:
     if len(text) > LONGEST_TEXT:
         raise UserError(f"The text is too long: at most {LONGEST_TEXT} characters are taken.")
     return text
+
+
+def tab_of(data: Data) -> str:
+    """Which page it is, by the name that it gave itself."""
+    return text_of(data, "tab")[:LONGEST_TAB]
+
+
+def state_of(data: Data) -> int:
+    """The state of the run that the page showed when its person began to edit; 0 when it does not say."""
+    return number_of(text_of(data, "showed"))
+
+
+def number_of(said: str) -> int:
+    """A number that a row may have; 0 for any other text."""
+    return int(said) if said.isascii() and said.isdigit() and len(said) <= LONGEST_NUMBER else 0
 
 
 def place_of(data: Data) -> int:

@@ -13,6 +13,7 @@ from pipeline.settings import UnderTestSettings
 from pipeline.stages.generation import PlannedImage
 from storage.types import VERDICTS, StoredTestCase
 from ui.actions.data import Action, Data, text_of
+from ui.actions.settings import change_settings
 from ui.generating import start_images
 from ui.studio import Studio
 
@@ -36,7 +37,6 @@ def _regenerate(studio: Studio, run_id: str, data: Data) -> None:
 
 
 def _under_test(studio: Studio, run_id: str, data: Data) -> None:
-    run = studio.workspace.run(run_id)
     classes = str(data.get("classes") or "")
     if len(classes) > LONGEST_CLASSES:
         raise UserError(f"The names of the classes are too long: at most {LONGEST_CLASSES} characters are taken.")
@@ -54,9 +54,7 @@ def _under_test(studio: Studio, run_id: str, data: Data) -> None:
         raise UserError("Give the name of the model under test, such as resnet50.")
     if wanted.source == "file" and not wanted.file:
         raise UserError("Give the path of the checkpoint file of the model under test.")
-    settings = studio.settings(run).model_dump(mode="json")
-    settings["under_test"] = wanted.model_dump(mode="json")
-    studio.workspace.set_settings(run_id, settings)
+    change_settings(studio, run_id, data, lambda plain: plain.update(under_test=wanted.model_dump(mode="json")))
     studio.readings.try_again(wanted)
 
 

@@ -20,22 +20,19 @@ from pipeline.types import (
 )
 from storage.types import Run, StoredValue
 from ui import edits
-from ui.actions.data import Action, Data, place_of, stage_of, text_of
+from ui.actions.data import Action, Data, number_of, place_of, stage_of, tab_of, text_of
 from ui.studio import Problem, Refused, Studio, clock
 from ui.versions import last_edited, undo_target
-
-LONGEST_TAB = 40
-"""Characters in the name that a page gives itself."""
 
 
 def _change(studio: Studio, run_id: str, stage: StageName, data: Data, change: Callable[[Run], Any]) -> None:
     """Save what `change` makes of the latest version; the lock keeps a second page from doing so in between."""
     with studio.editing:
         run = studio.workspace.run(run_id)
-        other = studio.writers.elsewhere(studio.workspace.history(run_id, stage), _based(data), _tab(data))
+        other = studio.writers.elsewhere(studio.workspace.history(run_id, stage), _based(data), tab_of(data))
         version = studio.save_by_person(run, stage, change(run))
         if version is not None:
-            studio.writers.note(version, _tab(data))
+            studio.writers.note(version, tab_of(data))
         if version is not None and other is not None:
             studio.tell(run_id, stage, _both_kept(stage, other))
 
@@ -107,13 +104,8 @@ def _caption_of(run: Run) -> str:
     return str(_held(run, "caption", Caption("")).text)
 
 
-def _tab(data: Data) -> str:
-    return text_of(data, "tab")[:LONGEST_TAB]
-
-
 def _based(data: Data) -> int:
-    said = text_of(data, "based") or text_of(data, "version")
-    return int(said) if said.isascii() and said.isdigit() else 0
+    return number_of(text_of(data, "based") or text_of(data, "version"))
 
 
 def _keep(studio: Studio, run_id: str, data: Data) -> None:
@@ -143,7 +135,7 @@ def _undo(studio: Studio, run_id: str, data: Data) -> None:
 
 def _repeat(studio: Studio, run_id: str, version: StoredValue, data: Data) -> None:
     with studio.editing:
-        studio.writers.note(studio.workspace.bring_back(version.id), _tab(data))
+        studio.writers.note(studio.workspace.bring_back(version.id), tab_of(data))
     studio.solved(run_id, version.stage)
 
 

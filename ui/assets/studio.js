@@ -4,7 +4,7 @@
   "use strict";
   const POLL_BUSY = 400, POLL_READING = 1000, POLL_IDLE = 4000, LOST = 20000;
   const TAB = Math.random().toString(36).slice(2);   // tells this page from others, in what it saves
-  const studio = { run: "", view: { case: null, mode: "result" }, find: "", cases: [], active: false, idle: false, lost: false, afterPatch: [] };
+  const studio = { run: "", state: 0, view: { case: null, mode: "result" }, find: "", cases: [], active: false, idle: false, lost: false, afterPatch: [] };
   window.studio = studio;
   const parts = {};            // name -> stamp of what is shown
   const queue = [];            // actions that wait for the reply to the ones before
@@ -45,7 +45,8 @@
   // ---- Sending
 
   function send(action) {
-    if (action) queue.push(action);
+    // Which settings and prompts the person looked at who did this: another page may change them before it is sent.
+    if (action) queue.push(typeof action === "function" ? action : { showed: studio.state, ...action });
     studio.idle = false;
     // Between press and release a field may have been left; what it says must go out before what the button does.
     if (!pointerDown) pump();
@@ -60,7 +61,7 @@
     trigger("click", { do: flying.map(({ done, refused, ...plain }) => ({ ...plain, tab: TAB })), run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, ticket: ++ticket });
   }
 
-  const resolve = (action) => (typeof action === "function" ? action() : action);
+  const resolve = (action) => (typeof action === "function" ? { showed: studio.state, ...action() } : action);
 
   function onReply(reply) {
     clearTimeout(lostTimer);
@@ -75,6 +76,7 @@
     // A new image is shown as it comes, unless another one was picked.
     if (reply.cases.length > studio.cases.length && studio.view.case === studio.cases.at(-1)) studio.view.case = null;
     studio.run = reply.run;
+    studio.state = reply.state;
     studio.cases = reply.cases;
     studio.active = reply.active;
     studio.reading = reply.reading;
@@ -128,7 +130,7 @@
 
   // ---- Fitting markup in: nodes stay, so that focus, what is typed, and a press on a button survive
 
-  const OWN = ["style", "data-open", "data-editing", "data-based", "open"];
+  const OWN = ["style", "data-open", "data-editing", "data-based", "data-showed", "open"];
   const keyOf = (node) => (node.nodeType === 1 ? node.dataset.key || node.id || "" : "");
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 

@@ -6,20 +6,21 @@
   // A card says which version it shows. While somebody types, another page may save a newer one, which the card then
   // shows around the field: what is sent must still name the version that the typing began on.
   document.addEventListener("input", (event) => {
-    const field = event.target, card = field.closest?.(".studio .stage[data-version]");
-    if (!card || field.type === "checkbox") return;
-    const holder = field.closest("[data-form]") ?? field;
-    holder.dataset.based ??= card.dataset.version;
+    const field = event.target;
+    if (!field.closest?.(".studio .stage") || field.type === "checkbox") return;
+    const holder = field.closest("[data-form]") ?? field, version = field.closest(".stage").dataset.version;
+    holder.dataset.showed ??= studio.state;  // of the run's settings and prompts
+    if (version) holder.dataset.based ??= version;
   });
 
   const isOpen = (holder) => Boolean(holder.closest("[data-editing]"));
   const typed = (field) => field.value !== (field.server ?? field.defaultValue);
 
   studio.afterPatch.push((root) => {
-    for (const holder of root.querySelectorAll("[data-based]")) {
+    for (const holder of root.querySelectorAll("[data-based], [data-showed]")) {
       const fields = holder.matches("[data-form]") ? [...holder.querySelectorAll("input, textarea")] : [holder];
       const editing = holder.matches(".pop") ? isOpen(holder) : fields.some(typed);
-      if (!editing) delete holder.dataset.based;
+      if (!editing) { delete holder.dataset.based; delete holder.dataset.showed; }
     }
   });
 

@@ -13,7 +13,7 @@ from ui.studio import RunState
 from ui.views.conditioning import conditioning_panel, what_it_is
 from ui.views.forms import setting_input
 from ui.views.markup import Child, Html, el
-from ui.views.parts import Tone, about, bar, button, differences, key, left, problem
+from ui.views.parts import Tone, about, bar, button, differences, icon, key, left, notice, problem
 from ui.views.stage import running_stage, state_pill
 from ui.views.text_stages import caption_text
 
@@ -59,11 +59,12 @@ def generation_card(state: RunState, profile: Profile) -> Html:
         el("span", how, class_="meta"),
         el("span", toggle, class_="actions"),
     )
-    held = state.problems.get(STAGE)
+    held, told = state.problems.get(STAGE), state.notices.get(STAGE)
     waits = not running and state.gate.plan is not None
     parts: list[Child] = [
         head,
         problem(held.text, "problem-generation") if held is not None else None,
+        notice([icon("alert"), el("span", told)], "notice-generation") if told is not None else None,
         conditioning_panel(state, profile),
         el("div", _settings(drawing, profile), class_="body"),
         _progress(state) if running else _gate(state),

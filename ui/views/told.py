@@ -25,7 +25,7 @@ def told(stage: StageName, state: RunState) -> Html:
 
     A captioner may take a prompt too, of which there is no template to edit.
     """
-    editor = _editor(stage, state) if stage in LANGUAGE_STAGES else None
+    editor = [_editor(stage, state), _earlier(stage, state)] if stage in LANGUAGE_STAGES else None
     return el("div", _said(stage, state), editor, class_="told")
 
 
@@ -92,6 +92,27 @@ def _editor(stage: StageName, state: RunState) -> Html:
         data_stage=stage,
         data_key=f"prompt-{stage}",
     )
+
+
+def _earlier(stage: StageName, state: RunState) -> Child:
+    """The prompts that this run had before, the newest first, each once and with a way back to it."""
+    now = state.run.prompts.get(stage)
+    moments = {held.prompts[stage]: held.created for held in state.earlier_prompts if stage in held.prompts}
+    rows = [
+        el(
+            "li",
+            el("span", _when(created), class_="mut small"),
+            el("pre", template, class_="prompt"),
+            button("Bring back", "prompt-save", "s", data_stage=stage, data_value=template),
+            data_key=f"earlier-{stage}-{number}",
+        )
+        for number, (template, created) in enumerate(moments.items())
+        if template != now
+    ]
+    if not rows:
+        return None
+    title = el("summary", f"Earlier prompts of this run ({len(rows)})")
+    return el("details", title, el("ol", reversed(rows)), class_="earlier-prompts", id=f"earlier-prompts-{stage}")
 
 
 def history(versions: tuple[StoredValue, ...], summary: Summary, names: Mapping[str, str]) -> Html:
