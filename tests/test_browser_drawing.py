@@ -13,6 +13,8 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+from pipeline.settings import ConditioningSettings
+from tests.scripted import InvertingDetector
 from tests.serving import ServerProcess, browsing, serving_here, settled
 from tests.test_browser_explore import DEMO_SECONDS, SlowModels, encoded, open_start, upload
 from ui.studio import Studio
@@ -123,6 +125,40 @@ def test_the_control_image_follows_the_sliders(studio: Studio, page: Page) -> No
     expect(page.locator("#stage-generation .meta")).to_contain_text("Canny 40 / 100")
     shown(page, "low=40")
     assert np.array_equal(control(page), first)
+
+
+class SlowDetector(InvertingDetector):
+    """Takes as long as one that has to be loaded first."""
+
+    def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
+        time.sleep(2.5)
+        return super().draw(image, settings)
+
+
+def test_a_control_image_that_a_model_draws_is_seen_to_come(studio: Studio, page: Page) -> None:
+    data = studio.profile.model_dump()
+    nets = data["generator"]["controlnets"]
+    nets["depth"] = {**nets["canny"], "detector": {"path": "demo/weights/clip"}}
+    studio.profile = type(studio.profile).model_validate(data)
+    studio.runner.models.detector = lambda _kind: SlowDetector()  # type: ignore[method-assign]
+    to_the_gate(page)
+    page.click("#toggle-conditioning")
+    page.click("#control-kind button:has-text('Depth')")
+    page.click("#draw-control")
+    expect(page.locator("#control-drawing")).to_contain_text("being drawn · 1 s")
+    expect(page.locator("#doing")).to_have_text("drawing the control image")
+    expect(page.locator("#queue li.job.running")).to_contain_text("this run drawing the control image")
+    expect(page.locator("#generate")).to_be_disabled()
+    shown(page, "kind=depth")
+    assert control(page).shape == (128, 192)
+    expect(page.locator("#queue")).to_have_count(0)
+    expect(page.locator("#generate")).to_be_enabled()
+
+    # The kind decides what is drawn on; back to the edges, nothing has to be drawn first.
+    page.click("#control-kind button:has-text('Canny')")
+    shown(page, "kind=canny")
+    page.click("#control-kind button:has-text('Depth')")
+    shown(page, "kind=depth")
 
 
 def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:

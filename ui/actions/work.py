@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pipeline.errors import UserError
+from pipeline.progress import stop_if
 from ui import generating, work
 from ui.actions.data import Action, Data, stage_of, text_of
 from ui.actions.values import keyword_of
 from ui.controls import draw_with
+from ui.jobs import JobHandle
 from ui.studio import Studio, task_problem
 
 
@@ -66,19 +68,21 @@ def _queue_up(studio: Studio, _run_id: str, data: Data) -> None:
 
 
 def _draw_control(studio: Studio, run_id: str, _data: Data) -> None:
-    """Have a model draw the control image, in the worker, while no images are made."""
+    """Have a model draw the control image: a job in the queue, which is at no stage."""
     run = studio.workspace.run(run_id)
     settings = studio.settings(run)
 
-    def draw() -> None:
+    def draw(handle: JobHandle) -> None:
         try:
             side = settings.generation.short_side
             draw_with(studio.controls, run, settings.conditioning, side, studio.runner.models.detector)
         except UserError as error:
             studio.failed(run_id, "generation", error)
+            raise
+        stop_if(handle.cancelled)
 
+    studio.jobs.submit(run_id, (), draw)
     studio.solved(run_id, "generation")
-    studio.jobs.when_idle("drawing the control image", draw)
 
 
 def _number(data: Data, name: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,7 +13,7 @@ from pipeline.settings import ConditioningSettings, ControlKind
 from ui.studio import RunState
 from ui.views.large import image_url
 from ui.views.markup import Child, Html, el
-from ui.views.parts import button
+from ui.views.parts import bar, button
 from ui.views.stage import panel
 
 NAMES: dict[ControlKind, str] = {
@@ -98,12 +99,7 @@ def _pair(state: RunState, settings: ConditioningSettings) -> Html:
     if settings.kind == "segmentation" and state.run.mask_sha is None:
         shown = el("p", "This run has no mask yet: give it one at the top of the page.", class_="mut missing")
     elif not state.control_there:
-        shown = el(
-            "div",
-            el("p", f"A model draws this kind ({NAMES[settings.kind].lower()}).", class_="mut"),
-            button("Draw it now", "draw-control", "s", id="draw-control"),
-            class_="missing",
-        )
+        shown = _to_be_drawn(state, settings)
     else:
         # The script loads it, the latest settings first; what it shows is its own.
         shown = el(
@@ -120,6 +116,31 @@ def _pair(state: RunState, settings: ConditioningSettings) -> Html:
         el("figcaption", el("span", "control")),
     )
     return el("div", source, control, class_="pair")
+
+
+def _to_be_drawn(state: RunState, settings: ConditioningSettings) -> Html:
+    """In the place of a control image that a model has to draw: the button, or how far it is."""
+    job = state.job
+    active = job is not None and job.active
+    if job is not None and active and not job.stages:
+        if job.state == "waiting":
+            doing = "It waits for its turn."
+        else:
+            # Whole seconds, so that the markup changes no more often than a person could read.
+            doing = f"It is being drawn · {int(time.monotonic() - job.since)} s"
+        return el(
+            "div",
+            bar(None),
+            el("p", doing, class_="mut", role="status", id="control-drawing"),
+            el("p", "The first time its model is loaded too, or fetched.", class_="mut small"),
+            class_="missing",
+        )
+    return el(
+        "div",
+        el("p", f"A model draws this kind ({NAMES[settings.kind].lower()}).", class_="mut"),
+        button("Draw it now", "draw-control", "s", id="draw-control", disabled=active),
+        class_="missing",
+    )
 
 
 def _controls(settings: ConditioningSettings) -> list[Child]:

@@ -13,7 +13,7 @@ from ui.studio import RunState, clock, task_problem
 from ui.views.keys import keys_button
 from ui.views.markup import Child, Html, el
 from ui.views.masks import mask_row
-from ui.views.parts import DOING, button, icon, key, left, notice, pill, problem
+from ui.views.parts import CONTROL, DOING, button, icon, key, left, notice, pill, problem
 from ui.views.pictures import image_url
 
 
@@ -44,7 +44,9 @@ def header(profile: Profile, jobs: tuple[JobView, ...], waiting_for: str, run_id
 
 
 def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
-    doing = f"waiting: {waiting_for}" if job.state == "waiting" or job.stage is None else DOING[job.stage]
+    doing = CONTROL if job.stage is None else DOING[job.stage]
+    if job.state == "waiting" or (job.stage is None and job.stages):
+        doing = f"waiting: {waiting_for}"
     if job.progress is not None and job.progress.note:
         doing = f"{doing} · {job.progress.note}"
     doing += left(job.progress.seconds_left) if job.progress is not None else ""

@@ -25,6 +25,8 @@ DOING: dict[StageName, str] = {
     "counterfactuals": "writing counterfactual captions",
     "generation": "generating",
 }
+CONTROL = "drawing the control image"
+"""What a job does that runs and is at no stage."""
 
 _POINTS = (".", ",", ";", ":", "!", "?")
 _ICONS = {

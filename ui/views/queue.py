@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ui.jobs import JobView, Part
 from ui.views.markup import Child, Html, el
-from ui.views.parts import DOING, TITLES, bar, button, icon, left
+from ui.views.parts import CONTROL, DOING, TITLES, bar, button, icon, left
 
 SHOWN = 12
 """Images that wait and are shown one by one, in each job; the others are counted."""
@@ -87,6 +87,8 @@ def _job_row(job: JobView, names: Mapping[str, str], run_id: str, waiting_for: s
 
 
 def _what(job: JobView) -> str:
+    if not job.stages:
+        return CONTROL
     if job.parts:
         number = len(job.waiting)
         return f"{number} image" if number == 1 else f"{number} images"

@@ -9,7 +9,7 @@ from ui.jobs import JobView
 from ui.listing import Listing
 from ui.views.large import image_url
 from ui.views.markup import Child, Html, el
-from ui.views.parts import DOING, button, describe_task, icon
+from ui.views.parts import CONTROL, DOING, button, describe_task, icon
 
 SEARCH_FROM = 7
 """With fewer runs a search field would only be in the way."""
@@ -27,7 +27,9 @@ def run_list(listed: Listing, run_id: str, today: datetime | None = None) -> Htm
 def state_of(run: RunSummary, job: JobView | None) -> str:
     """How far a run is, in a few words."""
     if job is not None:
-        return "in the queue" if job.state == "waiting" or job.stage is None else DOING[job.stage]
+        if job.state == "waiting" or (job.stage is None and job.stages):
+            return "in the queue"
+        return CONTROL if job.stage is None else DOING[job.stage]
     results = f"{run.test_cases} result" if run.test_cases == 1 else f"{run.test_cases} results"
     if run.job in ("interrupted", "failed"):
         return f"{run.job} · {results}" if run.test_cases else str(run.job)
