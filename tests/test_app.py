@@ -133,6 +133,16 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, how: int) -> None:
     assert not list((tmp_path / "w" / "open").glob("*.lock")), "the workspace was not closed"
 
 
+@pytest.mark.parametrize(("cores", "threads"), [(1, "1"), (2, "1"), (8, "7")])
+def test_a_core_is_left_to_the_page(cores: int, threads: str) -> None:
+    environment: dict[str, str] = {}
+    app._leave_a_core(environment, cores)
+    assert environment == {"OMP_NUM_THREADS": threads}
+    mine = {"OMP_NUM_THREADS": "4"}
+    app._leave_a_core(mine, cores)
+    assert mine == {"OMP_NUM_THREADS": "4"}, "what a person sets is left alone"
+
+
 def test_two_servers_keep_their_uploads_apart() -> None:
     say = (
         "import app; app._keep_uploads_apart(); from gradio.utils import get_upload_folder; print(get_upload_folder())"
