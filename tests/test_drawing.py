@@ -394,6 +394,30 @@ def test_speeds_are_recalled_from_what_was_made_before(studio: Studio) -> None:
     assert later.runner.models.generator.made == [], "nothing is tried out when something is known"  # type: ignore[attr-defined]
 
 
+def test_the_first_estimate_counts_the_whole_image_and_makes_way_for_people(studio: Studio) -> None:
+    from ui.measuring import PROBE_STEPS, probe
+
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    generator = studio.runner.models.generator
+    blocker = Painter()
+    studio.jobs.submit("another", ("generation",), blocker, ("x",))
+    assert blocker.begun.wait(10)
+    probe(studio)
+    assert generator.made == [] and not studio.runner.speeds  # type: ignore[attr-defined]
+    blocker.go_on.set()
+    over(studio.jobs)
+    end = time.monotonic() + 10
+    while not studio.runner.speeds:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert len(generator.made) == 2  # type: ignore[attr-defined]
+    settings = studio.profile.settings.generation
+    assert settings.steps > PROBE_STEPS
+    plan = studio.state(run_id).gate.plan
+    assert plan is not None and plan.seconds is not None
+
+
 def test_a_control_image_that_a_model_draws_is_drawn_in_the_worker(studio: Studio) -> None:
     run_id = new_run(studio)
     data = studio.profile.model_dump()

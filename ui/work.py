@@ -61,7 +61,7 @@ def warm_up(studio: Studio) -> None:
             "loading the sentence model": lambda: _touch(models.sentences),
             "loading the image generator": lambda: _touch(models.generator),
             "loading the embedder": lambda: _touch(models.embedder),
-            "seeing how fast this machine draws": lambda: measuring.probe(studio),
+            measuring.PROBING: lambda: measuring.probe(studio),
         }
     )
 
