@@ -25,7 +25,7 @@ from pipeline.models import load_models
 from pipeline.options import asked_mask, asked_settings, asked_task, changed_settings
 from pipeline.profile import Profile, load_profile, profile_names
 from pipeline.progress import Pace, Progress, stop_if
-from pipeline.provenance import sampler_name
+from pipeline.provenance import made_with
 from pipeline.runner import Made, Runner
 from pipeline.seeds import LARGEST
 from pipeline.terminal import ProgressLine, stop_on_interrupt
@@ -54,7 +54,7 @@ def augment(options: argparse.Namespace) -> int:
     folder = Path(options.out)
     models = load_models(profile)
     models.check()
-    runner, sampler = Runner(profile, models), sampler_name(profile)
+    runner, drawn_with = Runner(profile, models), made_with(profile, settings.conditioning.kind)
     asked = manifest.Manifest(
         task=task,
         profile=profile.model_dump(mode="json"),
@@ -98,7 +98,7 @@ def augment(options: argparse.Namespace) -> int:
                     known = kept.get((made.value.counterfactual, made.value.seed)) if made.reused else None
                     number = len(kept) + sum(image not in earlier.images for image in records) + 1
                     so_far = _with(asked, values, records, complete=False)
-                    inside = manifest.Inside(so_far, picture.image, mask.image if mask else None, sampler)
+                    inside = manifest.Inside(so_far, picture.image, mask.image if mask else None, drawn_with)
                     records.append(known or manifest.record(made.value, folder, number, inside))
                     line.clear()
                     print(folder / records[-1].file, flush=True)
@@ -136,7 +136,7 @@ def again(options: argparse.Namespace) -> int:
     named = NamedMask(mask, held.mask_classes) if mask is not None else None
     caption = held.values["caption"].value.text if "caption" in held.values else ""
     method = Runner(profile, models, held.prompts).method(caption, named)
-    inside = manifest.Inside(held, source, mask, sampler_name(profile))
+    inside = manifest.Inside(held, source, mask, made_with(profile, held.settings.conditioning.kind))
     line, pace, differ = ProgressLine(), Pace(len(wanted) * held.settings.generation.steps), 0
     with stop_on_interrupt() as cancelled:
         for number, image in enumerate(wanted):

@@ -23,7 +23,7 @@ from pipeline.freshness import image_sha
 from pipeline.images import MAX_SIDE, opened
 from pipeline.masks import UNLABELLED, numbers_in
 from pipeline.png import XMP_KEYWORD, read_texts, with_texts
-from pipeline.provenance import PARAMETERS_KEYWORD, parameters, xmp
+from pipeline.provenance import PARAMETERS_KEYWORD, MadeWith, parameters, xmp
 from pipeline.settings import ConditioningSettings, GenerationSettings
 from pipeline.types import (
     VALUE_TYPES,
@@ -88,7 +88,7 @@ def carrying(
     case: TestCase,
     source: Image.Image,
     mask: Image.Image | None = None,
-    sampler: str = "",
+    made_with: MadeWith | None = None,
 ) -> bytes:
     """The PNG `image` of a test case with all that is known of it inside: the record with its pictures, the
     `parameters` text and the XMP packet. Its pixels are not touched. The same arguments give the same bytes.
@@ -123,7 +123,7 @@ def carrying(
         },
     }
     about = parameters(
-        case.prompt, case.negative_prompt, case.seed, case.model, case.settings, case.image.size, sampler, made_by
+        case.prompt, case.negative_prompt, case.seed, case.model, case.settings, case.image.size, made_with, made_by
     )
     texts = {PARAMETERS_KEYWORD: about, KEYWORD: json.dumps(plain, allow_nan=False)}
     texts |= {_keyword(name): base64.b64encode(data).decode("ascii") for name, data in fits.items()}

@@ -26,6 +26,7 @@ from pipeline.errors import UserError
 from pipeline.freshness import image_sha
 from pipeline.masks import carried
 from pipeline.prompting import PromptSet, prompts_from_plain, prompts_to_plain
+from pipeline.provenance import MadeWith
 from pipeline.settings import Settings
 from pipeline.types import (
     VALUE_TYPES,
@@ -103,7 +104,7 @@ class Inside:
     """As it is when an image is saved."""
     source: Image.Image
     mask: Image.Image | None = None
-    sampler: str = ""
+    made_with: MadeWith | None = None
 
     def record(self) -> RunRecord:
         """The run as files carry it. The same request has the same id, so all its images come back to one run."""
@@ -140,7 +141,7 @@ def save_png(image: Image.Image, path: Path) -> None:
 
 def save_case(case: TestCase, path: Path, inside: Inside) -> None:
     """The image of a test case as PNG that carries its run. Raises UserError."""
-    data = carrying(_png(case.image), inside.record(), case, inside.source, inside.mask, inside.sampler)
+    data = carrying(_png(case.image), inside.record(), case, inside.source, inside.mask, inside.made_with)
     _write_whole(data, path)
 
 

@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.images import fitted_size
 from pipeline.profile import Profile
+from pipeline.weight_hashes import weights_hash
 
 PARAMETERS_KEYWORD = "parameters"
 """Where AUTOMATIC1111's web UI, and all that read its files, look for the settings of an image."""
 DRAWN_WHOLE = ("controlnet",)
 """The methods that draw every pixel anew; the source gives outlines only."""
 _SOURCE_TYPES = "http://cv.iptc.org/newscodes/digitalsourcetype/"
+MODEL_DIGITS, UNIT_DIGITS = 10, 8
+"""Of the hash of a model, and of a ControlNet: as many as the web UI and its extension write."""
+_SAMPLERS = {
+    "DDIMScheduler": "DDIM",
+    "PNDMScheduler": "PLMS",
+    "EulerDiscreteScheduler": "Euler",
+    "EulerAncestralDiscreteScheduler": "Euler a",
+    "HeunDiscreteScheduler": "Heun",
+    "LMSDiscreteScheduler": "LMS",
+    "UniPCMultistepScheduler": "UniPC",
+    "LCMScheduler": "LCM",
+}
+"""What the web UI calls the schedulers of diffusers; one that is not here keeps its own name."""
 _MODULES = {"canny": "canny", "soft edges": "softedge_hed", "line art": "lineart", "depth": "depth_midas"}
 """What the ControlNet extension calls the kinds of conditioning."""
+
+
+@dataclass(frozen=True)
+class MadeWith:
+    """What only the profile knows of how its images are drawn."""
+
+    sampler: str = ""
+    """The class of the scheduler, as diffusers calls it."""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of the weights, by the name that the test cases have for a model."""
 
 
 def parameters(
@@ -25,14 +51,17 @@ def parameters(
     model: str,
     settings: Mapping[str, Any],
     size: tuple[int, int],
-    sampler: str = "",
+    made_with: MadeWith | None = None,
     made_by: str = "DILLEMA Studio",
 ) -> str:
     """The settings of an image in AUTOMATIC1111's words. `size` is the image's own (width, height).
 
     `settings` are those of a test case, and `model` names base model and ControlNet with a plus between. "Size" is
-    the size that was generated, as there; the image may have been brought to another one since.
+    the size that was generated, as there; the image may have been brought to another one since. Models are called
+    what a file of them would be called, with the first digits of their hash: the denoising network's, since there is
+    no checkpoint file here whose hash could be given.
     """
+    made_with = made_with or MadeWith()
     conditioning = settings.get("conditioning")
     conditioning = conditioning if isinstance(conditioning, Mapping) else {}
     base, _, control = model.partition(" + ")
@@ -41,18 +70,19 @@ def parameters(
     kind = str(conditioning.get("kind", "canny"))
     network = {
         "Module": _MODULES.get(kind, kind),
-        "Model": control,
+        "Model": _unit_model(control, made_with.hashes.get(control, "")),
         "Weight": settings.get("control_strength"),
         "Threshold A": conditioning.get("low") if kind == "canny" else None,
         "Threshold B": conditioning.get("high") if kind == "canny" else None,
     }
     fields = {
         "Steps": settings.get("steps"),
-        "Sampler": sampler,
+        "Sampler": _SAMPLERS.get(made_with.sampler, made_with.sampler),
         "CFG scale": settings.get("guidance"),
         "Seed": seed,
         "Size": f"{width}x{height}",
-        "Model": base,
+        "Model hash": made_with.hashes.get(base, "")[:MODEL_DIGITS],
+        "Model": _file_name(base),
         "ControlNet 0": _fields(network),
         "Version": made_by,
     }
@@ -60,6 +90,17 @@ def parameters(
     if negative_prompt.strip():
         lines.append(f"Negative prompt: {negative_prompt.strip()}")
     return "\n".join([*lines, _fields(fields)])
+
+
+def _unit_model(title: str, sha: str) -> str:
+    """A ControlNet as the extension names it, such as control_canny [d14c016b]."""
+    return f"{_file_name(title)} [{sha[:UNIT_DIGITS]}]" if sha else _file_name(title)
+
+
+def _file_name(title: str) -> str:
+    """The last part of a path or of an id on the hub: other programs know a model by its file alone."""
+    name = re.split(r"[\\/]", title.rstrip("/"))[-1]
+    return re.sub(r"\.(safetensors|ckpt|pt|bin)$", "", name)
 
 
 def xmp(method: str, made_by: str = "DILLEMA Studio") -> str:
@@ -84,6 +125,14 @@ def digital_source_type(method: str) -> str:
     return _SOURCE_TYPES + (
         "trainedAlgorithmicMedia" if method in DRAWN_WHOLE else "compositeWithTrainedAlgorithmicMedia"
     )
+
+
+def made_with(profile: Profile, kind: str = "canny") -> MadeWith:
+    """What the profile knows of images that are drawn on this kind of control image. Loads no weights."""
+    generator = profile.generator
+    hashes = {generator.title: weights_hash(generator, "unet")}
+    hashes |= {net.title: weights_hash(net) for known, net in generator.controlnets.items() if known == kind}
+    return MadeWith(sampler_name(profile), hashes)
 
 
 def sampler_name(profile: Profile) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +22,8 @@ from pipeline.errors import UserError
 from pipeline.freshness import image_sha
 from pipeline.methods import plain_settings
 from pipeline.png import XMP_KEYWORD, read_texts, with_texts
-from pipeline.provenance import digital_source_type, parameters, sampler_name
+from pipeline.profile import Weights, load_profile
+from pipeline.provenance import MadeWith, digital_source_type, made_with, parameters
 from pipeline.settings import ConditioningSettings, GenerationSettings, Settings
 from pipeline.types import (
     Alternative,
@@ -39,6 +42,7 @@ from pipeline.types import (
     TestCase,
     Trace,
 )
+from pipeline.weight_hashes import weights_hash
 
 NASTY = "<script>alert('x')</script> \"&amp; 鳥 😀 \\ \n, Steps: 9"
 KIND: EditType = "attribute"
@@ -94,8 +98,11 @@ def encoded(image: Image.Image) -> bytes:
     return file.getvalue()
 
 
+MADE_WITH = MadeWith("DDIMScheduler", {"owner/sd": "0123456789abcdef" * 4, "owner/canny": "fedcba9876543210" * 4})
+
+
 def saved(**changes: Any) -> bytes:
-    given: dict[str, Any] = {"run": RUN, "case": CASE, "source": SOURCE, "mask": MASK, "sampler": "DDIMScheduler"}
+    given: dict[str, Any] = {"run": RUN, "case": CASE, "source": SOURCE, "mask": MASK, "made_with": MADE_WITH}
     return carrying(encoded(DRAWN), **{**given, **changes})
 
 
@@ -128,8 +135,9 @@ def test_other_programs_find_the_settings_and_that_a_machine_drew_it() -> None:
     texts = read_texts(saved(), ["parameters", XMP_KEYWORD])
     assert texts["parameters"] == (
         "A red bird. road\nNegative prompt: blur, text\n"
-        "Steps: 20, Sampler: DDIMScheduler, CFG scale: 4.0, Seed: 2147483647, Size: 856x512, Model: owner/sd, "
-        'ControlNet 0: "Module: canny, Model: owner/canny, Weight: 1.0, Threshold A: 40, Threshold B: 100", '
+        "Steps: 20, Sampler: DDIM, CFG scale: 4.0, Seed: 2147483647, Size: 856x512, "
+        "Model hash: 0123456789, Model: sd, "
+        'ControlNet 0: "Module: canny, Model: canny [fedcba98], Weight: 1.0, Threshold A: 40, Threshold B: 100", '
         + re.search(r"Version: DILLEMA Studio [\d.]+$", texts["parameters"])[0]  # type: ignore[index]
     )
     packet = ElementTree.fromstring(texts[XMP_KEYWORD].split("?>", 1)[1].rsplit("<?", 1)[0])
@@ -146,10 +154,47 @@ def test_a_text_that_looks_like_fields_stays_one_field() -> None:
     )
 
 
-def test_the_demo_says_its_sampler() -> None:
-    from pipeline.profile import load_profile
+@pytest.mark.parametrize(
+    ("title", "named"),
+    [
+        ("demo/weights/stable-diffusion", "stable-diffusion"),
+        ("/home/somebody/private/model.safetensors", "model"),
+        ("C:\\models\\model v1.5.ckpt", "model v1.5"),
+        ("owner/sd-v1-5/", "sd-v1-5"),
+    ],
+)
+def test_models_are_called_what_their_file_is_called(title: str, named: str) -> None:
+    text = parameters("p", "", 1, f"{title} + {title}", {}, (8, 8), MadeWith("KarrasVeScheduler"))
+    assert f"Model: {named}, " in text and "Sampler: KarrasVeScheduler" in text
+    assert "somebody" not in text and "hash" not in text
 
-    assert sampler_name(load_profile("demo")).endswith("Scheduler")
+
+def test_the_demo_says_its_sampler_and_the_hashes_of_its_weights() -> None:
+    profile = load_profile("demo")
+    known = made_with(profile)
+    assert known.sampler.endswith("Scheduler")
+    folder = profile.generator.local()
+    assert folder is not None
+    unet = (folder / "unet" / "diffusion_pytorch_model.safetensors").read_bytes()
+    assert known.hashes[profile.generator.title] == hashlib.sha256(unet).hexdigest()
+    assert all(re.fullmatch(r"[0-9a-f]{64}", sha) for sha in known.hashes.values()) and len(known.hashes) == 2
+    assert set(made_with(load_profile("paper"), "depth").hashes.values()) == {""}, "nothing is fetched for it"
+
+
+def test_the_hubs_cache_is_asked_for_the_hash_and_another_file_is_another_hash(
+    tmp_path: Path,
+) -> None:
+    blob = tmp_path / "blobs" / ("5a" * 32)
+    blob.parent.mkdir()
+    blob.write_bytes(b"weights")
+    link = tmp_path / "diffusion_pytorch_model.safetensors"
+    link.symlink_to(blob)
+    assert weights_hash(Weights(path=str(tmp_path))) == "5a" * 32
+    link.unlink()
+    link.write_bytes(b"weights")
+    first = weights_hash(Weights(path=str(tmp_path)))
+    link.write_bytes(b"other weights")
+    assert first == hashlib.sha256(b"weights").hexdigest() != weights_hash(Weights(path=str(tmp_path)))
 
 
 def test_a_file_without_a_run_says_so() -> None:

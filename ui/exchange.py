@@ -14,7 +14,7 @@ from pipeline.carried import Carried, RunRecord, carrying, read_carried, require
 from pipeline.errors import UserError
 from pipeline.freshness import image_sha
 from pipeline.masks import UNLABELLED, carried
-from pipeline.provenance import sampler_name
+from pipeline.provenance import made_with
 from pipeline.types import TestCase
 from storage.types import Run, StoredTestCase
 from ui.mask_checks import with_mask_check
@@ -47,9 +47,15 @@ def saved_image(studio: Studio, case_id: int) -> tuple[str, bytes]:
         replace(case, checks=with_mask_check(case.checks, kept, run.mask_sha is not None)),
         studio.source(run),
         mask,
-        sampler_name(studio.profile) if run.profile == studio.profile.name else "",
+        made_with(studio.profile, _kind(stored)) if run.profile == studio.profile.name else None,
     )
     return f"{file_stem(run, stored)}.png", data
+
+
+def _kind(case: StoredTestCase) -> str:
+    """The kind of control image that a test case was drawn on."""
+    conditioning = case.settings.get("conditioning")
+    return str(conditioning.get("kind", "canny")) if isinstance(conditioning, dict) else "canny"
 
 
 def saved_with_mask(studio: Studio, case_id: int) -> tuple[str, bytes]:
