@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Callable, Sequence
 
 from PIL import Image
@@ -107,6 +108,19 @@ class NoiseGenerator:
         return Image.frombytes("RGB", control.size, random.Random(f"{prompt} {seed}").randbytes(width * height * 3))
 
 
+class SlowGenerator(NoiseGenerator):
+    """Takes as long at every step as real ones do."""
+
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
+        def slowly(done: int, total: int) -> None:
+            time.sleep(0.3)
+            on_step(done, total)
+
+        return super().generate(prompt, control, settings, seed, slowly)
+
+
 class InvertingDetector:
     """Draws the negative of the picture, a little smaller."""
 
@@ -131,6 +145,14 @@ class ScriptedModels:
 
     def detector(self, kind: ControlKind) -> InvertingDetector:
         return InvertingDetector()
+
+
+class SlowModels(ScriptedModels):
+    """Stand-ins, of which the generator takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__(ScriptedLanguageModel(answer))
+        self.generator = SlowGenerator()
 
 
 def answer(prompt: str) -> str:

@@ -14,37 +14,13 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from pipeline.seams import OnStep
-from pipeline.settings import GenerationSettings
-from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
-from tests.serving import ServerProcess, browsing, serving_here, settled
+from tests.explorer import DEMO_SECONDS, encoded, open_start, started, state, upload, upload_bird
+from tests.scripted import SlowModels
+from tests.serving import ServerProcess, browsing, settled
 from tests.test_offline import GUARD
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
-DEMO_SECONDS = 600
-"""For the embedded models on a machine that is busy with other things."""
-
-
-class SlowGenerator(NoiseGenerator):
-    """Takes as long at every step as real ones do."""
-
-    def generate(
-        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
-    ) -> Image.Image:
-        def slowly(done: int, total: int) -> None:
-            time.sleep(0.3)
-            on_step(done, total)
-
-        return super().generate(prompt, control, settings, seed, slowly)
-
-
-class SlowModels(ScriptedModels):
-    """Stand-ins, of which the generator takes its time."""
-
-    def __init__(self) -> None:
-        super().__init__(ScriptedLanguageModel(answer))
-        self.generator = SlowGenerator()
 
 
 @pytest.fixture(scope="module")
@@ -56,31 +32,8 @@ def page(chromium_path: str) -> Iterator[Page]:
 @pytest.fixture
 def studio(tmp_path: Path, page: Page) -> Iterator[Studio]:
     """The start page of a studio with stand-ins for its models."""
-    with serving_here(tmp_path / "workspace", SlowModels()) as (url, behind):
-        open_start(page, url)
+    with started(page, tmp_path, SlowModels()) as behind:
         yield behind
-        page.goto("about:blank")
-
-
-def open_start(page: Page, url: str) -> None:
-    """The start page, whatever this browser looked at before."""
-    page.goto(f"{url}?run=")
-    page.wait_for_selector(".start h1")
-    settled(page)
-
-
-def state(page: Page, stage: str) -> str:
-    return page.inner_text(f"#state-{stage}")
-
-
-def upload(page: Page, name: str, data: bytes) -> None:
-    page.set_input_files("#upload input[type=file]", {"name": name, "mimeType": "image/png", "buffer": data})
-
-
-def encoded(image: Image.Image, form: str = "PNG", **options: object) -> bytes:
-    file = io.BytesIO()
-    image.save(file, form, **options)
-    return file.getvalue()
 
 
 def pixels(page: Page, selector: str) -> np.ndarray:
@@ -88,15 +41,6 @@ def pixels(page: Page, selector: str) -> np.ndarray:
     address = page.eval_on_selector(selector, "image => image.src")
     with urllib.request.urlopen(address, timeout=60) as reply:
         return np.asarray(Image.open(io.BytesIO(reply.read())).convert("RGB"), np.float64)
-
-
-def upload_bird(page: Page) -> None:
-    """A run of an upload with its label given."""
-    upload(page, "bird.png", encoded(Image.new("RGB", (64, 64), (200, 40, 40))))
-    page.wait_for_selector("#task-label:visible")
-    page.fill("#task-label", "bird")
-    page.press("#task-label", "Enter")
-    expect(page.locator("#run-all")).to_be_enabled()
 
 
 def test_edits_stale_stages_and_a_reload(studio: Studio, page: Page) -> None:

@@ -19,9 +19,9 @@ from pipeline.carried import require_carried
 from pipeline.png import with_texts
 from pipeline.types import Task
 from storage.workspace import Workspace
-from tests.scripted import ScriptedModels
+from tests.explorer import encoded, open_start, started, state, upload
+from tests.scripted import ScriptedModels, SlowModels
 from tests.serving import ServerProcess, browsing, serving_here, settled
-from tests.test_browser_explore import SlowModels, encoded, open_start, state, upload
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
@@ -47,10 +47,8 @@ def page(chromium_path: str) -> Iterator[Page]:
 
 @pytest.fixture
 def studio(tmp_path: Path, page: Page) -> Iterator[Studio]:
-    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, behind):
-        open_start(page, url)
+    with started(page, tmp_path, ScriptedModels()) as behind:
         yield behind
-        page.goto("about:blank")
 
 
 def drop(page: Page, selector: str, name: str, data: bytes) -> None:
@@ -318,7 +316,7 @@ def test_a_sample_of_a_road_brings_its_mask(studio: Studio, page: Page) -> None:
 def test_a_page_that_stays_open_outlives_the_server_and_shows_the_truth(tmp_path: Path, page: Page) -> None:
     """Killed while it generates with slow stand-ins, started again: the open page and a new one say what was saved."""
     code = (
-        "import app, sys, pipeline.models; from tests.test_browser_explore import SlowModels; "
+        "import app, sys, pipeline.models; from tests.scripted import SlowModels; "
         "pipeline.models.load_models = lambda profile: SlowModels(); sys.exit(app.main())"
     )
     folder = tmp_path / "workspace"

@@ -16,8 +16,8 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 from pipeline.carried import require_carried
+from tests.explorer import DEMO_SECONDS, open_start, upload
 from tests.serving import ServerProcess, browsing, settled
-from tests.test_browser_explore import DEMO_SECONDS, open_start, upload
 from tests.test_browser_records import downloaded, drop, item
 
 pytestmark = [pytest.mark.browser, pytest.mark.demo, pytest.mark.slow]
