@@ -18,7 +18,7 @@ from pipeline.types import Alternatives, Check, CounterfactualCaption, Edit, Tas
 from storage.types import Review, Run, StoredTestCase
 from ui.gate import Gate
 from ui.readings import Seen
-from ui.studio import RunState
+from ui.run_state import RunState
 from ui.theme import ASSETS
 from ui.views.keys import GROUPS, keys_window
 from ui.views.large import MODES, View, usable_mode

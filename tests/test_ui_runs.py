@@ -15,7 +15,7 @@ from storage.workspace import Workspace
 from tests.scripted import ScriptedModels
 from tests.test_ui_studio import new_run
 from ui.actions import perform
-from ui.jobs import JobView
+from ui.job_views import JobView
 from ui.listing import Listing, listing
 from ui.studio import Studio
 from ui.views.runs import date_words, run_list, state_of

@@ -19,7 +19,8 @@ from storage.workspace import Workspace
 from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels
 from ui.actions import Outcome, perform
 from ui.explore import render
-from ui.studio import RunState, Studio
+from ui.run_state import RunState
+from ui.studio import Studio
 from ui.views.pictures import View
 
 BIRD = Image.new("RGB", (32, 32), (200, 40, 40))

@@ -23,7 +23,8 @@ from ui.actions import Outcome, perform
 from ui.exchange import take_picture
 from ui.listing import listing
 from ui.readings import Seen
-from ui.studio import RunState, Studio
+from ui.run_state import RunState
+from ui.studio import Studio
 from ui.views.counterfactuals import counterfactuals_card
 from ui.views.frame import header, source_card, start_page, upload_note
 from ui.views.generation import generation_card

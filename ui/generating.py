@@ -12,7 +12,8 @@ from pipeline.settings import Settings
 from pipeline.stages.generation import PlannedImage
 from pipeline.types import CounterfactualCaption, CounterfactualCaptions
 from storage.types import JobState, Run
-from ui.jobs import JobHandle, Part
+from ui.job_views import Part
+from ui.jobs import JobHandle
 from ui.studio import Studio, task_problem
 
 

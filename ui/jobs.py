@@ -12,76 +12,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from pipeline.errors import Cancelled, UserError
 from pipeline.progress import Progress
 from pipeline.types import StageName
+from ui.job_views import JobView, Part, PartState, moved_up
 
-JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
-PartState = Literal["waiting", "running", "done", "dropped"]
 KEPT = 200
 """Jobs that are over and still known, for pages that ask late."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the things that a job makes, one after another."""
-
-    id: int
-    """Its place when the job was lined up, from 0."""
-    name: str
-    """In words."""
-    state: PartState = "waiting"
-
-
-@dataclass(frozen=True)
-class JobView:
-    """A job as it is at one moment."""
-
-    id: int
-    run_id: str
-    stages: tuple[StageName, ...]
-    """What it may change."""
-    state: JobState
-    stage: StageName | None = None
-    """What it is at now, or was when it ended."""
-    progress: Progress | None = None
-    since: float = 0.0
-    """`time.monotonic()` when the stage that it is at began."""
-    stopping: bool = False
-    """The person asked to stop, and it has not yet."""
-    message: str = ""
-    """Why it failed, in one sentence."""
-    parts: tuple[Part, ...] = ()
-    """In the order in which they are made; empty for work that is one piece."""
-    seconds_each: float | None = None
-    """What a part is likely to take."""
-    preview: str = ""
-    """The name of a picture of what is being made; "" when there is none."""
-
-    @property
-    def active(self) -> bool:
-        """Whether it is not over."""
-        return self.state in ("waiting", "running")
-
-    @property
-    def waiting(self) -> tuple[Part, ...]:
-        """The parts that are not begun."""
-        return tuple(part for part in self.parts if part.state == "waiting")
-
-    @property
-    def at_part(self) -> Part | None:
-        """The part that is being made."""
-        return next((part for part in self.parts if part.state == "running"), None)
-
-    def seconds_left(self) -> float | None:
-        """Until it is done, once it runs; None when that cannot be told."""
-        if self.progress is not None:
-            return self.progress.seconds_left
-        return None if self.seconds_each is None else self.seconds_each * len(self.waiting)
 
 
 class JobHandle:
@@ -222,7 +162,7 @@ class Jobs:
             if job is None or not job.view.active:
                 return False
             if part_id is not None:
-                parts = _moved_up(job.view.parts, part_id)
+                parts = moved_up(job.view.parts, part_id)
                 moved = parts != job.view.parts
                 job.view = replace(job.view, parts=parts)
                 return moved
@@ -350,14 +290,3 @@ class Jobs:
         over = [number for number, job in self._jobs.items() if not job.view.active]
         for number in over[: max(0, len(over) - KEPT)]:
             del self._jobs[number]
-
-
-def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
-    """With a waiting part before the waiting part that it stood behind."""
-    places = [place for place, part in enumerate(parts) if part.state == "waiting"]
-    at = next((place for place in places if parts[place].id == part_id), None)
-    if at is None or at == places[0]:
-        return parts
-    before, moved = places[places.index(at) - 1], list(parts)
-    moved[before], moved[at] = moved[at], moved[before]
-    return tuple(moved)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from storage.types import RunSummary
-from ui.jobs import JobView
+from ui.job_views import JobView
 from ui.studio import LISTED_RUNS, Studio
 
 LISTED_REMOVED = 20

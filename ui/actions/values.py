@@ -21,7 +21,8 @@ from pipeline.types import (
 from storage.types import Run, StoredValue
 from ui import edits
 from ui.actions.data import Action, Data, number_of, place_of, stage_of, tab_of, text_of
-from ui.studio import Problem, Refused, Studio, clock
+from ui.run_state import Problem, Refused
+from ui.studio import Studio, clock
 from ui.versions import last_edited, undo_target
 
 

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from pipeline.profile import Profile
 from pipeline.settings import ConditioningSettings, ControlKind
-from ui.studio import RunState
+from ui.run_state import RunState
 from ui.views.large import image_url
 from ui.views.markup import Child, Html, el
 from ui.views.parts import bar, button

@@ -9,7 +9,7 @@ from pipeline.settings import CounterfactualSettings
 from pipeline.types import Check, CounterfactualCaption, CounterfactualCaptions, Task
 from pipeline.words import classes_in
 from ui.diff import shortened, word_diff
-from ui.studio import RunState
+from ui.run_state import RunState
 from ui.views.forms import setting_input
 from ui.views.markup import Child, Html, el
 from ui.views.parts import Tone, button, differences, icon, pill

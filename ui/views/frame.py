@@ -7,9 +7,10 @@ from datetime import datetime
 from pipeline.profile import Profile
 from pipeline.runner import TEXT_STAGES
 from pipeline.types import Task
-from ui.jobs import JobView
+from ui.job_views import JobView
+from ui.run_state import RunState
 from ui.samples import Sample
-from ui.studio import RunState, clock, task_problem
+from ui.studio import clock, task_problem
 from ui.views.keys import keys_button
 from ui.views.markup import Child, Html, el
 from ui.views.masks import mask_row

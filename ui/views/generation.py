@@ -9,7 +9,7 @@ from storage.types import Job
 from ui.diff import shortened, word_diff
 from ui.gate import Gate
 from ui.outdated import EARLIER_MASK
-from ui.studio import RunState
+from ui.run_state import RunState
 from ui.views.conditioning import conditioning_panel, what_it_is
 from ui.views.forms import setting_input
 from ui.views.markup import Child, Html, el

@@ -8,7 +8,7 @@ from evaluation.types import Reading
 from pipeline.masks import colour
 from storage.types import StoredTestCase
 from ui.readings import Seen
-from ui.studio import RunState
+from ui.run_state import RunState
 from ui.views.markup import Child, Html, el
 from ui.views.parts import icon
 from ui.views.text_stages import caption_text

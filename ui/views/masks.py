@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from pipeline.masks import classes_text, colour
 from ui.masks import known_classes, sample_of
+from ui.run_state import RunState
 from ui.samples import Sample
-from ui.studio import RunState
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, icon, notice
 

@@ -7,7 +7,7 @@ from pipeline.types import StageName
 from storage.types import StoredTestCase
 from ui.diff import shortened, word_diff
 from ui.readings import Seen
-from ui.studio import RunState
+from ui.run_state import RunState
 from ui.views.drawing import MODE as DRAWING
 from ui.views.drawing import drawing_figure, drawing_thumb
 from ui.views.large import View, edit_words, image_url, large_picture, mode_bar, source_picture, usable_mode

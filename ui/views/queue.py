@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ui.jobs import JobView, Part
+from ui.job_views import JobView, Part
 from ui.views.markup import Child, Html, el
 from ui.views.parts import CONTROL, DOING, TITLES, bar, button, icon, left
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from storage.types import RunSummary
-from ui.jobs import JobView
+from ui.job_views import JobView
 from ui.listing import Listing
 from ui.views.large import image_url
 from ui.views.markup import Child, Html, el

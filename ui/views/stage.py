@@ -10,8 +10,9 @@ from pipeline.runner import TEXT_STAGES
 from pipeline.settings import Settings
 from pipeline.types import STAGES, StageName
 from storage.types import StoredValue
-from ui.jobs import JobView
-from ui.studio import Problem, RunState, clock, task_problem
+from ui.job_views import JobView
+from ui.run_state import Problem, RunState
+from ui.studio import clock, task_problem
 from ui.versions import undo_target
 from ui.views.forms import settings_form
 from ui.views.markup import Child, Html, el, join

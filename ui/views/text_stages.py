@@ -18,7 +18,8 @@ from pipeline.types import (
     Task,
 )
 from pipeline.words import protected_spans, protected_words_in
-from ui.studio import RunState, task_problem
+from ui.run_state import RunState
+from ui.studio import task_problem
 from ui.views.forms import setting_input
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, icon, problem, select_type

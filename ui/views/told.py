@@ -10,7 +10,8 @@ from pipeline.prompting import variables_of
 from pipeline.runner import LANGUAGE_STAGES
 from pipeline.types import StageName
 from storage.types import StoredValue
-from ui.studio import RunState, clock
+from ui.run_state import RunState
+from ui.studio import clock
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, pill, seconds, short_model
 

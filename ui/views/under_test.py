@@ -7,7 +7,7 @@ from evaluation.types import Reading
 from pipeline.settings import UnderTestSettings
 from storage.types import StoredTestCase
 from ui.readings import Seen, names_label
-from ui.studio import RunState
+from ui.run_state import RunState
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, icon, pill, problem
 
