@@ -26,9 +26,11 @@ from pipeline.png import XMP_KEYWORD, read_texts, with_texts
 from pipeline.provenance import PARAMETERS_KEYWORD, MadeWith, parameters, xmp
 from pipeline.settings import ConditioningSettings, GenerationSettings
 from pipeline.types import (
+    LONGEST_REASON,
     VALUE_TYPES,
     Check,
     CounterfactualCaption,
+    Decision,
     StageName,
     StageValue,
     Task,
@@ -80,6 +82,8 @@ class Carried:
     case: TestCase | None
     """The image with its lineage; None, for the reason `lost`, when it cannot be taken."""
     lost: str = ""
+    review: Decision | None = None
+    """What a person decided about the image; None too where the image cannot be taken."""
 
 
 def carrying(
@@ -89,6 +93,7 @@ def carrying(
     source: Image.Image,
     mask: Image.Image | None = None,
     made_with: MadeWith | None = None,
+    review: Decision | None = None,
 ) -> bytes:
     """The PNG `image` of a test case with all that is known of it inside: the record with its pictures, the
     `parameters` text and the XMP packet. Its pixels are not touched. The same arguments give the same bytes.
@@ -115,6 +120,7 @@ def carrying(
             "settings": to_plain(dict(case.settings)),
             "seconds": case.seconds,
             "checks": [to_plain(check) for check in case.checks],
+            **({"review": to_plain(review)} if review else {}),
         },
         "pictures": {
             "source": {"sha256": image_sha(source), "carried": "source" in fits},
@@ -173,7 +179,8 @@ def _carried(plain: Any, texts: Mapping[str, str], data: bytes) -> Carried:
     source_sha = declared["source"]["sha256"]
     if not isinstance(source_sha, str):
         raise TypeError("the hash of the source is no text")
-    return Carried(run, source_sha, source.convert("RGB") if source is not None else None, mask, case, lost)
+    review = _review(plain["image"].get("review")) if case is not None else None
+    return Carried(run, source_sha, source.convert("RGB") if source is not None else None, mask, case, lost, review)
 
 
 def _run(plain: Any) -> RunRecord:
@@ -217,6 +224,15 @@ def _case(plain: Any, control: Image.Image | None, data: bytes) -> tuple[TestCas
         **texts,
     )
     return case, ""
+
+
+def _review(plain: Any) -> Decision | None:
+    if plain is None:
+        return None
+    review: Decision = from_plain(Decision, plain)
+    if len(review.reason) > LONGEST_REASON:
+        raise ValueError("no reason is that long")
+    return review
 
 
 def _known_settings(plain: Any) -> bool:

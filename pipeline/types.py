@@ -159,6 +159,19 @@ class TestCase:
     checks: tuple[Check, ...] = ()
 
 
+LONGEST_REASON = 1000
+"""Characters in the reason of a decision."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a person decided about a test case."""
+
+    verdict: Literal["accepted", "rejected"]
+    reason: str = ""
+    """In the person's words, at most `LONGEST_REASON` characters; "" where none was asked for."""
+
+
 @dataclass(frozen=True)
 class Trace:
     """How a value came about. All that a person typed has author "person" and empty model fields."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import sqlite_utils
 
-from pipeline.types import TestCase
-from storage import generation, runs
+from pipeline.types import Decision, TestCase
+from storage import generation, judgements, runs
 from storage.images import StoredImage
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ def import_run(
     mask: StoredImage | None,
     case: TestCase | None,
     pictures: tuple[StoredImage, StoredImage] | None,
+    review: Decision | None = None,
 ) -> str:
-    """A new run with all that a record holds, and its test case with its image and control in `pictures`.
+    """A new run with all that a record holds, and its test case with its image and control in `pictures`, as reviewed.
 
     It keeps the id of the record where that is one and still free. Returns its id. Raises UserError for a name that
     is empty or too long.
@@ -46,5 +47,7 @@ def import_run(
     for stage, value in record.values.items():
         runs.append_value(db, run_id, stage, value)
     if case is not None and pictures is not None:
-        generation.append_test_case(db, run_id, None, case, *pictures)
+        case_id = generation.append_test_case(db, run_id, None, case, *pictures)
+        if review is not None:
+            judgements.append_review(db, case_id, review.verdict, review.reason)
     return run_id

@@ -12,11 +12,9 @@ from typing import Any
 import sqlite_utils
 
 from pipeline.errors import UserError
+from pipeline.types import LONGEST_REASON
 from storage.rows import Row, insert_row, now, pack, when
 from storage.types import VERDICTS, Review, Verdict
-
-LONGEST_REASON = 1000
-"""Characters in the reason of a review."""
 
 
 def append_review(db: sqlite_utils.Database, case_id: int, verdict: Verdict, reason: str) -> int:

@@ -53,8 +53,8 @@ class StoredState:
 class Review:
     """What a person decided about a test case."""
 
-    verdict: Verdict
-    """"accepted" or "rejected": a verdict that was taken back reads as no review at all."""
+    verdict: Literal["accepted", "rejected"]
+    """A verdict that was taken back reads as no review at all."""
     reason: str
     """In the person's words; "" where none was asked for."""
     created: datetime

@@ -17,7 +17,7 @@ import sqlite_utils
 from PIL import Image
 
 from pipeline.errors import UserError
-from pipeline.types import StageName, StageValue, Task, TestCase
+from pipeline.types import Decision, StageName, StageValue, Task, TestCase
 from storage import generation, imports, judgements, migrations, runs, summaries
 from storage.database import Database
 from storage.images import ImageStore, StoredImage
@@ -163,14 +163,21 @@ class Workspace:
         return self._database.write(lambda db: runs.duplicate_run(db, run_id))
 
     def import_run(
-        self, record: RunRecord, source: Image.Image, mask: Image.Image | None = None, case: TestCase | None = None
+        self,
+        record: RunRecord,
+        source: Image.Image,
+        mask: Image.Image | None = None,
+        case: TestCase | None = None,
+        review: Decision | None = None,
     ) -> str:
         """Save a run from another workspace, all of it or nothing; returns its id, which is the record's if that is
         free. Raises UserError for a name that is empty or too long, or a full disk.
         """
         stored, stored_mask = self._save(source), self._save(mask) if mask is not None else None
         pictures = (self._save(case.image), self._save(case.control)) if case is not None else None
-        return self._database.write(lambda db: imports.import_run(db, record, stored, stored_mask, case, pictures))
+        return self._database.write(
+            lambda db: imports.import_run(db, record, stored, stored_mask, case, pictures, review)
+        )
 
     def has_run(self, run_id: str) -> bool:
         """Whether there is such a run, removed or not."""

@@ -137,6 +137,25 @@ def read_all(studio: Studio, run_id: str) -> Seen:
         time.sleep(0.01)
 
 
+def test_what_people_decided_travels_with_the_image(studio: Studio, elsewhere: Studio) -> None:
+    run = studio.workspace.run(finished(studio))
+    first, second, third = run.test_cases[:3]
+    studio.workspace.append_review(first.id, "rejected", NASTY)
+    studio.workspace.append_review(second.id, "accepted")
+    files = [saved_image(studio, case.id)[1] for case in (first, second, third)]
+    cases = [elsewhere.workspace.stored_test_case(take_run(elsewhere, data).case_id or 0) for data in files]
+    assert [(case.review.verdict, case.review.reason) if case.review else None for case in cases] == [
+        ("rejected", " ".join(NASTY.split())),
+        ("accepted", ""),
+        None,
+    ]
+    assert saved_image(elsewhere, cases[0].id)[1] == files[0]
+    # Whoever works on the run here has the last word here.
+    elsewhere.workspace.append_review(cases[0].id, "open")
+    take_run(elsewhere, files[0])
+    assert elsewhere.workspace.stored_test_case(cases[0].id).review is None
+
+
 def test_a_file_opens_the_run_that_it_came_from(studio: Studio) -> None:
     run = studio.workspace.run(finished(studio))
     case = run.test_cases[0]

@@ -15,7 +15,7 @@ from pipeline.errors import UserError
 from pipeline.freshness import image_sha
 from pipeline.masks import UNLABELLED, carried
 from pipeline.provenance import made_with
-from pipeline.types import TestCase
+from pipeline.types import Decision
 from storage.types import Run, StoredTestCase
 from ui.mask_checks import with_mask_check
 from ui.studio import Studio
@@ -48,6 +48,7 @@ def saved_image(studio: Studio, case_id: int) -> tuple[str, bytes]:
         studio.source(run),
         mask,
         made_with(studio.profile, _kind(stored)) if run.profile == studio.profile.name else None,
+        Decision(stored.review.verdict, stored.review.reason) if stored.review is not None else None,
     )
     return f"{file_stem(run, stored)}.png", data
 
@@ -132,25 +133,31 @@ def restore(studio: Studio, held: Carried) -> Taken:
         if workspace.run(run_id).removed:
             workspace.restore_run(run_id)
             said = f"The run had been deleted: it was put back. {said}".strip()
-        return Taken(run_id, _case_in(studio, run_id, held.case), said)
+        return Taken(run_id, _case_in(studio, run_id, held), said)
     if held.source is None:
         raise UserError(
             "The file does not carry its source image, which is too large to travel: open it in the workspace in "
             "which it was made."
         )
     name = " ".join(held.run.name.split())[:LONGEST_NAME] or "restored run"
-    run_id = workspace.import_run(replace(held.run, name=name), held.source, held.mask, held.case)
+    run_id = workspace.import_run(replace(held.run, name=name), held.source, held.mask, held.case, held.review)
     cases = workspace.run(run_id).test_cases
     said = f"The run “{name}” was restored from the file. {held.lost}".strip()
     return Taken(run_id, cases[0].id if cases else None, said)
 
 
-def _case_in(studio: Studio, run_id: str, case: TestCase | None) -> int | None:
-    """The id of the file's image in a run that is here; it is added where it is missing."""
+def _case_in(studio: Studio, run_id: str, held: Carried) -> int | None:
+    """The id of the file's image in a run that is here; it is added, as it was reviewed, where it is missing. What was
+    decided here of an image that is here stays as it is.
+    """
+    case = held.case
     if case is None:
         return None
     sha = image_sha(case.image)
     for stored in studio.workspace.run(run_id).test_cases:
         if stored.seed == case.seed and studio.pixels(stored.image_sha) == sha:
             return stored.id
-    return studio.workspace.append_test_case(run_id, None, case)
+    number = studio.workspace.append_test_case(run_id, None, case)
+    if held.review is not None:
+        studio.workspace.append_review(number, held.review.verdict, held.review.reason)
+    return number
