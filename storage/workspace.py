@@ -132,8 +132,9 @@ class Workspace:
         self._database.write(lambda db: runs.set_mask(db, run_id, stored, classes or {}))
 
     def set_prompts(self, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
-        """Give the run the prompt templates that a person edited, all at once; the earlier ones stay. Returns and raises
-        as `set_settings`.
+        """Give the run the prompt templates that a person edited, all at once; the earlier ones stay.
+
+        Returns and raises as `set_settings`.
         """
         return self._database.write(lambda db: runs.set_prompts(db, run_id, prompts))
 
