@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub, which reads it once
 
@@ -20,3 +25,12 @@ def chromium_path() -> str:
             pytest.fail(ADVICE)
         pytest.skip(ADVICE)
     return path
+
+
+@pytest.fixture(scope="module")
+def page(chromium_path: str) -> Iterator[Page]:
+    """One page of one browser for all tests of a file; each leaves it when it is done."""
+    from tests.serving import browsing
+
+    with browsing(chromium_path) as opened:
+        yield opened

@@ -50,18 +50,18 @@ def upload(page: Page, name: str, data: bytes) -> None:
     page.set_input_files("#upload input[type=file]", {"name": name, "mimeType": "image/png", "buffer": data})
 
 
-def upload_bird(page: Page, image: Image.Image = RED) -> None:
+def upload_bird(page: Page, image: Image.Image = RED, name: str = "bird.png") -> None:
     """A run of an upload with its label given."""
-    upload(page, "bird.png", encoded(image))
+    upload(page, name, encoded(image))
     page.wait_for_selector("#task-label:visible")
     page.fill("#task-label", "bird")
     page.press("#task-label", "Enter")
     page.wait_for_selector("#run-all:enabled")
 
 
-def to_the_gate(page: Page, image: Image.Image = RED) -> str:
+def to_the_gate(page: Page, image: Image.Image = RED, name: str = "bird.png") -> str:
     """A run of an upload, all its text stages run; gives its id."""
-    upload_bird(page, image)
+    upload_bird(page, image, name)
     page.click("#run-all")
     page.wait_for_selector("#generate")
     settled(page)

@@ -14,42 +14,26 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 from pipeline.settings import ConditioningSettings
-from tests.scripted import InvertingDetector
-from tests.serving import ServerProcess, browsing, serving_here, settled
-from tests.test_browser_explore import DEMO_SECONDS, SlowModels, encoded, open_start, upload
+from tests.explorer import DEMO_SECONDS, open_start, started
+from tests.explorer import to_the_gate as at_the_gate
+from tests.scripted import InvertingDetector, SlowModels
+from tests.serving import ServerProcess, settled
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
 expect.set_options(timeout=30_000)  # the machine may be busy with other things
 
 
-@pytest.fixture(scope="module")
-def page(chromium_path: str) -> Iterator[Page]:
-    with browsing(chromium_path) as opened:
-        yield opened
-
-
 @pytest.fixture
 def studio(tmp_path: Path, page: Page) -> Iterator[Studio]:
     """The start page of a studio with stand-ins for its models; control images are the real ones."""
-    with serving_here(tmp_path / "workspace", SlowModels()) as (url, behind):
-        open_start(page, url)
+    with started(page, tmp_path, SlowModels()) as behind:
         yield behind
-        page.goto("about:blank")
 
 
 def to_the_gate(page: Page, name: str = "bird.png") -> str:
-    """A run of an upload, all its text stages run; gives its id."""
-    noise = Image.effect_noise((96, 64), 90).convert("RGB")
-    upload(page, name, encoded(noise))
-    page.wait_for_selector("#task-label:visible")
-    page.fill("#task-label", "bird")
-    page.press("#task-label", "Enter")
-    expect(page.locator("#run-all")).to_be_enabled()
-    page.click("#run-all")
-    page.wait_for_selector("#generate")
-    settled(page)
-    return str(page.evaluate("studio.run"))
+    """A run of a noisy upload, which has edges to find, at the gate; gives its id."""
+    return at_the_gate(page, Image.effect_noise((96, 64), 90).convert("RGB"), name)
 
 
 def control(page: Page) -> np.ndarray:
@@ -140,7 +124,7 @@ def test_a_control_image_that_a_model_draws_is_seen_to_come(studio: Studio, page
     nets = data["generator"]["controlnets"]
     nets["depth"] = {**nets["canny"], "detector": {"path": "demo/weights/clip"}}
     studio.profile = type(studio.profile).model_validate(data)
-    studio.runner.models.detector = lambda _kind: SlowDetector()  # type: ignore[method-assign]
+    studio.runner.models.detector = lambda _kind: SlowDetector()  # type: ignore[assignment, method-assign]
     to_the_gate(page)
     page.click("#toggle-conditioning")
     page.click("#control-kind button:has-text('Depth')")

@@ -16,17 +16,11 @@ from playwright.sync_api import Page, expect
 
 from tests.explorer import DEMO_SECONDS, encoded, open_start, started, state, upload, upload_bird
 from tests.scripted import SlowModels
-from tests.serving import ServerProcess, browsing, settled
+from tests.serving import ServerProcess, settled
 from tests.test_offline import GUARD
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def page(chromium_path: str) -> Iterator[Page]:
-    with browsing(chromium_path) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from pipeline.types import Task
 from storage.workspace import Workspace
 from tests.explorer import encoded, open_start, started, state, upload
 from tests.scripted import ScriptedModels, SlowModels
-from tests.serving import ServerProcess, browsing, serving_here, settled
+from tests.serving import ServerProcess, serving_here, settled
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
@@ -37,12 +37,6 @@ DROP = """
       new DragEvent(kind, { dataTransfer: dropped, bubbles: true, cancelable: true, composed: true }));
 }
 """
-
-
-@pytest.fixture(scope="module")
-def page(chromium_path: str) -> Iterator[Page]:
-    with browsing(chromium_path) as opened:
-        yield opened
 
 
 @pytest.fixture

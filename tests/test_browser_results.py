@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,13 +11,13 @@ from playwright.sync_api import Page, expect
 
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
+from tests.explorer import DEMO_SECONDS, started, to_the_gate
 from tests.scripted import ScriptedModels
-from tests.serving import ServerProcess, browsing, serving_here, settled
+from tests.serving import ServerProcess, settled
 from tests.test_readings import Bright
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
-DEMO_SECONDS = 600
 SOON = 60_000
 """Milliseconds for what the worker does when nobody waits: other such work may come before it."""
 
@@ -29,37 +28,17 @@ def load(wanted: UnderTestSettings) -> Bright:
     return Bright("classification")
 
 
-@pytest.fixture(scope="module")
-def page(chromium_path: str) -> Iterator[Page]:
-    with browsing(chromium_path) as opened:
-        yield opened
-
-
 @pytest.fixture
 def studio(tmp_path: Path, page: Page) -> Iterator[Studio]:
     """The page of a run with four results, of stand-ins for the models."""
-    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, behind):
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    with started(page, tmp_path, ScriptedModels()) as behind:
         behind.readings.load = load
-        page.set_viewport_size({"width": 1440, "height": 1000})
-        page.goto(f"{url}?run=")
-        page.wait_for_selector(".start h1")
-        settled(page)
-        file = io.BytesIO()
-        Image.new("RGB", (64, 64), (40, 20, 20)).save(file, "PNG")
-        page.set_input_files(
-            "#upload input[type=file]", {"name": "bird.png", "mimeType": "image/png", "buffer": file.getvalue()}
-        )
-        page.wait_for_selector("#task-label:visible")
-        page.fill("#task-label", "bird")
-        page.press("#task-label", "Enter")
-        page.click("#run-all:enabled")
-        page.wait_for_selector("#generate:enabled")
-        settled(page)
+        to_the_gate(page, Image.new("RGB", (64, 64), (40, 20, 20)))
         page.click("#generate")
         page.wait_for_function("studio.cases.length === 4")
         settled(page)
         yield behind
-        page.goto("about:blank")
 
 
 def press(page: Page, *keys: str) -> None:

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pipeline.types import Keyword
+from tests.explorer import open_start, state, to_the_gate
 from tests.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels, answer
 from tests.serving import browsing, serving_here, settled
-from tests.test_browser_explore import encoded, open_start, state, upload
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
@@ -61,18 +61,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Stud
 @pytest.fixture
 def studio(server: tuple[str, Studio], page: Page) -> Iterator[Studio]:
     """A new run of a bird, at the gate."""
-    from PIL import Image
-
     url, behind = server
     open_start(page, url)
-    upload(page, "bird.png", encoded(Image.new("RGB", (64, 64), (201, 43, 47))))
-    page.wait_for_selector("#task-label:visible")
-    page.fill("#task-label", "bird")
-    page.press("#task-label", "Enter")
-    expect(page.locator("#run-all")).to_be_enabled()
-    page.click("#run-all")
-    page.wait_for_selector("#generate")
-    settled(page)
+    to_the_gate(page)
     yield behind
     page.goto("about:blank")
 

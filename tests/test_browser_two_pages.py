@@ -10,19 +10,13 @@ from playwright.sync_api import Page, expect
 
 from tests.explorer import started, to_the_gate
 from tests.scripted import ScriptedModels
-from tests.serving import browsing, settled
+from tests.serving import settled
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
 FIRST, SECOND = "Name what may change ($task): $caption", "What else could this be ($task)? $caption"
 POLLS = 30_000
 """Milliseconds until an idle page has surely asked what is new, on a busy machine too."""
-
-
-@pytest.fixture(scope="module")
-def page(chromium_path: str) -> Iterator[Page]:
-    with browsing(chromium_path) as opened:
-        yield opened
 
 
 @pytest.fixture
