@@ -155,46 +155,24 @@ def _controls(settings: ConditioningSettings) -> list[Child]:
 
 def _slider(name: str, field: FieldInfo, value: int) -> Html:
     # The median takes 0 (off) or an odd number: a slider over the odd ones, whose first leaves all as it is.
-    low, high, step = (1, 15, 2) if name == "median" else (0, 500, 5)
+    low, high, step = (1, 15, 2) if name == "median" else (0, 500, 1)
     shown = "off" if name == "median" and value <= 1 else str(value)
-    field_id = f"control-{name}"
-    return el(
-        "label",
-        el("span", name, class_="name"),
-        el(
-            "input",
-            type="range",
-            min=low,
-            max=high,
-            step=1 if name != "median" else step,
-            value=max(low, value),
-            id=field_id,
-            data_do="setting",
-            data_setting=f"conditioning.{name}",
-            data_control=name,
-        ),
-        el("output", shown, for_=field_id),
-        el("small", field.description or ""),
-        for_=field_id,
-        data_key=field_id,
-    )
+    return _row(name, field, shown, type="range", min=low, max=high, step=step, value=max(low, value))
 
 
 def _switch(name: str, field: FieldInfo, value: bool) -> Html:
+    return _row(name, field, "on" if value else "off", type="checkbox", checked=value)
+
+
+def _row(name: str, field: FieldInfo, shown: str, **control: str | int | bool) -> Html:
+    """One setting: its name, the control with these attributes, what it is at, and what it does."""
     field_id = f"control-{name}"
+    saved: dict[str, str] = {"data_do": "setting", "data_setting": f"conditioning.{name}", "data_control": name}
     return el(
         "label",
         el("span", name, class_="name"),
-        el(
-            "input",
-            type="checkbox",
-            checked=value,
-            id=field_id,
-            data_do="setting",
-            data_setting=f"conditioning.{name}",
-            data_control=name,
-        ),
-        el("output", "on" if value else "off", for_=field_id),
+        el("input", id=field_id, **control, **saved),
+        el("output", shown, for_=field_id),
         el("small", field.description or ""),
         for_=field_id,
         data_key=field_id,
