@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+
+    from ui.studio import Studio
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub, which reads it once
 
@@ -34,3 +37,12 @@ def page(chromium_path: str) -> Iterator[Page]:
 
     with browsing(chromium_path) as opened:
         yield opened
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    """A studio of the demo profile with stand-ins for its models, on a new workspace."""
+    from tests.scripted import studio_in
+
+    with studio_in(tmp_path) as made:
+        yield made

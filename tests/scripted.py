@@ -7,13 +7,19 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PIL import Image
 
 from pipeline.seams import OnStep
 from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind, GenerationSettings, LanguageSettings
 from pipeline.types import Task
+
+if TYPE_CHECKING:
+    from ui.studio import Studio
 
 SUNNY_BIRD = "A red bird in sunny weather by day. The bird sits on a twig. The ground is grassy."
 
@@ -168,3 +174,16 @@ def answer(prompt: str) -> str:
         options = {"red": "blue, green, white", "sunny": "snowy, rainy, foggy", "by day": "at night, at sunset"}
         return "\n".join(f"{word}: {options.get(word, 'sandy')}" for word in words)
     return "red | attribute\nsunny | weather\nby day | time of day\ngrassy | background"
+
+
+@contextmanager
+def studio_in(folder: Path, profile: str = "demo") -> Iterator[Studio]:
+    """A studio with stand-ins for its models, on a workspace in `folder`."""
+    from pipeline.profile import load_profile
+    from storage.workspace import Workspace
+    from ui.studio import Studio
+
+    with Workspace(folder / "workspace") as workspace:
+        made = Studio(load_profile(profile), ScriptedModels(), workspace)
+        yield made
+        made.close()

@@ -283,14 +283,6 @@ def test_the_queue_says_what_is_at_work_and_how_long_it_takes(jobs: Jobs) -> Non
 # The page's side
 
 
-@pytest.fixture
-def studio(tmp_path: Path) -> Iterator[Studio]:
-    with Workspace(tmp_path / "workspace") as workspace:
-        made = Studio(load_profile("demo"), ScriptedModels(), workspace)
-        yield made
-        made.close()
-
-
 def new_run(studio: Studio) -> str:
     settings = studio.profile.settings.model_dump(mode="json")
     source = Image.effect_noise((48, 32), 80).convert("RGB")

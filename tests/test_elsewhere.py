@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from pipeline.profile import load_profile
-from storage.workspace import Workspace
-from tests.scripted import ScriptedModels
 from tests.test_ui_studio import new_run, part
 from ui.actions import perform
 from ui.studio import Studio
 
 FIRST, SECOND = "Name what may change ($task): $caption", "What else could this be ($task)? $caption"
-
-
-@pytest.fixture
-def studio(tmp_path: Path) -> Iterator[Studio]:
-    with Workspace(tmp_path / "workspace") as workspace:
-        made = Studio(load_profile("demo"), ScriptedModels(), workspace)
-        yield made
-        made.close()
 
 
 class Page:

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.profile import load_profile
 from pipeline.types import Task
-from storage.workspace import Workspace
-from tests.scripted import ScriptedModels
+from tests.scripted import studio_in
 from tests.test_ui_studio import do, part
 from ui.studio import Studio
 
@@ -21,10 +19,8 @@ CLASSES = {0: "sky", 1: "road", 2: "vehicle"}
 
 @pytest.fixture
 def studio(tmp_path: Path) -> Iterator[Studio]:
-    with Workspace(tmp_path / "workspace") as workspace:
-        made = Studio(load_profile("paper"), ScriptedModels(), workspace)
+    with studio_in(tmp_path, "paper") as made:
         yield made
-        made.close()
 
 
 def mask(road_from: int, numbers: tuple[int, int] = (0, 1)) -> Image.Image:

@@ -18,10 +18,8 @@ from PIL import Image
 from pipeline.errors import UserError
 from pipeline.freshness import image_sha
 from pipeline.png import with_texts
-from pipeline.profile import load_profile
 from pipeline.types import Task
-from storage.workspace import Workspace
-from tests.scripted import ScriptedModels
+from tests.scripted import studio_in
 from tests.test_readings import Bright
 from tests.test_ui_studio import do
 from ui import exchange, masks
@@ -37,22 +35,11 @@ ROAD = Task("segmentation", protected=("road", "vehicle", "dragon"))
 CLASSES = "0 sky, 1 road, 2 <b>vehicle</b>"
 
 
-def studio_in(folder: Path) -> Iterator[Studio]:
-    with Workspace(folder) as workspace:
-        made = Studio(load_profile("demo"), ScriptedModels(), workspace)
-        yield made
-        made.close()
-
-
-@pytest.fixture
-def studio(tmp_path: Path) -> Iterator[Studio]:
-    yield from studio_in(tmp_path / "here")
-
-
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Iterator[Studio]:
     """Another workspace."""
-    yield from studio_in(tmp_path / "there")
+    with studio_in(tmp_path / "there") as made:
+        yield made
 
 
 def encoded(image: Image.Image) -> bytes:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from pipeline.profile import load_profile
 from pipeline.types import Task
 from storage.types import RunSummary
-from storage.workspace import Workspace
-from tests.scripted import ScriptedModels
 from tests.test_ui_studio import new_run
 from ui.actions import perform
 from ui.job_views import JobView
@@ -21,14 +17,6 @@ from ui.studio import Studio
 from ui.views.runs import date_words, run_list, state_of
 
 NASTY = "<script>alert(1)</script> \"'&"
-
-
-@pytest.fixture
-def studio(tmp_path: Path) -> Iterator[Studio]:
-    with Workspace(tmp_path) as workspace:
-        made = Studio(load_profile("demo"), ScriptedModels(), workspace)
-        yield made
-        made.close()
 
 
 def summary(**changes: object) -> RunSummary:
