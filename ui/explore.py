@@ -137,10 +137,11 @@ def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, An
     seen = studio.readings.seen(state.run, state.settings) if state is not None else None
     parts = render(studio, state, view, seen, str(data.get("find") or "")[:LONGEST_SEARCH])
     shown = data.get("seen") or {}
-    changed = [gr.skip() if shown.get(name) == _stamp(parts[name]) else parts[name] for name in PARTS]
+    changed = {name: _stamp(part) for name, part in parts.items() if shown.get(name) != _stamp(part)}
     reply = {
         "reply": next(_replies),
         "ticket": data.get("ticket"),
+        "parts": changed,
         "run": outcome.run_id,
         "problem": outcome.problem,
         "where": outcome.where,
@@ -149,7 +150,7 @@ def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, An
         "reading": seen is not None and seen.waiting,
         "cases": [case.id for case in state.run.test_cases] if state is not None else [],
     }
-    return [json.dumps(reply), *changed]
+    return [json.dumps(reply), *(parts[name] if name in changed else gr.skip() for name in PARTS)]
 
 
 def render(

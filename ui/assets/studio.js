@@ -8,6 +8,7 @@
   window.studio = studio;
   const parts = {};            // name -> stamp of what is shown
   const queue = [];            // actions that wait for the reply to the ones before
+  let due = null;              // the same of what the latest reply brings: a busy browser fits it in later
   let trigger = null, flying = null, ticket = 0, pointerDown = false, pollTimer = null, lostTimer = null;
 
   // ---- Gradio: one component sends and gets the replies, the others hold a part each
@@ -37,6 +38,7 @@
       patchChildren(root, fresh);
       parts[root.dataset.part] = stamp ? stamp[1] : "";
       afterPatch(root);
+      settle();
     };
     watch("value", show);
     show();
@@ -93,11 +95,13 @@
       const said = reply.problem && reply.where === where ? reply.problem : "";
       if (said || !onlyPolled) tell(where, said);
     }
-    // The parts are outputs of the same event: they are fitted in before this line's turn comes.
-    setTimeout(() => {
-      studio.idle = !queue.length && !flying;
-      if (queue.length) pump(); else schedule();
-    }, 0);
+    due = reply.parts;
+    setTimeout(() => { if (queue.length) pump(); else schedule(); settle(); }, 0);
+  }
+
+  // Idle: all that was done has come back, and is shown.
+  function settle() {
+    studio.idle = due !== null && !queue.length && !flying && Object.entries(due).every(([name, stamp]) => parts[name] === stamp);
   }
 
   function tell(where, problem) {
