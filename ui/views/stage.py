@@ -95,11 +95,11 @@ def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
     stored = state.run.values.get(stage)
     if job is not None and _comes_later(stage, state, job):
         return "waiting", "acc"
-    if stage in state.stale:
-        return f"stale: {state.stale[stage]}", "warn"
     broke = job is not None and job.state == "failed" and job.stage == stage
     if stage in state.problems and (stored is None or broke):
         return "failed", "bad"
+    if stage in state.stale:
+        return f"stale: {state.stale[stage]}", "warn"
     if stored is None:
         return "empty", ""
     return ("edited by you", "acc") if stored.author == "person" else ("ready", "ok")
@@ -153,11 +153,16 @@ def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, 
     word = "Run" if stored is None else AGAIN.get(stage, "Run again")
     look = "s p" if stored is None and not missing else "s"
     closed = shut or bool(missing)
-    hint = f"{TITLES[missing[0]]} come first." if missing else None
+    hint = comes_first(missing[0]) if missing else None
     run = button(word, "run", look, data_stage=stage, disabled=closed, id=f"run-{stage}", title=hint)
     if stage == TEXT_STAGES[-1]:
         return run
     return join(run, button("Run from here", "run-from", "s", data_stage=stage, disabled=closed, title=FROM_HERE))
+
+
+def comes_first(stage: StageName) -> str:
+    """That another stage has to be run before."""
+    return "The caption comes first." if stage == "caption" else f"{TITLES[stage]} come first."
 
 
 def _toggle(text: str, panel: str) -> Html:
