@@ -148,14 +148,10 @@ def _threshold(state: RunState, value: Alternatives) -> Html:
         el("span", "too close from", class_="mut"),
         setting_input("alternatives", "too_close", field, own.too_close, "too-close"),
         el("span", flagged, class_="pill warn" if close else "pill", id="flagged"),
-        el(
-            "small",
-            "0: as like as any two of a kind, 1: the same; rare words such as “scarlet” can slip through",
-            class_="mut",
-        ),
+        el("small", "0: any two of a kind, 1: the same; rare words slip through", class_="mut"),
         class_="choice threshold",
         for_="too-close",
-        title=field.description,
+        title=f"{field.description}. Rare words, such as scarlet for a red, are not known to come close.",
     )
 
 
