@@ -273,3 +273,15 @@ def test_an_image_is_seen_while_the_embedded_models_draw_it(tmp_path: Path, page
     finally:
         server.stop()
     assert "Traceback" not in server.said()
+
+
+def test_ticks_made_faster_than_they_are_answered_stay(studio: Studio, page: Page) -> None:
+    run_id = to_the_gate(page)
+    boxes = page.locator("#stage-counterfactuals .line input[type=checkbox]")
+    for _ in range(3):
+        for box in boxes.all():
+            box.uncheck()  # which fails where the box goes back, be it for a moment
+        for box in boxes.all():
+            box.check()
+    settled(page)
+    assert all(item.used for item in studio.workspace.run(run_id).values["counterfactuals"].value.value.items)

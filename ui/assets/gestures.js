@@ -4,6 +4,7 @@
   const studio = window.studio;
 
   const { send, fitHeight, markTyped } = studio;
+  const UNANSWERED = 20000;   // milliseconds
   const CONTROL = new Set(["do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines"]);
   // What is said of the element, and which version of its stage's value it was shown with.
   const dataOf = (element) => {
@@ -44,8 +45,15 @@
     if (name === "counterfactual-use") action.used = field.checked;
     else if (field.type === "checkbox") action.value = field.checked;
     else action.value = field.value;
+    if (field.type === "checkbox") awaitAnswer(field, action);
     send(action);
   });
+
+  // Until a tick is answered, or given up, the replies to what was sent before it do not take it back.
+  function awaitAnswer(field, action) {
+    const until = field.ticked = performance.now() + UNANSWERED;
+    action.done = action.refused = () => { if (field.ticked === until) field.ticked = 0; };
+  }
 
   function taskAction(form) {
     return {

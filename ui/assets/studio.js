@@ -163,6 +163,7 @@
   }
 
   function patchField(old, want) {
+    if (old.type === "checkbox" && old.ticked > performance.now()) return;   // this reply is older than the tick
     if (old.type === "checkbox" || old.type === "radio") { old.checked = want.hasAttribute("checked"); return; }
     if (old.tagName === "SELECT") { if (document.activeElement !== old) old.value = want.value; return; }
     const server = want.value, before = old.server ?? old.defaultValue;
