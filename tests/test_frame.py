@@ -17,12 +17,26 @@ import pytest
 from pipeline.version import version
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("pipeline", "storage", "evaluation", "ui", "demo")
+ROOMS = ("pipeline", "storage", "study", "evaluation", "ui", "demo")
 SOURCES = [ROOT / "app.py", *(path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))]
 
 FORBIDDEN = {
     "pipeline": {"gradio", "fastapi", "sqlite3", "sqlite_utils", "storage", "ui", "demo", "app"},
     "storage": {"gradio", "fastapi", "torch", "diffusers", "transformers", "ui", "demo", "app"},
+    "study": {
+        "gradio",
+        "fastapi",
+        "torch",
+        "sqlite3",
+        "sqlite_utils",
+        "pipeline",
+        "prompts",
+        "storage",
+        "evaluation",
+        "ui",
+        "demo",
+        "app",
+    },
     "evaluation": {"gradio", "fastapi", "sqlite3", "sqlite_utils", "storage", "ui", "demo", "app"},
     "ui": {"torch", "diffusers", "transformers", "ctransformers", "sqlite3", "sqlite_utils", "demo", "app"},
     "demo": {"gradio", "sqlite3", "sqlite_utils", "storage", "ui"},

@@ -1,0 +1,101 @@
+"""One answer out of several votes: the majority, and Dawid and Skene's model as a second opinion."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+_FLOOR = 1e-10
+"""No probability is taken for impossible: one vote must not outweigh everything else."""
+
+
+@dataclass(frozen=True)
+class DawidSkene:
+    """What the model makes of the votes. Empty, with words, where it cannot say anything."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The likeliest true answer of every task; of equals the first in the alphabet."""
+    probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of every task: how likely each answer is the true one; sums to 1."""
+    priors: Mapping[str, float] = field(default_factory=dict)
+    """How frequent each true answer is, 0 to 1."""
+    errors: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    """Of every worker, by true answer: how likely each answer is given; sums to 1."""
+    rounds: int = 0
+    converged: bool = False
+    words: str = ""
+
+
+def majority(answers: Sequence[str]) -> str | None:
+    """The most frequent answer; None without a vote and for a tie, which nothing but chance could break."""
+    first = Counter(answers).most_common(2)
+    if not first or (len(first) == 2 and first[0][1] == first[1][1]):
+        return None
+    return first[0][0]
+
+
+def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 200, tolerance: float = 1e-7) -> DawidSkene:
+    """Maximum likelihood of true answers and of every worker's error rates, from (task, worker, answer).
+
+    EM: starts with the shares of the votes of each task. M: π_j = mean over tasks of T_ij; e^w_jl = Σ_i T_ij [worker w
+    says l of task i] / Σ_i,l of the same. E: T_ij proportional to π_j Π_votes e^w_jl. Ends when the log-likelihood
+    a vote grows by less than `tolerance`, or after `rounds`. (Dawid and Skene 1979, Applied Statistics 28, equations
+    2.3 to 2.5.) With few votes a worker the error rates are rough: a second opinion on the majority, never the result.
+    Empty, and said so, without votes, with one worker, or if all votes are equal.
+    """
+    workers = sorted({worker for _, worker, _ in votes})
+    answers = sorted({answer for _, _, answer in votes})
+    if not votes:
+        return DawidSkene(words="undefined: there is no vote yet")
+    if len(workers) < 2:
+        return DawidSkene(words="undefined: with one worker there is nobody to compare with")
+    if len(answers) < 2:
+        return DawidSkene(words="undefined: all votes agree")
+    import numpy as np
+
+    tasks = list(dict.fromkeys(task for task, _, _ in votes))
+    places = [{name: i for i, name in enumerate(names)} for names in (tasks, workers, answers)]
+    at_task, at_worker, at_answer = (np.array([places[i][vote[i]] for vote in votes]) for i in range(3))
+    truth = np.zeros((len(tasks), len(answers)))
+    np.add.at(truth, (at_task, at_answer), 1.0)
+    truth /= truth.sum(axis=1, keepdims=True)
+
+    def maximised() -> tuple[np.ndarray, np.ndarray]:
+        """Priors [answer] and errors [worker, given answer, true answer] that fit `truth` best."""
+        counts = np.zeros((len(workers), len(answers), len(answers)))
+        np.add.at(counts, (at_worker, at_answer), truth[at_task])
+        # Only what a worker did say gets the floor, as crowd-kit has it: unsaid answers are not divided by.
+        said = np.zeros((len(workers), len(answers), 1), dtype=bool)
+        said[at_worker, at_answer] = True
+        counts = np.where(said, np.maximum(counts, _FLOOR), 0.0)
+        return np.maximum(truth.mean(axis=0), _FLOOR), counts / counts.sum(axis=1, keepdims=True)
+
+    likelihood, done, converged = -np.inf, 0, False
+    priors, errors = maximised()
+    while done < rounds and not converged:
+        done += 1
+        logs = np.tile(np.log(priors), (len(tasks), 1))
+        np.add.at(logs, at_task, np.log(errors[at_worker, at_answer]))
+        highest = logs.max(axis=1, keepdims=True)
+        truth = np.exp(logs - highest)
+        reached = float((highest[:, 0] + np.log(truth.sum(axis=1))).sum()) / len(votes)
+        truth /= truth.sum(axis=1, keepdims=True)
+        priors, errors = maximised()
+        converged, likelihood = reached - likelihood < tolerance, reached
+    best = truth.argmax(axis=1)
+    return DawidSkene(
+        {task: answers[int(best[i])] for i, task in enumerate(tasks)},
+        {task: dict(zip(answers, map(float, truth[i]), strict=True)) for i, task in enumerate(tasks)},
+        dict(zip(answers, map(float, truth.mean(axis=0)), strict=True)),
+        {
+            worker: {
+                true: {given: float(errors[w, g, t]) for g, given in enumerate(answers)}
+                for t, true in enumerate(answers)
+            }
+            for w, worker in enumerate(workers)
+        },
+        done,
+        converged,
+        f"settled after {done} rounds" if converged else f"not settled after {done} rounds: take it with care",
+    )

@@ -1,0 +1,236 @@
+"""How far people agree: raw agreement, Krippendorff's alpha, Gwet's AC1, Fleiss' kappa; undefined is said in words.
+
+All take the votes as one sequence of answers an item. Who gave an answer does not matter to them; items may have
+different numbers of answers; an item with fewer than two tells nothing of agreement.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from study.intervals import percent
+
+Ratings = Sequence[Sequence[str]]
+NO_PAIRS = "undefined: no item has two votes to compare"
+ALL_AGREE = "undefined: all votes agree"
+HIGH_PREVALENCE = 0.8
+"""From such a share of one answer on, chance-corrected measures that use the margins (alpha, kappa) fall by
+construction (Feinstein and Cicchetti 1990, Journal of Clinical Epidemiology 43)."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure of agreement, or the words that say why there is none."""
+
+    value: float | None
+    """1 is full agreement, 0 what chance gives (for the raw one: no agreement); below 0 is worse than chance."""
+    words: str
+    n_items: int
+    """Items with at least two votes."""
+    raters: float
+    """Votes an item, the mean over those items."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The measures that have to be read together."""
+
+    raw: Measure
+    alpha: Measure
+    ac1: Measure
+    fleiss: Measure
+    ordinal: Measure | None
+    """Alpha that takes near misses on a scale for half agreement; None for questions without an order."""
+    prevalence: float | None
+    """Share of the most frequent answer in all votes, 0 to 1."""
+    frequent: str
+    """That answer."""
+    words: str
+    """What the figures mean together, for a person who does not know them."""
+
+
+def raw(ratings: Ratings) -> Measure:
+    """Share of pairs of votes on the same item that are equal, averaged over items.
+
+    p_o = mean over items with n_i >= 2 of Σ_c n_ic (n_ic - 1) / (n_i (n_i - 1)) (Fleiss 1971, Psychological Bulletin
+    76, equation 2; Gwet calls it p_a). 0 to 1.
+    """
+    return _measure(ratings, _observed)
+
+
+def alpha(ratings: Ratings, order: Sequence[str] = ()) -> Measure:
+    """Krippendorff's alpha: nominal, or ordinal when the `order` of the answers is given.
+
+    alpha = 1 - D_o / D_e = 1 - (n - 1) Σ_c Σ_k o_ck δ²_ck / Σ_c Σ_k n_c n_k δ²_ck, with the coincidences o_ck = Σ_items
+    (pairs of answers c, k) / (n_i - 1), their margins n_c and total n. δ² is 1 for different answers; in order it is
+    (n_c / 2 + Σ_{c<g<k} n_g + n_k / 2)². (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.) Undefined
+    when all votes are the same answer: then D_e is 0. Raises ValueError for an answer that is not in `order`.
+    """
+
+    def figure(paired: list[Counter[str]]) -> float | str:
+        margins: Counter[str] = Counter()
+        for counts in paired:
+            margins.update(counts)
+        if len(margins) < 2:
+            return ALL_AGREE
+        if order and not set(margins) <= set(order):
+            raise ValueError("Every answer has to be in the order of the scale.")
+        answers = [answer for answer in order if answer in margins] if order else list(margins)
+        distance = _ordinal(answers, margins) if order else _nominal(answers)
+        observed = sum(
+            counts[c] * counts[k] * distance[c, k] / (counts.total() - 1)
+            for counts in paired
+            for c in counts
+            for k in counts
+            if c != k
+        )
+        expected = sum(margins[c] * margins[k] * distance[c, k] for c in answers for k in answers if c != k)
+        return 1.0 - (margins.total() - 1) * observed / expected
+
+    return _measure(ratings, figure)
+
+
+def ac1(ratings: Ratings, answers: Sequence[str] = ()) -> Measure:
+    """Gwet's AC1, which high prevalence does not pull down.
+
+    (p_o - p_e) / (1 - p_e) with p_e = Σ_c π_c (1 - π_c) / (q - 1), π_c the mean over items of n_ic / n_i (items with a
+    single vote take part in π), q the number of possible `answers` (those that occur if left out). (Gwet 2008, British
+    Journal of Mathematical and Statistical Psychology 61; with missing votes: Gwet 2014, Handbook of Inter-Rater
+    Reliability.) It is 1 when all votes agree and two answers were possible; undefined if only one was.
+    """
+
+    def figure(paired: list[Counter[str]]) -> float | str:
+        shares = _margins(ratings)
+        possible = len(set(answers) | set(shares))
+        if possible < 2:
+            return ALL_AGREE
+        chance = sum(share * (1 - share) for share in shares.values()) / (possible - 1)
+        return (_observed(paired) - chance) / (1 - chance)
+
+    return _measure(ratings, figure)
+
+
+def fleiss(ratings: Ratings) -> Measure:
+    """Fleiss' kappa.
+
+    (p_o - p_e) / (1 - p_e) with p_e = Σ_c π_c² (Fleiss 1971, Psychological Bulletin 76), π_c the mean over items of
+    n_ic / n_i: where items have different numbers of votes, as Gwet 2014 writes it for any number of them. Undefined
+    when all votes are the same answer.
+    """
+
+    def figure(paired: list[Counter[str]]) -> float | str:
+        shares = _margins(ratings)
+        if len(shares) < 2:
+            return ALL_AGREE
+        chance = sum(share**2 for share in shares.values())
+        return (_observed(paired) - chance) / (1 - chance)
+
+    return _measure(ratings, figure)
+
+
+def prevalence(ratings: Ratings) -> tuple[str, float] | None:
+    """The most frequent answer and its share of all votes (0 to 1), the first of equals; None without a vote."""
+    counts = Counter(answer for item in ratings for answer in item)
+    if not counts:
+        return None
+    answer, votes = counts.most_common(1)[0]
+    return answer, votes / counts.total()
+
+
+def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = False) -> Agreement:
+    """All measures of one question, with what they mean in words. `answers`: all possible, in order if `ordered`."""
+    figures = raw(ratings), alpha(ratings), ac1(ratings, answers), fleiss(ratings)
+    ordinal = alpha(ratings, answers) if ordered and answers else None
+    frequent = prevalence(ratings)
+    words = _words(*figures, ordinal, frequent)
+    return Agreement(*figures, ordinal, frequent[1] if frequent else None, frequent[0] if frequent else "", words)
+
+
+def level(value: float) -> str:
+    """An agreement beyond chance in a word (Landis and Koch 1977, Biometrics 33): from "worse than chance" to "nearly
+    perfect"."""
+    if value < 0:
+        return "worse than chance"
+    for limit, word in ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial")):
+        if value <= limit:
+            return word
+    return "nearly perfect"
+
+
+def _measure(ratings: Ratings, figure: Callable[[list[Counter[str]]], float | str]) -> Measure:
+    """Counts the answers of every item with two or more and puts a figure, or the words for none, into its frame."""
+    paired = [Counter(item) for item in ratings if len(item) >= 2]
+    if not paired:
+        return Measure(None, NO_PAIRS, 0, 0.0)
+    raters = sum(counts.total() for counts in paired) / len(paired)
+    value = figure(paired)
+    if isinstance(value, str):
+        return Measure(None, value, len(paired), raters)
+    return Measure(value, f"{value:.2f}", len(paired), raters)
+
+
+def _observed(paired: Sequence[Counter[str]]) -> float:
+    """p_o of items with two votes or more."""
+    agreeing = (sum(n * (n - 1) for n in c.values()) / (c.total() * (c.total() - 1)) for c in paired)
+    return sum(agreeing) / len(paired)
+
+
+def _margins(ratings: Ratings) -> dict[str, float]:
+    """π: the mean over items with a vote of each answer's share, answers that occur only."""
+    voted = [Counter(item) for item in ratings if item]
+    shares: dict[str, float] = {}
+    for counts in voted:
+        for answer, votes in counts.items():
+            shares[answer] = shares.get(answer, 0.0) + votes / counts.total() / len(voted)
+    return shares
+
+
+def _nominal(answers: Sequence[str]) -> dict[tuple[str, str], float]:
+    """δ² of answers without an order."""
+    return {(c, k): float(c != k) for c in answers for k in answers}
+
+
+def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, str], float]:
+    """δ² of answers in their order: the square of how many answers lie between the two, the ends by half."""
+    found = {}
+    for i, c in enumerate(answers):
+        for j, k in enumerate(answers):
+            between = sum(margins[g] for g in answers[min(i, j) : max(i, j) + 1])
+            found[c, k] = float((between - (margins[c] + margins[k]) / 2) ** 2) if i != j else 0.0
+    return found
+
+
+def _words(
+    observed: Measure,
+    nominal: Measure,
+    first: Measure,
+    kappa: Measure,
+    ordinal: Measure | None,
+    frequent: tuple[str, float] | None,
+) -> str:
+    """One or two sentences on all figures of a question."""
+    if frequent is None:
+        return "There is no vote yet."
+    if observed.value is None or first.value is None:
+        return "No item has two votes yet, so nothing can be said of agreement."
+    answer, share = frequent
+    said = f"Two votes on the same image are equal in {percent(observed.value)} of pairs"
+    if nominal.value is None:
+        return (
+            f"{said}: every vote is “{answer}”. Alpha and kappa are undefined, because they compare with chance and "
+            "there is only one answer to compare."
+        )
+    if ordinal is not None and ordinal.value is not None:
+        return (
+            f"{said}. On a scale, near misses count for something: ordinal alpha is {ordinal.value:.2f}, "
+            f"{level(ordinal.value)} agreement beyond chance."
+        )
+    if share >= HIGH_PREVALENCE and first.value - nominal.value > 0.1:
+        return (
+            f"{said}, and {percent(share)} of all votes are “{answer}”. With one answer so frequent, alpha and kappa "
+            f"are low by construction; AC1 ({level(first.value)} agreement beyond chance) allows for it. Report them "
+            "together."
+        )
+    return f"{said}. Beyond chance, agreement is {level(nominal.value)} by alpha and {level(first.value)} by AC1."

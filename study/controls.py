@@ -1,0 +1,138 @@
+"""Control items: when a worker gets one, whether the answer is right, when a worker is out, and how they are made."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from study.questions import asked
+from study.types import Answers, ControlPolicy, ItemKind, NewItem, Question, Rules
+
+
+def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int) -> ItemKind:
+    """Whether the next thing a worker sees is an item or a control item.
+
+    The worker's run is cut into stretches of 1 / share; each has one control item, at a place drawn from a hash
+    (SHA-256 of seed, worker and number), so that no worker can guess it, two workers differ, and a reload changes
+    nothing: control j (from 0) comes as soon as items_seen + controls_seen >= floor((j + u_j) / share), u_j uniform in
+    [0, 1). So the share is kept within one control item at any time. `items_seen` and `controls_seen` count what was
+    answered.
+    """
+    share = rules.controls.share
+    if share <= 0:
+        return "item"
+    digest = hashlib.sha256(f"control\0{rules.seed}\0{worker_id}\0{controls_seen}".encode()).digest()
+    uniform = int.from_bytes(digest[:7], "big") / 2**56
+    due = math.floor((controls_seen + uniform) / share + 1e-9)
+    return "control" if items_seen + controls_seen >= due else "item"
+
+
+def right(item: NewItem, answers: Answers, questions: Sequence[Question]) -> bool:
+    """Whether every answer that is known for a control or quiz item was given; questions without one do not count.
+
+    Raises ValueError for an item without a right answer: nobody could fail it.
+    """
+    expected = [q for q in asked(questions, item, {**answers, **item.expected}) if q.id in item.expected]
+    if not expected:
+        raise ValueError("A control item needs the right answer to at least one of its questions.")
+    return all(
+        answers.get(question.id, "").strip().casefold() == item.expected[question.id].strip().casefold()
+        for question in expected
+    )
+
+
+def judge(policy: ControlPolicy, seen: int, right: int) -> str:
+    """Why a worker with `right` of `seen` control items right has to be excluded; "" while there is no reason.
+
+    The rule: seen >= min_seen and right / seen < min_right.
+    """
+    if seen < policy.min_seen or seen == 0 or right >= policy.min_right * seen - 1e-9:
+        return ""
+    items = "control item" if seen == 1 else "control items"
+    return f"{right} of {seen} {items} right; at least {100 * policy.min_right:.4g} % were asked for."
+
+
+def controls_wanted(items: int, share: float) -> int:
+    """How many control items a worker sees who judges all `items`: items * share / (1 - share), rounded up."""
+    return math.ceil(items * share / (1 - share) - 1e-9) if 0 < share < 1 else 0
+
+
+def made_controls(items: Sequence[NewItem], rules: Rules) -> tuple[NewItem, ...]:
+    """Control items made of the source images of `items`, as many as one worker who judges all of them sees.
+
+    Half of them (one more, if odd) are right as they stand: the source image in place of the generated one, so that
+    "yes" is true. The rest are wrong for certain: the source with the label of another item, or, for a question about a
+    class (`only_with`), another scene that does not show this class. Only yes-no questions where "yes" alone is valid
+    can be made so; the other questions are asked but not judged. Fewer come back, or none, where there is nothing to
+    make them of: no source images, no second label, no scene without the class. Drawn with the seed of the rules.
+    """
+    usable = [q for q in rules.questions if q.kind == "yes-no" and q.valid == ("yes",) and not q.follows]
+    by_source: dict[str, NewItem] = {}
+    for item in items:
+        if item.kind == "item" and item.source_sha:
+            by_source.setdefault(item.source_sha, item)
+    drawn = random.Random(f"controls {rules.seed}")
+    sources = sorted(by_source.values(), key=lambda item: item.source_sha or "")
+    drawn.shuffle(sources)
+    wanted = controls_wanted(sum(item.kind == "item" for item in items), rules.controls.share)
+    labels = sorted({item.label for item in items if item.label})
+    right_ones = [made for item in sources if (made := _true(item, usable))]
+    # From the other end: as long as there are enough sources, no image is both a right and a wrong one.
+    wrong_ones = [made for item in reversed(sources) if (made := _false(item, usable, labels, sources, drawn))]
+    half = min(len(wrong_ones), wanted // 2)
+    chosen = right_ones[: wanted - half] + wrong_ones[:half]
+    drawn.shuffle(chosen)
+    return tuple(chosen)
+
+
+def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
+    """The source beside `image_sha`, with nothing left of the item that the page or an analysis could tell it by."""
+    return NewItem(
+        image_sha=image_sha,
+        source_sha=item.source_sha,
+        kind="control",
+        expected=dict(expected),
+        label=item.label,
+        classes=item.classes,
+        caption=item.caption,
+        counterfactual=item.caption,
+        origin={"made": made, "source": item.source_sha},
+    )
+
+
+def _true(item: NewItem, usable: Sequence[Question]) -> NewItem | None:
+    """The source in place of the generated image: every usable question that it gets is answered with yes."""
+    expected = {
+        question.id: "yes"
+        for question in asked(usable, item, {})
+        if question.only_with or ("{label}" in question.text and item.label)
+    }
+    return _control(item, item.source_sha or "", expected, "source image") if expected else None
+
+
+def _false(
+    item: NewItem, usable: Sequence[Question], labels: Sequence[str], sources: Sequence[NewItem], drawn: random.Random
+) -> NewItem | None:
+    """The source with a wrong label, or a scene without a class that the source has."""
+    own = {name.casefold() for name in (*item.classes, item.label)}
+    others = [label for label in labels if label.casefold() not in own]
+    about_label = [question for question in asked(usable, item, {}) if "{label}" in question.text]
+    if about_label and item.label and others:
+        wrong = replace(item, label=drawn.choice(others))
+        return _control(wrong, item.source_sha or "", {question.id: "no" for question in about_label}, "wrong label")
+    about_class = [question for question in asked(usable, item, {}) if question.only_with]
+    for question in about_class:
+        without = [scene for scene in sources if _lacks(scene, question.only_with)]
+        if without:
+            scene = drawn.choice(without)
+            expected = {q.id: "no" for q in about_class if _lacks(scene, q.only_with)}
+            return _control(item, scene.source_sha or "", expected, "another scene")
+    return None
+
+
+def _lacks(item: NewItem, name: str) -> bool:
+    """Whether an item that says what it shows does not show this class."""
+    return bool(item.classes) and name.casefold() not in {shown.casefold() for shown in item.classes}

@@ -1,0 +1,102 @@
+"""Who may vote: the record of approvals, the quiz that stands in for a short one, consent, exclusion."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from study.types import Exclusion, Rules, Worker
+
+StandingKind = Literal["may vote", "quiz", "not eligible", "excluded", "consent"]
+
+
+class Figures(Protocol):
+    """What is known of a worker in one study; the storage's enrolment has these."""
+
+    @property
+    def consented(self) -> bool: ...
+
+    @property
+    def quiz_seen(self) -> int: ...
+
+    @property
+    def quiz_right(self) -> int: ...
+
+    @property
+    def exclusion(self) -> Exclusion | None: ...
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a worker may do now, with a sentence for them."""
+
+    kind: StandingKind
+    text: str
+
+
+def quiz_needed(right_share: float, quiz: int) -> int:
+    """How many of `quiz` answers have to be right for a share of at least `right_share` (0 to 1)."""
+    return math.ceil(right_share * quiz - 1e-9)
+
+
+def standing(worker: Worker, enrolment: Figures, rules: Rules) -> Standing:
+    """Whether a worker may vote in a study, and if not, why and what can be done.
+
+    approval = approved / (approved + rejected), what is undecided left out; it has to be above `min_approval` (with
+    `min_approval` 0 nothing is asked) as soon as `min_finished` assignments are decided. Before that, a quiz stands in
+    for the record, if the study has one. Source: the paper's demands on Mechanical Turk, over 95 % and at least 50
+    finished. The order is: blocked, excluded, record or failed quiz, consent, quiz.
+    """
+    wanted = rules.eligibility
+    if worker.blocked:
+        return Standing("not eligible", "The study lead has blocked this worker name. Please write to whoever sent it.")
+    if enrolment.exclusion is not None:
+        return Standing(
+            "excluded",
+            "You can no longer vote in this study. " + _sentence(enrolment.exclusion.reason) + " If you think that "
+            "this is wrong, please write to whoever invited you: it can be reversed.",
+        )
+    short = worker.finished < wanted.min_finished
+    if not short:
+        approval = worker.approval
+        if wanted.min_approval > 0 and approval is not None and approval <= wanted.min_approval:
+            return Standing(
+                "not eligible",
+                f"This study asks that more than {_percent(wanted.min_approval)} of a worker's decided assignments "
+                f"were approved. Of yours it is {worker.approved} of {worker.finished}.",
+            )
+    elif not wanted.quiz:
+        return Standing(
+            "not eligible",
+            f"This study asks for at least {wanted.min_finished} finished assignments that were decided on. You have "
+            f"{worker.finished} so far.",
+        )
+    elif enrolment.quiz_seen >= wanted.quiz:
+        needed = quiz_needed(wanted.quiz_pass, enrolment.quiz_seen)
+        if enrolment.quiz_right < needed:
+            return Standing(
+                "not eligible",
+                f"You had {enrolment.quiz_right} of {enrolment.quiz_seen} quiz questions right; {needed} were needed. "
+                "Thank you for your time.",
+            )
+    if not enrolment.consented:
+        return Standing("consent", "Please read what you agree to before the first image.")
+    if short and enrolment.quiz_seen < wanted.quiz:
+        return Standing(
+            "quiz",
+            f"A short quiz comes first: question {enrolment.quiz_seen + 1} of {wanted.quiz}; "
+            f"{quiz_needed(wanted.quiz_pass, wanted.quiz)} have to be right.",
+        )
+    return Standing("may vote", "")
+
+
+def _percent(share: float) -> str:
+    """A share as a worker reads it: 0.95 as "95 %"."""
+    return f"{100 * share:.4g} %"
+
+
+def _sentence(text: str) -> str:
+    """With a capital in front and a full stop behind; "" stays ""."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")

@@ -1,0 +1,160 @@
+"""Shares with their uncertainty: Wilson intervals, a bootstrap over images, bounds for what was discarded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """A share of things, said in words where it is undefined."""
+
+    count: int
+    n: int
+    value: float | None
+    """count / n, 0 to 1; None without anything to count."""
+    low: float | None
+    """The ends of the interval, 0 to 1; None where it is undefined."""
+    high: float | None
+    words: str
+
+    @property
+    def width(self) -> float | None:
+        """high - low, 0 to 1."""
+        return None if self.low is None or self.high is None else self.high - self.low
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over images with its interval, in the units of the scale; None and words where it is undefined."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    """Images."""
+    words: str
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the share would be if everything missing were against it, and if everything were for it; 0 to 1."""
+
+    worst: float | None
+    best: float | None
+    missing: int
+    words: str
+
+
+def percent(share: float) -> str:
+    """A share as it stands in a sentence: "96.8 %", "100 %". Never rounded up to 100 % or down to 0 %."""
+    if share in (0.0, 1.0):
+        return f"{100 * share:.0f} %"
+    return f"{min(max(100 * share, 0.1), 99.9):.1f} %"
+
+
+def wilson(count: int, n: int, confidence: float = CONFIDENCE, nothing: str = "nothing was counted yet") -> Proportion:
+    """count / n with its Wilson score interval.
+
+    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), z the normal quantile of the confidence (Wilson 1927, Journal of
+    the American Statistical Association 22; `scipy.stats.binomtest(...).proportion_ci(method="wilson")`). The n things
+    have to be independent: count images, not the votes on them. `nothing` says why there is no figure when n is 0.
+    Raises ValueError unless 0 <= count <= n.
+    """
+    if not 0 <= count <= n:
+        raise ValueError(f"A share needs a count between 0 and n: {count} of {n}.")
+    if n == 0:
+        return Proportion(0, 0, None, None, None, f"undefined: {nothing}")
+    from scipy.stats import binomtest
+
+    interval = binomtest(count, n).proportion_ci(confidence_level=confidence, method="wilson")
+    value, low, high = count / n, max(0.0, float(interval.low)), min(1.0, float(interval.high))
+    words = (
+        f"{percent(value)} ({count} of {n}; {100 * confidence:.4g} % Wilson interval {_ends(low, high)} %)"
+        if n > 1
+        else f"{count} of 1: one image says next to nothing"
+    )
+    return Proportion(count, n, value, low, high, words)
+
+
+def bootstrap(
+    images: Sequence[tuple[int, int]], seed: int = 0, samples: int = 4000, confidence: float = CONFIDENCE
+) -> Proportion:
+    """The share of votes, of images given as (votes for, all votes), with a percentile interval from a bootstrap.
+
+    value = Σ for / Σ all. The votes on one image are not independent, so whole images are drawn with replacement, as
+    many as there are, `samples` times; the interval runs between the quantiles of the shares (Efron 1979, Annals of
+    Statistics 7; clusters: Davison and Hinkley 1997, section 3.8). Images with equal counts are drawn together. Images
+    without a vote are left out. Undefined, and said so, without a vote; no interval where all images are alike.
+    """
+    seen = [(good, votes) for good, votes in images if votes > 0]
+    if any(not 0 <= good <= votes for good, votes in seen):
+        raise ValueError("An image cannot have more votes for it than votes.")
+    count, n = sum(good for good, _ in seen), sum(votes for _, votes in seen)
+    if not seen:
+        return Proportion(0, 0, None, None, None, "undefined: there is no vote yet")
+    value = count / n
+    said = f"{percent(value)} of {n} votes on {len(seen)} image{'s' if len(seen) > 1 else ''}"
+    if len({good / votes for good, votes in seen}) == 1:
+        return Proportion(count, n, value, None, None, f"{said}; no interval, because all images have the same share")
+    import numpy as np
+
+    kinds = Counter(seen)
+    drawn = np.random.default_rng(abs(seed)).multinomial(
+        len(seen), np.array(list(kinds.values())) / len(seen), size=samples
+    )
+    totals = drawn @ np.array(list(kinds), dtype=float)
+    low, high = np.quantile(totals[:, 0] / totals[:, 1], [(1 - confidence) / 2, (1 + confidence) / 2])
+    words = f"{said} ({100 * confidence:.4g} % bootstrap interval over images {_ends(float(low), float(high))} %)"
+    return Proportion(count, n, value, float(low), float(high), words)
+
+
+def bootstrap_mean(values: Sequence[float], seed: int = 0, samples: int = 4000, confidence: float = CONFIDENCE) -> Mean:
+    """The mean of one value an image (such as the mean rating of its votes), with a percentile bootstrap interval.
+
+    As `bootstrap`: images are drawn with replacement (Efron 1979). Undefined without an image; no interval with one, or
+    where all are alike.
+    """
+    n = len(values)
+    if n == 0:
+        return Mean(None, None, None, 0, "undefined: there is no vote yet")
+    value = sum(values) / n
+    if len(set(values)) == 1:
+        why = "because there is one image only" if n == 1 else "because all images have the same mean"
+        return Mean(value, None, None, n, f"{value:.2f} on {n} image{'s' if n > 1 else ''}; no interval, {why}")
+    import numpy as np
+
+    kinds = Counter(values)
+    drawn = np.random.default_rng(abs(seed)).multinomial(n, np.array(list(kinds.values())) / n, size=samples)
+    low, high = np.quantile(drawn @ np.array(list(kinds)) / n, [(1 - confidence) / 2, (1 + confidence) / 2])
+    words = f"{value:.2f} on {n} images ({100 * confidence:.4g} % bootstrap interval {low:.2f} to {high:.2f})"
+    return Mean(value, float(low), float(high), n, words)
+
+
+def bounds(valid: int, decided: int, missing: int) -> Bounds:
+    """The share of valid images if none, and if all, of the `missing` were valid.
+
+    worst = valid / (decided + missing), best = (valid + missing) / (decided + missing) (the worst-case bounds of Manski
+    1989, Journal of Human Resources 24). `decided` are the images with a consensus, `valid` those of them that are
+    valid, `missing` those that were discarded.
+    """
+    if not 0 <= valid <= decided or missing < 0:
+        raise ValueError(f"Bounds need valid <= decided and nothing below 0: {valid}, {decided}, {missing}.")
+    n = decided + missing
+    if n == 0:
+        return Bounds(None, None, 0, "undefined: nothing was counted yet")
+    worst, best = valid / n, (valid + missing) / n
+    if not missing:
+        return Bounds(worst, best, 0, "no image was discarded, so there is nothing to bound")
+    all_of_them = {1: "the discarded image was", 2: "both discarded images were"}
+    were = all_of_them.get(missing, f"all {missing} discarded images were")
+    return Bounds(worst, best, missing, f"{percent(worst)} if {were} invalid, {percent(best)} if {were} valid")
+
+
+def _ends(low: float, high: float) -> str:
+    """The ends of an interval in percent, rounded outwards at neither end."""
+    return f"{100 * low:.1f} to {100 * high:.1f}"

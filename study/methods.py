@@ -1,0 +1,294 @@
+"""The methods paragraph: protocol, every exclusion and the results, ready to paste into a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from study.agreement import Agreement, Measure
+from study.intervals import percent
+from study.report_types import QuestionResult, Report, Slice
+from study.types import Question, Rules
+
+
+def paragraph(report: Report) -> str:
+    """The whole as one paragraph of English sentences; a study that is not closed is called preliminary."""
+    sentences = [
+        *_protocol(report),
+        *_people(report.study.rules),
+        *_controls(report),
+        *_collected(report),
+        *_results(report),
+        *_adjudicated(report),
+    ]
+    if report.study.state != "closed":
+        sentences.append(f"These figures are preliminary: the study is {_state(report)}.")
+    return " ".join(sentences)
+
+
+def _state(report: Report) -> str:
+    """The state of the study in a sentence."""
+    return {"draft": "a draft", "running": "still running", "paused": "paused"}[report.study.state]
+
+
+def _protocol(report: Report) -> list[str]:
+    """What was judged, by how many, on which questions, under which consensus."""
+    rules = report.study.rules
+    asked = [question for question in rules.questions if not question.follows]
+    sentences = [
+        f"{_n(report.items, 'image')} {_were(report.items)} to be judged by {_n(rules.votes, 'independent worker')} "
+        f"each, on {_n(len(asked), 'question')}: {_and([_described(question) for question in asked])}."
+    ]
+    follow = [question for question in rules.questions if question.follows]
+    if follow:
+        sentences.append(
+            f"{_n(len(follow), 'more question')} {_were(len(follow))} asked only after a certain answer: "
+            f"{_and([_described(question) for question in follow])}."
+        )
+    if rules.votes > 1:
+        sentences.append(
+            f"A question of an image counted if at least {rules.consensus} of its {rules.votes} answers were equal, "
+            "and was discarded otherwise."
+        )
+    if rules.show_source:
+        sentences.append(
+            "Source and generated image were shown side by side; the side was drawn at random for every assignment and "
+            "recorded."
+        )
+    else:
+        sentences.append("The generated image was shown without its source.")
+    if rules.show_captions:
+        sentences.append("Both captions were shown with the changed words marked.")
+    sentences.append(
+        "No answer was pre-selected, the order of the images was random for every worker, and no worker saw the "
+        "answers of others."
+    )
+    if rules.version > 1:
+        sentences.append(
+            f"The rules were fixed before the first vote; when the study was extended they were changed openly, to "
+            f"version {rules.version}."
+        )
+    elif rules.version == 1:
+        sentences.append("The rules were fixed before the first vote.")
+    return sentences
+
+
+def _described(question: Question) -> str:
+    """A question with its possible answers."""
+    if question.kind == "scale":
+        ends = f", from {question.low} to {question.high}" if question.low and question.high else ""
+        answers = f"1 to 5{ends}"
+    elif question.kind == "text":
+        answers = "free text"
+    else:
+        answers = ", ".join(question.answers())
+    only = f"; only of images that show “{question.only_with}”" if question.only_with else ""
+    return f"“{question.text.replace('{label}', '[class]')}” ({answers}{only})"
+
+
+def _people(rules: Rules) -> list[str]:
+    """Who could take part."""
+    wanted = rules.eligibility
+    approved = f"an approval rate above {_share(wanted.min_approval)}"
+    if not wanted.min_finished and not wanted.min_approval:
+        said = "Anybody who was invited could take part"
+    elif not wanted.min_finished:
+        said = f"Workers with a record needed {approved}"
+    elif not wanted.min_approval:
+        said = f"Workers needed at least {wanted.min_finished} finished assignments"
+    else:
+        said = f"Workers needed {approved} over at least {wanted.min_finished} finished assignments"
+    if wanted.quiz and wanted.min_finished:
+        said += (
+            f"; a quiz of {_n(wanted.quiz, 'item')}, of which {_share(wanted.quiz_pass)} had to be right, stood in for "
+            "a shorter record"
+        )
+    return [f"{said}."]
+
+
+def _controls(report: Report) -> list[str]:
+    """The control policy and how it went."""
+    policy = report.study.rules.controls
+    if not policy.share and not report.controls.n:
+        return ["There were no control items."]
+    sentences = [
+        f"{_share(policy.share)} of what a worker was shown were control items with a known answer, which looked like "
+        f"any other; a worker with fewer than {_share(policy.min_right)} of them right, after at least "
+        f"{policy.min_seen}, was excluded by rule with all votes, and other workers were asked for replacement votes."
+    ]
+    if report.controls.value is not None:
+        sentences.append(
+            f"Of all answers to control items, {_count(report.controls.count, report.controls.n)} were right."
+        )
+    return sentences
+
+
+def _collected(report: Report) -> list[str]:
+    """Votes, workers and every exclusion with its reason."""
+    if not report.votes_cast or report.first is None or report.last is None:
+        return ["No vote has been collected."]
+    voted = [worker for worker in report.workers if worker.votes]
+    sentences = [
+        f"{_when(report.first, report.last)}, {_n(len(voted), 'worker')} cast {_n(report.votes_cast, 'vote')} on these "
+        "images."
+    ]
+    if report.exclusions:
+        votes = {worker.worker: worker.votes for worker in report.workers}
+        listed = [
+            f"{exclusion.worker} ({'by rule' if exclusion.by == 'rule' else 'by the study lead'}: "
+            f"{exclusion.reason.strip().rstrip('.') or 'no reason given'}; "
+            f"{_n(votes.get(exclusion.worker, 0), 'vote')})"
+            for exclusion in report.exclusions
+        ]
+        sentences.append(
+            f"{_n(len(listed), 'worker')} {_were(len(listed))} excluded with {_n(report.votes_excluded, 'vote')}: "
+            f"{'; '.join(listed)}."
+        )
+    else:
+        sentences.append("No worker was excluded.")
+    if report.votes_surplus:
+        sentences.append(
+            f"{_n(report.votes_surplus, 'vote')} beyond the first {report.study.rules.votes} of an image "
+            f"{_were(report.votes_surplus)} left out."
+        )
+    sentences.append(
+        f"{_n(report.votes_counted, 'vote')} {_were(report.votes_counted)} counted; {report.complete} of "
+        f"{_n(report.items, 'image')} {'has' if report.complete == 1 else 'have'} all {report.study.rules.votes}."
+    )
+    return sentences
+
+
+def _results(report: Report) -> list[str]:
+    """The rates with intervals, discards and bounds, question by question, and the agreement."""
+    if not report.votes_counted:
+        return []
+    sentences = []
+    telling = [result for result in report.questions if result.question.valid]
+    if len(telling) > 1:
+        sentences.append(
+            "An image is valid if every question on validity that it was asked has a consensus on a valid answer, and "
+            f"invalid if one has a consensus on another. {_rate('Of all images', report.images, report.images_before)}"
+        )
+    for result in report.questions:
+        sentences.append(_result(result, len(report.questions) > 1))
+    if telling:
+        sentences.append(
+            "Intervals on shares of images are 95 % Wilson intervals with the image as the unit; the bounds take all "
+            "discarded images for invalid, then for valid."
+        )
+    if report.exclusions:
+        sentences.append("“Before exclusions” takes the first votes of every image, whoever cast them.")
+    return sentences
+
+
+def _result(result: QuestionResult, several: bool) -> str:
+    """What one question found."""
+    name = f"“{result.question.id}”" if several else "Result"
+    if result.question.kind == "text":
+        return f"{name}: {_n(len(result.remarks), 'answer')} in free text."
+    parts = []
+    if result.question.valid:
+        parts.append(_rate(name, result.after, result.before))
+        if result.votes.value is not None:
+            parts.append(f"Valid by single votes: {result.votes.words}.")
+        if result.second.dawid_skene.value is not None:
+            parts.append(result.second.words)
+    else:
+        given = [f"{answer.share.count} on “{answer.answer}”" for answer in result.answers if answer.share.count]
+        agreed = result.after.items - result.after.discarded - result.after.short - result.after.waiting
+        on = f" ({', '.join(given)})" if given else ""
+        parts.append(
+            f"{name}: {_n(agreed, 'image')} with a consensus{on}, {result.after.discarded} discarded without one."
+        )
+    if result.mean is not None and result.mean.value is not None:
+        parts.append(f"The mean rating was {result.mean.words}.")
+    parts.append(_agreement(result.agreement))
+    return " ".join(parts)
+
+
+def _rate(name: str, after: Slice, before: Slice) -> str:
+    """A validity rate with what was discarded, the bounds, and the rate before exclusions if it differs."""
+    said = f"{name}: "
+    if after.rate.value is None:
+        said += f"the share of valid images is {after.rate.words}"
+    else:
+        said += f"valid {after.rate.words}"
+    lost = []
+    if after.discarded:
+        lost.append(f"{_n(after.discarded, 'image')} discarded without a consensus")
+    if after.short:
+        lost.append(f"{_n(after.short, 'image')} left with too few votes")
+    if after.waiting:
+        lost.append(f"{_n(after.waiting, 'image')} waiting for votes")
+    said += f"; {_and(lost)}" if lost else "; no image discarded"
+    if after.bounds.missing and after.bounds.worst is not None and after.bounds.best is not None:
+        said += f"; bounds {percent(after.bounds.worst)} to {percent(after.bounds.best)}"
+    if (before.rate.count, before.rate.n, before.discarded) != (after.rate.count, after.rate.n, after.discarded):
+        said += f"; before exclusions {before.rate.words}, {before.discarded} discarded"
+    return f"{said}."
+
+
+def _agreement(found: Agreement) -> str:
+    """All measures, with what they were computed on."""
+    if found.raw.value is None:
+        return f"Agreement is {found.raw.words}."
+    measures = [
+        f"raw agreement {_figure(found.raw)}",
+        f"Krippendorff's alpha {_figure(found.alpha)}",
+        f"Gwet's AC1 {_figure(found.ac1)}",
+        f"Fleiss' kappa {_figure(found.fleiss)}",
+    ]
+    if found.ordinal is not None:
+        measures.insert(2, f"ordinal alpha {_figure(found.ordinal)}")
+    common = f"; {percent(found.prevalence)} of votes are “{found.frequent}”" if found.prevalence is not None else ""
+    return (
+        f"Agreement: {', '.join(measures)} ({_n(found.raw.n_items, 'image')}, {found.raw.raters:.3g} votes each on "
+        f"average{common})."
+    )
+
+
+def _adjudicated(report: Report) -> list[str]:
+    """What a person decided, kept apart."""
+    apart = report.images_adjudicated
+    results = [result for result in report.questions if result.adjudicated is not None]
+    if apart is None or not results:
+        return []
+    shares = [f"“{r.question.id}” {r.adjudicated.rate.words}" for r in results if r.adjudicated and r.question.valid]
+    said = "Where the workers found no consensus, one person also decided; this is not part of the results above"
+    return [f"{said}. With it: {_and(shares)}." if shares else f"{said}."]
+
+
+def _figure(measure: Measure) -> str:
+    """A figure, or why there is none."""
+    return measure.words if measure.value is not None else f"undefined ({measure.words.removeprefix('undefined: ')})"
+
+
+def _when(first: datetime, last: datetime) -> str:
+    """The days of the votes, at the beginning of a sentence."""
+    start, end = (f"{day.day} {day:%B %Y}" for day in (first, last))
+    return f"On {start}" if start == end else f"From {start} to {end}"
+
+
+def _n(number: int, noun: str) -> str:
+    """A number with its noun: "1 image", "2,500 votes"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _were(number: int) -> str:
+    """The verb that fits a number."""
+    return "was" if number == 1 else "were"
+
+
+def _share(share: float) -> str:
+    """A share that somebody chose: 0.95 as "95 %"."""
+    return f"{100 * share:.4g} %"
+
+
+def _count(count: int, n: int) -> str:
+    """A part of a whole with its share."""
+    return f"{count:,} of {n:,} ({percent(count / n)})"
+
+
+def _and(parts: Sequence[str]) -> str:
+    """A list in a sentence: "a, b and c"."""
+    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else "".join(parts)

@@ -1,0 +1,158 @@
+"""What a plan will be able to say, before anybody votes: items that survive, width of the interval, people, minutes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from study.controls import controls_wanted
+from study.intervals import percent
+from study.types import Rules
+
+LOST = 0.05
+"""Share of votes that control items cost: 120 of 2,500 in the paper."""
+
+
+@dataclass(frozen=True)
+class Survival:
+    """What a consensus leaves of items that all have the same chance of a "yes"."""
+
+    share: float
+    """Of the items, with a consensus, 0 to 1."""
+    yes: float
+    """Of those, with a consensus on yes, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The figures of a plan, as expected values."""
+
+    items: int
+    votes: int
+    """On items, all together: K an item."""
+    survive: float
+    """Share of the items expected to find a consensus, 0 to 1."""
+    rate: float
+    """Share of those expected to be valid by it, 0 to 1: not the true share, see `words`."""
+    low: float
+    """The Wilson interval to expect, 0 to 1."""
+    high: float
+    width: float
+    """high - low."""
+    annotators: int
+    """To finish within `minutes_each`; never fewer than K, because nobody votes twice on an item."""
+    minutes_each: float
+    """Of each of so many annotators, control items and quiz included."""
+    items_each: int
+    """What each of them is shown, control items and quiz included."""
+    hours: float
+    """Of all annotators together."""
+    words: str
+
+
+def survival(p_yes: float, votes: int = 5, consensus: int = 4) -> Survival:
+    """How many items find a consensus, and how many of those on yes, if every vote is "yes" with probability `p_yes`.
+
+    share = P(X >= c) + P(X <= K - c), yes = P(X >= c) / share, X ~ Binomial(K, p_yes), c > K / 2. At p = 0.7 and 4 of
+    5, 56 % survive and 94 % of those say yes: discarding inflates. Raises ValueError for a consensus that is no
+    majority.
+    """
+    if not 0 <= p_yes <= 1 or not votes < 2 * consensus <= 2 * votes:
+        raise ValueError("A consensus is more than half of the votes, and a chance lies between 0 and 1.")
+    yes, no = (
+        sum(math.comb(votes, k) * p**k * (1 - p) ** (votes - k) for k in range(consensus, votes + 1))
+        for p in (p_yes, 1 - p_yes)
+    )
+    return Survival(yes + no, yes / (yes + no))
+
+
+def plan(
+    items: int, rules: Rules, valid: float = 0.95, accuracy: float = 0.95, minutes: float = 30.0, lost: float = LOST
+) -> Plan:
+    """What to expect of a study of `items` images under these rules.
+
+    Assumes that a share `valid` of the images is valid, that every vote tells the truth with probability `accuracy`,
+    independently (real workers err together on hard images: more will be discarded), that a share `lost` of the votes
+    is replaced because of control items, and that an annotator gives `minutes`. The item figures are a mixture of
+    `survival(accuracy)` and `survival(1 - accuracy)`; the interval is the Wilson interval at the expected count of the
+    expected number of survivors; time = votes * seconds, control items added as share / (1 - share). All shares 0 to 1.
+    Raises ValueError with a sentence for figures that make no plan.
+    """
+    if items < 1:
+        raise ValueError("Choose at least one image.")
+    if not (0 <= valid <= 1 and 0.5 <= accuracy <= 1):
+        raise ValueError("The share of valid images lies between 0 and 100 %, the accuracy between 50 and 100 %.")
+    if minutes <= 0 or not 0 <= lost < 1:
+        raise ValueError("An annotator gives more than 0 minutes, and less than all votes are lost.")
+    share = survival(accuracy, rules.votes, rules.consensus).share
+    said_valid = valid * _agrees(accuracy, rules) + (1 - valid) * _agrees(1 - accuracy, rules)
+    rate = said_valid / share
+    low, high = _wilson(rate, items * share)
+    votes = items * rules.votes
+    shown = votes / (1 - lost) / (1 - rules.controls.share)
+    quiz = rules.eligibility.quiz
+    seconds = rules.seconds_expected
+    affordable = minutes * 60 / seconds - quiz
+    if affordable < 1:
+        raise ValueError(
+            f"In {minutes:g} minutes an annotator gets no further than the quiz: allow more time for each."
+        )
+    # Nobody votes twice on an item, so nobody can be shown more than all items and the control items among them.
+    most = items + controls_wanted(items, rules.controls.share)
+    annotators = max(rules.votes, math.ceil(shown / min(affordable, most) - 1e-9))
+    items_each = math.ceil(shown / annotators - 1e-9) + quiz
+    each, hours = items_each * seconds / 60, (shown + annotators * quiz) * seconds / 3600
+    left = round(items * share)
+    words = (
+        f"Of {items} image{'s' if items > 1 else ''}, about {left} should find a consensus of {rules.consensus} in "
+        f"{rules.votes}. If {_chosen(valid)} of the images are valid and a vote is right in {_chosen(accuracy)} of "
+        f"cases, the result will be about {percent(rate)}, with a 95 % interval of {100 * low:.1f} to "
+        f"{100 * high:.1f} % ({100 * (high - low):.1f} points wide). It takes {annotators} "
+        f"annotator{'s' if annotators > 1 else ''} with {_minutes(each)} each, {items_each} images a person"
+        + (f", {_chosen(lost)} of the votes being replaced after failed control items." if lost else ".")
+    )
+    if annotators == rules.votes:
+        words += " Nobody votes twice on an image: invite one or two more, in case somebody is excluded or stops."
+    return Plan(items, votes, share, rate, low, high, high - low, annotators, each, items_each, hours, words)
+
+
+def items_for(width: float, rules: Rules, valid: float = 0.95, accuracy: float = 0.95) -> int:
+    """The fewest items whose expected interval is no wider than `width` (0 to 1, 0.05 for five points).
+
+    Raises ValueError unless 0.001 <= width < 1.
+    """
+    if not 0.001 <= width < 1:
+        raise ValueError("The interval can be 0.1 to 100 points wide.")
+    low, high = 0, 1
+    while plan(high, rules, valid, accuracy).width > width:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if plan(middle, rules, valid, accuracy).width <= width else (middle, high)
+    return high
+
+
+def _agrees(p_yes: float, rules: Rules) -> float:
+    """The chance of a consensus on yes."""
+    found = survival(p_yes, rules.votes, rules.consensus)
+    return found.share * found.yes
+
+
+def _wilson(rate: float, n: float) -> tuple[float, float]:
+    """The Wilson interval (see `intervals.wilson`) at an expected rate and number, which need not be whole."""
+    z = 1.959963984540054
+    middle, half = rate + z * z / (2 * n), z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+    return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
+
+
+def _chosen(share: float) -> str:
+    """A share that somebody chose: 0.95 as "95 %"."""
+    return f"{100 * share:.4g} %"
+
+
+def _minutes(minutes: float) -> str:
+    """A time in a sentence."""
+    if minutes < 1:
+        return "less than a minute"
+    whole = round(minutes)
+    return f"about {whole} minute{'s' if whole != 1 else ''}"

@@ -1,0 +1,180 @@
+"""Which questions an item gets, how they are worded, and whether answers and rules are sound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from study.templates import TEMPLATES, Template
+from study.types import QUESTION_KINDS, Answers, ControlPolicy, Eligibility, NewItem, Question, Rules
+
+__all__ = ["TEMPLATES", "Template", "asked", "check_answers", "check_rules", "wording"]
+
+MAX_TEXT = 2000
+"""Characters of an answer in free text."""
+MAX_QUESTIONS = 20
+MAX_VOTES = 50
+_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_UNDER_LABEL = re.compile(r"\b(an?|An?) \{label\}")
+_NO_AN = re.compile(r"(?:one|once|uni(?!n|m)|use|usu|ut[ei]|eu|ufo)", re.IGNORECASE)
+"""Words that are written with a vowel and spoken without one: a unicorn, a European. (But: an uninhabited island.)"""
+
+
+def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tuple[Question, ...]:
+    """The questions that this item gets, in their order, given the answers so far.
+
+    A question with `only_with` is asked when the item shows that class (upper and lower case are one); one that follows
+    another when that one is asked and was answered so.
+    """
+    shown = {name.casefold() for name in item.classes}
+    chosen: dict[str, Question] = {}
+    for question in questions:
+        if question.only_with and question.only_with.casefold() not in shown:
+            continue
+        if question.follows and (
+            question.follows not in chosen or answers.get(question.follows) != question.follows_answer
+        ):
+            continue
+        chosen[question.id] = question
+    return tuple(chosen.values())
+
+
+def wording(question: Question, item: NewItem) -> str:
+    """The question as this item's worker reads it: {label} filled in, with the article that fits ("an owl").
+
+    Of a label with several names ("tench, Tinca tinca") the first is taken; "its subject" stands in for a missing one.
+    """
+    label = item.label.split(",")[0].replace("_", " ").strip()
+    if not label:
+        return _UNDER_LABEL.sub("its subject", question.text).replace("{label}", "its subject")
+
+    def with_article(match: re.Match[str]) -> str:
+        article = "an" if label[0].lower() in "aeiou" and not _NO_AN.match(label) else "a"
+        return f"{article.capitalize() if match[1][0] == 'A' else article} {label}"
+
+    return _UNDER_LABEL.sub(with_article, question.text).replace("{label}", label)
+
+
+def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) -> Answers:
+    """The answers to keep, of what a client sent: only to questions that are asked, text trimmed.
+
+    Raises ValueError with a sentence for the worker when one is missing, is none of the offered, or is too long. An
+    answer to a question that is no longer asked (the one it follows was changed) is left out.
+    """
+    known = {question.id: question for question in rules.questions}
+    given: dict[str, str] = {}
+    for key, value in answers.items():
+        if key not in known:
+            raise ValueError("This answer belongs to no question of this study. Please reload the page.")
+        if not isinstance(value, str):
+            raise ValueError(f"The answer to “{wording(known[key], item)}” has to be text. Please reload the page.")
+        given[key] = value.strip() if known[key].kind == "text" else value
+    kept: dict[str, str] = {}
+    for question in asked(rules.questions, item, given):
+        answer, text = given.get(question.id, ""), wording(question, item)
+        if not answer:
+            if question.required:
+                raise ValueError(f"Please answer “{text}”")
+            continue
+        if question.kind == "text":
+            if len(answer) > MAX_TEXT:
+                raise ValueError(f"The answer to “{text}” is too long: at most {MAX_TEXT} characters, please.")
+        elif answer not in question.answers():
+            raise ValueError(f"Please choose one of the answers offered for “{text}”")
+        kept[question.id] = answer
+    return kept
+
+
+def check_rules(rules: Rules) -> None:
+    """Whether a study can go by these rules. Raises ValueError with one sentence that says what to change."""
+    if not rules.questions:
+        raise ValueError("A study needs at least one question.")
+    if len(rules.questions) > MAX_QUESTIONS:
+        raise ValueError(f"A study has at most {MAX_QUESTIONS} questions: please take some out.")
+    earlier: dict[str, Question] = {}
+    for question in rules.questions:
+        _check_question(question, earlier)
+        earlier[question.id] = question
+    if all(question.kind == "text" for question in rules.questions):
+        raise ValueError("Ask at least one question with fixed answers: free text cannot be counted.")
+    if not 1 <= rules.votes <= MAX_VOTES:
+        raise ValueError(f"An item gets 1 to {MAX_VOTES} votes.")
+    if not rules.votes < 2 * rules.consensus <= 2 * rules.votes:
+        raise ValueError(
+            f"The consensus has to be more than half of the votes and at most all of them: of {rules.votes} votes, "
+            f"{rules.votes // 2 + 1} to {rules.votes}."
+        )
+    _check_controls(rules.controls)
+    _check_eligibility(rules.eligibility)
+    if not 1 <= rules.lease_minutes <= 240:
+        raise ValueError("An item can be held for 1 to 240 minutes.")
+    if not 0 < rules.seconds_expected <= 600:
+        raise ValueError("The time that a vote is expected to take has to be more than 0 and at most 600 seconds.")
+    if not 0 <= rules.too_fast_seconds <= 60:
+        raise ValueError("A vote can count as too fast below 0 to 60 seconds.")
+    if len(rules.instructions) > 10_000 or len(rules.consent) > 10_000:
+        raise ValueError("Instructions and consent may have at most 10,000 characters each.")
+    if len(rules.examples) > 12:
+        raise ValueError("The instructions can show at most 12 examples.")
+    if any(len(example.answer) > 200 or len(example.why) > 500 for example in rules.examples):
+        raise ValueError("An example's answer has at most 200 characters and its reason at most 500.")
+
+
+def _check_question(question: Question, earlier: Mapping[str, Question]) -> None:
+    """One question and those before it."""
+    name = f"Question “{question.text or question.id}”"
+    if not _ID.fullmatch(question.id):
+        raise ValueError(
+            f"{name}: its short name has 1 to 40 lower case letters, digits and hyphens, and no hyphen in front."
+        )
+    if question.id in earlier:
+        raise ValueError(f"{name}: the short name “{question.id}” is taken by another question.")
+    if not question.text.strip() or len(question.text) > 500:
+        raise ValueError(f"The question with the short name “{question.id}” needs a text of 1 to 500 characters.")
+    if question.kind not in QUESTION_KINDS:
+        raise ValueError(f"{name}: its kind has to be one of {', '.join(QUESTION_KINDS)}.")
+    if question.kind == "choice":
+        if not 2 <= len(question.options) <= 9:
+            raise ValueError(f"{name}: a choice has 2 to 9 answers.")
+        if any(not option.strip() or option != option.strip() or len(option) > 100 for option in question.options):
+            raise ValueError(f"{name}: an answer has 1 to 100 characters and no space at its ends.")
+        if len({option.casefold() for option in question.options}) < len(question.options):
+            raise ValueError(f"{name}: two of its answers are the same.")
+    elif question.options:
+        raise ValueError(f"{name}: only a choice has answers of its own.")
+    if len(question.low) > 100 or len(question.high) > 100:
+        raise ValueError(f"{name}: the words at the ends of the scale have at most 100 characters.")
+    if not set(question.valid) <= set(question.answers()):
+        raise ValueError(f"{name}: the answers that mean “valid” have to be among its answers.")
+    if question.valid and set(question.valid) == set(question.answers()):
+        raise ValueError(f"{name}: if every answer means “valid”, it says nothing. Leave at least one out.")
+    if len(question.only_with) > 100:
+        raise ValueError(f"{name}: the class that it is asked with has at most 100 characters.")
+    if question.follows:
+        before = earlier.get(question.follows)
+        if before is None:
+            raise ValueError(f"{name}: it follows “{question.follows}”, which is no question before it.")
+        if question.follows_answer not in before.answers():
+            raise ValueError(f"{name}: it follows the answer “{question.follows_answer}”, which “{before.text}” lacks.")
+
+
+def _check_controls(policy: ControlPolicy) -> None:
+    """The shares and counts of the control policy."""
+    if not 0 <= policy.share <= 0.5:
+        raise ValueError("The share of control items has to be between 0 and 50 %.")
+    if not 1 <= policy.min_seen <= 100:
+        raise ValueError("A worker is judged after 1 to 100 control items.")
+    if not 0 <= policy.min_right <= 1:
+        raise ValueError("The share of control items that has to be right is between 0 and 100 %.")
+
+
+def _check_eligibility(eligibility: Eligibility) -> None:
+    """The shares and counts of who may take part."""
+    if not 0 <= eligibility.min_approval < 1:
+        raise ValueError("The approval rate has to be above some value from 0 to 99 %: nobody can be above 100 %.")
+    if not 0 <= eligibility.min_finished <= 100_000:
+        raise ValueError("The number of finished assignments asked for has to be between 0 and 100,000.")
+    if not 0 <= eligibility.quiz <= 50:
+        raise ValueError("A quiz has at most 50 items; 0 means no quiz.")
+    if not 0 <= eligibility.quiz_pass <= 1:
+        raise ValueError("The share of the quiz that has to be right is between 0 and 100 %.")

@@ -1,0 +1,194 @@
+"""What an analysis says. Plain frozen dataclasses; every figure that may be undefined carries words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from study.agreement import Agreement
+from study.consensus import Status
+from study.intervals import Bounds, Mean, Proportion
+from study.types import Adjudication, ApprovalVerdict, Exclusion, Question, Study
+
+
+@dataclass(frozen=True)
+class Slice:
+    """How many images of some kind are valid. The unit is the image: it counts once, however many votes it has."""
+
+    name: str
+    """"" for all; else a class, an edit type, a sample, "NAME: right" or "NAME: wrong" for a model under test."""
+    items: int
+    """That were asked: decided + discarded + short + waiting."""
+    rate: Proportion
+    """Valid among those with a consensus (rate.n of them), with the Wilson interval."""
+    discarded: int
+    """All votes in, no consensus."""
+    short: int
+    """The study is closed and too few votes were left."""
+    waiting: int
+    """Votes are still to come."""
+    bounds: Bounds
+    """If all discarded and short ones were invalid, and if all were valid."""
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The same figure for parts of the images. A part without a name (no label, say) is left out."""
+
+    by_class: tuple[Slice, ...] = ()
+    """By label; by what is shown, where there is no label (an image can be in several)."""
+    by_edit_type: tuple[Slice, ...] = ()
+    """An image with edits of two types is in both."""
+    by_group: tuple[Slice, ...] = ()
+    """By the sample that an image was drawn for."""
+    by_model: tuple[Slice, ...] = ()
+    """By whether the model under test is right on it."""
+
+
+@dataclass(frozen=True)
+class AnswerShare:
+    """One possible answer of a question."""
+
+    answer: str
+    votes: int
+    """Counted votes for it."""
+    share: Proportion
+    """Images with a consensus on it among all with a consensus."""
+
+
+@dataclass(frozen=True)
+class SecondOpinion:
+    """What other ways to aggregate the same votes say. Images that wait for votes are left out."""
+
+    majority: Proportion
+    """Valid by the most frequent answer, ties left out."""
+    ties: int
+    dawid_skene: Proportion
+    """Valid by Dawid and Skene's model, which gives every image with a vote an answer."""
+    differ: tuple[int, ...]
+    """Items whose consensus is not Dawid and Skene's answer."""
+    words: str
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A text that a worker wrote: the answer to a question in free text, or a comment."""
+
+    item: int
+    worker: str
+    text: str
+
+
+@dataclass(frozen=True)
+class QuestionResult:
+    """All figures of one question."""
+
+    question: Question
+    after: Slice
+    """Votes of excluded workers left out, replacements in. THE result."""
+    before: Slice
+    """As if nobody had been excluded: the first K votes of anybody."""
+    adjudicated: Slice | None
+    """As `after`, a person's answer standing in where the workers found none; None without adjudications. Not a result
+    of the workers: report it apart."""
+    votes: Proportion
+    """Share of counted votes that say valid, with a bootstrap over images; those of waiting images too."""
+    answers: tuple[AnswerShare, ...]
+    """Empty for free text."""
+    mean: Mean | None
+    """Of a scale: mean of the images' mean ratings, 1 to 5."""
+    agreement: Agreement
+    agreement_before: Agreement
+    second: SecondOpinion
+    slices: Slices
+    remarks: tuple[Remark, ...]
+    """Of a question in free text."""
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A question of an item that its workers did not answer alike."""
+
+    item: int
+    question: str
+    """Its id."""
+    counts: Mapping[str, int]
+    """Votes by answer, the most frequent first."""
+    status: Status
+    disagreement: float
+    """Share of pairs of votes that differ, 0 to 1."""
+    adjudication: Adjudication | None
+    words: str
+    """Such as "3 yes, 2 no"."""
+
+
+@dataclass(frozen=True)
+class WorkerFigures:
+    """One worker in this study."""
+
+    worker: str
+    votes: int
+    """On items."""
+    counted: int
+    """Of those, in the result: neither excluded nor beyond the first K."""
+    controls: Proportion
+    """Control items answered right."""
+    with_consensus: Proportion
+    """Answers equal to the consensus, where there is one; the worker's own vote is part of it if it counts."""
+    median_seconds: float | None
+    """Of items and control items; None without one."""
+    too_fast: Proportion
+    """Of the same: faster than the rules' `too_fast_seconds`. A hint, not a verdict."""
+    changed: int
+    """Votes that were undone or answered anew."""
+    approval: float | None
+    """Approved / (approved + rejected) in all studies, 0 to 1; None before the first decision."""
+    finished: int
+    """Assignments decided on in all studies."""
+    decided: Mapping[ApprovalVerdict, int]
+    """Assignments of this study by what was decided; all three are there."""
+    exclusion: Exclusion | None
+    blocked: bool
+    words: str
+    """One line for the table, such as "excluded: ...; 47 votes left out"."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is known of a study at the moment. Live as long as it is not closed."""
+
+    study: Study
+    items: int
+    complete: int
+    """Items with all K votes."""
+    votes_cast: int
+    """On items, by anybody."""
+    votes_excluded: int
+    """Of those, by excluded workers."""
+    votes_surplus: int
+    """Of the others, beyond the first K of an item (after a readmission)."""
+    votes_counted: int
+    """votes_cast - votes_excluded - votes_surplus."""
+    images: Slice
+    """An image is valid when every question on validity that it was asked says so; see consensus.image_outcome."""
+    images_before: Slice
+    images_adjudicated: Slice | None
+    image_slices: Slices
+    agreement: Agreement
+    """Of all questions on validity with the same kind of answers together, an (image, question) being one item."""
+    controls: Proportion
+    """Answers to control items that are right, of all workers; the interval takes them for independent."""
+    questions: tuple[QuestionResult, ...]
+    disagreements: tuple[Disagreement, ...]
+    """The most divided first."""
+    workers: tuple[WorkerFigures, ...]
+    """The one with most votes first."""
+    exclusions: tuple[Exclusion, ...]
+    comments: tuple[Remark, ...]
+    """On items, those of excluded workers too."""
+    first: datetime | None
+    last: datetime | None
+    """Of the votes on items."""
+    notes: tuple[str, ...]
+    """What a reader has to know before they trust a figure: no votes, one worker, still running."""

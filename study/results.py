@@ -1,0 +1,258 @@
+"""The analysis of a study: every figure of the result page and of the methods paragraph, from the votes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from study.aggregation import dawid_skene, majority
+from study.agreement import Agreement, agreement
+from study.consensus import Outcome, counted
+from study.intervals import Proportion, bootstrap, bootstrap_mean, wilson
+from study.questions import asked
+from study.report_types import (
+    AnswerShare,
+    Disagreement,
+    QuestionResult,
+    Remark,
+    Report,
+    SecondOpinion,
+    Slices,
+)
+from study.slices import Outcomes, adjudicated, of_images, of_question, outcomes_of, slice_of, slices_of
+from study.types import Item, Question, StudyData, Vote
+from study.workers import controls_right, worker_figures
+
+Counted = Mapping[int, Sequence[Vote]]
+
+
+def analyse(data: StudyData) -> Report:
+    """All figures of a study as it stands: per question before and after exclusions, agreement, workers, notes.
+
+    Counts the first K votes of an item (in the order of `data.votes`) by workers who are not excluded now; approval and
+    rejection are a matter of a worker's record and change nothing. Items that were removed are left out with their
+    votes. Never raises for thin data and never returns NaN: what is undefined says so.
+    """
+    rules, closed = data.study.rules, data.study.state == "closed"
+    items = [item for item in data.items if item.kind == "item" and not item.removed]
+    ids = {item.id for item in items}
+    cast = [vote for vote in data.votes if vote.kind == "item" and vote.item in ids]
+    excluded = {exclusion.worker for exclusion in data.exclusions}
+    after, before = counted(cast, rules.votes, excluded), counted(cast, rules.votes)
+    outcomes = outcomes_of(items, after, rules, closed)
+    outcomes_before = outcomes_of(items, before, rules, closed)
+    by_person = adjudicated(outcomes, data.adjudications, rules.questions) if data.adjudications else None
+    images = of_images(outcomes, rules.questions)
+    telling = any(question.valid for question in rules.questions)
+    votes_excluded = sum(vote.worker in excluded for vote in cast)
+    votes_counted = sum(map(len, after.values()))
+    times = [vote.submitted for vote in cast]
+    control_votes = [vote for vote in data.votes if vote.kind == "control"]
+    right, seen = controls_right(control_votes, {item.id: item for item in data.items}, rules)
+    return Report(
+        study=data.study,
+        items=len(items),
+        complete=sum(len(after.get(item.id, ())) == rules.votes for item in items),
+        votes_cast=len(cast),
+        votes_excluded=votes_excluded,
+        votes_surplus=len(cast) - votes_excluded - votes_counted,
+        votes_counted=votes_counted,
+        images=slice_of("", images.values(), telling),
+        images_before=slice_of("", of_images(outcomes_before, rules.questions).values(), telling),
+        images_adjudicated=(
+            slice_of("", of_images(by_person, rules.questions).values(), telling) if by_person is not None else None
+        ),
+        image_slices=slices_of(items, images),
+        agreement=_pooled(items, after, rules.questions),
+        controls=wilson(right, seen, nothing="no control item was answered yet"),
+        questions=tuple(
+            _question(question, items, after, before, outcomes, outcomes_before, by_person, rules.seed)
+            for question in rules.questions
+        ),
+        disagreements=_disagreements(data, outcomes),
+        workers=worker_figures(data, after, outcomes),
+        exclusions=data.exclusions,
+        comments=tuple(Remark(vote.item, vote.worker, vote.comment.strip()) for vote in cast if vote.comment.strip()),
+        first=min(times, default=None),
+        last=max(times, default=None),
+        notes=_notes(data, items, cast, after, excluded),
+    )
+
+
+def _question(
+    question: Question,
+    items: Sequence[Item],
+    after: Counted,
+    before: Counted,
+    outcomes: Outcomes,
+    outcomes_before: Outcomes,
+    by_person: Outcomes | None,
+    seed: int,
+) -> QuestionResult:
+    """All figures of one question."""
+    telling, found = bool(question.valid), of_question(outcomes, question.id)
+    ratings = _ratings(question, items, after)
+    ordered = question.kind == "scale"
+    person = of_question(by_person, question.id) if by_person is not None else {}
+    changed = any(person[item].status != found[item].status for item in person)
+    if telling:
+        votes = bootstrap([(sum(a in question.valid for a in given), len(given)) for given in ratings.values()], seed)
+    else:
+        votes = Proportion(0, 0, None, None, None, "undefined: it is not asked whether the image is valid")
+    return QuestionResult(
+        question=question,
+        after=slice_of("", found.values(), telling),
+        before=slice_of("", of_question(outcomes_before, question.id).values(), telling),
+        adjudicated=slice_of("", person.values(), telling) if changed else None,
+        votes=votes,
+        answers=_answers(question, ratings, found),
+        mean=bootstrap_mean([sum(map(int, r)) / len(r) for r in ratings.values()], seed) if ordered else None,
+        agreement=agreement(list(ratings.values()), question.answers(), ordered),
+        agreement_before=agreement(list(_ratings(question, items, before).values()), question.answers(), ordered),
+        second=_second(question, found, after),
+        slices=slices_of(items, found) if telling else Slices(),
+        remarks=_remarks(question, items, after),
+    )
+
+
+def _ratings(question: Question, items: Sequence[Item], votes: Counted) -> dict[int, list[str]]:
+    """The counted answers to a question by item, items without one left out; none for free text."""
+    if question.kind == "text":
+        return {}
+    possible = set(question.answers())
+    answers = {
+        item.id: [a for vote in votes.get(item.id, ()) if (a := vote.answers.get(question.id, "")) in possible]
+        for item in items
+    }
+    return {item: given for item, given in answers.items() if given}
+
+
+def _pooled(items: Sequence[Item], votes: Counted, questions: Sequence[Question]) -> Agreement:
+    """Agreement over all questions on validity that have the answers of the first of them."""
+    telling = [question for question in questions if question.valid]
+    if not telling:
+        return agreement([])
+    first = telling[0]
+    same = [question for question in telling if question.answers() == first.answers()]
+    ratings = [given for question in same for given in _ratings(question, items, votes).values()]
+    return agreement(ratings, first.answers(), first.kind == "scale")
+
+
+def _answers(
+    question: Question, ratings: Mapping[int, Sequence[str]], outcomes: Mapping[int, Outcome]
+) -> tuple[AnswerShare, ...]:
+    """How often each possible answer was given, and how often it was the consensus."""
+    agreed = [found.answer for found in outcomes.values() if found.status == "consensus"]
+    return tuple(
+        AnswerShare(
+            answer,
+            sum(list(given).count(answer) for given in ratings.values()),
+            wilson(agreed.count(answer), len(agreed), nothing="no image has a consensus yet"),
+        )
+        for answer in question.answers()
+    )
+
+
+def _second(question: Question, outcomes: Mapping[int, Outcome], votes: Counted) -> SecondOpinion:
+    """Majority and Dawid-Skene on the same counted votes, of items that do not wait for more."""
+    if not question.valid:
+        words = "undefined: it is not asked whether the image is valid"
+        nothing = Proportion(0, 0, None, None, None, words)
+        return SecondOpinion(nothing, 0, nothing, (), words)
+    ready = [item for item, found in outcomes.items() if found.status != "waiting" and found.counts]
+    given = [
+        (str(item), vote.worker, vote.answers[question.id])
+        for item in ready
+        for vote in votes.get(item, ())
+        if vote.answers.get(question.id)
+    ]
+    best = [majority([answer for answer, n in outcomes[item].counts.items() for _ in range(n)]) for item in ready]
+    told = [answer for answer in best if answer is not None]
+    by_majority = wilson(sum(a in question.valid for a in told), len(told), nothing="no image has all its votes yet")
+    model = dawid_skene(given)
+    if not model.labels:
+        why = model.words.removeprefix("undefined: ")
+        words = f"Dawid and Skene's model is {model.words}."
+        return SecondOpinion(by_majority, len(best) - len(told), wilson(0, 0, nothing=why), (), words)
+    by_model = wilson(sum(a in question.valid for a in model.labels.values()), len(model.labels))
+    agreed = {item: outcomes[item].answer for item in ready if outcomes[item].status == "consensus"}
+    differ = tuple(item for item, answer in agreed.items() if model.labels[str(item)] != answer)
+    words = (
+        f"Dawid and Skene's model, which weighs workers by how reliable they seem, takes {by_model.count} of "
+        f"{by_model.n} images for valid and "
+        + ("agrees with every consensus" if not differ else f"differs from the consensus on {_images(len(differ))}")
+        + f" ({model.words})."
+    )
+    return SecondOpinion(by_majority, len(best) - len(told), by_model, differ, words)
+
+
+def _remarks(question: Question, items: Sequence[Item], votes: Counted) -> tuple[Remark, ...]:
+    """What was written in answer to a question in free text."""
+    if question.kind != "text":
+        return ()
+    return tuple(
+        Remark(item.id, vote.worker, text)
+        for item in items
+        for vote in votes.get(item.id, ())
+        if (text := vote.answers.get(question.id, "").strip())
+    )
+
+
+def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, ...]:
+    """Every question of an item with different answers or no consensus; these first, the most divided first."""
+    decided = {(decision.item, decision.question): decision for decision in data.adjudications}
+    found = [
+        Disagreement(
+            item,
+            question,
+            part.counts,
+            part.status,
+            part.disagreement,
+            decided.get((item, question)),
+            ", ".join(f"{n} {answer}" for answer, n in part.counts.items()) or "no vote",
+        )
+        for item, of_item in outcomes.items()
+        for question, part in of_item.items()
+        if len(part.counts) > 1 or part.status in ("no consensus", "too few votes")
+    ]
+    order = {"no consensus": 0, "too few votes": 1, "waiting": 2, "consensus": 3}
+    return tuple(sorted(found, key=lambda d: (order[d.status], -d.disagreement, d.item)))
+
+
+def _notes(
+    data: StudyData, items: Sequence[Item], cast: Sequence[Vote], after: Counted, excluded: set[str]
+) -> tuple[str, ...]:
+    """What stands between these figures and a conclusion."""
+    rules, notes = data.study.rules, []
+    if not items:
+        return ("This study has no images yet.",)
+    if not cast:
+        return ("There is no vote yet, so there is nothing to report.",)
+    workers = {vote.worker for votes in after.values() for vote in votes}
+    missing = sum(rules.votes - len(after.get(item.id, ())) for item in items)
+    if not workers:
+        notes.append("All votes are by excluded workers: no vote counts.")
+    elif len(workers) == 1 and rules.votes > 1:
+        notes.append("All votes that count are by one worker: there is no agreement to speak of.")
+    if missing and data.study.state == "closed":
+        notes.append(f"The study was closed with {_votes(missing)} missing of {len(items) * rules.votes}.")
+    elif missing:
+        notes.append(f"{_votes(missing)} of {len(items) * rules.votes} are still missing: the figures will change.")
+    if not any(question.valid for question in rules.questions):
+        notes.append("No question asks whether an image is valid, so there is no validity rate.")
+    unseen = [item for item in items if not asked(rules.questions, item, {})]
+    if unseen:
+        notes.append(f"No question applies to {_images(len(unseen))}: the classes that they show are not asked about.")
+    strange = {vote.worker for vote in cast} - {worker.id for worker in data.workers} - excluded
+    if strange:
+        notes.append(f"{len(strange)} of those who voted have no record in this workspace.")
+    return tuple(notes)
+
+
+def _votes(number: int) -> str:
+    """As "1 vote", "2 votes"."""
+    return f"{number} vote{'' if number == 1 else 's'}"
+
+
+def _images(number: int) -> str:
+    """As "1 image", "2 images"."""
+    return f"{number} image{'' if number == 1 else 's'}"

@@ -1,0 +1,264 @@
+"""What travels in a validity study. Plain frozen dataclasses; no SQL, no pages, no pictures.
+
+Words: a *study* has *items* (an image to be judged), some of them *control items* whose right answers are known. A
+*worker* gets an *assignment* (one item, leased for a while) and answers its *questions*: a *vote*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+QuestionKind = Literal["yes-no", "choice", "scale", "text"]
+QUESTION_KINDS: tuple[QuestionKind, ...] = get_args(QuestionKind)
+StudyState = Literal["draft", "running", "paused", "closed"]
+ItemKind = Literal["item", "control", "quiz"]
+AssignmentState = Literal["leased", "submitted", "expired"]
+ApprovalVerdict = Literal["approved", "rejected", "pending"]
+Side = Literal["left", "right"]
+SCALE: tuple[str, ...] = ("1", "2", "3", "4", "5")
+YES_NO: tuple[str, ...] = ("yes", "no")
+Answers = Mapping[str, str]
+"""Question id to answer: an option as it is written, "yes" or "no", "1" to "5", or free text."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing that is asked of an image. Nothing is ever pre-selected."""
+
+    id: str
+    """Lower case letters, digits and hyphens; unique in its study, a column of its exports."""
+    text: str
+    """May hold {label}: the class of the item."""
+    kind: QuestionKind
+    options: tuple[str, ...] = ()
+    """Of a choice: 2 to 9 of them. Other kinds have their own."""
+    low: str = ""
+    """Of a scale: what 1 means."""
+    high: str = ""
+    """Of a scale: what 5 means."""
+    valid: tuple[str, ...] = ()
+    """The answers that say that the image is valid; () for a question that says nothing of validity."""
+    required: bool = True
+    only_with: str = ""
+    """Asked only of items that show this class; "" of all."""
+    follows: str = ""
+    """Asked only when the question with this id was answered with `follows_answer`; "" always."""
+    follows_answer: str = ""
+
+    def answers(self) -> tuple[str, ...]:
+        """What may be answered; () for free text."""
+        if self.kind == "yes-no":
+            return YES_NO
+        if self.kind == "scale":
+            return SCALE
+        return self.options
+
+
+@dataclass(frozen=True)
+class Eligibility:
+    """Who may take part. The defaults are the paper's: more than 95 % approved, at least 50 finished."""
+
+    min_approval: float = 0.95
+    """Approved / (approved + rejected) has to be above it, 0 to 1."""
+    min_finished: int = 50
+    """Approved and rejected assignments in all studies, at least; 0 lets in everybody not below `min_approval`."""
+    quiz: int = 0
+    """Quiz items that stand in for a record that is too short; 0 for no quiz."""
+    quiz_pass: float = 0.8
+    """Share of the quiz that has to be right, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class ControlPolicy:
+    """Fixed before the first vote: what control items do."""
+
+    share: float = 0.1
+    """Of what a worker is shown, 0 to 0.5."""
+    min_seen: int = 3
+    """No worker is judged before so many control items."""
+    min_right: float = 0.75
+    """A worker with a smaller share of control items right is excluded, and all votes of theirs are replaced."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A picture of the instructions with its answer and why."""
+
+    sha: str
+    answer: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a study goes by. Frozen and numbered when it starts; never changed after."""
+
+    questions: tuple[Question, ...]
+    template: str = ""
+    """The name of the question template it began with; "" for one's own."""
+    votes: int = 5
+    """Votes of distinct workers that every item gets (K)."""
+    consensus: int = 4
+    """So many equal answers of K, or the question of the item is discarded."""
+    controls: ControlPolicy = field(default_factory=ControlPolicy)
+    eligibility: Eligibility = field(default_factory=Eligibility)
+    show_source: bool = False
+    """Source and generated image side by side, the side at random and recorded."""
+    show_captions: bool = False
+    """Both captions, changed words marked."""
+    consent: str = ""
+    """What a worker agrees to before the first item."""
+    instructions: str = ""
+    examples: tuple[Example, ...] = ()
+    lease_minutes: float = 15.0
+    """An item that nobody answered for so long goes to somebody else."""
+    seconds_expected: float = 8.0
+    """A vote takes about so long: for the plan."""
+    too_fast_seconds: float = 1.0
+    """A vote that took less is counted as too fast (reported, never excluded by itself)."""
+    seed: int = 0
+    """Of the order of the items and the sides."""
+    version: int = 0
+    """0 while a draft; counted from 1 at the start."""
+
+
+@dataclass(frozen=True)
+class NewItem:
+    """An item as it comes into a study; its images are in the workspace already."""
+
+    image_sha: str
+    source_sha: str | None = None
+    kind: ItemKind = "item"
+    expected: Answers = field(default_factory=dict)
+    """The right answers of a control or quiz item."""
+    label: str = ""
+    classes: tuple[str, ...] = ()
+    """What the image shows, for questions that are asked only then, such as "vehicle"."""
+    edit_types: tuple[str, ...] = ()
+    caption: str = ""
+    counterfactual: str = ""
+    test_case: int | None = None
+    """The test case of this workspace that it is."""
+    model: str = ""
+    """The model under test whose verdict `model_right` is."""
+    model_right: bool | None = None
+    group: str = ""
+    """The sample that it was drawn for, such as "random" or "misclassified"."""
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """Where it comes from: file name, run, prompt, model, seed. Never shown to a worker."""
+
+
+@dataclass(frozen=True)
+class Item(NewItem):
+    """An item of a study."""
+
+    id: int = 0
+    public: str = ""
+    """An opaque name for exports."""
+    removed: bool = False
+
+
+@dataclass(frozen=True)
+class Vote:
+    """What one worker said of one item: the current one, not withdrawn."""
+
+    assignment: int
+    item: int
+    kind: ItemKind
+    worker: str
+    answers: Answers
+    comment: str
+    accepted: datetime
+    """When the item was given out."""
+    submitted: datetime
+    seconds: float
+    """That the worker looked, as the page measured it and the server bounded it."""
+    side: Side
+    """Where the generated image stood, when the source stood beside it."""
+    changes: int = 0
+    """How often it was undone or answered anew."""
+    verdict: ApprovalVerdict = "pending"
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A pseudonym with a record."""
+
+    id: str
+    """Such as heron-41."""
+    created: datetime
+    approved: int = 0
+    """Assignments, in all studies."""
+    rejected: int = 0
+    pending: int = 0
+    blocked: bool = False
+
+    @property
+    def finished(self) -> int:
+        """Assignments that were decided on."""
+        return self.approved + self.rejected
+
+    @property
+    def approval(self) -> float | None:
+        """Approved / (approved + rejected); None before the first decision."""
+        return self.approved / self.finished if self.finished else None
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """A worker whose votes do not count in a study, and why. Can be reversed."""
+
+    worker: str
+    reason: str
+    by: Literal["rule", "person"]
+    created: datetime
+
+
+@dataclass(frozen=True)
+class Adjudication:
+    """A person's answer where the workers found none; kept apart from the votes."""
+
+    item: int
+    question: str
+    answer: str
+    reason: str
+    created: datetime
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study as the list shows it."""
+
+    id: str
+    name: str
+    state: StudyState
+    rules: Rules
+    created: datetime
+    changed: datetime
+    items: int = 0
+    controls: int = 0
+    quiz: int = 0
+    votes: int = 0
+    """Current votes on items, of workers who are not excluded."""
+    needed: int = 0
+    """items * rules.votes."""
+    workers: int = 0
+    link: str = ""
+    """The token of the open invitation; "" when it is off."""
+
+
+@dataclass(frozen=True)
+class StudyData:
+    """All that an analysis needs."""
+
+    study: Study
+    items: tuple[Item, ...]
+    votes: tuple[Vote, ...]
+    """In the order in which they were first submitted."""
+    workers: tuple[Worker, ...]
+    exclusions: tuple[Exclusion, ...]
+    adjudications: tuple[Adjudication, ...]

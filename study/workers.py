@@ -1,0 +1,109 @@
+"""What is known of each worker of a study: control items, agreement with the consensus, time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from study.consensus import Outcome
+from study.controls import right
+from study.intervals import wilson
+from study.report_types import WorkerFigures
+from study.types import ApprovalVerdict, Exclusion, Item, Rules, StudyData, Vote, Worker
+
+
+def worker_figures(
+    data: StudyData, counted: Mapping[int, Sequence[Vote]], outcomes: Mapping[int, Mapping[str, Outcome]]
+) -> tuple[WorkerFigures, ...]:
+    """The figures of all workers who belong to the study or voted in it, the one with most votes first."""
+    by_worker: dict[str, list[Vote]] = {worker.id: [] for worker in data.workers}
+    for vote in data.votes:
+        by_worker.setdefault(vote.worker, []).append(vote)
+    known = {worker.id: worker for worker in data.workers}
+    excluded = {exclusion.worker: exclusion for exclusion in data.exclusions}
+    items = {item.id: item for item in data.items}
+    in_result = {vote.assignment for votes in counted.values() for vote in votes}
+    figures = [
+        _figures(
+            name,
+            votes,
+            known.get(name),
+            excluded.get(name),
+            data.study.rules,
+            items=items,
+            in_result=in_result,
+            outcomes=outcomes,
+        )
+        for name, votes in by_worker.items()
+    ]
+    return tuple(sorted(figures, key=lambda found: (-found.votes, found.worker)))
+
+
+def controls_right(votes: Sequence[Vote], items: Mapping[int, Item], rules: Rules) -> tuple[int, int]:
+    """How many control items were answered right, and of how many; one without a known answer does not count."""
+    judged = [
+        right(items[vote.item], vote.answers, rules.questions)
+        for vote in votes
+        if vote.kind == "control" and vote.item in items and items[vote.item].expected
+    ]
+    return sum(judged), len(judged)
+
+
+def _figures(
+    name: str,
+    votes: Sequence[Vote],
+    worker: Worker | None,
+    exclusion: Exclusion | None,
+    rules: Rules,
+    *,
+    items: Mapping[int, Item],
+    in_result: set[int],
+    outcomes: Mapping[int, Mapping[str, Outcome]],
+) -> WorkerFigures:
+    """One line of the table."""
+    on_items = [vote for vote in votes if vote.kind == "item" and vote.item in items and not items[vote.item].removed]
+    timed = [vote.seconds for vote in votes if vote.kind != "quiz"]
+    compared = [
+        answer == found.answer
+        for vote in on_items
+        for question, answer in vote.answers.items()
+        if (found := outcomes.get(vote.item, {}).get(question)) is not None and found.status == "consensus"
+    ]
+    decided: dict[ApprovalVerdict, int] = {"approved": 0, "rejected": 0, "pending": 0}
+    for vote in votes:
+        decided[vote.verdict] += 1
+    counted = sum(vote.assignment in in_result for vote in on_items)
+    return WorkerFigures(
+        worker=name,
+        votes=len(on_items),
+        counted=counted,
+        controls=wilson(*controls_right(votes, items, rules), nothing="no control item seen yet"),
+        with_consensus=wilson(sum(compared), len(compared), nothing="no consensus to compare with yet"),
+        median_seconds=median(timed) if timed else None,
+        too_fast=wilson(sum(s < rules.too_fast_seconds for s in timed), len(timed), nothing="no vote yet"),
+        changed=sum(vote.changes > 0 for vote in votes),
+        approval=worker.approval if worker else None,
+        finished=worker.finished if worker else 0,
+        decided=decided,
+        exclusion=exclusion,
+        blocked=bool(worker and worker.blocked),
+        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked)),
+    )
+
+
+def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool) -> str:
+    """What a lead should know of a worker at a glance."""
+    if exclusion is not None:
+        by = "by the rule" if exclusion.by == "rule" else "by the study lead"
+        return f"excluded {by}: {exclusion.reason.rstrip('.')}; {_votes(votes)} left out"
+    said = "blocked from voting; " if blocked else ""
+    if not votes:
+        return f"{said}no vote on an item yet"
+    if counted < votes:
+        return f"{said}{_votes(votes - counted)} beyond the number that an item gets, left out"
+    return f"{said}all votes count"
+
+
+def _votes(number: int) -> str:
+    """As "1 vote", "2 votes"."""
+    return f"{number} vote{'' if number == 1 else 's'}"

@@ -1,0 +1,84 @@
+"""Builds studies for the tests of `study/`: items, votes and workers without a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from study.templates import TEMPLATES
+from study.types import (
+    Adjudication,
+    Exclusion,
+    Item,
+    ItemKind,
+    Rules,
+    Study,
+    StudyData,
+    StudyState,
+    Vote,
+    Worker,
+)
+
+START = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
+ROAD = replace(TEMPLATES["preservation"].rules(), version=1)
+BIRD = replace(TEMPLATES["classification"].rules(), version=1)
+
+
+def known(figure: float | None) -> float:
+    """A figure that has to be there."""
+    assert figure is not None
+    return figure
+
+
+def item(number: int, **fields: Any) -> Item:
+    """An item with a picture of its own."""
+    return Item(image_sha=f"image-{number}", id=number, public=f"p{number}", **fields)
+
+
+def vote(number: int, of: int, worker: str, answers: Mapping[str, str], kind: ItemKind = "item", **fields: Any) -> Vote:
+    """A vote a second after the one before."""
+    given = START + timedelta(seconds=10 * number)
+    known: dict[str, Any] = {"comment": "", "seconds": 4.0, "side": "left", **fields}
+    return Vote(number, of, kind, worker, answers, accepted=given, submitted=given + timedelta(seconds=5), **known)
+
+
+def votes_of(answers: Mapping[int, Sequence[str]], question: str = "valid") -> list[Vote]:
+    """Item to its answers, given by worker-0, worker-1, ..., item after item."""
+    made: list[Vote] = []
+    for of, given in answers.items():
+        for worker, answer in enumerate(given):
+            made.append(vote(len(made) + 1, of, f"worker-{worker}", {question: answer} if answer else {}))
+    return made
+
+
+def data(
+    items: Iterable[Item],
+    votes: Iterable[Vote],
+    rules: Rules = BIRD,
+    state: StudyState = "closed",
+    exclusions: Iterable[Exclusion] = (),
+    adjudications: Iterable[Adjudication] = (),
+) -> StudyData:
+    """A study with these votes; every worker who voted has a record."""
+    cast = tuple(votes)
+    names = dict.fromkeys(given.worker for given in cast)
+    return StudyData(
+        study=Study("s1", "Birds, November", state, rules, START, START),
+        items=tuple(items),
+        votes=cast,
+        workers=tuple(Worker(name, START, approved=60) for name in names),
+        exclusions=tuple(exclusions),
+        adjudications=tuple(adjudications),
+    )
+
+
+def simple(answers: Mapping[int, Sequence[str]], **fields: Any) -> StudyData:
+    """A study of birds in which every item got these answers."""
+    return data([item(number, label="bird") for number in answers], votes_of(answers), **fields)
+
+
+def excluded(worker: str, reason: str = "1 of 4 control items right; at least 75 % were asked for.") -> Exclusion:
+    """By the rule."""
+    return Exclusion(worker, reason, "rule", START)

@@ -1,0 +1,96 @@
+"""Majority and Dawid-Skene against crowd-kit."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pandas as pd
+import pytest
+from crowdkit.aggregation import DawidSkene, MajorityVote
+
+from study.aggregation import dawid_skene, majority
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*inplace.*", "ignore:.*copy keyword.*")
+
+
+def drawn(seed, answers=("no", "yes"), tasks=60, workers=7, an_item=5):
+    """Votes of workers of very different skill, with the truth."""
+    rng = random.Random(seed)
+    skill = [rng.uniform(0.35, 0.98) for _ in range(workers)]
+    votes, truth = [], {}
+    for task in range(tasks):
+        truth[str(task)] = rng.choice(answers)
+        for worker in rng.sample(range(workers), an_item):
+            right = rng.random() < skill[worker]
+            answer = truth[str(task)] if right else rng.choice([a for a in answers if a != truth[str(task)]])
+            votes.append((str(task), f"w{worker}", answer))
+    return votes, truth
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("answers", [("no", "yes"), ("1", "2", "3")])
+def test_dawid_skene_is_that_of_crowd_kit(seed, answers):
+    votes, _ = drawn(seed, answers)
+    frame = pd.DataFrame(votes, columns=["task", "worker", "label"])
+    theirs: Any = DawidSkene(n_iter=40, tol=-1e9).fit(frame)
+    ours = dawid_skene(votes, rounds=40, tolerance=-1e9)
+    assert ours.labels == theirs.labels_.to_dict()
+    for task, chances in ours.probabilities.items():
+        assert sum(chances.values()) == pytest.approx(1)
+        for answer, chance in chances.items():
+            assert chance == pytest.approx(theirs.probas_.loc[task, answer], abs=1e-6)
+    for answer, prior in ours.priors.items():
+        assert prior == pytest.approx(theirs.priors_[answer], abs=1e-6)
+    for worker, rows in ours.errors.items():
+        for true, given in rows.items():
+            assert sum(given.values()) == pytest.approx(1)
+            for answer, chance in given.items():
+                if (worker, answer) in theirs.errors_.index:
+                    assert chance == pytest.approx(theirs.errors_.loc[(worker, answer), true], abs=1e-6)
+
+
+def test_it_settles_on_the_same_answers():
+    votes, _ = drawn(5)
+    frame = pd.DataFrame(votes, columns=["task", "worker", "label"])
+    ours = dawid_skene(votes)
+    assert ours.converged and ours.words == f"settled after {ours.rounds} rounds"
+    # Run further than ours: with its own limit crowd-kit, whose bound counts the priors once a vote, may stop earlier.
+    assert ours.labels == DawidSkene(n_iter=ours.rounds + 10, tol=-1e9).fit_predict(frame).to_dict()
+    stopped = dawid_skene(votes, rounds=1)
+    assert not stopped.converged and "take it with care" in stopped.words
+
+
+def test_it_beats_the_majority_where_workers_differ():
+    votes, truth = drawn(7, tasks=300)
+    model = dawid_skene(votes).labels
+    by_task: dict[str, list[str]] = {}
+    for task, _, answer in votes:
+        by_task.setdefault(task, []).append(answer)
+    right = sum(model[task] == truth[task] for task in truth)
+    assert right > sum(majority(given) == truth[task] for task, given in by_task.items())
+
+
+def test_majority_is_that_of_crowd_kit_where_there_is_no_tie():
+    votes, _ = drawn(1, an_item=4)
+    theirs = MajorityVote().fit_predict(pd.DataFrame(votes, columns=["task", "worker", "label"]))
+    by_task: dict[str, list[str]] = {}
+    for task, _, answer in votes:
+        by_task.setdefault(task, []).append(answer)
+    ties = [task for task, given in by_task.items() if majority(given) is None]
+    assert ties and all(sorted(by_task[task]) == ["no", "no", "yes", "yes"] for task in ties)
+    assert all(majority(given) == theirs[task] for task, given in by_task.items() if task not in ties)
+    assert majority([]) is None
+
+
+@pytest.mark.parametrize(
+    ("votes", "words"),
+    [
+        ([], "undefined: there is no vote yet"),
+        ([("a", "w", "yes"), ("b", "w", "no")], "undefined: with one worker there is nobody to compare with"),
+        ([("a", "w", "yes"), ("a", "v", "yes")], "undefined: all votes agree"),
+    ],
+)
+def test_undefined_is_said_in_words(votes, words):
+    found = dawid_skene(votes)
+    assert found.words == words and not found.labels
