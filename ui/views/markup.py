@@ -16,7 +16,7 @@ class Html(str):
 Child = Html | str | int | float | None | Iterable["Child"]
 Attribute = str | int | float | bool | None
 
-_VOID = frozenset({"img", "input", "br", "hr"})
+_VOID = frozenset({"img", "input", "br", "hr", "meta", "link"})
 
 
 def el(name: str, /, *children: Child, **attributes: Attribute) -> Html:
