@@ -1,0 +1,112 @@
+"""How often somebody may be wrong before they must wait: by address, and all addresses together. Knows no HTTP.
+
+A wrong password or code costs nothing to try, so what stops guessing is counting. Only failures count; a failure is
+forgotten after the window. Codes and passwords are never kept here, only who failed and when.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+REMEMBERED = 1_000
+"""Addresses that signed in and are still known: they are not held up by the failures of others."""
+
+
+class TooMany(Exception):
+    """Somebody must wait. The text says how long in words; `seconds` is what Retry-After takes."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = max(1, int(seconds + 0.999))
+        super().__init__(f"Too many tries: wait {waiting(self.seconds)}, then try again.")
+
+
+class Limiter:
+    """Refuses who failed `attempts` times within `seconds`; and everybody new after `in_all` failures within them.
+
+    `in_all` is there against somebody with many addresses (0: thirty times `attempts`). An address that `passed` before
+    is spared it: or a stranger could keep everybody out by being wrong on purpose. Memory is bounded: no more
+    failures are counted than `in_all`, as nobody else is let in to fail. May be used from any thread.
+    """
+
+    def __init__(
+        self, attempts: int, seconds: float, in_all: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        if attempts < 1 or seconds <= 0:
+            raise ValueError("a Limiter needs at least one attempt and a window of some seconds")
+        self.attempts, self.seconds, self.in_all = attempts, seconds, in_all or 30 * attempts
+        self._clock = clock
+        self._failures: deque[tuple[float, str]] = deque()
+        self._times: dict[str, deque[float]] = {}
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def check(self, key: str) -> None:
+        """Before a try. Raises TooMany for an address that must wait."""
+        with self._lock:
+            now = self._forget()
+            mine = self._times.get(key)
+            if mine is not None and len(mine) >= self.attempts:
+                raise TooMany(mine[-self.attempts] + self.seconds - now)
+            if key not in self._known and len(self._failures) >= self.in_all:
+                raise TooMany(self._failures[-self.in_all][0] + self.seconds - now)
+
+    def failed(self, key: str) -> None:
+        """After a try that was wrong."""
+        with self._lock:
+            now = self._forget()
+            self._times.setdefault(key, deque()).append(now)
+            self._failures.append((now, key))
+            # Tries that were under way together may all fail after one check: the oldest make room.
+            while len(self._failures) > 2 * self.in_all:
+                self._drop()
+
+    def passed(self, key: str) -> None:
+        """After a try that was right. Its own earlier failures still count: who knows one code may guess another."""
+        with self._lock:
+            self._known[key] = None
+            self._known.move_to_end(key)
+            if len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+
+    def held(self) -> int:
+        """How many failures are remembered, for tests of the bound."""
+        with self._lock:
+            return len(self._failures)
+
+    def _forget(self) -> float:
+        now = self._clock()
+        while self._failures and self._failures[0][0] <= now - self.seconds:
+            self._drop()
+        return now
+
+    def _drop(self) -> None:
+        _, key = self._failures.popleft()
+        times = self._times[key]
+        times.popleft()
+        if not times:
+            del self._times[key]
+
+
+def address_key(host: str | None) -> str:
+    """What an address counts as: a whole /64 of IPv6 is one, as one person has all of it. "?" where there is none."""
+    try:
+        address = ipaddress.ip_address((host or "").split("%")[0])
+    except ValueError:
+        return (host or "?")[:60]
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return str(address)
+
+
+def waiting(seconds: int) -> str:
+    """A wait in words, such as "2 minutes"."""
+    if seconds < 90:
+        return f"{seconds} second{'s' if seconds != 1 else ''}"
+    minutes = -(-seconds // 60)
+    return f"{minutes} minutes"
