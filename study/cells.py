@@ -1,0 +1,125 @@
+"""Cells, rows and CSV: how tables are written so that other programs read them, and how a stranger's CSV is read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+Cell = str | int | float | bool | datetime | None
+Row = dict[str, Cell]
+Kind = Literal["text", "whole", "number", "truth", "time"]
+"""What a column holds; each of them may be missing (None)."""
+
+MAX_ROWS = 100_000
+MAX_COLUMNS = 200
+_FORMULA = ("'", "=", "+", "-", "@", "\t", "\r", "\n")
+"""A spreadsheet takes a cell that begins so for a formula, and would run what a worker wrote."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file as it was read."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, str], ...]
+    """Column to text, spaces at the ends taken off; the first is line 2 of the file, if no cell has a line break."""
+
+
+def read_csv(data: bytes, what: str = "The file") -> Table:
+    """The rows of a CSV file that comes from somewhere else: UTF-8, comma or semicolon or tab, a header first.
+
+    Empty lines are left out. Raises ValueError with a sentence that begins with `what`.
+    """
+    if data.startswith(b"PK\x03\x04"):
+        raise ValueError(f"{what} is a ZIP archive or an Excel file, not a CSV: save it as CSV (UTF-8).")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{what} is not in UTF-8: save it as “CSV UTF-8” and try again.") from error
+    first = text.partition("\n")[0]
+    separator = max(",;\t", key=first.count)
+    try:
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        columns = tuple(name.strip() for name in next(lines, []))
+        if not any(columns):
+            raise ValueError(f"{what} is empty: its first line has to name the columns.")
+        if len(columns) > MAX_COLUMNS:
+            raise ValueError(f"{what} has {len(columns)} columns; at most {MAX_COLUMNS} are read.")
+        twice = next((name for name in columns if name and columns.count(name) > 1), "")
+        if twice:
+            raise ValueError(f"{what} has two columns named “{twice[:80]}”: give each a name of its own.")
+        rows: list[Mapping[str, str]] = []
+        for cells in lines:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) > len(columns):
+                raise ValueError(f"{what} has more cells in line {lines.line_num} than columns: check its quotes.")
+            if len(rows) == MAX_ROWS:
+                raise ValueError(f"{what} has more than {MAX_ROWS:,} rows: cut it into several files.")
+            rows.append({name: cell.strip() for name, cell in zip(columns, cells, strict=False)})
+    except csv.Error as error:
+        raise ValueError(f"{what} cannot be read as CSV ({error}): check its quotes.") from error
+    return Table(columns, tuple(rows))
+
+
+def csv_text(rows: Iterable[Mapping[str, Cell]], columns: Iterable[str]) -> str:
+    """The rows as RFC 4180 has it, with a header. Truth values as true and false, times as ISO 8601, None as nothing.
+
+    Text that a spreadsheet would run as a formula gets an apostrophe in front (`as_written` takes it away again).
+    """
+    file = io.StringIO()
+    names = list(columns)
+    writer = csv.writer(file)
+    writer.writerow(names)
+    writer.writerows([_written(row.get(name)) for name in names] for row in rows)
+    return file.getvalue()
+
+
+def _written(value: Cell) -> str:
+    """A cell as text."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return guarded(value) if isinstance(value, str) else str(value)
+
+
+def guarded(text: str) -> str:
+    """With an apostrophe in front where a spreadsheet would take it for a formula; numbers stay as they are."""
+    if not text.startswith(_FORMULA) or _is_number(text):
+        return text
+    return f"'{text}"
+
+
+def as_written(text: str) -> str:
+    """What was there before `guarded`."""
+    return text[1:] if text.startswith("'") and text[1:].startswith(_FORMULA) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, mappings, sequences and times as what JSON knows. Raises ValueError for NaN and infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a figure of a study is never NaN or infinite; it is None, and said in words")
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(held) for key, held in value.items()}
+    return [plain(held) for held in value]

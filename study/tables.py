@@ -1,0 +1,293 @@
+"""A study as tables: votes as `task, worker, label`, every answer with all that is known of it, outcomes by image.
+
+Rows of plain values; `cells` makes CSV of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from study.aggregation import dawid_skene
+from study.cells import Kind, Row, plain
+from study.consensus import Outcome, counted
+from study.controls import right
+from study.questions import asked
+from study.slices import of_images, outcomes_of
+from study.types import Item, Question, StudyData, Vote
+
+VOTE_COLUMNS = ("task", "worker", "label")
+"""As crowd-kit reads it."""
+
+ANSWER_COLUMNS: Mapping[str, Kind] = {
+    "item": "text",
+    "kind": "text",
+    "question": "text",
+    "worker": "text",
+    "answer": "text",
+    "counted": "truth",
+    "left_out_because": "text",
+    "expected": "text",
+    "right": "truth",
+    "assignment": "whole",
+    "accepted": "time",
+    "submitted": "time",
+    "seconds": "number",
+    "side": "text",
+    "changes": "whole",
+    "verdict": "text",
+    "reason": "text",
+    "comment": "text",
+    "label": "text",
+    "classes": "text",
+    "edit_types": "text",
+    "group": "text",
+    "model": "text",
+    "model_right": "truth",
+}
+"""One row an answer: a question that a worker was asked of an item, control and quiz items included."""
+
+RESULT_COLUMNS: Mapping[str, Kind] = {
+    "item": "text",
+    "question": "text",
+    "status": "text",
+    "answer": "text",
+    "valid": "truth",
+    "votes": "whole",
+    "counts": "text",
+    "disagreement": "number",
+    "image_status": "text",
+    "image_valid": "truth",
+    "status_before": "text",
+    "answer_before": "text",
+    "counts_before": "text",
+    "dawid_skene": "text",
+    "dawid_skene_probability": "number",
+    "adjudicated": "text",
+    "adjudicated_because": "text",
+    "label": "text",
+    "classes": "text",
+    "edit_types": "text",
+    "group": "text",
+    "model": "text",
+    "model_right": "truth",
+    "caption": "text",
+    "counterfactual": "text",
+    "image": "text",
+    "source": "text",
+    "origin": "text",
+}
+"""One row an image and question with fixed answers."""
+
+
+def counted_assignments(data: StudyData) -> frozenset[int]:
+    """The assignments whose votes are in the result: items that are still in, workers not excluded, the first K."""
+    ids = {item.id for item in data.items if item.kind == "item" and not item.removed}
+    excluded = {exclusion.worker for exclusion in data.exclusions}
+    kept = counted((vote for vote in data.votes if vote.item in ids), data.study.rules.votes, excluded)
+    return frozenset(vote.assignment for votes in kept.values() for vote in votes)
+
+
+def vote_rows(data: StudyData) -> list[Row]:
+    """The votes that count as `task, worker, label`, in the order in which they came.
+
+    The task is the public name of the item; with several questions "NAME:QUESTION", as a task has one label. Free text
+    is left out: it is no label.
+    """
+    questions = {question.id for question in data.study.rules.questions if question.kind != "text"}
+    names = {item.id: item.public for item in data.items}
+    inside = counted_assignments(data)
+    return [
+        {
+            "task": names[vote.item] if len(questions) == 1 else f"{names[vote.item]}:{question}",
+            "worker": vote.worker,
+            "label": answer,
+        }
+        for vote in data.votes
+        if vote.assignment in inside
+        for question, answer in vote.answers.items()
+        if question in questions and answer
+    ]
+
+
+def answer_rows(data: StudyData) -> list[Row]:
+    """Every answer that was given, counted or not and why not, with what is known of item, worker and time.
+
+    `answer` is empty where an optional question was left out. `right` says whether a known answer was given.
+    """
+    items = {item.id: item for item in data.items}
+    inside = counted_assignments(data)
+    excluded = {exclusion.worker: exclusion.reason for exclusion in data.exclusions}
+    rows: list[Row] = []
+    for vote in data.votes:
+        item = items[vote.item]
+        for question in asked(data.study.rules.questions, item, vote.answers):
+            expected = item.expected.get(question.id, "")
+            answer = vote.answers.get(question.id, "")
+            row: Row = {
+                "item": item.public,
+                "kind": vote.kind,
+                "question": question.id,
+                "worker": vote.worker,
+                "answer": answer,
+                "counted": vote.assignment in inside,
+                "left_out_because": "" if vote.assignment in inside else _why_not(vote, item, excluded),
+                "expected": expected,
+                "right": answer.strip().casefold() == expected.strip().casefold() if expected else None,
+                "assignment": vote.assignment,
+                "accepted": vote.accepted,
+                "submitted": vote.submitted,
+                "seconds": vote.seconds,
+                "side": vote.side,
+                "changes": vote.changes,
+                "verdict": vote.verdict,
+                "reason": vote.reason,
+                "comment": vote.comment,
+            }
+            rows.append(row | _about(item))
+    return rows
+
+
+def _why_not(vote: Vote, item: Item, excluded: Mapping[str, str]) -> str:
+    """Why a vote is not in the result."""
+    if vote.kind != "item":
+        return f"{vote.kind} item"
+    if item.removed:
+        return "item removed"
+    if vote.worker in excluded:
+        return f"worker excluded: {excluded[vote.worker]}"
+    return "beyond the number of votes of an item"
+
+
+def result_rows(data: StudyData) -> list[Row]:
+    """What the votes say of every image to every question with fixed answers that it was asked.
+
+    `status_before` and the like are as if nobody had been excluded. Dawid and Skene's answer is given for images that
+    do not wait for votes, from the same votes as the consensus; empty where the model is undefined.
+    """
+    rules, closed = data.study.rules, data.study.state == "closed"
+    items = [item for item in data.items if item.kind == "item" and not item.removed]
+    ids = {item.id for item in items}
+    cast = [vote for vote in data.votes if vote.kind == "item" and vote.item in ids]
+    votes = counted(cast, rules.votes, {exclusion.worker for exclusion in data.exclusions})
+    outcomes = outcomes_of(items, votes, rules, closed)
+    before = outcomes_of(items, counted(cast, rules.votes), rules, closed)
+    images = of_images(outcomes, rules.questions)
+    second = {question.id: _dawid_skene(question, outcomes, votes) for question in rules.questions}
+    decided = {(decision.item, decision.question): decision for decision in data.adjudications}
+    rows: list[Row] = []
+    for item in items:
+        image = images.get(item.id)
+        for question, found in outcomes[item.id].items():
+            was = before[item.id].get(question)
+            answer, probability = second[question].get(item.id, ("", None))
+            decision = decided.get((item.id, question))
+            row: Row = {
+                "item": item.public,
+                "question": question,
+                "status": found.status,
+                "answer": found.answer,
+                "valid": found.valid,
+                "votes": found.votes,
+                "counts": _json(found.counts),
+                "disagreement": found.disagreement,
+                "image_status": image.status if image else "",
+                "image_valid": image.valid if image else None,
+                "status_before": was.status if was else "",
+                "answer_before": was.answer if was else "",
+                "counts_before": _json(was.counts) if was else "{}",
+                "dawid_skene": answer,
+                "dawid_skene_probability": probability,
+                "adjudicated": decision.answer if decision else "",
+                "adjudicated_because": decision.reason if decision else "",
+                **_about(item),
+                "caption": item.caption,
+                "counterfactual": item.counterfactual,
+                "image": item.image_sha,
+                "source": item.source_sha or "",
+                "origin": _json(item.origin),
+            }
+            rows.append(row)
+    return rows
+
+
+def _dawid_skene(
+    question: Question, outcomes: Mapping[int, Mapping[str, Outcome]], votes: Mapping[int, Sequence[Vote]]
+) -> dict[int, tuple[str, float | None]]:
+    """The model's answer to a question by item, and how likely it is."""
+    if question.kind == "text":
+        return {}
+    given = [
+        (str(item), vote.worker, vote.answers[question.id])
+        for item, of_item in outcomes.items()
+        if (found := of_item.get(question.id)) is not None and found.status != "waiting"
+        for vote in votes.get(item, ())
+        if vote.answers.get(question.id)
+    ]
+    model = dawid_skene(given)
+    return {int(item): (label, model.probabilities[item][label]) for item, label in model.labels.items()}
+
+
+def item_rows(data: StudyData) -> list[Row]:
+    """Every item of the study, control and quiz items with their right answers, and where it comes from."""
+    return [
+        {
+            "item": item.public,
+            "kind": item.kind,
+            "removed": item.removed,
+            "expected": _json(item.expected),
+            **_about(item),
+            "caption": item.caption,
+            "counterfactual": item.counterfactual,
+            "image": item.image_sha,
+            "source": item.source_sha or "",
+            "test_case": item.test_case,
+            "origin": _json(item.origin),
+        }
+        for item in data.items
+    ]
+
+
+def worker_rows(data: StudyData) -> list[Row]:
+    """Every worker of the study: pseudonym, votes, control items right, exclusion, record. No name, no address."""
+    excluded = {exclusion.worker: exclusion for exclusion in data.exclusions}
+    items = {item.id: item for item in data.items}
+    rows: list[Row] = []
+    for worker in data.workers:
+        votes = [vote for vote in data.votes if vote.worker == worker.id]
+        controls = [vote for vote in votes if vote.kind == "control" and items[vote.item].expected]
+        judged = [right(items[vote.item], vote.answers, data.study.rules.questions) for vote in controls]
+        exclusion = excluded.get(worker.id)
+        rows.append(
+            {
+                "worker": worker.id,
+                "votes": sum(vote.kind == "item" for vote in votes),
+                "controls": len(judged),
+                "controls_right": sum(judged),
+                "excluded": exclusion is not None,
+                "excluded_by": exclusion.by if exclusion else "",
+                "excluded_because": exclusion.reason if exclusion else "",
+                "approved": worker.approved,
+                "rejected": worker.rejected,
+                "pending": worker.pending,
+                "blocked": worker.blocked,
+            }
+        )
+    return rows
+
+
+def _about(item: Item) -> Row:
+    """What of an item an analysis may group by."""
+    return {
+        "label": item.label,
+        "classes": "; ".join(item.classes),
+        "edit_types": "; ".join(item.edit_types),
+        "group": item.group,
+        "model": item.model,
+        "model_right": item.model_right,
+    }
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(plain(value), ensure_ascii=False)

@@ -1,0 +1,277 @@
+"""A result file of Mechanical Turk, or one that `turk` wrote, as the votes of a study. The file is a stranger's."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import PurePosixPath
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from study.cells import Table, as_written
+from study.questions import check_answers
+from study.turk import MONTHS, OURS
+from study.types import Answers, ApprovalVerdict, Item, Question, Rules
+
+_ZONES = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6}
+_TIME = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{1,2}) (\d\d):(\d\d):(\d\d) ([A-Z]{3}) (\d{4})")
+_YES, _NO = frozenset({"yes", "y", "true", "1"}), frozenset({"no", "n", "false", "0"})
+_WORKER = re.compile(r"[\w.:@-]{1,64}")
+_JSON = "taskAnswers"
+"""The column in which Turk's newer forms put all answers as JSON."""
+MAX_SECONDS = 24 * 3600.0
+MAX_COMMENT = 2000
+SHOWN_PROBLEMS = 5
+_OWN = frozenset(f"Answer.{name}" for name in OURS)
+
+
+class ImportedVote(NamedTuple):
+    """A vote out of a file, checked against rules and items."""
+
+    item: int
+    worker: str
+    answers: Answers
+    comment: str
+    accepted: datetime
+    submitted: datetime
+    seconds: float
+    verdict: ApprovalVerdict
+    reason: str
+
+
+@dataclass(frozen=True)
+class TurkVotes:
+    """What was found in a file."""
+
+    votes: tuple[ImportedVote, ...]
+    excluded: Mapping[str, str]
+    """Worker to reason: whom the study excluded that wrote the file. Empty for a file by Mechanical Turk."""
+    notes: tuple[str, ...]
+    """What a person should know: columns that were not used, rows that were left out."""
+    problems: tuple[str, ...]
+    """Rows that cannot be votes, a sentence each, at most `SHOWN_PROBLEMS` and one that counts the others."""
+
+
+def read_time(text: str) -> datetime:
+    """Turk's way of writing a time, or ISO 8601 (UTC where it names no zone). Raises ValueError."""
+    if found := _TIME.fullmatch(text):
+        month, day, hour, minute, second, zone, year = found.groups()
+        if month in MONTHS and zone in _ZONES:
+            return datetime(
+                int(year),
+                MONTHS.index(month) + 1,
+                int(day),
+                int(hour),
+                int(minute),
+                int(second),
+                tzinfo=timezone(timedelta(hours=_ZONES[zone])),
+            ).astimezone(UTC)
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
+    """The votes of a result file on the items of a study.
+
+    An item is found by `HITId` (its public name) or by the `Input.` column that names the most images: public name, or
+    the name of the file that the item came from, with or without folders, address and ending. Answers are columns
+    `Answer.QUESTION`, `Answer.QUESTION.OPTION` with true or false, or JSON in `Answer.taskAnswers`; upper case,
+    underscores and spaces in the name do not matter. Rows that Turk calls rejected are left out: it had them replaced.
+    Raises ValueError with a sentence when the file is none of these.
+    """
+    _check_columns(table)
+    known = _named(items)
+    column = _image_column(table, known)
+    ours = "Answer._excluded" in table.columns
+    questions = {_plain_name(question.id): question for question in rules.questions}
+    votes: list[ImportedVote] = []
+    seen: set[tuple[int, str]] = set()
+    excluded: dict[str, str] = {}
+    used: set[str] = set()
+    left: Counter[str] = Counter()
+    problems: list[str] = []
+    for number, row in enumerate(table.rows, start=1):
+        verdict, reason = _verdict(row)
+        if verdict == "rejected" and not ours:
+            left["that Mechanical Turk calls rejected"] += 1
+            continue
+        try:
+            item = _find(row.get("HITId", ""), known) or _find(row.get(column, ""), known)
+            if item is None:
+                raise ValueError(f"no item of this study is called “{row.get(column, '')[:80]}”")
+            vote = _vote(row, item, rules, _answers(row, questions, used), verdict, reason)
+        except ValueError as error:
+            problems.append(f"Row {number}: {str(error).rstrip('.')}.")
+            continue
+        if (item.id, vote.worker) in seen:
+            left["by a worker who had voted on the same image before"] += 1
+            continue
+        seen.add((item.id, vote.worker))
+        votes.append(vote)
+        if why := as_written(row.get("Answer._excluded", "")):
+            excluded[vote.worker] = why
+    unused = [name for name in table.columns if name.startswith("Answer.") and name not in used | _OWN]
+    notes = [f"{_n(count, 'row')} {what} {'was' if count == 1 else 'were'} left out." for what, count in left.items()]
+    if unused:
+        notes.append(f"No question of this study belongs to {', '.join(f'“{name[:60]}”' for name in unused[:8])}.")
+    more = len(problems) - SHOWN_PROBLEMS
+    shown = [*problems[:SHOWN_PROBLEMS], f"{_n(more, 'more row')} like these."] if more > 0 else problems
+    return TurkVotes(tuple(votes), excluded, tuple(notes), tuple(shown))
+
+
+def _check_columns(table: Table) -> None:
+    """Whether it is such a file at all."""
+    missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
+    if missing:
+        raise ValueError(f"The file has no column {' and no column '.join(missing)}: it is no result of Turk.")
+    if not any(name.startswith("Answer.") for name in table.columns):
+        raise ValueError("The file has no column that begins with “Answer.”: there are no votes in it.")
+
+
+def _named(items: Sequence[Item]) -> dict[str, Item]:
+    """Items by all that a file may call them; what two of them are called is left out."""
+    names: dict[str, Item] = {}
+    doubled: set[str] = set()
+    for item in items:
+        for name in {*_keys(item.public), *_keys(str(item.origin.get("file", "")))}:
+            if name in names:
+                doubled.add(name)
+            names[name] = item
+    return {name: item for name, item in names.items() if name not in doubled}
+
+
+def _keys(name: str) -> tuple[str, ...]:
+    """A file or an address in small letters: with its folders and without, with its ending and without."""
+    path = PurePosixPath(unquote(urlsplit(name).path if "://" in name else name).replace("\\", "/").strip("/"))
+    if not path.name:
+        return ()
+    names = (str(path), str(path.with_suffix("")), path.name, path.stem)
+    return tuple(dict.fromkeys(name.casefold() for name in names))
+
+
+def _find(name: str, known: Mapping[str, Item]) -> Item | None:
+    """The item that a cell names."""
+    return next((known[key] for key in _keys(name) if key in known), None)
+
+
+def _image_column(table: Table, known: Mapping[str, Item]) -> str:
+    """The column that names the images."""
+    found = {
+        name: sum(_find(row.get(name, ""), known) is not None for row in table.rows)
+        for name in table.columns
+        if name == "HITId" or name.startswith("Input.")
+    }
+    best = max(found, key=lambda name: found[name], default="")
+    if not best or not found[best]:
+        raise ValueError(
+            "No row of the file names an image of this study: its column HITId, or one that begins with “Input.”, has "
+            "to hold the items' names or the names of the files that they came from."
+        )
+    return best
+
+
+def _verdict(row: Mapping[str, str]) -> tuple[ApprovalVerdict, str]:
+    """What was decided of an assignment, and what its worker was told."""
+    status, feedback = row.get("AssignmentStatus", "").casefold(), as_written(row.get("RequesterFeedback", ""))
+    if status == "rejected" or row.get("Reject", ""):
+        return "rejected", (feedback or row.get("Reject", ""))[:500]
+    if status == "approved" or row.get("Approve", ""):
+        return "approved", feedback[:500]
+    return "pending", feedback[:500]
+
+
+def _answers(row: Mapping[str, str], questions: Mapping[str, Question], used: set[str]) -> dict[str, str]:
+    """The answers in a row, by question; the columns that held them are added to `used`."""
+    found: dict[str, str] = {}
+    for column, cell in row.items():
+        if not column.startswith("Answer.") or column in _OWN:
+            continue
+        name = column.removeprefix("Answer.")
+        given = _from_json(cell) if name == _JSON else {name: cell}
+        for place, text in given.items():
+            question, option = _asked_by(place, questions)
+            if question is None:
+                continue
+            used.add(column)
+            if option and text.casefold() in _YES:
+                found[question.id] = _answer(question, option)
+            elif not option and text:
+                found[question.id] = _answer(question, as_written(text))
+    return found
+
+
+def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | None, str]:
+    """The question that a column belongs to, and the option if it stands for one: valid, or valid.yes."""
+    if question := questions.get(_plain_name(name)):
+        return question, ""
+    before, dot, option = name.rpartition(".")
+    return (questions.get(_plain_name(before)), option) if dot else (None, "")
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[\s_]+", "-", name.strip()).casefold()
+
+
+def _from_json(cell: str) -> dict[str, str]:
+    """{"valid": {"yes": true}} or {"valid": "yes"}, alone or in a list, as names and texts."""
+    try:
+        value = json.loads(cell) if cell else []
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"Answer.{_JSON} is no JSON") from error
+    found: dict[str, str] = {}
+    for part in value if isinstance(value, list) else [value]:
+        for name, held in part.items() if isinstance(part, dict) else ():
+            if isinstance(held, dict):
+                found |= {f"{name}.{option}": str(chosen) for option, chosen in held.items()}
+            else:
+                found[name] = str(held)
+    return found
+
+
+def _answer(question: Question, text: str) -> str:
+    """As the question offers it: "Yes" for yes, "4.0" for 4. Unknown text stays, and is refused later."""
+    if question.kind == "text":
+        return text
+    if question.kind == "yes-no" and text.casefold() in _YES | _NO:
+        return "yes" if text.casefold() in _YES else "no"
+    if question.kind == "scale":
+        return text.removesuffix(".0")
+    return next((option for option in question.answers() if option.casefold() == text.casefold()), text)
+
+
+def _vote(
+    row: Mapping[str, str],
+    item: Item,
+    rules: Rules,
+    answers: Mapping[str, str],
+    verdict: ApprovalVerdict,
+    reason: str,
+) -> ImportedVote:
+    """A row as a vote. Raises ValueError for what does not fit the rules."""
+    worker = row.get("WorkerId", "")
+    if not _WORKER.fullmatch(worker):
+        raise ValueError(f"“{worker[:80]}” is no worker's name: letters, digits, and . : @ - _ only, at most 64")
+    try:
+        submitted = read_time(row.get("SubmitTime", ""))
+        accepted = read_time(row["AcceptTime"]) if row.get("AcceptTime") else None
+        text = row.get("Answer._seconds") or row.get("WorkTimeInSeconds") or ""
+        seconds = float(text) if text else (submitted - accepted).total_seconds() if accepted else 0.0
+    except (ValueError, OverflowError) as error:
+        raise ValueError("SubmitTime, AcceptTime or WorkTimeInSeconds is no time") from error
+    if not 0 <= seconds < math.inf:
+        raise ValueError("WorkTimeInSeconds has to be 0 or more")
+    accepted = min(accepted or submitted - timedelta(seconds=min(seconds, MAX_SECONDS)), submitted)
+    comment = as_written(row.get("Answer._comment", ""))[:MAX_COMMENT]
+    seconds = min(seconds, MAX_SECONDS)
+    checked = check_answers(rules, item, answers)
+    return ImportedVote(item.id, worker, checked, comment, accepted, submitted, seconds, verdict, reason)
+
+
+def _n(number: int, what: str) -> str:
+    """As "1 row", "2 rows"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
