@@ -86,8 +86,16 @@ def header(here: str = "study", ends: Child = None, signed_in: bool = False) -> 
         action="/sign-out",
         id="sign-out",
     )
-    return el("header", el("b", "DILLEMA Studio", class_="name"), navigation(here), el("span", class_="grow"), ends,
-        out if signed_in else None, theme_switch(), class_="top")  # fmt: skip
+    return el(
+        "header",
+        el("b", "DILLEMA Studio", class_="name"),
+        navigation(here),
+        el("span", class_="grow"),
+        ends,
+        out if signed_in else None,
+        theme_switch(),
+        class_="top",
+    )
 
 
 def navigation(here: str, **attributes: str) -> Html:

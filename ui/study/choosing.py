@@ -1,0 +1,222 @@
+"""Which images of this workspace become items of a study: a filter, a way to draw, and what is known of each.
+
+The drawing itself is in `study.sampling`; here a person's choice meets the test cases, the masks and the readings of
+the models under test.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from pydantic import ValidationError
+
+from evaluation.metrics import numbers_of, share, without_mask
+from evaluation.types import Reading, decode_map, reading_from
+from pipeline.errors import UserError
+from pipeline.types import EDIT_TYPES, Task
+from pipeline.words import classes_in
+from storage.study_types import Candidate
+from storage.workspace import Workspace
+from study.sampling import at_random, stratified
+from study.types import Item, NewItem
+from ui.readings import names_label
+from ui.study.drafts import NumberField, read_number
+from ui.study.posting import FieldError, text_of
+
+How = Literal["random", "misclassified", "label", "edit type"]
+HOWS: tuple[How, ...] = get_args(How)
+Reviewed = Literal["all", "accepted", "not rejected"]
+REVIEWED: tuple[Reviewed, ...] = get_args(Reviewed)
+Kind = Literal["any", "classification", "segmentation"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ASKED_OF_SCENES = ("road", "vehicle", "pedestrian")
+"""Classes of questions: an image shows them also when its data set calls them by a narrower name, such as car."""
+LEAST_SHARE = 0.0005
+"""Of the pixels of a mask, below which a class does not count as shown: a person could not find it."""
+MOST = 20_000
+"""Items that can be drawn at once."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a person wants images to be drawn."""
+
+    how: How = "random"
+    count: int = 100
+    reviewed: Reviewed = "all"
+    kind: Kind = "any"
+    model: str = ""
+    """The model under test whose verdicts count; "" for the one that has read most images."""
+    source_right: bool = False
+    """Of the misclassified: only those whose source image the model gets right."""
+    group: str = ""
+    """The name of the sample; "" for the way it is drawn."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What a choice can draw from."""
+
+    free: tuple[Candidate, ...]
+    """Those that fit and are not in the study yet."""
+    fitting: int
+    """All that fit, those in the study included."""
+    unread: int
+    """Of the fitting: how many the model under test has not read."""
+    model: str
+    strata: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Test cases by class or edit type, where it is drawn so."""
+
+
+def read_choice(data: Mapping[str, Any]) -> Choice:
+    """The choice in what a page sent. Raises FieldError."""
+    try:
+        count = int(read_number(data.get("count", "100"), NumberField("count", 1, MOST)))
+    except ValueError as error:
+        raise FieldError("count", str(error)) from error
+    how, reviewed, kind = (text_of(data, name, 40) for name in ("how", "reviewed", "kind"))
+    if how not in HOWS or reviewed not in REVIEWED or kind not in KINDS:
+        raise FieldError("how", "This choice is none of those offered. Please reload the page.")
+    return Choice(
+        how=how,
+        count=count,
+        reviewed=reviewed,
+        kind=kind,
+        model=text_of(data, "model", 400),
+        source_right=data.get("source_right") is True,
+        group=" ".join(text_of(data, "group", 60).split()),
+    )
+
+
+def pool_of(candidates: Sequence[Candidate], choice: Choice, items: Iterable[Item] = ()) -> Pool:
+    """What `choice` can draw from `candidates`, without those that are in the study already."""
+    taken = {item.test_case for item in items if not item.removed and item.test_case is not None}
+    fitting = [candidate for candidate in candidates if _fits(candidate, choice)]
+    model = choice.model or most_read(fitting)
+    unread = sum(model not in candidate.readings for candidate in fitting)
+    if choice.how == "misclassified":
+        fitting = [candidate for candidate in fitting if _misled(candidate, model, choice.source_right)]
+    free = tuple(candidate for candidate in fitting if candidate.test_case not in taken)
+    strata: dict[str, list[int]] = {}
+    if choice.how in ("label", "edit type"):
+        for candidate in free:
+            names = (candidate.label or "no label",) if choice.how == "label" else candidate.edit_types
+            for name in names or ("no edit",):
+                strata.setdefault(name, []).append(candidate.test_case)
+    return Pool(free, len(fitting), unread, model, {name: tuple(cases) for name, cases in strata.items()})
+
+
+def draw(pool: Pool, choice: Choice, seed: int) -> tuple[Candidate, ...]:
+    """So many of the pool, or all if there are fewer. Raises UserError when it is empty."""
+    by_case = {candidate.test_case: candidate for candidate in pool.free}
+    if not by_case:
+        raise UserError("No image is left that fits: choose otherwise, or generate more.")
+    if pool.strata:
+        cases = stratified(pool.strata, choice.count, seed)
+    else:
+        cases = at_random(sorted(by_case), choice.count, seed)
+    return tuple(by_case[case] for case in cases)
+
+
+def items_of(
+    workspace: Workspace, candidates: Sequence[Candidate], choice: Choice, model: str, asked_of: Iterable[str] = ()
+) -> tuple[NewItem, ...]:
+    """Items of drawn candidates, with all that an analysis may want. `asked_of`: classes that questions name."""
+    names = tuple(dict.fromkeys((*ASKED_OF_SCENES, *(name for name in asked_of if name))))
+    shown = {run: _shown(workspace, run, names) for run in {candidate.run_id for candidate in candidates}}
+    group = choice.group or {"misclassified": "misclassified", "random": "random"}.get(choice.how, f"by {choice.how}")
+    return tuple(_item(candidate, group, model, shown[candidate.run_id]) for candidate in candidates)
+
+
+def verdict_of(candidate: Candidate, model: str) -> tuple[bool | None, bool | None]:
+    """Whether a model under test is right about the source image and about the generated one; None where unknown.
+
+    A classifier is right when its likeliest class is the label or a kind of it; a segmenter is right about a generated
+    image when it still finds every protected class that it found in the source (`evaluation.metrics`).
+    """
+    source, image = (_reading(value) for value in candidate.readings.get(model, (None, None)))
+    if kind_of(candidate) == "classification":
+        return _names(source, candidate.label), _names(image, candidate.label)
+    if source is None or image is None or "classification" in (source.kind, image.kind):
+        return None, None
+    figures = without_mask(decode_map(source.class_map), decode_map(image.class_map), source.classes, candidate.classes)
+    return True, not any(figure.dropped for figure in figures)
+
+
+def kind_of(candidate: Candidate) -> Kind:
+    """The kind of its task: one of a classification protects no classes."""
+    return "segmentation" if candidate.classes else "classification"
+
+
+def most_read(candidates: Sequence[Candidate]) -> str:
+    """The model under test that has read most of them; "" when none has read any."""
+    counts = Counter(model for candidate in candidates for model in candidate.readings)
+    return min(counts, key=lambda model: (-counts[model], model)) if counts else ""
+
+
+def _fits(candidate: Candidate, choice: Choice) -> bool:
+    if choice.kind not in ("any", kind_of(candidate)):
+        return False
+    if choice.reviewed == "accepted":
+        return candidate.verdict == "accepted"
+    return choice.reviewed == "all" or candidate.verdict != "rejected"
+
+
+def _misled(candidate: Candidate, model: str, source_right: bool) -> bool:
+    before, after = verdict_of(candidate, model)
+    return after is False and (before is True or not source_right)
+
+
+def _item(candidate: Candidate, group: str, model: str, shown: tuple[str, ...]) -> NewItem:
+    source_right, model_right = verdict_of(candidate, model)
+    classes = shown or classes_in(candidate.caption, _asked(ASKED_OF_SCENES))
+    origin: dict[str, Any] = {"run_name": candidate.run_name, **candidate.origin}
+    if source_right is not None:
+        origin["source_right"] = source_right
+    return NewItem(
+        image_sha=candidate.image_sha,
+        source_sha=candidate.source_sha,
+        label=candidate.label,
+        classes=tuple(classes) if kind_of(candidate) == "segmentation" else (),
+        edit_types=tuple(kind for kind in EDIT_TYPES if kind in candidate.edit_types),
+        caption=candidate.caption,
+        counterfactual=candidate.counterfactual.text,
+        test_case=candidate.test_case,
+        model=model if model_right is not None else "",
+        model_right=model_right,
+        group=group,
+        origin=origin,
+    )
+
+
+def _shown(workspace: Workspace, run_id: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The classes that the mask of a run shows, by their own names and by those of questions; () without a mask."""
+    run = workspace.run(run_id)
+    if run.mask_sha is None:
+        return ()
+    mask = workspace.image(run.mask_sha)
+    there = {n: name for n, name in run.mask_classes.items() if share(mask, [n]) >= LEAST_SHARE}
+    wider = [name for name in names if numbers_of(name, there)]
+    return tuple(dict.fromkeys((*wider, *there.values())))
+
+
+def _asked(names: Sequence[str]) -> Task:
+    return Task("segmentation", protected=tuple(names))
+
+
+def _names(reading: Reading | None, label: str) -> bool | None:
+    if reading is None or not reading.top or not label:
+        return None
+    return names_label(reading.top[0].label, label)
+
+
+def _reading(value: Mapping[str, Any] | None) -> Reading | None:
+    if value is None:
+        return None
+    try:
+        return reading_from(value)
+    except ValidationError:  # of another version: as good as not read
+        return None
