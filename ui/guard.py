@@ -1,0 +1,201 @@
+"""Who may what: stands before everything that is served, Gradio's queue, uploads and files included. Default: nobody.
+
+Open to all are the sign-in, /healthz and what is below /annotate/, which has a sign-in of its own. Everything else
+takes the session of a lead once a password is set, whatever other cookie a request carries. Without a password the
+studio is for this machine only: then a request must name it as this machine, or a web page that somebody visits could
+have a name of its own point here (DNS rebinding) and use the studio.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Collection
+from typing import Protocol
+from urllib.parse import quote, urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ui.refusals import Refusals
+
+COOKIE = "lead"
+"""Holds the token of a lead's session."""
+ANNOTATE = "/annotate/"
+SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
+_LOOKS = ("GET", "HEAD")
+_UNLOGGED = frozenset({"/", "/favicon.ico"})
+"""Whoever opens the studio to sign in asks for these first."""
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+# What a page may do: nothing that leaves this machine.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; "
+    "frame-ancestors 'self'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Of every reply that does not say something else itself."""
+
+
+class SessionOf(Protocol):
+    """What is asked of a session."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def worker(self) -> str: ...
+
+
+class Guard:
+    """ASGI middleware around the whole application.
+
+    `session` finds a session by its token, `locked` says whether a password is set, `assets` are the files of the
+    sign-in page (below /sign-in/), and `names` are host names by which this machine is called besides localhost.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        session: Callable[[str], SessionOf | None],
+        refusals: Refusals,
+        locked: bool,
+        assets: Collection[str] = (),
+        names: Collection[str] = (),
+    ) -> None:
+        self.app, self._session, self._refusals, self._locked = app, session, refusals, locked
+        self._names = frozenset(name.lower().strip("[]") for name in names)
+        looks = {"/healthz", SIGN_IN, *(f"{SIGN_IN}/{name}" for name in assets)}
+        self._open = {(method, path) for path in looks for method in _LOOKS} | {("POST", SIGN_IN), ("POST", SIGN_OUT)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it here."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)  # of "http" and "websocket"; raises for anything else
+        # Annotators are many, and what they send has nothing to do with a lead: no look at the sessions for it here.
+        lead = not scope["path"].startswith(ANNOTATE) and self._is_lead(connection)
+        response = self._refusal(connection, lead)
+        if response is None:
+            scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead}}
+            await self.app(scope, receive, self._with_headers(scope, send))
+            return
+        if response.status_code >= 400 or connection.scope["path"] not in _UNLOGGED:
+            await self._log(connection, response)
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await response(scope, receive, self._with_headers(scope, send))
+
+    def _refusal(self, connection: HTTPConnection, lead: bool) -> Response | None:
+        """The answer to what goes no further; None for what may pass."""
+        scope, headers = connection.scope, connection.headers
+        path, method = scope["path"], scope.get("method", "GET")
+        if not self._locked and (method, path) != ("GET", "/healthz"):
+            if any(name in headers for name in _FORWARDED):
+                words = "This came through a proxy, and the studio has no password yet: set one (--set-password)."
+                return PlainTextResponse(words, status_code=403)
+            if not self._is_this_machine(headers.get("host", "")):
+                words = (
+                    "The studio has no password, so it opens on this machine only: as http://127.0.0.1 or localhost."
+                )
+                return PlainTextResponse(words, status_code=403)
+        if is_foreign(connection):
+            return _refused(403, "This came from another site.")
+        if not path.isprintable():
+            return _refused(404, "There is no such page.")
+        if path == ANNOTATE.rstrip("/"):
+            return RedirectResponse(ANNOTATE, status_code=307) if method in _LOOKS else _refused(404, "No such page.")
+        if path.startswith(ANNOTATE) or (method, path) in self._open or lead or not self._locked:
+            return None
+        if method in _LOOKS and "text/html" in headers.get("accept", ""):
+            query = scope.get("query_string", b"").decode("latin-1")
+            wanted = f"{quote(path)}?{query}" if query else quote(path)
+            return RedirectResponse(f"{SIGN_IN}?next={quote(wanted, safe='')}", status_code=303)
+        return _refused(401, "Sign in first.")
+
+    def _is_lead(self, connection: HTTPConnection) -> bool:
+        token = connection.cookies.get(COOKIE, "")
+        found = self._session(token) if token else None
+        return found is not None and found.role == "lead"
+
+    def _is_this_machine(self, host: str) -> bool:
+        name = _host_name(host)
+        if name == "localhost" or name.endswith(".localhost") or name in self._names:
+            return True
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+    async def _log(self, connection: HTTPConnection, response: Response) -> None:
+        scope = connection.scope
+        token = connection.cookies.get("annotator", "")
+        held = self._session(token) if token else None
+        worker = held.worker if held is not None and held.role == "worker" else ""
+        detail = f"{scope.get('method', 'websocket')} {scope['path']} ({response.status_code})"
+        address = scope["client"][0] if scope.get("client") else None
+        await run_in_threadpool(self._refusals.note, "refused", detail, address, "", worker)
+
+    def _with_headers(self, scope: Scope, send: Send) -> Send:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                kept = headers.get("cache-control", "")
+                if self._locked and "public" in kept:
+                    # A cache that others share must not hand out what takes a sign-in.
+                    headers["Cache-Control"] = kept.replace("public", "private")
+            await send(message)
+
+        return sending
+
+
+def is_foreign(connection: HTTPConnection) -> bool:
+    """Whether a page of another site had a browser send this. A link that somebody followed to here is none.
+
+    By Sec-Fetch-Site, which browsers send to https and to this machine and no page can set; else by Origin.
+    """
+    headers = connection.headers
+    site = headers.get("sec-fetch-site")
+    if site in ("same-origin", "none"):
+        return False
+    if site is not None:
+        followed = connection.scope.get("method") in _LOOKS and headers.get("sec-fetch-mode") == "navigate"
+        return not followed
+    origin = headers.get("origin")
+    return origin is not None and not _same_place(origin, headers.get("host", ""))
+
+
+def _same_place(origin: str, host: str) -> bool:
+    try:
+        parts = urlsplit(origin)
+        usual = {"http": 80, "https": 443}.get(parts.scheme)
+        here = urlsplit(f"{parts.scheme}://{host}")
+        if usual is None or not parts.hostname or not here.hostname:
+            return False
+        return (parts.hostname, parts.port or usual) == (here.hostname, here.port or usual)
+    except ValueError:  # such as a port that is no number
+        return False
+
+
+def _host_name(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _refused(status: int, words: str) -> Response:
+    # The same words whether there is such a thing or not: nothing is to be learnt from them.
+    return JSONResponse({"error": words}, status_code=status)
