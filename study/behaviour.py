@@ -1,0 +1,114 @@
+"""How a simulated worker answers: how often right, leaning which way, how fast, how lazy. Draws, and no HTTP."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from study.types import Question
+
+LAZY_SECONDS = 0.4
+"""A lazy answer takes about so long, if the worker is not faster anyway."""
+SPREAD = 0.4
+"""Of the logarithm of the seconds: two thirds of the answers take 0.67 to 1.5 times the median."""
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What a simulated worker is like."""
+
+    accuracy: float = 0.95
+    """The chance that an answer is the true one, 0 to 1. A wrong one is another option, on a scale one step off."""
+    bias: float = 0.0
+    """-1 to 1: the chance to say yes (the highest, the first option) whatever is true; below 0, no (lowest, last)."""
+    seconds: float = 4.0
+    """Median time of an item, 0 to 600; 0 answers at once."""
+    lazy: float = 0.0
+    """The chance that an item is answered without looking, always the same and at once, 0 to 1."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError with a sentence for a figure out of its range."""
+        for name, low, high in (("accuracy", 0, 1), ("bias", -1, 1), ("seconds", 0, 600), ("lazy", 0, 1)):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and low <= value <= high):
+                raise ValueError(f"The {name} of a simulated worker is from {low} to {high}; {value} is not.")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a simulated worker says of one item."""
+
+    answers: Mapping[str, str]
+    seconds: float
+
+
+def judge(
+    behaviour: Behaviour,
+    questions: Sequence[Question],
+    true: Callable[[Question], str],
+    habit: Mapping[str, str],
+    drawn: random.Random,
+) -> Judged:
+    """Answers to all questions that are asked, follow-ups as the answers before them ask for.
+
+    `true` gives the true answer to a question, "" for free text; `habit` what the worker says without looking.
+    """
+    lazy = drawn.random() < behaviour.lazy
+    answers: dict[str, str] = {}
+    for question in questions:
+        if question.follows and answers.get(question.follows) != question.follows_answer:
+            continue
+        if question.kind == "text":
+            answers[question.id] = "said by a simulated worker"
+        else:
+            answers[question.id] = habit[question.id] if lazy else _answer(behaviour, question, true(question), drawn)
+    seconds = behaviour.seconds * math.exp(drawn.gauss(0, SPREAD))
+    return Judged(answers, min(seconds, LAZY_SECONDS) if lazy else seconds)
+
+
+def habit_of(questions: Sequence[Question], drawn: random.Random) -> dict[str, str]:
+    """What a worker who does not look says, by question."""
+    return {question.id: drawn.choice(question.answers()) for question in questions if question.answers()}
+
+
+def _answer(behaviour: Behaviour, question: Question, true: str, drawn: random.Random) -> str:
+    """The true answer, or what error and bias make of it."""
+    options = question.answers()
+    if drawn.random() < abs(behaviour.bias):
+        high = options[-1] if question.kind == "scale" else options[0]
+        low = options[0] if question.kind == "scale" else options[-1]
+        return high if behaviour.bias > 0 else low
+    if drawn.random() < behaviour.accuracy:
+        return true
+    others = [option for option in options if option != true]
+    if question.kind == "scale":
+        others = [option for option in others if abs(int(option) - int(true)) == 1]
+    return drawn.choice(others)
+
+
+def read_crew(text: str, usual: Behaviour) -> tuple[int, Behaviour]:
+    """So many workers of a kind, such as "3:lazy=0.9,accuracy=0.6"; what is not named is as usual.
+
+    Raises ValueError with a sentence.
+    """
+    number, _, rest = text.partition(":")
+    known = {each.name for each in fields(Behaviour)}
+    changed: dict[str, Any] = {}
+    try:
+        count = int(number)
+        for part in filter(None, rest.split(",")):
+            name, _, value = part.partition("=")
+            if name.strip() not in known:
+                raise KeyError(name)
+            changed[name.strip()] = float(value)
+    except (ValueError, KeyError) as error:
+        raise ValueError(
+            f"“{text[:80]}” is no crew: write it as 3:lazy=0.9,accuracy=0.6 ({', '.join(known)})."
+        ) from error
+    if not 1 <= count <= 1000:
+        raise ValueError("A crew has 1 to 1,000 workers.")
+    held = {name: getattr(usual, name) for name in known}
+    return count, Behaviour(**{**held, **changed})

@@ -1,0 +1,305 @@
+"""Simulated annotators: they sign in, look at the pictures and vote over the same HTTP interface that people use.
+
+To try a plan before people spend their time on it, and to try the system. They know nothing that a person would not:
+true answers go by the pixels that come (`truth`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from study.behaviour import Behaviour, habit_of, judge
+from study.truth import Truth, pixels, sight
+from study.types import Question
+
+HEADERS = {"x-studio": "1"}
+ENDED = ("done", "not eligible", "excluded", "closed")
+AGAIN = (409, 410)
+"""The item went to somebody else meanwhile, or was withdrawn: the next one is asked for."""
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """A vote that the server said is saved."""
+
+    worker: str
+    assignment: str
+    key: str
+    answers: Mapping[str, str]
+    seconds: float
+    """From sending to the reply, of the try that was answered."""
+    tries: int
+
+
+@dataclass
+class WorkerRun:
+    """What became of one simulated worker."""
+
+    worker: str = ""
+    code: str = ""
+    votes: list[Acknowledged] = field(default_factory=list)
+    end: str = ""
+    """The last status: "done", "excluded", ...; "time over"; "failed"."""
+    text: str = ""
+    """What the page would have said."""
+    retries: int = 0
+    """Requests that were sent again."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who annotates where, and for how long."""
+
+    url: str
+    """Of the studio, such as http://127.0.0.1:7860."""
+    crew: Sequence[Behaviour]
+    """One a worker."""
+    link: str = ""
+    """The token of an open invitation, or the whole link; every worker joins anew."""
+    codes: Sequence[str] = ()
+    """Personal codes instead, one a worker."""
+    study: str = ""
+    """Only this one, of those that a worker sees."""
+    truth: Truth = field(default_factory=Truth)
+    minutes: float = 0.0
+    """At most; 0 until all is done."""
+    patience: float = 60.0
+    """Seconds to wait for items that are with others, and for a server that does not answer."""
+    seed: int = 0
+    on_vote: Callable[[Acknowledged], None] | None = None
+    """Told of every acknowledged vote at once."""
+
+
+def run(plan: Plan) -> list[WorkerRun]:
+    """All workers of the crew at once, until all have ended. Raises ValueError for an address that is none."""
+    return asyncio.run(simulate(plan))
+
+
+async def simulate(plan: Plan) -> list[WorkerRun]:
+    """As `run`, in an event loop that is there already."""
+    if not plan.url.startswith(("http://", "https://")):
+        raise ValueError(f"“{plan.url[:80]}” is no address: it begins with http:// or https://.")
+    if plan.codes and len(plan.codes) < len(plan.crew):
+        raise ValueError(f"There are {len(plan.codes)} codes for {len(plan.crew)} workers: give one for each.")
+    certificates = ssl.create_default_context()
+    end = time.monotonic() + 60 * plan.minutes if plan.minutes else float("inf")
+    annotators = [_Annotator(plan, number, certificates, end) for number in range(len(plan.crew))]
+    return list(await asyncio.gather(*(annotator.live() for annotator in annotators)))
+
+
+class _TimeOver(Exception):
+    """The minutes are over."""
+
+
+class _Refused(Exception):
+    """The server said no, in a sentence."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+_SEEN: dict[bytes, str] = {}
+"""Pixels by the bytes that came: many workers see the same picture."""
+
+
+class _Annotator:
+    """One simulated worker with a browser's cookies."""
+
+    def __init__(self, plan: Plan, number: int, certificates: ssl.SSLContext, end: float) -> None:
+        self.plan, self.number, self.end = plan, number, end
+        self.behaviour, self.run = plan.crew[number], WorkerRun()
+        self.drawn = random.Random(f"{plan.seed}\0{number}")
+        self.habit: dict[str, str] = {}
+        self.sent: tuple[float, int] = (0.0, 1)
+        base = plan.url.rstrip("/")
+        self.client = httpx.AsyncClient(
+            base_url=f"{base}/annotate/",
+            headers={**HEADERS, "Origin": base},
+            verify=certificates,
+            timeout=30,
+            trust_env=False,
+        )
+
+    async def live(self) -> WorkerRun:
+        """From the invitation to the end."""
+        run = self.run
+        try:
+            async with self.client:
+                for study in await self._sign_in():
+                    if self.plan.study in ("", study["id"]):
+                        await self._work(study["id"])
+                run.end = run.end or "no study"
+        except _TimeOver:
+            run.end = "time over"
+        except _Refused as error:
+            run.end, run.text = "failed", f"{error} ({error.status})"
+        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+            run.end, run.text = "failed", f"{type(error).__name__}: {error}"
+        return run
+
+    async def _sign_in(self) -> list[dict[str, Any]]:
+        """The studies that the worker sees."""
+        if self.plan.codes:
+            self.run.code = self.plan.codes[self.number]
+            state = await self._post("sign-in", {"code": self.run.code})
+        else:
+            state = await self._post("join", {"link": self.plan.link.rpartition("#join=")[2]})
+            self.run.code = str(state["code"])
+        self.run.worker = str(state["worker"])
+        return list(state["studies"])
+
+    async def _work(self, study: str) -> None:
+        """One study to its end."""
+        now = await self._post("next", {"study": study})
+        waited = 0.0
+        while True:
+            status = str(now["status"])
+            self.run.text = str(now.get("text") or "")
+            if status == "consent":
+                await self._post("consent", {"study": study})
+                now = await self._post("next", {"study": study})
+            elif now.get("assignment"):
+                waited, now = 0.0, await self._vote(study, now["assignment"])
+            elif status in ENDED or waited >= self.plan.patience:
+                self.run.end = status
+                return
+            else:  # waiting, paused
+                pause = self.drawn.uniform(0.5, 1.5)
+                waited += pause
+                await self._sleep(pause)
+                now = await self._post("next", {"study": study})
+
+    async def _vote(self, study: str, assignment: Mapping[str, Any]) -> dict[str, Any]:
+        """Look, think, answer; then what comes next."""
+        questions = [question_of(data) for data in assignment["questions"]]
+        for name, habit in habit_of(questions, self.drawn).items():
+            self.habit.setdefault(name, habit)
+        began = time.monotonic()
+        try:
+            image = await self._picture(str(assignment["image"]))
+            source = await self._picture(str(assignment["source"])) if assignment.get("source") else ""
+            seen = sight(image, source, str(assignment.get("label") or ""))
+            judged = judge(self.behaviour, questions, lambda q: self.plan.truth.answer(seen, q), self.habit, self.drawn)
+            await self._sleep(judged.seconds - (time.monotonic() - began))
+            key = secrets.token_urlsafe(16)
+            body = {
+                "assignment": assignment["id"],
+                "answers": judged.answers,
+                "comment": "",
+                "seconds": round(time.monotonic() - began, 3),
+                "key": key,
+            }
+            reply = await self._post("submit", body)
+        except _Refused as error:
+            if error.status not in AGAIN and error.status != 404:
+                raise
+            return await self._post("next", {"study": study})
+        if reply.get("saved") is not True:
+            raise ValueError(f"the server answered {str(reply)[:200]} to a vote")
+        vote = Acknowledged(self.run.worker, str(assignment["id"]), key, judged.answers, *self.sent)
+        self.run.votes.append(vote)
+        if self.plan.on_vote is not None:
+            self.plan.on_vote(vote)
+        following = reply["next"]
+        return dict(following)
+
+    async def _picture(self, token: str) -> str:
+        """The pixels of a picture, by name."""
+        data = (await self._send("GET", f"api/image/{token}", None)).content
+        name = hashlib.sha256(data).digest()
+        if name not in _SEEN:
+            _SEEN[name] = pixels(data)
+        return _SEEN[name]
+
+    async def _post(self, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        reply = (await self._send("POST", f"api/{action}", body)).json()
+        if not isinstance(reply, dict):
+            raise ValueError(f"the server answered {str(reply)[:200]} to {action}")
+        return reply
+
+    async def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
+        """A request, sent again as it was while the server does not answer or asks to wait."""
+        gone, tries = 0.0, 0
+        while True:
+            if time.monotonic() >= self.end:
+                raise _TimeOver
+            tries += 1
+            began = time.monotonic()
+            try:
+                reply = await self.client.request(method, path, json=body)
+            except httpx.TransportError:
+                pause = min(0.1 * 2 ** min(tries, 5), 2.0) * self.drawn.uniform(0.5, 1.0)
+                if gone >= self.plan.patience:
+                    raise
+            else:
+                self.sent = (time.monotonic() - began, tries)
+                if reply.is_success:
+                    return reply
+                if reply.status_code not in (429, 502, 503) or gone >= self.plan.patience:
+                    raise _Refused(reply.status_code, _sentence(reply))
+                pause = _wait_asked(reply)
+            self.run.retries += 1
+            gone += time.monotonic() - began + pause
+            await self._sleep(pause)
+
+    async def _sleep(self, seconds: float) -> None:
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise _TimeOver
+        await asyncio.sleep(max(0.0, min(seconds, left)))
+
+
+def question_of(data: Mapping[str, Any]) -> Question:
+    """A question as the page gets it."""
+    return Question(
+        id=str(data["id"]),
+        text=str(data["text"]),
+        kind=data["kind"],
+        options=tuple(map(str, data.get("options") or ())) if data["kind"] == "choice" else (),
+        required=bool(data.get("required", True)),
+        follows=str(data.get("follows") or ""),
+        follows_answer=str(data.get("follows_answer") or ""),
+    )
+
+
+def _sentence(reply: httpx.Response) -> str:
+    """What the server said."""
+    try:
+        return str(reply.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"the server answered {reply.status_code}"
+
+
+def _wait_asked(reply: httpx.Response) -> float:
+    """The seconds that the server asked to wait, at most a minute."""
+    try:
+        return min(max(float(reply.headers.get("retry-after", "1")), 0.1), 60.0)
+    except ValueError:
+        return 1.0
+
+
+def journal_line(vote: Acknowledged) -> str:
+    """An acknowledged vote as a line of JSON."""
+    return json.dumps(
+        {
+            "worker": vote.worker,
+            "assignment": vote.assignment,
+            "key": vote.key,
+            "answers": dict(vote.answers),
+            "seconds": round(vote.seconds, 4),
+            "tries": vote.tries,
+        },
+        ensure_ascii=False,
+    )

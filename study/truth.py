@@ -1,0 +1,86 @@
+"""What simulated annotators take for true: known answers by what is seen, a guess for all else.
+
+A worker never learns which item is before them, and neither does a simulated one: it goes by the pixels, as people do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from PIL import Image
+
+from study.cells import Table
+from study.types import Question
+
+TRUTH_COLUMNS = ("item", "kind", "label", "question", "answer", "sight")
+"""Of the file that a lead gets, fills in and gives back; `sight`, `question` and `answer` are read."""
+MAX_PIXELS = 50_000_000
+
+
+def pixels(data: bytes) -> str:
+    """The SHA-256 of an image file's size and RGB pixels, whatever its format. Raises ValueError for no image."""
+    try:
+        image = Image.open(io.BytesIO(data), formats=("PNG", "WEBP"))
+        if image.width * image.height > MAX_PIXELS:
+            raise ValueError(f"the image has more than {MAX_PIXELS:,} pixels")
+        return pixels_of(image)
+    except OSError as error:
+        raise ValueError("what came is no PNG or WebP image") from error
+
+
+def pixels_of(image: Image.Image) -> str:
+    """The SHA-256 of an image's size and its pixels as RGB."""
+    size = f"{image.width}x{image.height}\0".encode()
+    return hashlib.sha256(size + image.convert("RGB").tobytes()).hexdigest()
+
+
+def sight(image: str, source: str = "", label: str = "") -> str:
+    """The name of what a worker has before them: pixels of image and source (`pixels`; "" without), class asked for."""
+    return hashlib.sha256("\0".join((image, source, label.strip().casefold())).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """True answers by (sight, question id), and a guess where none is known."""
+
+    known: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    valid: float = 0.95
+    """Share of what is not known that is guessed to be "yes" or 4 and 5, 0 to 1."""
+    seed: int = 0
+
+    def answer(self, seen: str, question: Question) -> str:
+        """The true answer: the same for every worker, and at every run with the same seed; "" for free text."""
+        answers = question.answers()
+        known = self.known.get((seen, question.id), "")
+        if not answers or known in answers:
+            return known
+        drawn = random.Random(f"{self.seed}\0{seen}\0{question.id}")
+        if question.kind == "choice":
+            return drawn.choice(answers)
+        good = drawn.random() < self.valid
+        if question.kind == "scale":
+            return drawn.choice(("4", "5") if good else ("1", "2", "3"))
+        return "yes" if good else "no"
+
+
+def read_truth(table: Table) -> dict[tuple[str, str], str]:
+    """The known answers of a file with the columns sight, question and answer; rows without an answer are left out.
+
+    Raises ValueError with a sentence when a column is missing or one sight has two answers.
+    """
+    missing = [name for name in ("sight", "question", "answer") if name not in table.columns]
+    if missing:
+        raise ValueError(
+            f"The file of true answers has no column {' and no column '.join(missing)}: get one from the study's "
+            "exports and fill in the answers."
+        )
+    known: dict[tuple[str, str], str] = {}
+    for number, row in enumerate(table.rows, start=1):
+        place, answer = (row.get("sight", ""), row.get("question", "")), row.get("answer", "")
+        if answer and known.setdefault(place, answer) != answer:
+            raise ValueError(f"Row {number} of the file of true answers says “{answer[:80]}”, an earlier one another.")
+    return known
