@@ -1,9 +1,12 @@
 # The studio in a container, for CPU and GPU:
 #
 #   docker build --tag dillema-studio .
-#   docker run --rm --publish 127.0.0.1:7860:7860 --volume dillema:/workspace dillema-studio
+#   export STUDIO_PASSWORD=...
+#   docker run --rm --publish 127.0.0.1:7860:7860 --volume dillema:/workspace --env STUDIO_PASSWORD dillema-studio
 #   docker run --rm --publish 127.0.0.1:7860:7860 --volume dillema:/workspace --volume models:/models \
-#     --gpus all --env PROFILE=paper dillema-studio
+#     --gpus all --env PROFILE=paper --env STUDIO_PASSWORD dillema-studio
+#
+# In a container the studio cannot tell who can reach it, so it wants a password (docs/serving.md has the rest).
 #
 # The same image runs on both: PyTorch as PyPI has it brings CUDA and uses a GPU where it is given one. For machines
 # that will never have one, this leaves out some 4 GB of CUDA:
@@ -45,5 +48,5 @@ EXPOSE 7860
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
     CMD ["python", "-c", "import os, urllib.request as web; web.urlopen(f'http://127.0.0.1:{os.environ[\"PORT\"]}/healthz', timeout=4)"]
 
-# Listening on all addresses is right only in here: who can reach the page is decided by --publish.
+# Listening on all addresses is right only in here: who can reach the page is decided by --publish, who may, by password.
 CMD ["python", "app.py", "--host", "0.0.0.0"]
