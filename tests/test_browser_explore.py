@@ -73,6 +73,8 @@ def test_edits_stale_stages_and_a_reload(studio: Studio, page: Page) -> None:
     # What a reload shows is what was there; so does another page.
     address = page.url
     assert "?run=" in address
+    # The time is measured while nobody works, so it may come a moment later.
+    expect(page.locator("#gate")).to_contain_text("about", timeout=30_000)
     shown = page.inner_text("#column-stages")
     page.reload()
     page.wait_for_selector("#generate")
