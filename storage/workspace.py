@@ -22,7 +22,7 @@ from storage import generation, imports, judgements, migrations, runs, summaries
 from storage.database import Database
 from storage.images import ImageStore, StoredImage
 from storage.presence import Presence
-from storage.rows import insert_row, now
+from storage.rows import insert_row, keep_image, now
 from storage.types import JobState, Run, RunSummary, StoredState, StoredTestCase, StoredValue, Verdict
 
 if TYPE_CHECKING:
@@ -287,6 +287,15 @@ class Workspace:
     def image_path(self, sha: str) -> Path:
         """The file of an image. Raises UserError when `sha` is not 64 hexadecimal digits or the file is missing."""
         return self._images.path(sha)
+
+    def add_image(self, image: Image.Image) -> str:
+        """Save an image (L, RGB or RGBA) that was made elsewhere and belongs to no run; returns its hash.
+
+        Raises UserError when the disk refuses.
+        """
+        stored = self._save(image)
+        self._database.write(lambda db: keep_image(db, stored))
+        return stored.sha
 
     def image(self, sha: str) -> Image.Image:
         """An image, its bytes checked against its hash. Raises UserError when it is missing or damaged."""

@@ -439,3 +439,12 @@ def test_runs_are_found_by_name_and_label(workspace: Workspace) -> None:
     workspace.remove_run(street)
     assert workspace.count_runs() == 1 and workspace.runs(find="straße") == ()
     assert [run.id for run in workspace.runs(removed=True, find="straße")] == [street]
+
+
+def test_an_image_from_elsewhere_is_kept_without_a_run(tmp_path: Path) -> None:
+    image = Image.effect_noise((20, 16), 50).convert("RGB")
+    with Workspace(tmp_path) as workspace:
+        sha = workspace.add_image(image)
+        assert workspace.add_image(image) == sha
+        assert workspace.image(sha).tobytes() == image.tobytes()
+        assert workspace.append_reading(sha, "model", {}) > 0
