@@ -1,0 +1,164 @@
+// The lead's pages of a study that has started: parts that follow the study, decisions with a question before them,
+// sorting, and the keys of adjudication. Builds on study.js.
+(() => {
+  "use strict";
+  const study = window.study;
+  const typing = (target) => target.closest("input, textarea, select, [contenteditable]");
+
+  // ---- Parts that follow the study
+  const live = document.querySelector("[data-live]");
+  study.refresh = async () => {
+    const reply = await fetch(live.dataset.live, { headers: { "x-studio": "1" } });
+    if (!reply.ok) throw new Error(String(reply.status));
+    const said = await reply.json();
+    if (said.state !== live.dataset.state) return location.reload();
+    for (const [name, part] of Object.entries(said.parts)) {
+      const slot = live.querySelector(`[data-part="${name}"]`);
+      if (!slot || slot.dataset.print === part.print) continue;
+      slot.dataset.print = part.print;
+      fill(slot, part.html);
+    }
+  };
+  const fill = (slot, html) => {
+    const open = new Map([...slot.querySelectorAll("details[id]")].map((one) => [one.id, one.open]));
+    const focused = slot.contains(document.activeElement) ? document.activeElement.id : "";
+    const sorted = slot.querySelector("th[aria-sort]");
+    const by = sorted && { column: sorted.cellIndex, up: sorted.ariaSort === "ascending" };
+    slot.innerHTML = html;  // made on the server by `el`, which escapes every text
+    for (const [id, was] of open) { const one = document.getElementById(id); if (one) one.open = was; }
+    if (by) sort(slot.querySelectorAll(".sortable thead th")[by.column], by.up);
+    if (focused) document.getElementById(focused)?.focus();
+  };
+  const watch = async () => {
+    // Nothing is redrawn under a person's hands: not while a menu is open, and not while a text is marked.
+    const busy = document.querySelector(".menu[open], dialog[open]") || !getSelection().isCollapsed;
+    if (!document.hidden && !busy) {
+      try { await study.refresh(); document.body.classList.remove("lost"); } catch { document.body.classList.add("lost"); }
+    }
+    setTimeout(watch, Number(live.dataset.every));
+  };
+  if (live?.dataset.every) setTimeout(watch, Number(live.dataset.every));
+
+  // ---- Decisions
+  const make = (name, fields = {}, ...children) => {
+    const made = Object.assign(document.createElement(name), fields);
+    made.append(...children);
+    return made;
+  };
+  const dialog = (title, words, { reason = false, code = "", told = false } = {}) => new Promise((resolve) => {
+    const text = make("textarea", { rows: 3, maxLength: 1000, id: "dialog-reason" });
+    const refused = make("p", { className: "problem", hidden: true });
+    refused.setAttribute("role", "alert");
+    const no = make("button", { type: "button", className: "btn", textContent: code || told ? "Close" : "Cancel" });
+    const yes = make("button", { type: "submit", className: "btn p", textContent: title });
+    const copy = make("button", { type: "button", className: "btn", textContent: "Copy" });
+    copy.dataset.copy = code;
+    const label = make("label", { htmlFor: "dialog-reason", textContent: "Reason" });
+    const form = make("form", {}, make("h2", { textContent: title }), make("p", { textContent: words }),
+      ...(code ? [make("code", { textContent: code })] : []), ...(reason ? [label, text] : []), refused,
+      make("div", { className: "acts" }, no, ...(told ? [] : [code ? copy : yes])));
+    const asked = make("dialog", {}, form);
+    document.querySelector(".studio").append(asked);
+    const end = (value) => { asked.close(); asked.remove(); resolve(value); };
+    no.onclick = () => end(null);
+    asked.oncancel = (event) => { event.preventDefault(); end(null); };
+    form.onsubmit = (event) => {
+      event.preventDefault();
+      if (reason && !text.value.trim()) {
+        refused.textContent = "Please give the reason in a few words.";
+        refused.hidden = false;
+        text.focus();
+        return;
+      }
+      end({ reason: text.value.trim() });
+    };
+    asked.showModal();
+    (reason ? text : code ? copy : told ? no : yes).focus();
+  });
+
+  const act = async (button) => {
+    const { act: path, ask, title, reason } = button.dataset;
+    const data = {};
+    for (const [name, value] of Object.entries(button.dataset)) {
+      if (name.startsWith("send")) data[name.slice(4, 5).toLowerCase() + name.slice(5)] = value;
+    }
+    button.closest(".menu")?.removeAttribute("open");
+    if (ask) {
+      const given = await dialog(title, ask, { reason: Boolean(reason) });
+      if (!given) return;
+      if (given.reason) data.reason = given.reason;
+    }
+    button.disabled = true;
+    try {
+      const said = await study.post(path, data);
+      if (said.code) await dialog(title, said.words, { code: said.code });
+      if (live) await study.refresh(); else location.reload();
+    } catch (error) {
+      await dialog("Not done", error.message, { told: true });
+    } finally { button.disabled = false; }
+  };
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-act]");
+    if (button) return void act(button);
+    for (const menu of document.querySelectorAll(".menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+    const head = event.target.closest(".sortable thead th:not([data-fixed])");
+    if (head) sort(head, head.ariaSort === "descending");
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const menu of document.querySelectorAll(".menu[open]")) { menu.open = false; menu.querySelector("summary").focus(); }
+  });
+
+  // ---- Sorting
+  const sort = (head, up) => {
+    if (!head) return;
+    for (const other of head.parentElement.children) other.removeAttribute("aria-sort");
+    head.ariaSort = up ? "ascending" : "descending";
+    const value = (row) => {
+      const cell = row.cells[head.cellIndex];
+      return cell.dataset.sort !== undefined ? Number(cell.dataset.sort) : cell.textContent.toLowerCase();
+    };
+    const body = head.closest("table").tBodies[0];
+    const rows = [...body.rows].sort((a, b) => { const [x, y] = [value(a), value(b)]; return x < y ? -1 : x > y ? 1 : 0; });
+    body.append(...(up ? rows : rows.reverse()));
+  };
+
+  // ---- Adjudication: one question after the other, by keys
+  const desk = document.getElementById("adjudicating");
+  if (desk?.dataset.send) {
+    const reason = document.getElementById("reason"), peers = document.getElementById("peers");
+    const draft = `studio-adjudication ${location.pathname} ${reason.dataset.keep}`;
+    reason.value = sessionStorage.getItem(draft) ?? reason.value;
+    reason.addEventListener("input", () => sessionStorage.setItem(draft, reason.value));
+    let sending = false;
+    const decide = async (answer) => {
+      if (sending) return;
+      sending = true;
+      try {
+        const { item, question, send } = desk.dataset;
+        const said = await study.post(send, { item: Number(item), question, answer, reason: reason.value });
+        sessionStorage.removeItem(draft);
+        location.assign(said.next);
+      } catch (error) {
+        const refused = document.getElementById("refused");
+        refused.textContent = error.message;
+        refused.hidden = false;
+        sending = false;
+      }
+    };
+    desk.addEventListener("click", (event) => {
+      const button = event.target.closest("[data-answer]");
+      if (button) decide(button.dataset.answer);
+    });
+    document.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (typing(event.target)) { if (event.key === "Escape") event.target.blur(); return; }
+      const target = [...desk.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key);
+      if (target) target.click();
+      else if (event.key === "r") reason.focus();
+      else if (event.key === "v") peers.open = !peers.open;
+      else return;
+      event.preventDefault();
+    });
+  }
+})();

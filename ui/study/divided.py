@@ -1,0 +1,147 @@
+"""The images that people disagreed on, with pictures and votes. Pure functions from report and data to markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from study.report_types import Disagreement, Report
+from study.types import Item, Study, StudyData
+from ui.study.frame import study_address
+from ui.study.plots import answer_bar
+from ui.study.words import count
+from ui.views.markup import Child, Html, el
+from ui.views.parts import pill
+from ui.views.pictures import image_url
+
+SHOWN = 10
+"""On the page of results."""
+PAGE = 60
+"""On a page of all of them."""
+UNDECIDED = ("no consensus", "too few votes")
+"""What a person may decide: all votes that come are in, and they are no consensus."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Which disagreements a lead wants to see."""
+
+    question: str = ""
+    status: str = ""
+    page: int = 1
+
+    def address(self, study: Study, page: int | None = None, **changes: str) -> str:
+        """The address of the page that shows them."""
+        fields = {"question": self.question, "status": self.status, **changes}
+        if page is not None and page > 1:
+            fields["page"] = str(page)
+        query = urlencode({name: value for name, value in fields.items() if value})
+        return study_address(study.id, "disagreements") + (f"?{query}" if query else "")
+
+
+def undecided(report: Report) -> tuple[Disagreement, ...]:
+    """What is left to a person: without a consensus, and not waiting for votes."""
+    return tuple(found for found in report.disagreements if found.status in UNDECIDED)
+
+
+def divided(report: Report, data: StudyData) -> Html:
+    """The most divided images, and the way to all of them and to deciding them."""
+    found, left = report.disagreements, undecided(report)
+    items = {item.id: item for item in data.items}
+    open_ = sum(case.adjudication is None for case in left)
+    head = [
+        el("h2", "Where people disagree"),
+        el("span", class_="grow"),
+        el("a", f"All {len(found)}", href=Wish().address(report.study), class_="btn s q")
+        if len(found) > SHOWN
+        else None,
+        el(
+            "a",
+            f"Adjudicate {open_}" if open_ else "Adjudicated",
+            href=study_address(report.study.id, "adjudication"),
+            class_="btn s",
+            id="adjudicate",
+        )
+        if left
+        else None,
+    ]
+    if not found:
+        words = "No two votes on the same image differ." if report.votes_counted else "There is no vote yet."
+        body: Child = el("p", words, class_="mut")
+    else:
+        body = tiles(report, found[:SHOWN], items)
+    return el("section", el("header", head), body, class_="card box", id="part-divided")
+
+
+def tiles(report: Report, found: Sequence[Disagreement], items: Mapping[int, Item]) -> Html:
+    """Pictures with how their votes are divided, each a way to the image."""
+    valid = {result.question.id: result.question.valid for result in report.questions}
+    return el(
+        "div",
+        [_tile(report, case, items[case.item], valid[case.question]) for case in found],
+        class_="divided",
+    )
+
+
+def _tile(report: Report, case: Disagreement, item: Item, valid: Sequence[str]) -> Html:
+    return el(
+        "a",
+        el("img", src=image_url(item.image_sha), alt=item.label or "image", loading="lazy"),
+        answer_bar(case.counts, valid),
+        el("span", f"{case.question}: {case.words}"),
+        pill(f"you: {case.adjudication.answer}", "acc") if case.adjudication is not None else None,
+        href=item_address(report.study, item),
+        title=f"{case.question}: {case.words}, {case.status}",
+    )
+
+
+def item_address(study: Study, item: Item) -> str:
+    """The page of one image."""
+    return study_address(study.id, f"items/{quote(item.public, safe='')}")
+
+
+def all_divided(report: Report, data: StudyData, wish: Wish) -> Html:
+    """All disagreements that are wished for, a page of them at a time."""
+    found = [
+        case
+        for case in report.disagreements
+        if wish.question in ("", case.question) and wish.status in ("", case.status)
+    ]
+    items = {item.id: item for item in data.items}
+    pages = max(1, -(-len(found) // PAGE))
+    page = min(max(1, wish.page), pages)
+    part = found[(page - 1) * PAGE : page * PAGE]
+    study = report.study
+    choices = [
+        _choices("question", [result.question.id for result in report.questions], wish.question, wish, study),
+        _choices("status", sorted({case.status for case in report.disagreements}), wish.status, wish, study),
+    ]
+    turn = [
+        el("a", str(n), href=wish.address(study, n), class_="btn s" + (" p" if n == page else ""))
+        for n in range(1, pages + 1)
+    ]
+    return el(
+        "section",
+        el("header", el("h2", count(len(found), "disagreement")), el("span", class_="grow"), choices),
+        tiles(report, part, items) if part else el("p", "None of these.", class_="mut"),
+        el("nav", turn, class_="turn", aria_label="Pages") if pages > 1 else None,
+        class_="card box",
+    )
+
+
+def _choices(name: str, values: Sequence[str], chosen: str, wish: Wish, study: Study) -> Html | None:
+    """Links that narrow the list down."""
+    if len(values) < 2:
+        return None
+    links = [
+        el(
+            "a",
+            value or "all",
+            href=wish.address(study, **{name: value}),
+            class_="chip on" if value == chosen else "chip",
+            aria_current="true" if value == chosen else None,
+        )
+        for value in ("", *values)
+    ]
+    return el("span", links, class_="chips", role="group", aria_label=name)

@@ -1,0 +1,109 @@
+"""Analyses of studies, kept until something changes: a page that watches a study must not analyse it every time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from study.report_types import Report
+from study.results import analyse
+from study.types import Adjudication, StudyData
+
+if TYPE_CHECKING:
+    from ui.studio import Studio
+
+KEPT = 8
+"""Studies whose analysis is in memory."""
+QUICK_SECONDS = 0.3
+"""An analysis that takes less is made anew whenever something has changed."""
+SHARE = 0.1
+"""One that takes longer is made anew so rarely that it takes such a share of the time, and shows an older state
+meanwhile: with 25,000 votes that come in all the time a page would else wait seconds at every look."""
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """A study with its figures."""
+
+    data: StudyData
+    report: Report
+    stamp: object
+    """What they were computed from: equal as long as nothing has changed."""
+    at: float
+    """When, on the monotonic clock."""
+    seconds: float
+    """That it took."""
+
+
+class Reports:
+    """The analyses. `load` gives all data of a study, `stamp` something cheap that differs once any of it does."""
+
+    def __init__(self, load: Callable[[str], StudyData], stamp: Callable[[str], object]) -> None:
+        self._load, self._stamp = load, stamp
+        self._kept: OrderedDict[str, Analysed] = OrderedDict()
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def of(self, study_id: str) -> Analysed:
+        """The figures as they are, or a moment old where they take long. Computed once, however many ask for them."""
+        with self._lock_of(study_id):
+            stamp = self._stamp(study_id)
+            kept = self._kept.get(study_id)
+            if kept is not None and (kept.stamp == stamp or self._still_good(kept)):
+                return kept
+            return self._analysed(study_id, stamp)
+
+    def changed(self, study_id: str) -> None:
+        """A person has just changed something, and wants to see it: the next analysis is a new one."""
+        with self._lock_of(study_id):
+            self._kept.pop(study_id, None)
+
+    def adjudicated(self, study_id: str, decision: Adjudication) -> None:
+        """Puts a decision into what is kept, so that a person who decides one after another need not wait."""
+        with self._lock_of(study_id):
+            kept = self._kept.get(study_id)
+            if kept is None or kept.seconds <= QUICK_SECONDS:
+                return
+            given = decision if decision.answer else None
+            cases = tuple(
+                replace(case, adjudication=given)
+                if (case.item, case.question) == (decision.item, decision.question)
+                else case
+                for case in kept.report.disagreements
+            )
+            self._kept[study_id] = replace(kept, report=replace(kept.report, disagreements=cases))
+
+    @staticmethod
+    def _still_good(kept: Analysed) -> bool:
+        return kept.seconds > QUICK_SECONDS and time.monotonic() - kept.at < kept.seconds / SHARE
+
+    def _analysed(self, study_id: str, stamp: object) -> Analysed:
+        # The stamp was taken before the data: a vote in between makes the analysis look older than it is, never newer.
+        started = time.monotonic()
+        data = self._load(study_id)
+        report = analyse(data)
+        ended = time.monotonic()
+        found = Analysed(data, report, stamp, ended, ended - started)
+        self._kept[study_id] = found
+        self._kept.move_to_end(study_id)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+    def _lock_of(self, study_id: str) -> threading.Lock:
+        with self._lock:
+            return self._locks.setdefault(study_id, threading.Lock())
+
+
+_kept: WeakKeyDictionary[Studio, Reports] = WeakKeyDictionary()
+
+
+def reports_of(studio: Studio) -> Reports:
+    """The analyses of this studio, one set for all pages."""
+    studies = studio.workspace.studies
+    return _kept.setdefault(studio, Reports(studies.data, studies.revision))

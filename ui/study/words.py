@@ -1,0 +1,38 @@
+"""How figures are said on the pages of a study. Pure."""
+
+from __future__ import annotations
+
+from study.intervals import percent
+from study.report_types import Slice
+
+
+def ends(part: Slice) -> str:
+    """The interval in words: "Wilson 95 %: 93.9 to 98.4 · n = 251"."""
+    if part.rate.low is None or part.rate.high is None:
+        return part.rate.words
+    return f"Wilson 95 %: {100 * part.rate.low:.1f} to {100 * part.rate.high:.1f} · n = {part.rate.n:,}"
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: "1 vote", "2,500 votes"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def same_share(after: Slice, before: Slice) -> bool:
+    """Whether two shares are of the same counts: nothing to show twice."""
+    return (after.rate.count, after.rate.n) == (before.rate.count, before.rate.n)
+
+
+def share(part: Slice) -> str:
+    """A share as it stands in a sentence, or why there is none."""
+    return percent(part.rate.value) if part.rate.value is not None else part.rate.words
+
+
+def why(words: str) -> str:
+    """Why a figure is undefined."""
+    return words.removeprefix("undefined: ")
+
+
+def figure(words: str) -> str:
+    """A figure, or the one word that there is none."""
+    return "undefined" if words.startswith("undefined") else words
