@@ -12,15 +12,16 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from pipeline.errors import UserError
+from storage import study_tables
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 
-STEPS = ("m001_initial", "m002_judgements")
+STEPS = ("m001_initial", "m002_judgements", "m003_studies")
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
 _FIRST = ("processes", "images", "runs", "run_states", "stage_values", "test_cases")
 _SECOND = ("reviews", "readings")
-APPEND_ONLY = (*_FIRST, *_SECOND)
+APPEND_ONLY = (*_FIRST, *_SECOND, *study_tables.APPEND_ONLY)
 """The tables whose rows never change and never go."""
 
 
@@ -171,6 +172,14 @@ def m002_judgements(db: sqlite_utils.Database) -> None:
     ):
         db.execute(statement)
     _only_append(db, _SECOND)
+
+
+@studio()
+def m003_studies(db: sqlite_utils.Database) -> None:
+    """Validity studies: items, workers, assignments, votes, what was decided of them, and who is signed in."""
+    for statement in (*study_tables.TABLES, *study_tables.TRIGGERS):
+        db.execute(statement)
+    _only_append(db, study_tables.APPEND_ONLY)
 
 
 def _only_append(db: sqlite_utils.Database, tables: Sequence[str]) -> None:

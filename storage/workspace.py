@@ -23,6 +23,7 @@ from storage.database import Database
 from storage.images import ImageStore, StoredImage
 from storage.presence import Presence
 from storage.rows import insert_row, keep_image, now
+from storage.studies import Studies
 from storage.types import JobState, Run, RunSummary, StoredState, StoredTestCase, StoredValue, Verdict
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Workspace:
         self._presence = Presence(self.folder / PRESENCE)
         self._images = ImageStore(self.folder / IMAGES, process=0)
         self._process = 0
+        self.studies = Studies(self._database)
+        """The validity studies."""
 
     def open(self) -> Workspace:
         """Open or create the workspace; end the jobs, and remove the half files, of processes that are gone.

@@ -1,0 +1,304 @@
+"""Items given to workers and what they answer: claim, submit, undo. Functions of an open database.
+
+Every function that writes runs in one BEGIN IMMEDIATE transaction, so whatever it has read still holds when it writes;
+the tables refuse a second assignment of an item to a worker, and more leases and votes than an item gets. Which item
+comes next is `storage.next_items`. Leases that have run out are ended by whoever claims next.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlite_utils
+
+from pipeline.errors import UserError
+from storage.next_items import next_item
+from storage.rows import Row, insert_row, now, pack, when
+from storage.study_rows import item_of, require_study, rules_of, touch
+from storage.study_types import Assignment, Refused, Saved
+from study.types import Answers, ItemKind, Rules
+
+LONGEST_COMMENT = 2000
+LONGEST_KEY = 100
+_NOT_YOURS = "This image is not yours to judge, or no longer; go on with the next one."
+"""The same for what does not exist and for what is another worker's: nothing is learnt by asking."""
+
+
+def claim(db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
+    """What the worker judges next, leased to them; None when there is nothing of this kind for them now.
+
+    That is what they have already, of whatever kind, the earliest first; else one of this kind that they had and did
+    not answer in time, if it still needs a vote; else one that they never had. Raises Refused for a study that is not
+    running, and for a worker who may not vote.
+    """
+    rules = _may_write(db, study_id, worker)
+    time = now()
+    _end_leases(db, study_id, time)
+    expires = _later(time, rules)
+    query = "SELECT id FROM assignments WHERE study = ? AND worker = ? AND state = 'leased' ORDER BY number LIMIT 1"
+    for row in list(db.query(query, [study_id, worker])):
+        db.execute("UPDATE assignments SET expires = ? WHERE id = ?", [expires, row["id"]])
+        return _by_id(db, row["id"])
+    query = """
+        SELECT assignments.id FROM assignments JOIN study_items ON study_items.id = item
+        WHERE assignments.study = :study AND worker = :worker AND state = 'expired' AND assignments.kind = :kind
+            AND (assignments.kind <> 'item' OR study_items.votes + study_items.leases < :votes)
+        ORDER BY number LIMIT 1
+    """
+    for row in list(db.query(query, {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes})):
+        change = "UPDATE assignments SET state = 'leased', accepted = ?, expires = ? WHERE id = ?"
+        db.execute(change, [time, expires, row["id"]])
+        return _by_id(db, row["id"])
+    found = next_item(db, study_id, worker, kind, rules)
+    return None if found is None else _give(db, study_id, worker, found, rules.seed, time, expires)
+
+
+def submit(
+    db: sqlite_utils.Database,
+    public: str,
+    worker: str,
+    answers: Answers,
+    comment: str,
+    seconds: float,
+    key: str,
+    right: bool | None,
+) -> Saved:
+    """Keep a worker's answers to their assignment; "again" when this key has been kept before.
+
+    A lease that has run out is no hindrance while the item needs the vote. Raises Refused when the assignment is not
+    this worker's, was answered with another key, has all its votes by now, or neither study nor worker may go on.
+    """
+    row = _assignment_row(db, public)
+    if row is None or row["worker"] != worker:
+        raise Refused("not yours", _NOT_YOURS)
+    if list(db.query("SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key])):
+        return "again"  # before all else: what was saved stays saved, also when the study has closed since
+    _may_write(db, row["study"], worker)
+    if row["state"] == "submitted":
+        raise Refused("answered", "You have answered this image already; undo that answer to give another one.")
+    if row["state"] == "expired" and _is_full(db, row):
+        raise Refused("full", "Others have judged this image meanwhile, and it has all its votes; go on with the next.")
+    if row["kind"] != "item" and right is None:
+        raise ValueError("say whether a control or quiz item was answered right (study.controls.right)")
+    _check_vote(answers, comment, seconds, key)
+    time = now()
+    bounded = min(max(seconds, 0.0), (when(time) - when(row["accepted"])).total_seconds())
+    vote = _append_vote(db, row["id"], "submitted", key, answers, comment, max(bounded, 0.0), time)
+    columns: dict[str, Any] = {"state": "submitted", "vote": vote, "submitted": time}
+    columns["was_right"] = None if row["kind"] == "item" else int(bool(right))
+    if row["first_vote"] is None:
+        columns["first_vote"] = vote
+    else:
+        columns["changes"] = row["changes"] + 1
+    _update(db, row["id"], columns)
+    touch(db, row["study"])
+    return "saved"
+
+
+def undo(db: sqlite_utils.Database, study_id: str, worker: str) -> Assignment | None:
+    """Take the worker's last answer back; it is theirs to give again, and is in the log of votes. None when there is
+    none, or it was approved or rejected. Raises Refused for a study that is not running.
+    """
+    rules = _may_write(db, study_id, worker)
+    query = """
+        SELECT id, vote FROM assignments WHERE study = ? AND worker = ? AND state = 'submitted' AND verdict = 'pending'
+            AND imported = 0 ORDER BY vote DESC LIMIT 1
+    """
+    for row in list(db.query(query, [study_id, worker])):
+        time = now()
+        said = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
+        answers, comment = json.loads(said["answers"]), said["comment"]
+        _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
+        _update(db, row["id"], {"state": "leased", "expires": _later(time, rules)})
+        touch(db, study_id)
+        return _by_id(db, row["id"])
+    return None
+
+
+def release(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+    """Give back what the worker has, so that others need not wait; it is the first they get when they go on."""
+    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
+    db.execute(query, [study_id, worker])
+
+
+def read_assignment(db: sqlite_utils.Database, public: str) -> Assignment | None:
+    """An assignment by its opaque token, in whatever state it is; None when there is none."""
+    row = _assignment_row(db, public)
+    return None if row is None else _assignment(db, row)
+
+
+def read_image(db: sqlite_utils.Database, token: str, worker: str) -> str | None:
+    """The hash of the picture that a token of an assignment of this worker stands for; None for anything else."""
+    query = """
+        SELECT image AS sha FROM assignments JOIN study_items ON study_items.id = item
+        WHERE image_token = :token AND worker = :worker
+        UNION ALL
+        SELECT source FROM assignments JOIN study_items ON study_items.id = item
+        WHERE source_token = :token AND worker = :worker
+    """
+    for row in list(db.query(query, {"token": token[:100], "worker": worker})):
+        return str(row["sha"])
+    return None
+
+
+def read_progress(db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[int, int]:
+    """How many items the worker has judged, and how many they could still get as things stand, the one they have
+    included. Control and quiz items are in neither. Raises UserError for an unknown study.
+    """
+    votes = require_study(db, study_id)["votes"]
+    query = """
+        SELECT
+            (SELECT count(*) FROM study_items WHERE study = :study AND kind = 'item' AND votes + leases < :votes)
+            - (
+                SELECT count(*) FROM assignments CROSS JOIN study_items ON study_items.id = item
+                WHERE assignments.study = :study AND worker = :worker AND state = 'submitted'
+                    AND assignments.kind = 'item' AND study_items.votes + study_items.leases < :votes
+            )
+            + (
+                SELECT count(*) FROM assignments CROSS JOIN study_items ON study_items.id = item
+                WHERE assignments.study = :study AND worker = :worker AND state = 'leased'
+                    AND assignments.kind = 'item' AND study_items.votes + study_items.leases >= :votes
+            ) AS remaining,
+            (SELECT items_seen FROM enrolments WHERE study = :study AND worker = :worker) AS done
+    """
+    row = next(db.query(query, {"study": study_id, "worker": worker, "votes": votes}))
+    return row["done"] or 0, row["remaining"]
+
+
+def is_waiting(db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
+    """Whether others have items that this worker has not judged: one of them may come back."""
+    query = """
+        SELECT 1 FROM assignments AS theirs
+        WHERE study = :study AND state = 'leased' AND kind = 'item' AND worker <> :worker AND NOT EXISTS (
+            SELECT 1 FROM assignments WHERE item = theirs.item AND worker = :worker AND state = 'submitted'
+        ) LIMIT 1
+    """
+    return bool(list(db.query(query, {"study": study_id, "worker": worker})))
+
+
+def _may_write(db: sqlite_utils.Database, study_id: str, worker: str) -> Rules:
+    """The rules of the study. Raises Refused unless it is running and the worker's votes count in it."""
+    study = require_study(db, study_id)
+    if study["state"] != "running":
+        words = {"paused": "is paused; please come back later", "closed": "is closed; no more votes are taken"}
+        raise Refused("not running", f"This study {words.get(study['state'], 'has not started yet')}.")
+    query = """
+        SELECT exclusion, blocked FROM enrolments JOIN workers ON workers.id = worker WHERE study = ? AND worker = ?
+    """
+    for row in list(db.query(query, [study_id, worker])):
+        if row["blocked"]:
+            raise Refused("blocked", "Your worker name was blocked by the study lead; please write to them.")
+        if row["exclusion"] is not None:
+            raise Refused("excluded", "You can no longer vote in this study; please write to whoever invited you.")
+        return rules_of(study["rules"])
+    raise Refused("not enrolled", "You are not part of this study; open the link of its invitation.")
+
+
+def _end_leases(db: sqlite_utils.Database, study_id: str, time: str) -> None:
+    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND state = 'leased' AND expires <= ?"
+    db.execute(query, [study_id, time])
+
+
+def _give(
+    db: sqlite_utils.Database, study_id: str, worker: str, item: Row, seed: int, time: str, expires: str
+) -> Assignment:
+    db.execute("UPDATE enrolments SET given = given + 1 WHERE study = ? AND worker = ?", [study_id, worker])
+    query = "SELECT given FROM enrolments WHERE study = ? AND worker = ?"
+    row = {
+        "public": secrets.token_urlsafe(16),
+        "image_token": secrets.token_urlsafe(16),
+        "source_token": secrets.token_urlsafe(16) if item["source"] else None,
+        "study": study_id,
+        "worker": worker,
+        "item": item["id"],
+        "kind": item["kind"],
+        "side": random.Random(f"side\0{seed}\0{worker}\0{item['id']}").choice(("left", "right")),
+        "number": next(db.query(query, [study_id, worker]))["given"],
+        "state": "leased",
+        "accepted": time,
+        "expires": expires,
+    }
+    return _by_id(db, insert_row(db, "assignments", row))
+
+
+def _is_full(db: sqlite_utils.Database, row: Row) -> bool:
+    if row["kind"] != "item":
+        return False
+    query = """
+        SELECT study_items.votes + leases >= studies.votes AS is_full
+        FROM study_items JOIN studies ON studies.id = study WHERE study_items.id = ?
+    """
+    return bool(next(db.query(query, [row["item"]]))["is_full"])
+
+
+def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> None:
+    """A vote whose form no page of ours would send is a programmer's mistake, but for too long a comment."""
+    if not all(isinstance(name, str) and isinstance(answer, str) for name, answer in answers.items()):
+        raise ValueError("answers are text by question id")
+    if not math.isfinite(seconds):
+        raise ValueError("the seconds of a vote are a number")
+    if not 0 < len(key) <= LONGEST_KEY:
+        raise ValueError(f"a vote has a key of 1 to {LONGEST_KEY} characters")
+    if len(comment) > LONGEST_COMMENT:
+        raise UserError(f"The comment has {len(comment)} characters; at most {LONGEST_COMMENT}, please.")
+
+
+def _append_vote(
+    db: sqlite_utils.Database,
+    assignment: int,
+    event: str,
+    key: str | None,
+    answers: Answers,
+    comment: str,
+    seconds: float,
+    time: str,
+) -> int:
+    row = {"assignment": assignment, "event": event, "key": key, "answers": pack(dict(answers))}
+    return insert_row(db, "study_votes", {**row, "comment": comment, "seconds": float(seconds), "created": time})
+
+
+def _update(db: sqlite_utils.Database, assignment: int, columns: Row) -> None:
+    names = ", ".join(f"{name} = :{name}" for name in columns)
+    db.execute(f"UPDATE assignments SET {names} WHERE id = :id", {**columns, "id": assignment})
+
+
+def _later(time: str, rules: Rules) -> str:
+    ends = datetime.fromisoformat(time).astimezone(UTC) + timedelta(minutes=rules.lease_minutes)
+    return ends.isoformat(timespec="microseconds")
+
+
+def _assignment_row(db: sqlite_utils.Database, public: str) -> Row | None:
+    return next(iter(list(db.query("SELECT * FROM assignments WHERE public = ?", [public[:100]]))), None)
+
+
+def _by_id(db: sqlite_utils.Database, assignment: int) -> Assignment:
+    return _assignment(db, next(db.query("SELECT * FROM assignments WHERE id = ?", [assignment])))
+
+
+def _assignment(db: sqlite_utils.Database, row: Row) -> Assignment:
+    item = item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [row["item"]])))
+    answers, comment = {}, ""
+    if row["vote"] is not None:
+        said = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
+        answers, comment = json.loads(said["answers"]), said["comment"]
+    return Assignment(
+        id=row["id"],
+        public=row["public"],
+        image_token=row["image_token"],
+        source_token=row["source_token"] or "",
+        side=row["side"],
+        item=item,
+        worker=row["worker"],
+        study_id=row["study"],
+        number=row["number"],
+        state=row["state"],
+        accepted=when(row["accepted"]),
+        expires=when(row["expires"]),
+        answers=answers,
+        comment=comment,
+    )
