@@ -1,0 +1,45 @@
+"""The document of the annotators' page. All that it shows comes from its scripts, so it is the same for everybody."""
+
+from __future__ import annotations
+
+from ui.theme import ASSETS
+from ui.views.markup import el
+
+SHEETS = ("studio.css", "annotate.css")
+SCRIPTS = ("annotate-wire.js", "annotate-judge.js", "annotate-keys.js", "annotate.js")
+"""In the order in which they are read: each builds on those before it."""
+SERVED = (*SHEETS, *SCRIPTS, "favicon.svg")
+"""The only files that an annotator gets."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The Content-Security-Policy: its own scripts, pictures and addresses, nothing written into the page, no frame."""
+
+
+def annotate_page(preview: str = "") -> str:
+    """The whole document. `preview`: a study's id; the page then asks /study/api/preview/next and records nothing."""
+
+    def address(name: str) -> str:
+        # The stamp makes a browser fetch a file again only when it was changed.
+        return f"/annotate/assets/{name}?v={int((ASSETS / name).stat().st_mtime)}"
+
+    first, *later = SCRIPTS
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="robots", content="noindex"),
+        el("title", "Judging images"),
+        el("link", rel="icon", href=address("favicon.svg")),
+        [el("link", rel="stylesheet", href=address(name)) for name in SHEETS],
+        el("script", src=address(first)),  # before the first paint: it says whether the page is dark
+        [el("script", src=address(name), defer=True) for name in later],
+    )
+    body = el(
+        "body",
+        el("div", id="app", class_="studio annotate"),
+        el("noscript", el("p", "This page needs JavaScript: please switch it on for it.", class_="no-script")),
+        data_preview=preview or None,
+    )
+    return f"<!doctype html>\n{el('html', head, body, lang='en')}"

@@ -1,0 +1,114 @@
+"""What an annotator's page is given of a study and an item, as plain data: as little as can be judged by.
+
+Nothing in it says whether an item is a control item, where it comes from, or what others answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from study.questions import asked, wording
+from study.types import Item, NewItem, Question, Rules, Side, Study
+from ui.annotate.desk import Place, Step
+from ui.diff import word_diff
+
+
+def shown_state(worker: str, places: tuple[Place, ...]) -> dict[str, Any]:
+    """Who is signed in, and their studies."""
+    studies = [
+        {
+            "id": place.study.id,
+            "name": place.study.name,
+            "state": place.study.state,
+            "done": place.done,
+            "left": place.left,
+        }
+        for place in places
+    ]
+    return {"worker": worker, "studies": studies}
+
+
+def shown_step(step: Step) -> dict[str, Any]:
+    """What comes next."""
+    given = step.assignment
+    return {
+        "status": step.status,
+        "text": step.text,
+        "done": step.done,
+        "left": step.left,
+        "study": shown_study(step.study, lambda number: f"/annotate/example/{step.study.id}/{number}"),
+        "assignment": None
+        if given is None
+        else {
+            "id": given.public,
+            **shown_item(step.study.rules, given.item, given.image_token, given.source_token or None, given.side),
+            "answers": dict(given.answers),
+            "comment": given.comment,
+        },
+    }
+
+
+def shown_study(study: Study, example: Callable[[int], str]) -> dict[str, Any]:
+    """Name, instructions, examples and consent. `example` gives the address of the picture of an example, from 0."""
+    rules = study.rules
+    examples = [
+        {"image": example(number), "answer": one.answer, "why": one.why} for number, one in enumerate(rules.examples)
+    ]
+    return {
+        "id": study.id,
+        "name": study.name,
+        "instructions": rules.instructions,
+        "consent": rules.consent,
+        "examples": examples,
+    }
+
+
+def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | None, side: Side) -> dict[str, Any]:
+    """What is judged, all but id and earlier answers. `image` and `source` are tokens, or addresses from "/" on."""
+    caption, counterfactual = _captions(item) if rules.show_captions else (None, None)
+    return {
+        "image": image,
+        "source": source if rules.show_source else None,
+        "side": side,
+        "caption": caption,
+        "counterfactual": counterfactual,
+        "label": (item.label or None) if rules.show_captions else None,
+        "questions": [_question(question, item) for question in _may_be_asked(rules, item)],
+    }
+
+
+def _may_be_asked(rules: Rules, item: NewItem) -> list[Question]:
+    """The questions of an item with those that follow on another one, which the page shows when it is their turn."""
+    chosen: dict[str, Question] = {}
+    for question in rules.questions:
+        if asked([replace(question, follows="")], item, {}) and (not question.follows or question.follows in chosen):
+            chosen[question.id] = question
+    return list(chosen.values())
+
+
+def _question(question: Question, item: NewItem) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "text": wording(question, item),
+        "kind": question.kind,
+        "options": list(question.answers()),
+        "low": question.low,
+        "high": question.high,
+        "required": question.required,
+        "follows": question.follows,
+        "follows_answer": question.follows_answer,
+    }
+
+
+def _captions(item: NewItem) -> tuple[list[list[str]] | None, list[list[str]] | None]:
+    """Both captions in pieces of [text, kind]; kind is "same", "removed" (of the caption) or "added" (of the other)."""
+    if not item.caption or not item.counterfactual:
+        return ([[item.caption, "same"]] if item.caption else None), None
+    before, after = word_diff(item.caption, item.counterfactual), word_diff(item.counterfactual, item.caption)
+    other = {"same": "same", "removed": "added"}
+    return (
+        [[piece.text, piece.kind] for piece in before if piece.kind != "added"],
+        [[piece.text, other[piece.kind]] for piece in after if piece.kind != "added"],
+    )

@@ -1,0 +1,270 @@
+// One item: its picture or pictures, its questions, the comment, and what was answered so far. Nothing is chosen before
+// the person does; what they chose is kept in this browser until the server has it.
+(() => {
+  "use strict";
+  const annotate = window.annotate;
+  const { make, button, key } = annotate;
+  const SETTLE = 200;            // ms in which a key that was meant for the item before does nothing
+  const RETRY_PICTURE = 3000, LONGEST_COMMENT = 2000, LONGEST_TEXT = 2000;
+  const WORDS = { yes: "Yes", no: "No" };
+
+  // `step` is what the server said; `act` has send(body), undo(), pause(), help(); `saved` what the pill says.
+  annotate.judge = (step, act, saved) => {
+    const item = step.assignment, questions = item.questions;
+    const draft = annotate.draft(item.id);
+    const single = questions.length === 1 && questions[0].kind !== "text";
+    const view = {
+      single, questions, current: 0, busy: false, shown: 0,
+      answers: { ...(draft?.answers ?? (single ? {} : item.answers)) },
+      comment: draft?.comment ?? item.comment,
+      seconds: draft?.seconds ?? 0, since: null, waitingFor: 0,
+    };
+    const parts = new Map();       // question id -> its element and its answers
+
+    // ---- Time: only what was looked at, with the pictures there and the page in sight
+
+    const ready = () => view.waitingFor === 0;
+    const looked = () => view.seconds + (view.since === null ? 0 : (performance.now() - view.since) / 1000);
+    view.clock = () => {
+      view.seconds = looked();
+      view.since = ready() && !document.hidden ? performance.now() : null;
+    };
+    const keepDraft = () => {
+      if (Object.keys(view.answers).length || view.comment) {
+        annotate.keepDraft(item.id, { answers: view.answers, comment: view.comment, seconds: looked() });
+      } else annotate.keepDraft(item.id, null);
+    };
+
+    // ---- Questions
+
+    const asked = () => {
+      const given = new Set();
+      return questions.filter((question) => {
+        const due = !question.follows || (given.has(question.follows) && view.answers[question.follows] === question.follows_answer);
+        if (due) given.add(question.id);
+        return due;
+      });
+    };
+    const isOpen = (question) => question.required && !(view.answers[question.id] ?? "").trim();
+    view.open = () => asked().filter(isOpen);
+    view.at = () => { const all = asked(); return all[Math.min(view.current, all.length - 1)]; };
+
+    function questionPart(question) {
+      const name = `words-${question.id}`;
+      const words = make("p", { id: name, class: "words" }, question.text, question.required ? "" : make("small", {}, " (may be left open)"));
+      const buttons = new Map();
+      let field = null;
+      if (question.kind === "text") {
+        field = make("textarea", { "aria-labelledby": name, maxlength: LONGEST_TEXT, rows: 2, oninput: () => write(question, field.value), onfocus: () => view.go(question) });
+        field.value = view.answers[question.id] ?? "";
+      }
+      const options = question.options.map((option, place) => {
+        const sign = question.kind === "yes-no" ? option[0].toUpperCase() : String(place + 1);
+        const shown = question.kind === "scale" ? option : WORDS[question.kind === "yes-no" ? option : ""] ?? option;
+        const hint = question.kind === "scale" && shown === sign ? null : key(sign);
+        const low = question.kind === "scale" && place === 0 ? question.low : "";
+        const high = question.kind === "scale" && place === question.options.length - 1 ? question.high : "";
+        const said = [shown, low || high].filter(Boolean).join(": ");
+        const earlier = single && item.answers[question.id] === option ? make("small", { class: "earlier" }, "your answer before") : null;
+        const one = make("button", {
+          type: "button", class: "answer", "data-answer": option, "aria-label": hint || !(low || high) ? null : said,
+          role: single ? null : "radio", onclick: () => view.choose(question, option),
+        }, make("span", {}, shown), hint, earlier);
+        buttons.set(option, one);
+        return one;
+      });
+      const ends = question.low || question.high ? make("p", { class: "ends", "aria-hidden": "true" }, make("span", {}, question.low), make("span", {}, question.high)) : null;
+      const kind = `answers ${question.kind}${question.kind === "choice" && question.options.some((option) => option.length > 24) ? " long" : ""}`;
+      const group = field ?? make("div", { class: kind, role: single ? "group" : "radiogroup", "aria-labelledby": name }, options);
+      const skip = single && !question.required ? button("Leave open", () => { view.answers = {}; view.send(); }, { class: "q leave-open" }) : null;
+      const element = make("div", { class: "question", "data-question": question.id, onclick: () => view.go(question) }, words, group, ends, skip);
+      parts.set(question.id, { element, buttons, field });
+      return element;
+    }
+
+    function write(question, text) {
+      view.answers[question.id] = text;
+      changed();
+    }
+
+    view.choose = (question, answer) => {
+      if (!view.awake()) return;
+      if (single) { view.answers = { [question.id]: answer }; view.send(); return; }
+      if (view.answers[question.id] === answer && !question.required) delete view.answers[question.id];
+      else view.answers[question.id] = answer;
+      view.go(question);
+      changed();
+      const all = asked(), here = all.indexOf(question);
+      const next = [...all.slice(here + 1), ...all.slice(0, here)].find((one) => !(one.id in view.answers));
+      if (next && question.id in view.answers) view.go(next, true);
+      else if (!view.open().length) sendButton.focus({ preventScroll: true });
+    };
+    // As radio buttons do: an arrow chooses, the first one the first answer. A single question is only pointed at.
+    view.slide = (by) => {
+      const question = view.at();
+      if (!question || !question.options.length || !view.awake()) return;
+      const buttons = [...parts.get(question.id).buttons.values()];
+      const chosen = single ? buttons.indexOf(document.activeElement) : question.options.indexOf(view.answers[question.id]);
+      const to = chosen < 0 ? (by > 0 ? 0 : buttons.length - 1) : Math.max(0, Math.min(buttons.length - 1, chosen + by));
+      buttons[to].focus({ preventScroll: true });
+      if (single) return;
+      view.answers[question.id] = question.options[to];
+      changed();
+    };
+    view.go = (question, focus = false) => {
+      const place = asked().indexOf(question);
+      if (place < 0) return;
+      view.current = place;
+      update();
+      const part = parts.get(question.id);
+      part.element.scrollIntoView({ block: "nearest" });
+      if (focus) (part.field ?? root).focus({ preventScroll: true });
+    };
+    view.move = (by) => {
+      const all = asked(), to = all[view.current + by];
+      if (to) view.go(to, true);
+    };
+
+    // ---- Sending
+
+    // Whether a key or a click may answer: not while the last one is on its way, nor before there is a picture.
+    view.awake = () => !view.busy && ready() && performance.now() - view.shown > SETTLE;
+    view.send = () => {
+      if (!view.awake()) return;
+      const [first] = view.open();
+      if (first) { view.go(first, true); return; }
+      view.clock();
+      const answers = Object.fromEntries(asked().map(({ id }) => [id, (view.answers[id] ?? "").trim()]).filter(([, text]) => text));
+      keepDraft();
+      act.send({ assignment: item.id, answers, comment: view.comment.trim(), seconds: Math.round(looked() * 100) / 100 });
+    };
+    view.lock = (busy) => { view.busy = busy; update(); };
+    view.tell = (text) => { problem.textContent = text; };
+    view.say = (text) => { pill.textContent = text; pill.hidden = !text; pill.className = `pill ${text === "saved" ? "ok" : "acc"}`; };
+    view.comments = () => {
+      const opened = commentBox.hidden;
+      commentBox.hidden = !opened && !view.comment;
+      if (opened || view.comment) commentBox.querySelector("textarea").focus();
+    };
+    Object.assign(view, { undo: () => view.busy || act.undo(), pause: () => view.busy || act.pause(), help: act.help });
+
+    function changed() { problem.textContent = ""; keepDraft(); update(); }
+
+    function update() {
+      const all = asked(), at = view.at();
+      for (const question of questions) {
+        const { element, buttons } = parts.get(question.id);
+        element.hidden = !all.includes(question);
+        element.classList.toggle("current", question === at);
+        element.classList.toggle("answered", Boolean((view.answers[question.id] ?? "").trim()));
+        for (const [option, one] of buttons) {
+          const chosen = view.answers[question.id] === option;
+          one.classList.toggle("chosen", chosen && (!single || view.busy));
+          if (!single) one.setAttribute("aria-checked", String(chosen));
+          one.disabled = view.busy || !ready();
+        }
+      }
+      const open = view.open().length;
+      sendButton.disabled = view.busy || !ready() || open > 0;
+      count.textContent = open ? `${open} to answer` : "";
+      place.textContent = `${all.indexOf(at) + 1} of ${all.length}`;
+      back.disabled = view.current <= 0;
+      on.disabled = view.current >= all.length - 1;
+      undoButton.disabled = view.busy;
+      root.classList.toggle("complete", !open);
+    }
+
+    // ---- Pictures
+
+    function picture(image, words) {
+      view.waitingFor += 1;
+      const shown = make("img", { alt: words || "The image to judge", draggable: "false" });
+      const note = make("p", { class: "loading", role: "status" }, "The image is on its way…");
+      const figure = make("figure", { class: "picture loading" }, shown, note, words ? make("figcaption", {}, words) : null);
+      let tries = 0;
+      const load = () => { shown.src = annotate.imageAddress(image) + (tries ? `?again=${tries}` : ""); };
+      shown.addEventListener("load", () => {
+        figure.classList.remove("loading");
+        note.remove();
+        view.waitingFor -= 1;
+        view.shown = performance.now();
+        view.clock();
+        fit();
+        update();
+      }, { once: true });
+      shown.addEventListener("error", () => {
+        tries += 1;
+        note.textContent = "The image did not come. It is asked for again; your place is kept.";
+        setTimeout(() => { if (figure.isConnected) load(); }, RETRY_PICTURE);
+      });
+      load();
+      return figure;
+    }
+    // Beside or above each other: whichever shows them larger.
+    function fit() {
+      const first = stage.querySelector("img");
+      const { clientWidth: width, clientHeight: height } = stage;
+      if (!first?.naturalWidth || !height) return;
+      const ratio = first.naturalWidth / first.naturalHeight, many = pictures.length;
+      const beside = Math.min(width / many, height * ratio), above = Math.min(width, (height / many) * ratio);
+      stage.classList.toggle("above", many > 1 && above > beside);
+    }
+
+    function captions() {
+      const line = (words, marked) => make("p", {}, make("b", {}, words), " ", marked.map(([text, kind]) =>
+        kind === "added" ? make("ins", {}, text) : kind === "removed" ? make("del", {}, text) : text));
+      const lines = [
+        item.caption && line("Original:", item.caption),
+        item.counterfactual && line("Edited:", item.counterfactual),
+        item.label && make("p", {}, make("b", {}, "Shows, by the original:"), ` ${item.label}`),
+      ].filter(Boolean);
+      return lines.length ? make("div", { class: "captions card" }, lines) : null;
+    }
+
+    // ---- The whole
+
+    const pictures = item.source === null || item.source === undefined ? [picture(item.image, "")]
+      : item.side === "left" ? [picture(item.image, "to judge"), picture(item.source, "original")]
+        : [picture(item.source, "original"), picture(item.image, "to judge")];
+    const stage = make("div", { class: "stage" }, pictures);
+    const quiz = step.status === "quiz";
+    const total = step.done + step.left, number = Math.min(step.done + 1, Math.max(total, 1));
+    const share = total ? Math.round((100 * step.done) / total) : 0;
+    const pill = make("span", { id: "saved", class: "pill", role: "status", hidden: true });
+    const filled = make("i");
+    filled.style.width = `${share}%`;
+    const top = make("header", { class: "progress" },
+      make("b", { id: "place" }, quiz ? `Quiz ${number} of ${total}` : `Image ${number} of ${total}`),
+      make("span", { class: "bar", role: "progressbar", "aria-label": "judged", "aria-valuenow": share }, filled),
+      pill, button("Pause", () => view.pause(), { id: "pause" }));
+    const problem = make("p", { class: "problem", role: "alert" });
+    const commentField = make("textarea", { id: "comment", rows: 2, maxlength: LONGEST_COMMENT, placeholder: "A comment on this image, if you like", "aria-label": "Comment",
+      oninput: () => { view.comment = commentField.value; keepDraft(); } });
+    commentField.value = view.comment;
+    const commentBox = make("div", { class: "comment", hidden: !view.comment }, commentField);
+    const sendButton = button(["Send", key("Enter")], () => view.send(), { id: "send", class: "p" });
+    const count = make("span", { class: "mut small" });
+    const back = button("‹", () => view.move(-1), { class: "q", "aria-label": "The question before" });
+    const on = button("›", () => view.move(1), { class: "q", "aria-label": "The next question" });
+    const place = make("span", { class: "mut small" });
+    const undoButton = button(["Undo", key("U")], () => view.undo(), { id: "undo", class: "q" });
+    const several = !single;
+    const panel = make("section", { class: "panel-card card", "aria-label": "Questions" },
+      make("div", { class: "questions" }, questions.length ? questions.map(questionPart) : make("p", { class: "words" }, "There is no question about this image.")),
+      problem, commentBox,
+      several ? make("div", { class: "sending" }, questions.length > 1 ? make("span", { class: "stepper" }, back, place, on) : null, count, sendButton) : null,
+      make("div", { class: "tools" }, undoButton,
+        button(["Comment", key("C")], () => view.comments(), { id: "to-comment", class: "q" }),
+        button(["Instructions", key("?")], () => view.help(), { id: "to-help", class: "q" })));
+    const root = make("main", { class: `judge ${several ? "several" : "single"}${pictures.length > 1 ? " pair" : ""}`, tabindex: -1 },
+      top, make("div", { class: "looking" }, stage, captions()), panel);
+    const firstOpen = asked().findIndex((question) => !(question.id in view.answers));
+    view.current = Math.max(0, firstOpen);
+    view.say(saved);
+    update();
+    view.fit = fit;
+    view.root = root;
+    view.leave = () => { view.clock(); keepDraft(); };
+    return view;
+  };
+})();

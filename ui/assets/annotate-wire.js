@@ -1,0 +1,129 @@
+// What stands below the annotators' page: light or dark, making elements, what is kept in this browser, and talking to
+// the server. What was answered is kept here until the server has said that it is saved; a lost connection is told
+// and tried again with the same key, so that one answer can never count twice.
+(() => {
+  "use strict";
+  const API = "/annotate/api/", PREVIEW = "/study/api/preview/next";
+  const ANSWER_WITHIN = 20000, LONGEST_WAIT = 15, DRAFTS = 40;
+  const annotate = { worker: "", preview: "", onLost: () => {} };
+  window.annotate = annotate;
+
+  // ---- Light and dark: the system decides until the person does
+
+  const isDark = () => {
+    const chosen = kept("theme");
+    return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  };
+  annotate.showTheme = () => document.documentElement.classList.toggle("dark", isDark());
+  annotate.switchTheme = () => { keep("theme", isDark() ? "light" : "dark"); annotate.showTheme(); };
+
+  // ---- Elements: texts stay texts, whatever stands in them
+
+  function make(name, properties = {}, ...children) {
+    const element = document.createElement(name);
+    for (const [key, value] of Object.entries(properties)) {
+      if (value === null || value === undefined || value === false) continue;
+      if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+      else if (key === "class") element.className = value;
+      else element.setAttribute(key, value === true ? "" : value);
+    }
+    element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+    return element;
+  }
+  const button = (words, onclick, properties = {}) =>
+    make("button", { type: "button", onclick, ...properties, class: `btn ${properties.class ?? ""}`.trim() }, words);
+  const key = (name) => make("kbd", { "aria-hidden": "true" }, name);
+  const paragraphs = (text) => text.split(/\n{2,}/).filter((part) => part.trim()).map((part) => make("p", {}, part.trim()));
+
+  // ---- Kept in this browser; in this page only where the browser keeps nothing
+
+  const memory = new Map();
+  function kept(name) {
+    try {
+      const text = localStorage.getItem(`annotate-${name}`);
+      if (text !== null) return JSON.parse(text);
+    } catch { /* no storage, or not ours */ }
+    return memory.get(name) ?? null;
+  }
+  function keep(name, value) {
+    if (value === null) memory.delete(name); else memory.set(name, value);
+    try {
+      if (value === null) localStorage.removeItem(`annotate-${name}`);
+      else localStorage.setItem(`annotate-${name}`, JSON.stringify(value));
+    } catch { /* full or forbidden: this page still has it */ }
+  }
+
+  annotate.draft = (id) => kept("drafts")?.[id] ?? null;
+  annotate.keepDraft = (id, draft) => {
+    if (annotate.preview) return;
+    const drafts = kept("drafts") ?? {};
+    delete drafts[id];             // the latest stand last
+    if (draft) drafts[id] = draft;
+    keep("drafts", Object.fromEntries(Object.entries(drafts).slice(-DRAFTS)));
+  };
+  // The answer that was sent and not yet acknowledged, by worker: another one may sign in here meanwhile.
+  annotate.outbox = () => kept("outbox")?.[annotate.worker] ?? null;
+  annotate.keepOutbox = (sent) => {
+    if (annotate.preview) return;
+    const all = kept("outbox") ?? {};
+    delete all[annotate.worker];
+    if (sent) all[annotate.worker] = sent;
+    keep("outbox", Object.keys(all).length ? all : null);
+  };
+  annotate.newKey = () =>
+    Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+  // ---- The server
+
+  // Status 0: no answer, or not from our server.
+  async function ask(method, address, body) {
+    const stop = new AbortController();
+    const timer = setTimeout(() => stop.abort(), ANSWER_WITHIN);
+    try {
+      const reply = await fetch(address, {
+        method,
+        headers: { "x-studio": "1", ...(body ? { "content-type": "application/json" } : {}) },
+        body: body && JSON.stringify(body),
+        cache: "no-store",
+        signal: stop.signal,
+      });
+      const data = await reply.json();
+      return { status: reply.status, data };
+    } catch {
+      return { status: 0, data: {} };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  // Until there is an answer: an error of the server is as good as none. `keeps` says that an answer is being sent.
+  async function patiently(method, address, body, keeps) {
+    for (let tries = 0; ; tries += 1) {
+      const reply = await ask(method, address, body);
+      if (reply.status && reply.status < 500) {
+        if (tries) annotate.onLost(null);
+        return { ok: reply.status < 400, ...reply };
+      }
+      await waiting(Math.min(LONGEST_WAIT, 2 ** tries), keeps, reply.status);
+    }
+  }
+
+  function waiting(seconds, keeps, status) {
+    return new Promise((resolve) => {
+      let left = seconds;
+      const go = () => { clearInterval(timer); removeEventListener("online", go); resolve(); };
+      const say = () => annotate.onLost({ left, keeps, status, now: go });
+      const timer = setInterval(() => { left -= 1; if (left <= 0) go(); else say(); }, 1000);
+      addEventListener("online", go);
+      say();
+    });
+  }
+
+  annotate.get = (name) => patiently("GET", API + name);
+  annotate.post = (name, body, keeps = false) => patiently("POST", API + name, body, keeps);
+  annotate.previewed = (number) => patiently("POST", PREVIEW, { study: annotate.preview, number });
+  annotate.imageAddress = (image) => (image.startsWith("/") ? image : `/annotate/image/${encodeURIComponent(image)}`);
+
+  Object.assign(annotate, { make, button, key, paragraphs, kept, keep });
+  annotate.showTheme();
+})();

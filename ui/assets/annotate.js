@@ -1,0 +1,309 @@
+// The way through the annotators' page: sign in, consent, one item after the other, and what there is to say when there
+// is none. The server decides what comes next; this only shows it.
+(() => {
+  "use strict";
+  const annotate = window.annotate;
+  const { make, button, key, paragraphs } = annotate;
+  const LOOK_AGAIN = 15000;
+  const app = document.getElementById("app");
+  annotate.preview = document.body.dataset.preview ?? "";
+  annotate.view = null;
+  let study = null;              // what the server said of the study that is open
+  let studies = [];
+  let saved = "";                // what the pill says: "saved" only after the server did
+  let again = null, shownNumber = 1;
+
+  const lost = make("div", { class: "lost", role: "alert", hidden: true });
+  const told = make("div", { class: "told notice", role: "status", hidden: true });
+  document.body.append(lost, told);
+
+  annotate.onLost = (state) => {
+    lost.hidden = !state;
+    if (!state) return;
+    const what = state.status ? "The server has a problem." : "No connection to the server.";
+    const kept = state.keeps ? " Your answer is kept on this device and sent again" : " It is tried again";
+    lost.replaceChildren(make("span", {}, `${what}${kept} in ${state.left} s.`), button("Try now", state.now, { class: "s" }));
+  };
+
+  let untell = null;
+  function tell(text) {
+    clearTimeout(untell);
+    told.textContent = text;
+    told.hidden = !text;
+    if (text) untell = setTimeout(() => tell(""), 12000);
+  }
+
+  function put(...content) {
+    clearTimeout(again);
+    annotate.view?.leave();
+    annotate.view = null;
+    app.replaceChildren(...content);
+    scrollTo(0, 0);
+  }
+
+  function sheet(title, ...content) {
+    const heading = make("h1", { tabindex: -1 }, title);
+    put(make("main", { class: "sheet" }, make("section", { class: "card" }, heading, content), foot()));
+    (app.querySelector("[data-first]") ?? heading).focus();
+  }
+
+  function foot() {
+    const theme = button("Light or dark", annotate.switchTheme, { class: "q s" });
+    if (annotate.preview || !annotate.worker) return make("footer", {}, theme);
+    return make("footer", {}, make("span", { class: "mut" }, "You are ", make("b", { id: "worker" }, annotate.worker)),
+      button("Sign out", signOut, { class: "q s", id: "sign-out" }), theme);
+  }
+
+  // ---- Who is it
+
+  function signIn(link = "", said = "") {
+    annotate.worker = "";
+    const field = make("input", { id: "code", type: "text", autocomplete: "off", autocapitalize: "characters", spellcheck: "false", maxlength: 80, "data-first": true });
+    const problem = make("p", { class: "problem", role: "alert" }, said);
+    const form = make("form", { class: "stack" }, make("label", { for: "code" }, "Your personal code"), field, problem,
+      make("button", { type: "submit", class: "btn p" }, "Sign in"));
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (!field.value.trim()) { problem.textContent = "Please type the code that you were given."; field.focus(); return; }
+      await enter(field.value, link, (text) => { problem.textContent = text; field.select(); });
+    });
+    sheet("Sign in", make("p", { class: "mut" }, "Whoever invited you has given you a code, such as 7K2M-9QXT-… It is your name here; nobody asks for another one."), form);
+  }
+
+  async function enter(code, link, refuse) {
+    const reply = await annotate.post("sign-in", { code });
+    if (!reply.ok) { refuse(reply.data.error); return; }
+    history.replaceState(null, "", location.pathname);
+    if (link) await join(link); else await arrived(reply.data);
+  }
+
+  function invited(link) {
+    const joining = () => join(link);
+    if (annotate.worker) {
+      sheet("You are invited to a study", make("p", {}, "You are signed in as ", make("b", {}, annotate.worker), "."),
+        make("div", { class: "row" }, button(`Take part as ${annotate.worker}`, joining, { class: "p", "data-first": true, id: "join" }),
+          button("I am somebody else", async () => { await annotate.post("sign-out", {}); annotate.worker = ""; invited(link); })));
+      return;
+    }
+    sheet("You are invited to judge images", make("p", {}, "You will see pictures and answer short questions about them. You can stop whenever you like and go on later."),
+      make("p", { class: "mut" }, "You get a made-up worker name. Neither your name nor your address is asked for."),
+      make("div", { class: "row" }, button("Take part", joining, { class: "p", "data-first": true, id: "join" }),
+        button("I have a code already", () => signIn(link), { id: "have-code" })));
+  }
+
+  async function join(link) {
+    const reply = await annotate.post("join", { link });
+    history.replaceState(null, "", location.pathname);   // an invitation that was taken, or is void, is not kept
+    if (!reply.ok) {
+      // Who is signed in has other studies to go on with.
+      if (annotate.worker) { tell(reply.data.error); await start(); } else signIn("", reply.data.error);
+      return;
+    }
+    const go = () => arrived(reply.data, reply.data.study);
+    if (reply.data.code) { annotate.worker = reply.data.worker; keepCode(reply.data.code, go); } else await go();
+  }
+
+  function keepCode(code, go) {
+    const shown = make("output", { id: "own-code", class: "own-code", tabindex: 0 }, code);
+    const copy = button("Copy", async () => {
+      getSelection().selectAllChildren(shown);
+      try { await navigator.clipboard.writeText(code); copy.textContent = "Copied"; } catch { copy.textContent = "Selected: copy it now"; }
+    }, { id: "copy-code" });
+    sheet(`Welcome, ${annotate.worker}`, make("p", {}, "This is your personal code. It is shown this once: please keep it. With it you can go on later, or on another device, under the same name."),
+      make("div", { class: "row" }, shown, copy), button("I have kept it: go on", go, { class: "p", id: "code-kept", "data-first": true }));
+  }
+
+  async function signOut() {
+    await annotate.post("sign-out", {});
+    annotate.worker = "";
+    signIn();
+  }
+
+  // ---- Which study
+
+  async function arrived(state, wanted = "") {
+    annotate.worker = state.worker;
+    studies = state.studies;
+    const resent = await sendKept();
+    const only = studies.length === 1 ? studies[0].id : "";
+    if (annotate.worker === "") return;
+    if (wanted || resent || only) await open(wanted || resent || only); else choose();
+  }
+
+  function choose() {
+    if (!studies.length) {
+      sheet("There is no study for you at the moment", make("p", {}, "Whoever invited you can add you to one. Nothing is lost by leaving this page."),
+        button("Look again", start, { "data-first": true }));
+      return;
+    }
+    const WORDS = { draft: "not started yet", paused: "paused", closed: "closed" };
+    const lines = studies.map((one, place) => button([
+      make("b", {}, one.name), make("span", { class: "mut" }, WORDS[one.state] ?? (one.left ? `${one.done} done, ${one.left} left` : `${one.done} done`)),
+    ], () => open(one.id), { class: "study-line", "data-study": one.id, "data-first": place === 0 }));
+    sheet("Your studies", make("div", { class: "stack" }, lines));
+  }
+
+  // Another study, or a study that changed meanwhile.
+  async function start() {
+    const reply = await annotate.get("state");
+    if (reply.ok) { annotate.worker = reply.data.worker; studies = reply.data.studies; choose(); } else signIn();
+  }
+
+  async function open(id) { await follow(annotate.preview ? annotate.previewed(shownNumber) : annotate.post("next", { study: id }), id); }
+
+  // What the server says comes next, or why it does not.
+  async function follow(asking, id) {
+    const reply = await asking;
+    if (reply.ok) { show(reply.data, id); return true; }
+    if (reply.status === 401) { signIn("", "You are no longer signed in. Please sign in again: your place is kept."); return false; }
+    if (annotate.view) { annotate.view.lock(false); annotate.view.tell(reply.data.error); } else nothing("This study cannot be shown", reply.data.error, id);
+    return false;
+  }
+
+  function show(step, id) {
+    study = { ...step.study, id };
+    if (step.assignment) { judge(step); return; }
+    const back = step.done ? button(["Take back the last answer", key("U")], () => follow(annotate.post("undo", { study: id }), id), { id: "undo" }) : null;
+    const looks = () => open(id);
+    switch (step.status) {
+      case "consent": consent(step); return;
+      case "done": nothing("All done: thank you", step.text, id, back); break;
+      case "waiting": nothing("Waiting for others", step.text, id, button("Look again", looks, { id: "look-again" }), back); break;
+      case "paused": nothing("This study is paused", step.text, id, button("Look again", looks, { id: "look-again" })); break;
+      case "closed": nothing("This study is closed", step.text, id); break;
+      case "excluded": nothing("You can no longer vote in this study", step.text, id); break;
+      default: nothing("You cannot take part in this study", step.text, id);
+    }
+    if (step.status === "waiting" || step.status === "paused") again = setTimeout(looks, LOOK_AGAIN);
+  }
+
+  function nothing(title, text, id, ...actions) {
+    const others = studies.filter((one) => one.id !== id).length ? button("My other studies", start, { id: "others" }) : null;
+    sheet(title, make("p", { id: "why" }, text), saved ? make("p", {}, make("span", { class: "pill ok", id: "saved" }, "Your last answer is saved")) : null,
+      make("div", { class: "row" }, actions, others));
+    saved = "";
+  }
+
+  // ---- Before the first item
+
+  function instructions() {
+    const examples = (study.examples ?? []).map(({ image, answer, why }) => make("figure", { class: "example" },
+      make("img", { src: annotate.imageAddress(image), alt: "", loading: "lazy" }), make("figcaption", {}, make("b", {}, answer), why ? ` ${why}` : "")));
+    return [...paragraphs(study.instructions), examples.length ? make("div", { class: "examples" }, examples) : null];
+  }
+
+  function consent(step) {
+    const agree = async () => {
+      yes.disabled = true;
+      if (annotate.preview) { shownNumber += 1; await open(study.id); } else await follow(annotate.post("consent", { study: study.id }), study.id);
+    };
+    const yes = button("I agree: begin", agree, { class: "p", id: "agree", "data-first": true });
+    sheet(study.name, make("p", { class: "mut" }, step.text), study.instructions || study.examples?.length ? [make("h2", {}, "What to do"), ...instructions()] : null,
+      study.consent ? [make("h2", {}, "What you agree to"), ...paragraphs(study.consent)] : null, make("div", { class: "row" }, yes));
+  }
+
+  function help() {
+    const shut = () => windowed.close();
+    const keys = make("dl", { class: "keys" }, annotate.KEYS.map(([names, does]) => [make("dt", {}, make("kbd", {}, names)), make("dd", {}, does)]));
+    const windowed = make("dialog", { class: "studio help", "aria-label": "Instructions", onclose: () => windowed.remove(), onclick: (event) => event.target === windowed && shut() },
+      make("div", { class: "stack" }, make("h1", {}, study.name), ...instructions(), make("h2", {}, "Keys"), keys,
+        make("div", { class: "row" }, button("Close", shut, { class: "p", autofocus: true }), button("Light or dark", annotate.switchTheme, { class: "q" }))));
+    document.body.append(windowed);
+    windowed.showModal();
+  }
+
+  // ---- One item after the other
+
+  function judge(step) {
+    const view = annotate.judge(step, { send, undo, pause, help }, saved);
+    const quiz = step.status === "quiz" && step.text ? make("p", { class: "quiz-note notice" }, step.text) : null;
+    if (quiz) view.root.querySelector(".looking").prepend(quiz);
+    put(view.root);
+    annotate.view = view;
+    view.root.focus({ preventScroll: true });
+    if (annotate.preview) view.root.querySelector(".progress").prepend(make("span", { class: "pill warn" }, "Preview: nothing is recorded"));
+  }
+
+  async function send(body) {
+    const view = annotate.view;
+    tell("");
+    view.tell("");
+    view.lock(true);
+    if (annotate.preview) { shownNumber += 1; saved = "saved"; await open(study.id); return; }
+    view.say("saving…");
+    const sent = { study: study.id, body: { ...body, key: annotate.newKey() } };
+    annotate.keepOutbox(sent);
+    const reply = await annotate.post("submit", sent.body, true);
+    if (reply.ok) { acknowledged(sent); show(reply.data.next, sent.study); return; }
+    saved = "";
+    view.say("");
+    if (reply.status === 401) { signIn("", "You are no longer signed in. Please sign in again: your answer is kept and sent then."); return; }
+    annotate.keepOutbox(null);
+    view.lock(false);
+    if (reply.status === 400 || reply.status === 429) { view.tell(reply.data.error); return; }
+    annotate.keepDraft(body.assignment, null);
+    tell(reply.data.error);
+    await open(sent.study);
+  }
+
+  function acknowledged(sent) {
+    annotate.keepOutbox(null);
+    annotate.view = null;        // it must not keep as a draft what was sent
+    annotate.keepDraft(sent.body.assignment, null);
+    saved = "saved";
+  }
+
+  // An answer that was on its way when the page was left. Gives the study that it was for.
+  async function sendKept() {
+    const sent = annotate.outbox();
+    if (!sent) return "";
+    const reply = await annotate.post("submit", sent.body, true);
+    if (reply.status === 401) { signIn("", "Please sign in again: your answer is kept and sent then."); annotate.worker = ""; return ""; }
+    acknowledged(sent);
+    if (!reply.ok) { saved = ""; tell(reply.data.error); }
+    return sent.study;
+  }
+
+  async function undo() {
+    const view = annotate.view;
+    if (annotate.preview) { shownNumber = Math.max(1, shownNumber - 1); await open(study.id); return; }
+    view.lock(true);
+    saved = "";
+    await follow(annotate.post("undo", { study: study.id }), study.id);
+  }
+
+  async function pause() {
+    if (annotate.preview) { tell("Here an annotator can pause and go on later; the place is kept."); return; }
+    const view = annotate.view, words = view.root.querySelector("#place").textContent;
+    view.lock(true);
+    await annotate.post("pause", { study: study.id });
+    const id = study.id;
+    const was = saved;
+    saved = "";
+    put();
+    nothing("Paused", `Your place is kept (${words}). You can close this page and come back whenever you like${was ? "; all that you have sent is saved" : ""}.`, id,
+      button("Go on", () => open(id), { class: "p", id: "go-on", "data-first": true }));
+  }
+
+  addEventListener("keydown", (event) => {
+    if (event.key.toLowerCase() !== "u" || annotate.view || event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input, textarea")) return;
+    document.getElementById("undo")?.click();
+  });
+
+  // ---- Begin
+
+  async function begin() {
+    if (annotate.preview) { await open(annotate.preview); return; }
+    // What an invitation carries stands behind the #, which no server and no log ever sees.
+    const fragment = new URLSearchParams(location.hash.slice(1));
+    const link = fragment.get("join") ?? "", code = fragment.get("code") ?? "";
+    if (code) { await enter(code, link, (text) => signIn(link, text)); return; }
+    const reply = await annotate.get("state");
+    if (reply.ok) annotate.worker = reply.data.worker;
+    if (link) invited(link);
+    else if (reply.ok) await arrived(reply.data);
+    else signIn("", reply.status === 401 ? "" : reply.data.error);
+  }
+  addEventListener("hashchange", begin);     // an invitation that is opened where this page is open already
+  begin();
+})();
