@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import getpass
 import logging
 import os
 import shutil
@@ -13,9 +14,9 @@ import sys
 import tempfile
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError
 
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from pipeline.runner import ModelBox
     from ui.studio import Studio
 
-# What a page may do: nothing that leaves this machine.
-_POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'"
-)
 SHUTDOWN_SECONDS = 3
 
 
@@ -42,12 +38,17 @@ class ServerSettings:
     workspace: Path = Path("workspace")
     host: str = "127.0.0.1"
     port: int = 7860
+    password: str = field(default="", repr=False)
+    """The study lead's, from the environment; "" for the one that the workspace keeps, if any."""
+    set_password: bool = False
+    """Only ask for a password and keep its hash in the workspace."""
 
 
 def read_settings(
     arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
 ) -> ServerSettings:
-    """Arguments win over the environment (PROFILE, WORKSPACE, PORT). Raises UserError for a port that is none."""
+    """Arguments win over the environment (PROFILE, WORKSPACE, PORT, STUDIO_PASSWORD). Raises UserError for a port that
+    is none."""
     defaults = ServerSettings()
     parser = argparse.ArgumentParser(prog="app.py", description="Serves DILLEMA Studio.")
     parser.add_argument("--profile", default=environment.get("PROFILE") or defaults.profile, help="which models (demo)")
@@ -58,6 +59,11 @@ def read_settings(
     )
     parser.add_argument("--host", default=defaults.host, help="address to serve on (127.0.0.1)")
     parser.add_argument("--port", default=environment.get("PORT") or str(defaults.port), help="port to serve on (7860)")
+    parser.add_argument(
+        "--set-password",
+        action="store_true",
+        help="ask for the study lead's password, keep its hash in the workspace, and end (or set STUDIO_PASSWORD)",
+    )
     given = parser.parse_args(arguments)
     try:
         port = int(given.port)
@@ -65,14 +71,15 @@ def read_settings(
         port = 0
     if not 1 <= port <= 65535:
         raise UserError(f"The port {given.port!r} is no port: give a number from 1 to 65535.")
-    return ServerSettings(given.profile, Path(given.workspace), given.host, port)
+    password = environment.get("STUDIO_PASSWORD", "")
+    return ServerSettings(given.profile, Path(given.workspace), given.host, port, password, given.set_password)
 
 
 def build(settings: ServerSettings, models: ModelBox | None = None) -> tuple[FastAPI, Studio]:
     """The application, not served yet, and the studio behind it, whose workspace is open: close both at the end.
 
-    `models` stands in for those of the profile. Raises UserError for an unknown profile, missing weights, and a
-    workspace that cannot be used. Loads no model.
+    `models` stands in for those of the profile. Raises UserError for an unknown profile, missing weights, a
+    workspace that cannot be used, and a host beyond this machine without a password. Loads no model.
     """
     from pipeline.models import load_models
     from pipeline.profile import load_profile
@@ -97,27 +104,27 @@ def build(settings: ServerSettings, models: ModelBox | None = None) -> tuple[Fas
 
 def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     import gradio as gr
-    from fastapi import FastAPI, Request
+    from fastapi import FastAPI
 
     from pipeline.version import version
+    from ui.annotate.application import annotate_application
     from ui.explore import LARGEST_UPLOAD, explore_page
     from ui.routes import add_routes
+    from ui.sign_in import stand_guard
+    from ui.study.routes import add_study_routes
     from ui.theme import FAVICON, head, theme
 
     app = FastAPI(title="DILLEMA Studio", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.get("/healthz")
+    stand_guard(app, studio.workspace.studies, settings.host, settings.password)
+
+    @app.api_route("/healthz", methods=["GET", "HEAD"])
     def healthz() -> dict[str, str]:
         return {"status": "ok", "profile": studio.profile.name, "version": version()}
 
-    @app.middleware("http")
-    async def keep_here(request: Request, call_next: Any) -> Any:
-        response = await call_next(request)
-        response.headers.setdefault("Content-Security-Policy", _POLICY)
-        response.headers.setdefault("Referrer-Policy", "same-origin")
-        return response
-
     add_routes(app, studio)
+    add_study_routes(app, studio)
+    app.mount("/annotate", annotate_application(studio))
     return gr.mount_gradio_app(
         app,
         explore_page(studio),
@@ -203,11 +210,33 @@ def serve(settings: ServerSettings) -> None:
             studio.workspace.close()
 
 
+def set_password(settings: ServerSettings) -> None:
+    """Ask for the study lead's password and keep its hash in the workspace; whoever was signed in no longer is.
+
+    A terminal is asked twice, unseen; else the first line of the input is taken. Raises UserError for one that is none.
+    """
+    from storage.workspace import Workspace
+    from ui.passwords import SECRET, choose
+
+    at_terminal = sys.stdin.isatty()
+    try:
+        kept = choose(getpass.getpass if at_terminal else lambda _: sys.stdin.readline().rstrip("\r\n"), at_terminal)
+    except (EOFError, KeyboardInterrupt) as error:
+        raise UserError("No password was given: nothing was changed.") from error
+    with Workspace(settings.workspace) as workspace:
+        workspace.studies.set_secret(SECRET, kept)
+        workspace.studies.close_sessions("lead")
+    print(f"The password of {settings.workspace} is set; a studio that is running without one asks after a new start.")
+    if settings.password:
+        print("STUDIO_PASSWORD is set as well: as long as it is, that one counts.")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 2 for what a person can put right, told in one sentence."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
-        serve(read_settings(arguments))
+        settings = read_settings(arguments)
+        set_password(settings) if settings.set_password else serve(settings)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -41,7 +41,10 @@ class Refusals:
         self._lock = threading.Lock()
 
     def note(self, event: str, detail: str, address: str | None, study_id: str = "", worker: str = "") -> None:
-        """Write it down, unless this address or all of them have filled their share of this minute."""
+        """Write it down, unless this address or all of them have filled their share of this minute.
+
+        With a worker no address is written: annotators are promised that theirs are not kept.
+        """
         key = address_key(address)
         with self._lock:
             now, missed = self._clock(), 0
@@ -56,7 +59,7 @@ class Refusals:
         if missed:
             self._write("refusals left out", f"{missed} more within a minute were not written down one by one")
         if written:
-            self._write(event, f"{_plain(detail)} · from {key}", study_id, worker)
+            self._write(event, _plain(detail) if worker else f"{_plain(detail)} · from {key}", study_id, worker)
 
     def _write(self, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
         try:

@@ -1,0 +1,536 @@
+"""Who gets in: the guard, the password and the sign-in, on the real sessions and log of a workspace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Request, WebSocket
+from fastapi.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from pipeline.errors import UserError
+from storage.workspace import Workspace
+from ui.guard import COOKIE
+from ui.passwords import SECRET, beyond_this_machine, choose, hashed, matches
+from ui.refusals import Refusals
+from ui.sign_in import ATTEMPTS, SIGN_IN_ASSETS, local, stand_guard
+
+PASSWORD = "correct horse battery"
+HERE = "http://127.0.0.1:7860"
+HTML = {"accept": "text/html,application/xhtml+xml"}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "workspace") as opened:
+        yield opened
+
+
+def application(workspace: Workspace, host: str = "127.0.0.1", password: str = "") -> FastAPI:
+    """Something behind a guard: pages, what Gradio has, a socket, and an annotators' part."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    stand_guard(app, workspace.studies, host, password)
+    part = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+    @part.get("/")
+    def annotators() -> str:
+        return "annotators"
+
+    @app.get("/healthz")
+    def healthz() -> str:
+        return "well"
+
+    @app.websocket("/socket")
+    async def socket(connection: WebSocket) -> None:
+        await connection.accept()
+        await connection.send_text("secret")
+        await connection.close()
+
+    app.mount("/annotate", part)
+
+    @app.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+    def everything(request: Request, path: str) -> dict[str, Any]:
+        return {"secret": path, "signed_in": request.state.signed_in}
+
+    return app
+
+
+@pytest.fixture(scope="module")
+def kept() -> str:
+    return hashed(PASSWORD)
+
+
+@pytest.fixture
+def locked(workspace: Workspace, kept: str) -> Iterator[TestClient]:
+    workspace.studies.set_secret(SECRET, kept)
+    with TestClient(application(workspace, "0.0.0.0"), base_url="http://studio.test", follow_redirects=False) as client:
+        yield client
+
+
+@pytest.fixture
+def unlocked(workspace: Workspace) -> Iterator[TestClient]:
+    with TestClient(application(workspace), base_url=HERE, follow_redirects=False) as client:
+        yield client
+
+
+def sign_in(client: TestClient, password: str = PASSWORD, wanted: str = "/") -> Any:
+    return client.post("/sign-in", data={"password": password, "next": wanted})
+
+
+def events(workspace: Workspace) -> list[tuple[str, str]]:
+    return [(entry.event, entry.detail) for entry in workspace.studies.log()]
+
+
+# The password
+
+
+def test_a_password_is_kept_as_a_hash_with_a_salt_of_its_own(kept: str) -> None:
+    again = hashed(PASSWORD)
+    assert kept != again
+    assert PASSWORD not in kept
+    assert matches(PASSWORD, kept)
+    assert matches(PASSWORD, again)
+    assert not matches(PASSWORD + " ", kept)
+    assert not matches("", kept)
+
+
+def test_the_same_letters_typed_in_two_ways_are_one_password() -> None:
+    assert matches("caf\u00e9 au lait", hashed("cafe\u0301 au lait"))
+
+
+@pytest.mark.parametrize(
+    "damaged", ["", "x", "scrypt$1$2", "scrypt$x$8$3$00$00", "scrypt$3$8$1$00$00", "md5$1$1$1$0$0"]
+)
+def test_nobody_gets_in_with_a_damaged_hash(damaged: str) -> None:
+    assert not matches("", damaged)
+    assert not matches(PASSWORD, damaged)
+
+
+@pytest.mark.parametrize(
+    ("password", "words"), [("", "too short"), ("seven77", "at least 8"), ("x" * 1025, "too long")]
+)
+def test_a_password_that_will_not_do(password: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        hashed(password)
+
+
+def test_a_new_password_is_typed_twice() -> None:
+    typed = iter(["long enough", "long enough", "long enough", "long enoughh"])
+    assert matches("long enough", choose(lambda _: next(typed), twice=True))
+    with pytest.raises(UserError, match="differ"):
+        choose(lambda _: next(typed), twice=True)
+
+
+@pytest.mark.parametrize(
+    ("host", "beyond"),
+    [
+        ("127.0.0.1", False),
+        ("127.1.2.3", False),
+        ("::1", False),
+        ("localhost", False),
+        ("0.0.0.0", True),
+        ("::", True),
+        ("", True),
+        ("192.0.2.1", True),
+        ("nowhere.invalid", True),
+    ],
+)
+def test_what_other_machines_can_reach(host: str, beyond: bool) -> None:
+    assert beyond_this_machine(host) is beyond
+
+
+def test_beyond_this_machine_it_takes_a_password(workspace: Workspace, kept: str) -> None:
+    with pytest.raises(UserError, match=r"STUDIO_PASSWORD.*--set-password"):
+        application(workspace, "0.0.0.0")
+    with pytest.raises(UserError, match="at least 8"):
+        application(workspace, "0.0.0.0", "short")
+    application(workspace, "0.0.0.0", PASSWORD)
+    workspace.studies.set_secret(SECRET, kept)
+    application(workspace, "0.0.0.0")
+
+
+# With a password
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/study/"),
+        ("POST", "/study/api/new"),
+        ("GET", "/config"),
+        ("GET", "/gradio_api/info"),
+        ("POST", "/gradio_api/queue/join"),
+        ("GET", "/gradio_api/file=/etc/passwd"),
+        ("POST", "/gradio_api/upload"),
+        ("POST", "/files"),
+        ("GET", "/ui/studio.js"),
+        ("GET", "/images/abc.png"),
+        ("POST", "/healthz"),
+        ("DELETE", "/healthz"),
+        ("GET", "/healthz/"),
+        ("GET", "//healthz"),
+        ("PUT", "/sign-in"),
+        ("GET", "/sign-in/"),
+        ("GET", "/sign-in/study.js.map"),
+        ("GET", "/sign-out"),
+        ("GET", "/annotatex"),
+        ("GET", "/ANNOTATE/"),
+        ("GET", "//annotate/"),
+        ("OPTIONS", "/"),
+        ("HEAD", "/"),
+    ],
+)
+def test_without_a_session_nothing_is_there(locked: TestClient, method: str, path: str) -> None:
+    reply = locked.request(method, f"http://studio.test{path}")
+    assert reply.status_code == 401
+    assert method == "HEAD" or reply.json() == {"error": "Sign in first."}
+
+
+@pytest.mark.parametrize("path", ["/annotate", "/annotate?x=1"])
+def test_annotators_who_forget_the_slash_are_sent_on(locked: TestClient, path: str) -> None:
+    reply = locked.get(path)
+    assert (reply.status_code, reply.headers["location"]) == (307, "/annotate/")
+    assert locked.post(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["/annotate/%2e%2e/study/", "/annotate/..%2fstudy/", "/annotate//"]
+)
+def test_no_way_leads_out_of_the_annotators_part(locked: TestClient, path: str) -> None:
+    reply = locked.get(f"http://studio.test{path}")
+    assert reply.status_code in (401, 404)
+    assert "secret" not in reply.text
+
+
+@pytest.mark.parametrize("path", ["/annotate/%0a", "/annotate/x%0a", "/%0d%0aSet-Cookie:x", "/a%00"])
+def test_a_path_that_nobody_types_is_not_there(locked: TestClient, path: str) -> None:
+    assert locked.get(path).status_code == 404
+
+
+def test_what_is_open_to_all(locked: TestClient) -> None:
+    assert locked.get("/healthz").text == '"well"'
+    assert locked.get("/annotate/").text == '"annotators"'
+    assert locked.get("/sign-in").status_code == 200
+    for name in SIGN_IN_ASSETS:
+        assert locked.get(f"/sign-in/{name}").status_code == 200
+
+
+def test_a_browser_is_sent_to_the_sign_in_and_back(locked: TestClient) -> None:
+    sent = locked.get("/study/a b/?tab=1&x=%26", headers=HTML)
+    assert sent.status_code == 303
+    assert sent.headers["location"] == "/sign-in?next=%2Fstudy%2Fa%2520b%2F%3Ftab%3D1%26x%3D%2526"
+    page = locked.get(sent.headers["location"])
+    assert 'value="/study/a%20b/?tab=1&amp;x=%26"' in page.text
+    assert page.headers["cache-control"] == "no-store"
+    back = sign_in(locked, wanted="/study/a%20b/?tab=1&x=%26")
+    assert (back.status_code, back.headers["location"]) == (303, "/study/a%20b/?tab=1&x=%26")
+    assert locked.get("/study/").json() == {"secret": "study/", "signed_in": True}
+    assert locked.get("/sign-in?next=/study/").headers["location"] == "/study/", "nothing is asked twice"
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "https://example.org/",
+        "//example.org/",
+        "/\\example.org/",
+        "\\\\example.org",
+        "javascript:alert(1)",
+        "/\t/example.org",
+        "example.org",
+        "",
+        "/sign-in?next=/sign-in",
+        "/sign-out",
+        "/" + "x" * 2000,
+    ],
+)
+def test_the_sign_in_leads_to_no_other_site(elsewhere: str) -> None:
+    assert local(elsewhere) == "/"
+
+
+def test_the_cookie_is_for_the_server_only(locked: TestClient) -> None:
+    reply = sign_in(locked)
+    cookie = reply.headers["set-cookie"]
+    for part in ("HttpOnly", "SameSite=lax", "Path=/", "Max-Age="):
+        assert part in cookie
+    assert "Secure" not in cookie
+    secure = locked.post("https://studio.test/sign-in", data={"password": PASSWORD})
+    assert "Secure" in secure.headers["set-cookie"]
+
+
+def test_a_wrong_password_is_told_and_written_down(workspace: Workspace, locked: TestClient) -> None:
+    reply = sign_in(locked, "wrong <b>", wanted="/study/")
+    assert reply.status_code == 401
+    assert "This is not the password." in reply.text
+    assert "<b>wrong" not in reply.text and "wrong &lt;b" not in reply.text, "what was typed is not sent back"
+    assert 'value="/study/"' in reply.text
+    assert "set-cookie" not in reply.headers
+    found = events(workspace)
+    assert found[0][0] == "wrong password"
+    assert all("wrong <b>" not in detail for _, detail in found)
+
+
+def test_guessing_has_an_end(workspace: Workspace, locked: TestClient) -> None:
+    for _ in range(ATTEMPTS):
+        assert sign_in(locked, "wrong again").status_code == 401
+    for password in ("wrong again", PASSWORD):
+        reply = sign_in(locked, password)
+        assert reply.status_code == 429, "the right one is not told from a wrong one either"
+        assert 0 < int(reply.headers["retry-after"]) <= 900
+        assert "wait 15 minutes" in reply.text
+    assert events(workspace)[0][0] == "too many tries"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"{}", "application/json"),
+        (b"password=x", "text/plain"),
+        (b"password=" + b"x" * 20_000, "application/x-www-form-urlencoded"),
+        (b"password=\xff", "application/x-www-form-urlencoded"),
+        (b"&".join(b"a=b" for _ in range(99)), "application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_form_that_is_none(locked: TestClient, body: bytes, kind: str) -> None:
+    assert locked.post("/sign-in", content=body, headers={"content-type": kind}).status_code == 400
+
+
+def test_signing_out_ends_the_session(locked: TestClient) -> None:
+    sign_in(locked)
+    token = locked.cookies[COOKIE]
+    assert locked.get("/study/").status_code == 200
+    out = locked.post("/sign-out")
+    assert (out.status_code, out.headers["location"]) == (303, "/sign-in")
+    assert locked.get("/study/").status_code == 401
+    assert locked.get("/study/", headers={"cookie": f"{COOKIE}={token}"}).status_code == 401, (
+        "a kept token is worth nothing"
+    )
+
+
+def test_a_new_password_ends_the_old_ones_sessions(workspace: Workspace, locked: TestClient) -> None:
+    sign_in(locked)
+    workspace.studies.set_secret(SECRET, hashed("another long one"))
+    workspace.studies.close_sessions("lead")
+    assert locked.get("/study/").status_code == 401
+    assert sign_in(locked).status_code == 401
+    assert sign_in(locked, "another long one").status_code == 303
+
+
+def test_the_environment_wins_over_what_is_kept(workspace: Workspace, kept: str) -> None:
+    workspace.studies.set_secret(SECRET, kept)
+    app = application(workspace, "0.0.0.0", "from the environment")
+    with TestClient(app, base_url="http://studio.test", follow_redirects=False) as client:
+        assert sign_in(client).status_code == 401
+        assert sign_in(client, "from the environment").status_code == 303
+
+
+def test_an_annotators_session_opens_nothing_of_the_studio(workspace: Workspace, locked: TestClient) -> None:
+    worker, _ = workspace.studies.add_worker()
+    token = workspace.studies.open_session("worker", worker.id)
+    for name in (COOKIE, "annotator"):
+        reply = locked.get("/study/", headers={"cookie": f"{name}={token}"})
+        assert reply.status_code == 401
+    entry = workspace.studies.log()[0]
+    assert (entry.event, entry.worker) == ("refused", worker.id)
+    assert "GET /study/" in entry.detail
+    assert token not in entry.detail
+
+
+def test_an_old_or_invented_token(workspace: Workspace, locked: TestClient) -> None:
+    ended = workspace.studies.open_session("lead", hours=-1)
+    for token in (ended, "x", "", "a" * 10_000, "' OR 1=1 --"):
+        assert locked.get("/study/", headers={"cookie": f"{COOKIE}={token}"}).status_code == 401
+
+
+def test_a_socket_takes_a_session_too(workspace: Workspace, locked: TestClient) -> None:
+    with pytest.raises(WebSocketDisconnect) as closed, locked.websocket_connect("ws://studio.test/socket"):
+        pass
+    assert closed.value.code == 1008
+    sign_in(locked)
+    with locked.websocket_connect("ws://studio.test/socket") as socket:
+        assert socket.receive_text() == "secret"
+
+
+def test_no_shared_cache_keeps_what_takes_a_sign_in(workspace: Workspace, kept: str) -> None:
+    from fastapi.responses import PlainTextResponse
+
+    workspace.studies.set_secret(SECRET, kept)
+    app = FastAPI()
+    stand_guard(app, workspace.studies, "0.0.0.0", "")
+
+    @app.get("/picture")
+    def picture() -> PlainTextResponse:
+        return PlainTextResponse("x", headers={"Cache-Control": "public, max-age=31536000, immutable"})
+
+    with TestClient(app, base_url="http://studio.test") as client:
+        sign_in(client)
+        assert client.get("/picture").headers["cache-control"] == "private, max-age=31536000, immutable"
+
+
+def test_every_reply_says_what_a_page_may_do(locked: TestClient) -> None:
+    for path in ("/", "/healthz", "/sign-in", "/annotate/"):
+        headers = locked.get(path).headers
+        assert "object-src 'none'" in headers["content-security-policy"]
+        assert headers["referrer-policy"] == "same-origin"
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+# Without a password
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1:7860", "localhost:7860", "LOCALHOST", "[::1]:7860", "127.0.0.9", "studio.localhost:1", "localhost."],
+)
+def test_on_this_machine_it_opens_at_once(unlocked: TestClient, host: str) -> None:
+    reply = unlocked.get("/study/", headers={"host": host})
+    assert reply.json() == {"secret": "study/", "signed_in": False}
+    assert unlocked.get("/sign-in", headers={"host": host}).headers["location"] == "/", "there is nothing to sign in to"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "rebound.example.org:7860",
+        "127.0.0.1.example.org",
+        "192.0.2.1",
+        "0.0.0.0:7860",
+        "localhost@example.org",
+        "",
+        "[",
+    ],
+)
+@pytest.mark.parametrize("path", ["/study/", "/annotate/", "/gradio_api/info"])
+def test_another_name_for_this_machine_opens_nothing(unlocked: TestClient, host: str, path: str) -> None:
+    reply = unlocked.get(path, headers={"host": host})
+    assert reply.status_code == 403
+    assert "secret" not in reply.text
+    assert unlocked.get("/healthz", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host", "via"])
+def test_a_proxy_opens_nothing_without_a_password(unlocked: TestClient, name: str) -> None:
+    reply = unlocked.get("/study/", headers={name: "192.0.2.1"})
+    assert reply.status_code == 403
+    assert "--set-password" in reply.text
+
+
+# Other sites
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://example.org"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"origin": "https://127.0.0.1:7860.example.org"},
+        {"origin": "http://[broken"},
+        {"origin": "http://127.0.0.1:port"},
+        {"origin": "file://"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"},
+        {"sec-fetch-site": "something new"},
+    ],
+)
+@pytest.mark.parametrize(
+    "path", ["/study/api/new", "/files", "/gradio_api/upload", "/annotate/", "/sign-in", "/sign-out"]
+)
+def test_another_site_can_send_nothing(unlocked: TestClient, headers: dict[str, str], path: str) -> None:
+    reply = unlocked.post(path, headers=headers)
+    assert reply.status_code == 403
+    assert reply.json() == {"error": "This came from another site."}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": HERE},
+        {"sec-fetch-site": "same-origin"},
+        {"sec-fetch-site": "none"},
+        # Behind a proxy that renames the host, the browser still knows better.
+        {"origin": "https://studio.example.org", "sec-fetch-site": "same-origin"},
+    ],
+)
+def test_our_own_pages_can(unlocked: TestClient, headers: dict[str, str]) -> None:
+    assert unlocked.post("/files", headers=headers).status_code == 200
+
+
+def test_a_link_from_another_site_can_be_followed_but_nothing_be_read(unlocked: TestClient) -> None:
+    cross = {"sec-fetch-site": "cross-site"}
+    assert unlocked.get("/study/", headers=cross | {"sec-fetch-mode": "navigate"}).status_code == 200
+    assert unlocked.get("/study/", headers=cross | {"sec-fetch-mode": "cors"}).status_code == 403
+    assert unlocked.get("/study/", headers=cross | {"sec-fetch-mode": "no-cors"}).status_code == 403
+    assert unlocked.get("/study/", headers={"origin": "http://example.org"}).status_code == 403
+
+
+def test_an_origin_of_the_usual_port(workspace: Workspace, kept: str) -> None:
+    workspace.studies.set_secret(SECRET, kept)
+    with TestClient(application(workspace, "0.0.0.0"), base_url="http://studio.test") as client:
+        for host, origin, status in (
+            ("studio.test", "https://studio.test", 401),
+            ("studio.test:443", "https://studio.test", 401),
+            ("STUDIO.test", "http://studio.TEST:80", 401),
+            ("studio.test:8443", "https://studio.test", 403),
+            ("studio.test", "https://studio.test:8443", 403),
+        ):
+            assert client.post("/files", headers={"host": host, "origin": origin}).status_code == status, (host, origin)
+
+
+# The log of refusals
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_log_is_bounded_and_says_what_it_left_out(workspace: Workspace) -> None:
+    clock = Clock()
+    refusals = Refusals(workspace.studies.note, each=3, in_all=5, seconds=60, clock=clock)
+    for number in range(10):
+        refusals.note("refused", f"GET /{number}", "192.0.2.1")
+    for number in range(10):
+        refusals.note("refused", "GET /", f"192.0.2.{number + 2}")
+    assert len(events(workspace)) == 5
+    clock.now = 60
+    refusals.note("refused", "GET /later\nsigned in", "192.0.2.1")
+    latest, told = events(workspace)[:2]
+    assert latest == ("refused", "GET /later�signed in · from 192.0.2.1")
+    assert told == ("refusals left out", "15 more within a minute were not written down one by one")
+
+
+def test_a_log_that_fails_lets_nobody_in(workspace: Workspace, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise UserError("the disk is full")
+
+    workspace.studies.set_secret(SECRET, kept)
+    monkeypatch.setattr(workspace.studies, "note", fail)
+    with TestClient(application(workspace, "0.0.0.0"), base_url="http://studio.test") as client:
+        assert client.get("/study/").status_code == 401
+
+
+def test_many_who_guess_at_once_all_count(locked: TestClient) -> None:
+    """The look at the limit and the count are one step: no more than the limit get an answer about a password."""
+    import httpx
+
+    async def guess() -> list[int]:
+        transport = httpx.ASGITransport(locked.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://studio.test", timeout=120) as client:
+            replies = await asyncio.gather(
+                *(client.post("/sign-in", data={"password": f"guess number {n}"}) for n in range(2 * ATTEMPTS))
+            )
+        return [reply.status_code for reply in replies]
+
+    found = asyncio.run(guess())
+    assert found.count(401) == ATTEMPTS
+    assert found.count(429) == ATTEMPTS
