@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from study.behaviour import Behaviour, habit_of, judge
-from study.truth import Truth, pixels, sight
+from study.truth import Truth, pixels
 from study.types import Question
 
 HEADERS = {"x-studio": "1"}
@@ -190,8 +190,9 @@ class _Annotator:
         try:
             image = await self._picture(str(assignment["image"]))
             source = await self._picture(str(assignment["source"])) if assignment.get("source") else ""
-            seen = sight(image, source, str(assignment.get("label") or ""))
-            judged = judge(self.behaviour, questions, lambda q: self.plan.truth.answer(seen, q), self.habit, self.drawn)
+            judged = judge(
+                self.behaviour, questions, lambda q: self.plan.truth.answer(image, source, q), self.habit, self.drawn
+            )
             await self._sleep(judged.seconds - (time.monotonic() - began))
             key = secrets.token_urlsafe(16)
             body = {
@@ -217,7 +218,7 @@ class _Annotator:
 
     async def _picture(self, token: str) -> str:
         """The pixels of a picture, by name."""
-        data = (await self._send("GET", f"api/image/{token}", None)).content
+        data = (await self._send("GET", f"image/{token}", None)).content
         name = hashlib.sha256(data).digest()
         if name not in _SEEN:
             _SEEN[name] = pixels(data)

@@ -15,7 +15,7 @@ from study.consensus import Outcome, counted
 from study.controls import right
 from study.questions import asked
 from study.slices import of_images, outcomes_of
-from study.types import Item, Question, StudyData, Vote
+from study.types import Item, Question, Rules, StudyData, Vote
 
 VOTE_COLUMNS = ("task", "worker", "label")
 """As crowd-kit reads it."""
@@ -229,24 +229,41 @@ def _dawid_skene(
     return {int(item): (label, model.probabilities[item][label]) for item, label in model.labels.items()}
 
 
-def item_rows(data: StudyData) -> list[Row]:
-    """Every item of the study, control and quiz items with their right answers, and where it comes from."""
+def item_columns(rules: Rules) -> list[str]:
+    """Of `item_rows`; a list that `listed_items` reads."""
+    known = [f"expected.{question.id}" for question in rules.questions if question.kind != "text"]
+    about = ["label", "classes", "edit_types", "group", "model", "model_right", "caption", "counterfactual"]
+    return ["item", "kind", "image", "source", *known, *about, "image_sha", "source_sha", "test_case", "origin"]
+
+
+def item_rows(data: StudyData, image_of: Mapping[int, str], source_of: Mapping[int, str]) -> list[Row]:
+    """Every item that is in the study, control and quiz items with their right answers, and where it comes from.
+
+    `image_of` and `source_of` name the files of their pictures, by item.
+    """
     return [
         {
             "item": item.public,
             "kind": item.kind,
-            "removed": item.removed,
-            "expected": _json(item.expected),
+            "image": image_of.get(item.id, ""),
+            "source": source_of.get(item.id, ""),
+            **{f"expected.{question}": answer for question, answer in item.expected.items()},
             **_about(item),
             "caption": item.caption,
             "counterfactual": item.counterfactual,
-            "image": item.image_sha,
-            "source": item.source_sha or "",
+            "image_sha": item.image_sha,
+            "source_sha": item.source_sha,
             "test_case": item.test_case,
             "origin": _json(item.origin),
         }
         for item in data.items
+        if not item.removed
     ]
+
+
+WORKER_COLUMNS = (
+    "worker votes controls controls_right excluded excluded_by excluded_because approved rejected pending blocked"
+).split()
 
 
 def worker_rows(data: StudyData) -> list[Row]:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from PIL import Image
 
-from study.cells import Table
+from study.cells import Table, as_written
 from study.types import Question
 
-TRUTH_COLUMNS = ("item", "kind", "label", "question", "answer", "sight")
-"""Of the file that a lead gets, fills in and gives back; `sight`, `question` and `answer` are read."""
+TRUTH_COLUMNS = ("item", "kind", "question", "asked", "answer", "sight")
+"""Of the file that a lead gets, fills in and gives back; `sight` and `answer` are read."""
 MAX_PIXELS = 50_000_000
 
 
@@ -38,27 +38,32 @@ def pixels_of(image: Image.Image) -> str:
     return hashlib.sha256(size + image.convert("RGB").tobytes()).hexdigest()
 
 
-def sight(image: str, source: str = "", label: str = "") -> str:
-    """The name of what a worker has before them: pixels of image and source (`pixels`; "" without), class asked for."""
-    return hashlib.sha256("\0".join((image, source, label.strip().casefold())).encode()).hexdigest()[:32]
+def sight(image: str, source: str, asked: str) -> str:
+    """The name of what a worker has before them: pixels of image and source (`pixels`; "" without), and the question
+    as it is worded, which names the class.
+    """
+    return hashlib.sha256("\0".join((image, source, asked)).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class Truth:
-    """True answers by (sight, question id), and a guess where none is known."""
+    """True answers by `sight`, and a guess where none is known."""
 
-    known: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    known: Mapping[str, str] = field(default_factory=dict)
     valid: float = 0.95
     """Share of what is not known that is guessed to be "yes" or 4 and 5, 0 to 1."""
     seed: int = 0
 
-    def answer(self, seen: str, question: Question) -> str:
-        """The true answer: the same for every worker, and at every run with the same seed; "" for free text."""
-        answers = question.answers()
-        known = self.known.get((seen, question.id), "")
+    def answer(self, image: str, source: str, question: Question) -> str:
+        """The true answer to a question as it is worded: the same for every worker, and at every run with this seed.
+
+        "" for free text.
+        """
+        answers, seen = question.answers(), sight(image, source, question.text)
+        known = self.known.get(seen, "")
         if not answers or known in answers:
             return known
-        drawn = random.Random(f"{self.seed}\0{seen}\0{question.id}")
+        drawn = random.Random(f"{self.seed}\0{seen}")
         if question.kind == "choice":
             return drawn.choice(answers)
         good = drawn.random() < self.valid
@@ -67,20 +72,20 @@ class Truth:
         return "yes" if good else "no"
 
 
-def read_truth(table: Table) -> dict[tuple[str, str], str]:
-    """The known answers of a file with the columns sight, question and answer; rows without an answer are left out.
+def read_truth(table: Table) -> dict[str, str]:
+    """The known answers of a file with the columns sight and answer; rows without an answer are left out.
 
     Raises ValueError with a sentence when a column is missing or one sight has two answers.
     """
-    missing = [name for name in ("sight", "question", "answer") if name not in table.columns]
+    missing = [name for name in ("sight", "answer") if name not in table.columns]
     if missing:
         raise ValueError(
             f"The file of true answers has no column {' and no column '.join(missing)}: get one from the study's "
             "exports and fill in the answers."
         )
-    known: dict[tuple[str, str], str] = {}
+    known: dict[str, str] = {}
     for number, row in enumerate(table.rows, start=1):
-        place, answer = (row.get("sight", ""), row.get("question", "")), row.get("answer", "")
-        if answer and known.setdefault(place, answer) != answer:
+        seen, answer = row.get("sight", ""), as_written(row.get("answer", ""))
+        if answer and known.setdefault(seen, answer) != answer:
             raise ValueError(f"Row {number} of the file of true answers says “{answer[:80]}”, an earlier one another.")
     return known

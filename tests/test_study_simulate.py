@@ -90,21 +90,22 @@ def test_what_is_seen_goes_by_the_pixels_whatever_the_file() -> None:
     image = Image.effect_noise((40, 30), 60).convert("RGB")
     assert pixels(encoded(image, "PNG")) == pixels(encoded(image, "WEBP")) == pixels_of(image)
     assert pixels_of(image) != pixels_of(image.transpose(Image.Transpose.FLIP_LEFT_RIGHT))
-    first = sight(pixels_of(image), label="Bird")
-    assert first == sight(pixels_of(image), label="bird ") != sight(pixels_of(image), label="boat")
+    first = sight(pixels_of(image), "", "Is it a bird?")
+    assert first != sight(pixels_of(image), "", "Is it a boat?") != sight("", pixels_of(image), "Is it a boat?")
     with pytest.raises(ValueError, match="no PNG or WebP"):
         pixels(b"<html>")
 
 
 def test_known_truth_wins_and_a_guess_is_the_same_for_all() -> None:
-    table = read_csv(b"sight,question,answer\nabc,valid,no\nxyz,valid,\n")
+    place = sight("abc", "", VALID.text)
+    table = read_csv(f"sight,answer,more\n{place},no,x\nxyz,,\n".encode())
     truth = Truth(read_truth(table), valid=0.9, seed=4)
-    assert truth.answer("abc", VALID) == "no"
-    guessed = [truth.answer(str(n), VALID) for n in range(2000)]
-    assert guessed == [replace(truth).answer(str(n), VALID) for n in range(2000)]
+    assert truth.answer("abc", "", VALID) == "no"
+    guessed = [truth.answer(str(n), "", VALID) for n in range(2000)]
+    assert guessed == [replace(truth).answer(str(n), "", VALID) for n in range(2000)]
     assert guessed.count("yes") / 2000 == pytest.approx(0.9, abs=0.03)
     with pytest.raises(ValueError, match="Row 2"):
-        read_truth(read_csv(b"sight,question,answer\nabc,valid,no\nabc,valid,yes\n"))
+        read_truth(read_csv(b"sight,answer\nabc,no\nabc,yes\n"))
     with pytest.raises(ValueError, match="no column sight"):
         read_truth(read_csv(b"item,answer\n1,yes\n"))
 

@@ -1,0 +1,178 @@
+"""Every figure of a report as a row, with its interval and what it was counted from: the results as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from study.agreement import Agreement
+from study.cells import Kind, Row
+from study.intervals import Mean, Proportion
+from study.report_types import QuestionResult, Report, Slice, Slices
+
+FIGURE_COLUMNS: Mapping[str, Kind] = {
+    "figure": "text",
+    "question": "text",
+    "votes_used": "text",
+    "part": "text",
+    "name": "text",
+    "value": "number",
+    "low": "number",
+    "high": "number",
+    "count": "whole",
+    "n": "whole",
+    "unit": "text",
+    "asked": "whole",
+    "discarded": "whole",
+    "too_few": "whole",
+    "waiting": "whole",
+    "worst": "number",
+    "best": "number",
+    "words": "text",
+}
+"""`question` is empty for an image as a whole; `votes_used`: after or before exclusions, or with adjudications; `part`
+and `name`: all, or the images of one class, edit type, sample or verdict of the model under test, or one answer."""
+
+
+def figure_rows(report: Report) -> list[Row]:
+    """All figures of a report, those of images as a whole first."""
+    rows = [
+        _slice("valid", "", "after exclusions", "all", report.images),
+        _slice("valid", "", "before exclusions", "all", report.images_before),
+    ]
+    if report.images_adjudicated is not None:
+        rows.append(_slice("valid", "", "with adjudications", "all", report.images_adjudicated))
+    rows += _parts("", report.image_slices)
+    rows += _agreement("", "after exclusions", report.agreement)
+    rows.append(_proportion("control items right", "", "all votes", "all", "", report.controls, "answers"))
+    for question in report.questions:
+        rows += _question(question)
+    rows += [
+        _count(name, number)
+        for name, number in (
+            ("images", report.items),
+            ("images with all votes", report.complete),
+            ("votes cast", report.votes_cast),
+            ("votes of excluded workers", report.votes_excluded),
+            ("votes beyond the number of an image", report.votes_surplus),
+            ("votes counted", report.votes_counted),
+            ("workers", len(report.workers)),
+            ("workers excluded", len(report.exclusions)),
+        )
+    ]
+    return rows
+
+
+def _question(result: QuestionResult) -> Iterator[Row]:
+    """All figures of one question."""
+    name = result.question.id
+    if result.question.valid:
+        yield _slice("valid", name, "after exclusions", "all", result.after)
+        yield _slice("valid", name, "before exclusions", "all", result.before)
+        if result.adjudicated is not None:
+            yield _slice("valid", name, "with adjudications", "all", result.adjudicated)
+        yield _proportion("valid votes", name, "after exclusions", "all", "", result.votes, "votes")
+        yield _proportion("valid by majority", name, "after exclusions", "all", "", result.second.majority, "images")
+        model = result.second.dawid_skene
+        yield _proportion("valid by Dawid and Skene", name, "after exclusions", "all", "", model, "images")
+        yield from _parts(name, result.slices)
+    if result.question.kind == "text":
+        return
+    for answer in result.answers:
+        yield _proportion("consensus", name, "after exclusions", "answer", answer.answer, answer.share, "images")
+        yield _count("votes", answer.votes, name, "answer", answer.answer)
+    if result.mean is not None:
+        yield _mean(name, result.mean)
+    yield from _agreement(name, "after exclusions", result.agreement)
+    yield from _agreement(name, "before exclusions", result.agreement_before)
+
+
+def _parts(question: str, slices: Slices) -> Iterator[Row]:
+    for part, held in (
+        ("class", slices.by_class),
+        ("edit type", slices.by_edit_type),
+        ("sample", slices.by_group),
+        ("model under test", slices.by_model),
+    ):
+        for each in held:
+            yield _slice("valid", question, "after exclusions", part, each)
+
+
+def _slice(figure: str, question: str, used: str, part: str, held: Slice) -> Row:
+    return {
+        **_proportion(figure, question, used, part, held.name, held.rate, "images"),
+        "asked": held.items,
+        "discarded": held.discarded,
+        "too_few": held.short,
+        "waiting": held.waiting,
+        "worst": held.bounds.worst,
+        "best": held.bounds.best,
+    }
+
+
+def _proportion(figure: str, question: str, used: str, part: str, name: str, held: Proportion, unit: str) -> Row:
+    return {
+        "figure": figure,
+        "question": question,
+        "votes_used": used,
+        "part": part,
+        "name": name,
+        "value": held.value,
+        "low": held.low,
+        "high": held.high,
+        "count": held.count,
+        "n": held.n,
+        "unit": unit,
+        "words": held.words,
+    }
+
+
+def _mean(question: str, held: Mean) -> Row:
+    return {
+        "figure": "mean rating",
+        "question": question,
+        "votes_used": "after exclusions",
+        "part": "all",
+        "value": held.value,
+        "low": held.low,
+        "high": held.high,
+        "n": held.n,
+        "unit": "images",
+        "words": held.words,
+    }
+
+
+def _agreement(question: str, used: str, held: Agreement) -> Iterator[Row]:
+    measures = {
+        "raw agreement": held.raw,
+        "Krippendorff's alpha": held.alpha,
+        "Krippendorff's alpha, ordinal": held.ordinal,
+        "Gwet's AC1": held.ac1,
+        "Fleiss' kappa": held.fleiss,
+    }
+    for figure, measure in measures.items():
+        if measure is not None:
+            yield {
+                "figure": figure,
+                "question": question,
+                "votes_used": used,
+                "part": "all",
+                "value": measure.value,
+                "n": measure.n_items,
+                "unit": "images",
+                "words": measure.words,
+            }
+    if held.prevalence is not None:
+        yield {
+            "figure": "most frequent answer",
+            "question": question,
+            "votes_used": used,
+            "part": "answer",
+            "name": held.frequent,
+            "value": held.prevalence,
+            "unit": "votes",
+        }
+
+
+def _count(figure: str, number: int, question: str = "", part: str = "all", name: str = "") -> Row:
+    row: Row = {"figure": figure, "question": question, "part": part, "name": name, "count": number}
+    return row

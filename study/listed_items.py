@@ -1,0 +1,137 @@
+"""A CSV of images that were made elsewhere, as items: what its columns may be, and what is wrong with a row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from study.cells import Table, as_written
+from study.questions import asked
+from study.types import Answers, ItemKind, NewItem, Question, Rules
+
+IMAGE_COLUMNS = ("image", "file_name", "file", "filename", "path")
+"""Any of them names the image's file."""
+COLUMNS = "source label classes edit_types caption counterfactual kind group model model_right origin".split()
+"""What else is read, beside expected.QUESTION. Classes and edit types are parted by semicolons."""
+_OURS = frozenset({"item", "removed", "test_case", "image_sha", "source_sha"})
+"""Written by an export, and of no use here: nothing is said of them."""
+_KINDS: Mapping[str, ItemKind] = {"": "item", "item": "item", "control": "control", "quiz": "quiz"}
+_TRUTH = {"": None, "true": True, "yes": True, "1": True, "right": True}
+_FALSE = {"false": False, "no": False, "0": False, "wrong": False}
+LONGEST = {"label": 200, "group": 60, "model": 400, "caption": 4000, "counterfactual": 4000}
+MAX_PARTS, LONGEST_PART, LONGEST_ORIGIN = 50, 100, 20_000
+
+
+@dataclass(frozen=True)
+class ListedItem:
+    """A row: what the files are called, and the item without its pictures."""
+
+    image: str
+    source: str
+    item: NewItem
+    row: int
+    """1 for the first below the header."""
+
+
+def listed_items(table: Table, rules: Rules) -> tuple[tuple[ListedItem, ...], tuple[str, ...]]:
+    """The items of a list, and what a person should know of it. Raises ValueError with a sentence."""
+    names = {name.casefold(): name for name in table.columns}
+    column = next((names[name] for name in IMAGE_COLUMNS if name in names), None)
+    if column is None:
+        raise ValueError("The list has no column “image”: it names the file of each image.")
+    if not table.rows:
+        raise ValueError("The list names no image: below its header, each line is one.")
+    questions = {question.id: question for question in rules.questions}
+    known = {column, *(names[name] for name in COLUMNS if name in names)}
+    expected = {name: name[9:] for name in table.columns if name.startswith("expected.") and name[9:] in questions}
+    unused = [
+        name for name in table.columns if name and name not in known | set(expected) and name.casefold() not in _OURS
+    ]
+    found = []
+    for number, row in enumerate(table.rows, start=1):
+        cells = {name: as_written(row.get(names[name], "")) for name in COLUMNS if name in names}
+        try:
+            answers = {question: text for name, question in expected.items() if (text := row.get(name, ""))}
+            found.append(_listed(row.get(column, ""), cells, answers, questions, number))
+        except ValueError as error:
+            raise ValueError(f"Row {number} of the list: {str(error).rstrip('.')}.") from error
+    told = f"Columns that are not used: {', '.join(name[:60] for name in unused[:8])}."
+    return tuple(found), (told,) if unused else ()
+
+
+def _listed(
+    image: str, cells: Mapping[str, str], expected: Answers, questions: Mapping[str, Question], number: int
+) -> ListedItem:
+    if not image:
+        raise ValueError("it names no image")
+    for name, longest in LONGEST.items():
+        if len(cells.get(name, "")) > longest:
+            raise ValueError(f"its {name} has {len(cells[name])} characters; at most {longest} fit")
+    kind = _KINDS.get(cells.get("kind", "").casefold())
+    if kind is None:
+        raise ValueError(f"“{cells['kind'][:60]}” is no kind: item, control and quiz are")
+    told = cells.get("model_right", "").casefold()
+    if told not in _TRUTH | _FALSE:
+        raise ValueError(f"model_right is “{told[:60]}”; it has to be true, false or empty")
+    item = NewItem(
+        image_sha="",
+        kind=kind,
+        expected=_expected(expected, questions),
+        label=cells.get("label", ""),
+        classes=_parts(cells.get("classes", ""), "classes"),
+        edit_types=_parts(cells.get("edit_types", ""), "edit types"),
+        caption=cells.get("caption", ""),
+        counterfactual=cells.get("counterfactual", ""),
+        model=cells.get("model", ""),
+        model_right=(_TRUTH | _FALSE)[told],
+        group=cells.get("group", ""),
+        origin={**_origin(cells.get("origin", "")), "file": image},
+    )
+    if kind != "item" and not [
+        q for q in asked(tuple(questions.values()), item, item.expected) if q.id in item.expected
+    ]:
+        first = next(iter(questions), "QUESTION")
+        raise ValueError(f"a {kind} item needs a right answer to a question that it gets, in a column expected.{first}")
+    return ListedItem(image, cells.get("source", ""), item, number)
+
+
+def _expected(given: Answers, questions: Mapping[str, Question]) -> Answers:
+    """The right answers, as the questions offer them."""
+    kept = {}
+    for name, text in given.items():
+        options = questions[name].answers()
+        answer = next((option for option in options if option.casefold() == text.casefold()), None)
+        if answer is None:
+            raise ValueError(f"“{text[:60]}” is no answer to the question {name}")
+        kept[name] = answer
+    return kept
+
+
+def _parts(text: str, what: str) -> tuple[str, ...]:
+    """Names parted by semicolons."""
+    parts = tuple(dict.fromkeys(part.strip() for part in text.split(";") if part.strip()))
+    if len(parts) > MAX_PARTS or any(len(part) > LONGEST_PART for part in parts):
+        raise ValueError(f"its {what} are more than {MAX_PARTS}, or one has more than {LONGEST_PART} characters")
+    return parts
+
+
+def _origin(text: str) -> dict[str, Any]:
+    """Where an export says that an item came from; anything else is kept as a note."""
+    if not text:
+        return {}
+    if len(text) > LONGEST_ORIGIN:
+        raise ValueError(f"its origin has more than {LONGEST_ORIGIN:,} characters")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    return {"earlier": value if isinstance(value, dict) else text}
+
+
+def by_folder(files: Sequence[str]) -> dict[str, str]:
+    """The label of each file: its folder's name, if there is more than one folder, as in ImageFolder; else ""."""
+    folders = {file: file.rpartition("/")[0].rpartition("/")[2] for file in files}
+    several = len({file.rpartition("/")[0] for file in files}) > 1
+    return {file: folder[: LONGEST["label"]] if several else "" for file, folder in folders.items()}
