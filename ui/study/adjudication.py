@@ -14,10 +14,9 @@ from study.types import Item, Question, StudyData
 from ui.study.divided import undecided
 from ui.study.one_image import decide_address, pictures
 from ui.study.plots import answer_bar
-from ui.study.words import count
+from ui.study.words import count, image_url, in_order
 from ui.views.markup import Html, el
 from ui.views.parts import bar, key, pill
-from ui.views.pictures import image_url
 
 
 def cases(report: Report) -> tuple[Disagreement, ...]:
@@ -152,7 +151,7 @@ def _case(report: Report, case: Disagreement, item: Item, asked: Question) -> Ht
         el(
             "details",
             el("summary", "The votes ", key("v")),
-            answer_bar(case.counts, asked.valid),
+            answer_bar(in_order(case.counts, asked), asked.valid),
             el("p", case.words),
             id="peers",
             class_="folded",

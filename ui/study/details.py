@@ -6,7 +6,7 @@ from study.intervals import percent
 from study.report_types import QuestionResult, Report, Slice
 from ui.study.figures import slices_of_question
 from ui.study.plots import agreement_scale, answer_bar, histogram
-from ui.study.words import count, ends, same_share, share
+from ui.study.words import count, ends, same_share, share, text_of_question
 from ui.views.markup import Child, Html, el
 
 REMARKS = 100
@@ -27,7 +27,7 @@ def questions_in_detail(report: Report) -> Html:
 
 def _question(result: QuestionResult, report: Report, alone: bool) -> Html:
     question = result.question
-    head = el("summary", el("b", question.id), " ", el("span", question.text, class_="mut"))
+    head = el("summary", el("b", question.id), " ", el("span", text_of_question(question), class_="mut"))
     if question.kind == "text":
         body: Child = _remarks(result, report)
     else:

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from study.report_types import Disagreement, Report
-from study.types import Item, Study, StudyData
+from study.types import Item, Question, Study, StudyData
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar
-from ui.study.words import count
+from ui.study.words import count, divided_votes, image_url, in_order
 from ui.views.markup import Child, Html, el
 from ui.views.parts import pill
-from ui.views.pictures import image_url
 
 SHOWN = 10
 """On the page of results."""
 PAGE = 60
 """On a page of all of them."""
+FAR = 2
+"""Points of a scale from which on two ratings differ in earnest."""
 UNDECIDED = ("no consensus", "too few votes")
 """What a person may decide: all votes that come are in, and they are no consensus."""
 
@@ -41,13 +42,28 @@ class Wish:
 
 
 def undecided(report: Report) -> tuple[Disagreement, ...]:
-    """What is left to a person: without a consensus, and not waiting for votes."""
-    return tuple(found for found in report.disagreements if found.status in UNDECIDED)
+    """What is left to a person: without a consensus, and not waiting for votes. Not ratings: their result is a mean."""
+    scales = {question.id for question in report.study.rules.questions if question.kind == "scale"}
+    return tuple(case for case in report.disagreements if case.status in UNDECIDED and case.question not in scales)
+
+
+def telling(report: Report) -> tuple[Disagreement, ...]:
+    """What is worth a look, the most divided first: on a scale, 4 against 5 is no disagreement; these come last."""
+    scales = {question.id for question in report.study.rules.questions if question.kind == "scale"}
+    others = [case for case in report.disagreements if case.question not in scales]
+    far = [case for case in report.disagreements if case.question in scales and _spread(case) >= FAR]
+    return (*others, *sorted(far, key=_spread, reverse=True))
+
+
+def _spread(case: Disagreement) -> int:
+    """Points between the lowest and the highest rating."""
+    given = [int(answer) for answer in case.counts]
+    return max(given, default=0) - min(given, default=0)
 
 
 def divided(report: Report, data: StudyData) -> Html:
     """The most divided images, and the way to all of them and to deciding them."""
-    found, left = report.disagreements, undecided(report)
+    found, left = telling(report), undecided(report)
     items = {item.id: item for item in data.items}
     open_ = sum(case.adjudication is None for case in left)
     head = [
@@ -67,7 +83,7 @@ def divided(report: Report, data: StudyData) -> Html:
         else None,
     ]
     if not found:
-        words = "No two votes on the same image differ." if report.votes_counted else "There is no vote yet."
+        words = "No two votes on the same image differ by much." if report.votes_counted else "There is no vote yet."
         body: Child = el("p", words, class_="mut")
     else:
         body = tiles(report, found[:SHOWN], items)
@@ -76,23 +92,24 @@ def divided(report: Report, data: StudyData) -> Html:
 
 def tiles(report: Report, found: Sequence[Disagreement], items: Mapping[int, Item]) -> Html:
     """Pictures with how their votes are divided, each a way to the image."""
-    valid = {result.question.id: result.question.valid for result in report.questions}
+    asked = {result.question.id: result.question for result in report.questions}
     return el(
         "div",
-        [_tile(report, case, items[case.item], valid[case.question]) for case in found],
+        [_tile(report, case, items[case.item], asked[case.question]) for case in found],
         class_="divided",
     )
 
 
-def _tile(report: Report, case: Disagreement, item: Item, valid: Sequence[str]) -> Html:
+def _tile(report: Report, case: Disagreement, item: Item, asked: Question) -> Html:
+    said = f"{case.question}: {divided_votes(case.counts, asked)}"
     return el(
         "a",
         el("img", src=image_url(item.image_sha), alt=item.label or "image", loading="lazy"),
-        answer_bar(case.counts, valid),
-        el("span", f"{case.question}: {case.words}"),
+        answer_bar(in_order(case.counts, asked), asked.valid),
+        el("span", said),
         pill(f"you: {case.adjudication.answer}", "acc") if case.adjudication is not None else None,
         href=item_address(report.study, item),
-        title=f"{case.question}: {case.words}, {case.status}",
+        title=f"{said}, {case.status}",
     )
 
 
@@ -104,9 +121,7 @@ def item_address(study: Study, item: Item) -> str:
 def all_divided(report: Report, data: StudyData, wish: Wish) -> Html:
     """All disagreements that are wished for, a page of them at a time."""
     found = [
-        case
-        for case in report.disagreements
-        if wish.question in ("", case.question) and wish.status in ("", case.status)
+        case for case in telling(report) if wish.question in ("", case.question) and wish.status in ("", case.status)
     ]
     items = {item.id: item for item in data.items}
     pages = max(1, -(-len(found) // PAGE))
@@ -115,7 +130,7 @@ def all_divided(report: Report, data: StudyData, wish: Wish) -> Html:
     study = report.study
     choices = [
         _choices("question", [result.question.id for result in report.questions], wish.question, wish, study),
-        _choices("status", sorted({case.status for case in report.disagreements}), wish.status, wish, study),
+        _choices("status", sorted({case.status for case in telling(report)}), wish.status, wish, study),
     ]
     turn = [
         el("a", str(n), href=wish.address(study, n), class_="btn s" + (" p" if n == page else ""))

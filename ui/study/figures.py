@@ -12,6 +12,7 @@ from datetime import datetime
 from study.intervals import percent
 from study.report_types import QuestionResult, Report, Slice, Slices
 from ui.study.plots import (
+    LOW,
     RATING,
     Axis,
     agreement_scale,
@@ -22,7 +23,7 @@ from ui.study.plots import (
     share_axis,
     votes_over_time,
 )
-from ui.study.words import count, same_share
+from ui.study.words import count, same_share, text_of_question
 from ui.views.markup import Child, Html, el
 
 FOLDED = 12
@@ -62,11 +63,13 @@ def _legend(report: Report, telling: Sequence[QuestionResult]) -> Html:
         said.append("Pale: if all discarded images were invalid, or valid.")
     if any(not same_share(result.after, result.before) for result in telling):
         said.append("Ring: before exclusions.")
+    if any(result.after.rate.value is not None and result.after.rate.value < LOW for result in telling):
+        said.append(f"Orange: below {100 * LOW:.0f} %.")
     return el("p", " ".join(said), class_="mut small")
 
 
 def _question_row(result: QuestionResult, axis: Axis) -> Html:
-    return _row(result.question.id, result.after, axis, result.before, title=result.question.text)
+    return _row(result.question.id, result.after, axis, result.before, title=text_of_question(result.question))
 
 
 def _rating_row(result: QuestionResult) -> Html:
@@ -75,7 +78,7 @@ def _rating_row(result: QuestionResult) -> Html:
     votes = sum(answer.votes for answer in result.answers)
     return el(
         "tr",
-        el("th", result.question.id, scope="row", title=result.question.text),
+        el("th", result.question.id, scope="row", title=text_of_question(result.question)),
         el("td", f"{mean.value:.2f}" if mean.value is not None else "–", class_="n"),
         el("td", mean_interval(mean), class_="plot-cell"),
         el("td", f"{mean.n:,}", class_="n"),
@@ -84,7 +87,7 @@ def _rating_row(result: QuestionResult) -> Html:
 
 
 def _other_row(result: QuestionResult) -> Html:
-    name = el("th", result.question.id, scope="row", title=result.question.text)
+    name = el("th", result.question.id, scope="row", title=text_of_question(result.question))
     if result.question.kind == "text":
         return el("tr", name, el("td", count(len(result.remarks), "answer"), " in free text"))
     counts = {answer.answer: answer.votes for answer in result.answers}
@@ -132,7 +135,7 @@ def slices_of_question(result: QuestionResult) -> Html | None:
 
 
 def _table(words: str, axis: Axis, rows: Sequence[Child]) -> Html:
-    return el("table", _head(words, "valid", axis, "n", "dropped"), el("tbody", rows), class_="plots")
+    return el("table", _head(words, "valid", axis, "n", "dropped", "waiting"), el("tbody", rows), class_="plots")
 
 
 def _head(words: str, value: str, axis: Axis, *counts: str) -> Html:
@@ -149,10 +152,6 @@ def _row(
     name: str, part: Slice, axis: Axis, before: Slice | None = None, title: str = "", look: str | None = None
 ) -> Html:
     """One row of shares: name, share, plot, n, and what was dropped or still waits."""
-    lost = part.discarded + part.short
-    dropped: list[Child] = [f"{lost:,}"]
-    if part.waiting:
-        dropped.append(el("small", f" +{part.waiting:,} waiting", class_="mut"))
     value = percent(part.rate.value) if part.rate.value is not None else "–"
     return el(
         "tr",
@@ -160,7 +159,8 @@ def _row(
         el("td", value, class_="n"),
         el("td", interval(part, axis, before), class_="plot-cell"),
         el("td", f"{part.rate.n:,}", class_="n"),
-        el("td", dropped, class_="n"),
+        el("td", f"{part.discarded + part.short:,}", class_="n"),
+        el("td", f"{part.waiting:,}" if part.waiting else "–", class_="n mut"),
         class_=look,
     )
 

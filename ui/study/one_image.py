@@ -8,12 +8,12 @@ from study.consensus import counted
 from study.report_types import Report
 from study.types import Item, StudyData, Vote
 from ui.diff import word_diff
-from ui.study.divided import UNDECIDED
+from ui.study.divided import undecided
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar
+from ui.study.words import divided_votes, image_url, in_order
 from ui.views.markup import Child, Html, el
 from ui.views.parts import differences, pill
-from ui.views.pictures import image_url
 
 
 def image_page(report: Report, data: StudyData, item: Item) -> Html:
@@ -67,7 +67,7 @@ def _facts(item: Item) -> Html:
         known.append((item.model or "model under test", "right" if item.model_right else "wrong"))
     known.extend((str(name), _short(value)) for name, value in item.origin.items())
     rows = [el("tr", el("th", name, scope="row"), el("td", value)) for name, value in known if value not in ("", None)]
-    return el("section", el("h2", "This image"), el("table", el("tbody", rows), class_="facts"), class_="card box")
+    return el("section", el("h2", "This image"), el("table", el("tbody", rows), class_="known"), class_="card box")
 
 
 def _short(value: object) -> str:
@@ -81,7 +81,8 @@ def _outcomes(report: Report, item: Item) -> Html | None:
     cases = [case for case in report.disagreements if case.item == item.id]
     if not cases:
         return None
-    valid = {result.question.id: result.question.valid for result in report.questions}
+    asked = {result.question.id: result.question for result in report.questions}
+    open_ = {(case.item, case.question) for case in undecided(report)}
     rows = []
     for case in cases:
         decided = case.adjudication
@@ -90,11 +91,11 @@ def _outcomes(report: Report, item: Item) -> Html | None:
             el(
                 "tr",
                 el("th", case.question, scope="row"),
-                el("td", answer_bar(case.counts, valid[case.question])),
-                el("td", case.words),
-                el("td", pill(case.status, "warn" if case.status in UNDECIDED else "")),
+                el("td", answer_bar(in_order(case.counts, asked[case.question]), asked[case.question].valid)),
+                el("td", divided_votes(case.counts, asked[case.question])),
+                el("td", pill(case.status, "warn" if (case.item, case.question) in open_ else "")),
                 el("td", pill(f"you: {decided.answer}", "acc", title=decided.reason or None) if decided else None),
-                el("td", way if case.status in UNDECIDED else None),
+                el("td", way if (case.item, case.question) in open_ else None),
             )
         )
     table = el("table", el("tbody", rows), class_="outcomes")

@@ -11,11 +11,10 @@ from study.slices import outcomes_of
 from study.types import Item, StudyData, Vote
 from ui.study.divided import item_address
 from ui.study.one_image import said_answers, worker_address
-from ui.study.words import count
+from ui.study.words import count, image_url
 from ui.study.workers_page import actions_of, head, row
 from ui.views.markup import Child, Html, el
 from ui.views.parts import Tone, pill
-from ui.views.pictures import image_url
 
 PAGE = 100
 """Votes on a page."""
@@ -68,12 +67,13 @@ def _outcomes(data: StudyData, wanted: set[int]) -> Mapping[int, Mapping[str, Ou
 def _vote_row(report: Report, vote: Vote, item: Item, outcomes: Mapping[str, Outcome]) -> Html:
     """One vote beside the consensus, or beside the right answer of a control item."""
     questions = report.study.rules.questions
+    several = len(questions) > 1
     if item.kind != "item":
-        wanted = ", ".join(item.expected.values())
+        wanted = ", ".join(f"{name}: {answer}" if several else answer for name, answer in item.expected.items())
         good = right(item, vote.answers, questions)
         found: Child = [pill("right" if good else "wrong", "ok" if good else "bad"), f" {wanted}"]
     else:
-        found = [_found(name, outcome, vote, len(outcomes) > 1) for name, outcome in outcomes.items()]
+        found = [_found(name, outcome, vote, several) for name, outcome in outcomes.items()]
     fast = vote.seconds < report.study.rules.too_fast_seconds
     decided = [pill(vote.verdict, _TONES[vote.verdict]), el("div", vote.reason, class_="mut") if vote.reason else None]
     return el(
@@ -89,7 +89,7 @@ def _vote_row(report: Report, vote: Vote, item: Item, outcomes: Mapping[str, Out
         el("td", {"item": "", "control": "control", "quiz": "quiz"}[item.kind], class_="mut"),
         el(
             "td",
-            said_answers(vote, len(questions) > 1),
+            said_answers(vote, several),
             el("div", f"“{vote.comment}”", class_="mut") if vote.comment else None,
         ),
         el("td", found),
@@ -103,12 +103,11 @@ _TONES: Mapping[str, Tone] = {"approved": "ok", "rejected": "bad", "pending": ""
 
 
 def _found(name: str, outcome: Outcome, vote: Vote, several: bool) -> Html | None:
-    """The consensus on a question, and whether this vote is with it."""
-    if not outcome.counts:
+    """The consensus on a question, and whether this vote is with it; nothing while it waits for votes."""
+    if not outcome.counts or outcome.status == "waiting":
         return None
-    if outcome.status != "consensus":
-        tone: Tone = ""
-    else:
-        tone = "ok" if vote.answers.get(name) == outcome.answer else "warn"
-    said = outcome.answer if outcome.status == "consensus" else outcome.status
+    said: str = outcome.status
+    tone: Tone = ""
+    if outcome.status == "consensus":
+        said, tone = outcome.answer, "ok" if vote.answers.get(name) == outcome.answer else "warn"
     return el("div", el("small", f"{name} ", class_="mut") if several else None, pill(said, tone))

@@ -19,6 +19,8 @@ from ui.views.markup import Child, Html, el
 
 STARTS = (0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
 """Where an axis of shares may begin. It is always labelled: dots, unlike bars, may stand on an axis that is cut."""
+LOW = 0.9
+"""Shares below it are drawn in another colour, so that they are found; nothing depends on it."""
 STEPS = 200
 """So many points at most in a line: more cannot be seen."""
 
@@ -93,7 +95,7 @@ def interval(part: Slice, axis: Axis, before: Slice | None = None) -> Html:
     if before is not None and before.rate.value is not None and _differs(part, before):
         drawn.extend(_dot(before.rate, axis, 17, "ring"))
         said += f"; before exclusions {before.rate.words}"
-    return _svg(22, said, drawn, "interval" + (" low" if part.rate.value < 0.9 else ""))
+    return _svg(22, said, drawn, "interval" + (" low" if part.rate.value < LOW else ""))
 
 
 def mean_interval(mean: Mean) -> Html:
@@ -227,27 +229,34 @@ def votes_over_time(times: Sequence[datetime], needed: int) -> Html | None:
 
 
 def worker_scatter(workers: Sequence[WorkerFigures], too_fast: float) -> Html | None:
-    """Every worker by median seconds a vote (logarithmic, 0.5 to 120) and agreement with the consensus.
+    """Every worker by median seconds a vote (logarithmic) and agreement with the consensus.
 
     None with fewer than two workers to show. A person who answers at random stands low, one who clicks through left.
     """
     shown = [w for w in workers if w.median_seconds is not None and w.with_consensus.value is not None]
     if len(shown) < 2:
         return None
-    axis = Axis(log10(0.5), log10(120.0), ())
+    times = [w.median_seconds or 0.0 for w in shown]
+    axis = Axis(
+        log10(next((edge for edge in (0.5, 0.2) if edge < min(times)), 0.1)),
+        log10(next((edge for edge in (12.0, 30.0, 70.0) if edge > max(times)), 200.0)),
+        (),
+    )
     lowest = min(w.with_consensus.value or 0.0 for w in shown)
-    floor = next(start for start in (0.8, 0.5, 0.0) if start <= lowest)
+    floor = next(start for start in (0.8, 0.6, 0.4, 0.2, 0.0) if start <= lowest)
 
     def height(share: float) -> float:
         return 8 + 150 * (1 - (share - floor) / (1 - floor))
 
     drawn: list[Child] = []
-    if too_fast > 0.5:
+    if too_fast > 0 and log10(too_fast) > axis.low:
         edge = axis.place(log10(too_fast))
         drawn.append(
             el("rect", el("title", "faster than the rules expect"), x=0, y=0, width=edge, height=166, class_="fast")
         )
     for second in (1, 2, 5, 10, 20, 60):
+        if log10(second) > axis.high:
+            break
         x = axis.place(log10(second))
         drawn.append(el("line", x1=x, x2=x, y1=0, y2=166, class_="grid"))
         drawn.append(el("text", f"{second} s", x=x, y=180))

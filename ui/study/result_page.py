@@ -29,10 +29,7 @@ COMMENTS = 100
 
 
 def parts(report: Report, data: StudyData) -> Mapping[str, Html | None]:
-    """The page's parts by name, in their order. None where there is nothing to show; each is sent anew when it changed.
-
-    Parts of one row stand in a pair: see `layout`.
-    """
+    """The parts of the page by name, in their order; None where there is nothing to show."""
     times = [vote.submitted for vote in data.votes if vote.kind == "item"]
     return {
         "progress": progress(report),
@@ -50,20 +47,20 @@ def parts(report: Report, data: StudyData) -> Mapping[str, Html | None]:
     }
 
 
-PAIRS = (("questions", "divided"), ("agreement", "timeline"))
-"""What stands side by side where there is room."""
+COLUMNS = (("questions", "agreement", "timeline"), ("divided",))
+"""What stands in two columns, where there is room."""
 
 
 def layout(found: Mapping[str, Html | None]) -> list[Html]:
     """The parts in their places, each in a slot that the page fills again when something changes."""
-    first = dict(PAIRS)
+    paired = [name for column in COLUMNS for name in column]
+    columns = [el("div", [slot(name, found[name]) for name in column], class_="stack") for column in COLUMNS]
     placed: list[Html] = []
-    for name in found:
-        if name in first:
-            right = first[name]
-            placed.append(el("div", slot(name, found[name]), slot(right, found[right]), class_="halves wide"))
-        elif name not in first.values():
-            placed.append(slot(name, found[name]))
+    for name, part in found.items():
+        if name == paired[0]:
+            placed.append(el("div", columns, class_="halves wide"))
+        elif name not in paired:
+            placed.append(slot(name, part))
     return placed
 
 

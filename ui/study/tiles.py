@@ -89,7 +89,7 @@ def _discarded(report: Report) -> Html:
     if part.short:
         lines.append(f"{count(part.short, 'image')} of them with too few votes")
     if part.waiting:
-        lines.append(f"{count(part.waiting, 'image')} more wait for votes")
+        lines.append(f"{count(part.waiting, 'image')} still {'waits' if part.waiting == 1 else 'wait'} for votes")
     return _tile("No consensus", f"{part.discarded + part.short:,}", *lines, name="discarded")
 
 

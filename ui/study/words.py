@@ -2,8 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from study.intervals import percent
 from study.report_types import Slice
+from study.types import Question
+
+
+def image_url(sha: str) -> str:
+    """Where an image of the workspace is served, from a page at any depth."""
+    return f"/images/{sha}.png"
+
+
+def text_of_question(question: Question) -> str:
+    """The question as it stands on the lead's pages, where no single image is meant."""
+    return question.text.replace("{label}", "[class]")
+
+
+def divided_votes(counts: Mapping[str, int], question: Question) -> str:
+    """How votes are divided: "3 yes, 2 no"; on a scale the ratings, "2 · 4 · 4 · 5 · 5"."""
+    if question.kind == "scale":
+        return " · ".join(answer for answer in sorted(counts) for _ in range(counts[answer])) or "no vote"
+    return ", ".join(f"{n} {answer}" for answer, n in counts.items()) or "no vote"
+
+
+def in_order(counts: Mapping[str, int], question: Question) -> Mapping[str, int]:
+    """Votes by answer as the question offers them, so that the same colour means the same everywhere."""
+    return {answer: counts[answer] for answer in question.answers() if answer in counts}
 
 
 def ends(part: Slice) -> str:

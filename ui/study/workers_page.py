@@ -14,6 +14,7 @@ from ui.views.parts import Tone, pill
 
 SHOWN = 8
 """On the page of results."""
+_SCATTER = "Across: median seconds a vote. Up: share of answers equal to the consensus. Dashed and red: excluded."
 _COLUMNS = (
     ("worker", "", ""),
     ("votes", "n", "votes on items, control items apart"),
@@ -28,7 +29,7 @@ _COLUMNS = (
 
 
 def workers_box(report: Report) -> Html:
-    """The first few, on the page of results."""
+    """The first few, on the page of results: the excluded ones, then those with most votes."""
     title = [
         el("h2", "Workers"),
         el("span", class_="grow"),
@@ -36,7 +37,8 @@ def workers_box(report: Report) -> Html:
     ]
     if not report.workers:
         return el("section", el("header", title[0]), _nobody(), class_="card box", id="part-workers")
-    rows = [row(report, worker, None) for worker in report.workers[:SHOWN]]
+    first = sorted(report.workers, key=lambda worker: worker.exclusion is None)[:SHOWN]
+    rows = [row(report, worker, None) for worker in first]
     table = el("table", head(False), el("tbody", rows), class_="workers")
     return el("section", el("header", title), el("div", table, class_="scroll"), class_="card box", id="part-workers")
 
@@ -65,7 +67,11 @@ def all_workers(report: Report) -> Html:
         "section",
         el("h2", "Speed and agreement"),
         drawn,
-        el("p", "Across: median seconds a vote. Up: with the consensus. Crossed out: excluded.", class_="mut small"),
+        el(
+            "p",
+            _SCATTER,
+            class_="mut small",
+        ),
         class_="card box",
     )
     return el(
@@ -131,8 +137,8 @@ def row(report: Report, worker: WorkerFigures, actions: Html | None) -> Html:
             data_sort=-1 if seconds is None else seconds,
         ),
         _share(worker.too_fast),
-        el("td", _record(worker), data_sort=-1 if worker.approval is None else worker.approval),
-        el("td", _decided(worker), data_sort=worker.decided["pending"]),
+        el("td", _record(worker), class_="close", data_sort=-1 if worker.approval is None else worker.approval),
+        el("td", _decided(worker), class_="close", data_sort=worker.decided["pending"]),
         el("td", worker.words, class_="mut", title=worker.words),
     ]
     if actions is not None:
