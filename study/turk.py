@@ -23,7 +23,7 @@ INPUTS = "image source kind label classes edit_types caption counterfactual grou
 """Of Input.*."""
 OURS = ("_comment", "_seconds", "_side", "_counted", "_excluded")
 """Of Answer.*: no question can have these names. Exact seconds, as Turk's are whole; whether the vote is in the result;
-why its worker is excluded."""
+who excluded its worker ("rule" or "person") and why."""
 TAIL = ("Approve", "Reject")
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -43,7 +43,7 @@ def turk_rows(data: StudyData) -> list[Row]:
     """
     study, rules = data.study, data.study.rules
     items, workers = {item.id: item for item in data.items}, {worker.id: worker for worker in data.workers}
-    inside, excluded = counted_assignments(data), {ex.worker: ex.reason for ex in data.exclusions}
+    inside, excluded = counted_assignments(data), {ex.worker: f"{ex.by}: {ex.reason}" for ex in data.exclusions}
     rows: list[Row] = []
     for vote in data.votes:
         item = items[vote.item]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from study.cells import Table, as_written
@@ -49,8 +49,8 @@ class TurkVotes:
     """What was found in a file."""
 
     votes: tuple[ImportedVote, ...]
-    excluded: Mapping[str, str]
-    """Worker to reason: whom the study excluded that wrote the file. Empty for a file by Mechanical Turk."""
+    excluded: Mapping[str, tuple[Literal["rule", "person"], str]]
+    """Whom the study excluded that wrote the file: by what, and why. Empty for a file by Mechanical Turk."""
     notes: tuple[str, ...]
     """What a person should know: columns that were not used, rows that were left out."""
     problems: tuple[str, ...]
@@ -91,7 +91,7 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     questions = {_plain_name(question.id): question for question in rules.questions}
     votes: list[ImportedVote] = []
     seen: set[tuple[int, str]] = set()
-    excluded: dict[str, str] = {}
+    excluded: dict[str, tuple[Literal["rule", "person"], str]] = {}
     used: set[str] = set()
     left: Counter[str] = Counter()
     problems: list[str] = []
@@ -113,8 +113,9 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
             continue
         seen.add((item.id, vote.worker))
         votes.append(vote)
-        if why := as_written(row.get("Answer._excluded", "")):
-            excluded[vote.worker] = why
+        by, _, why = as_written(row.get("Answer._excluded", "")).partition(": ")
+        if why:
+            excluded[vote.worker] = ("rule" if by == "rule" else "person", why[:500])
     unused = [name for name in table.columns if name.startswith("Answer.") and name not in used | _OWN]
     notes = [f"{_n(count, 'row')} {what} {'was' if count == 1 else 'were'} left out." for what, count in left.items()]
     if unused:

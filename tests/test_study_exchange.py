@@ -133,7 +133,7 @@ def test_a_file_of_ours_comes_back_as_the_same_votes() -> None:
     held = data(items, votes, exclusions=[excluded("crane-2", "too fast")])
     found = turk_votes(read_csv(turk_file(held)), BIRD, items)
     assert (found.problems, found.notes) == ((), ())
-    assert found.excluded == {"crane-2": "too fast"}
+    assert found.excluded == {"crane-2": ("rule", "too fast")}
     for was, now in zip(votes, found.votes, strict=True):
         for name in ("item", "worker", "answers", "comment", "accepted", "submitted", "seconds", "verdict", "reason"):
             assert getattr(now, name) == getattr(was, name), name

@@ -8,19 +8,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import logging
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from fastapi import FastAPI
-from fastapi.responses import PlainTextResponse, Response, StreamingResponse
-
-from pipeline.errors import UserError
 from pipeline.version import version
 from study.cells import Cell, Kind, Row, csv_text, plain
 from study.figure_rows import FIGURE_COLUMNS, figure_rows
@@ -48,12 +42,10 @@ if TYPE_CHECKING:
     import pyarrow
 
     from storage.workspace import Workspace
-    from ui.studio import Studio
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 _CSV, _JSON, _PARQUET = "text/csv; charset=utf-8", "application/json", "application/vnd.apache.parquet"
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -159,25 +151,6 @@ EXPORTS: Mapping[str, tuple[str, Callable[[Study], bytes]]] = {
 """File name to media type and maker."""
 ZIP = "study.zip"
 IN_ZIP = tuple(name for name in EXPORTS if name != "truth.csv")
-
-
-def add_export_routes(app: FastAPI, studio: Studio) -> None:
-    """GET /study/{id}/export/{file}, for each of `EXPORTS` and `ZIP`."""
-
-    @app.get("/study/{study_id}/export/{file}", include_in_schema=False)
-    def export(study_id: str, file: str) -> Response:
-        try:
-            if file == ZIP:
-                name, parts = zipped(studio.workspace, study_id)
-                return StreamingResponse(parts, media_type="application/zip", headers=_attached(name))
-            if file not in EXPORTS:
-                return PlainTextResponse("There is no such file.", status_code=404)
-            media_type, make = EXPORTS[file]
-            study = opened(studio.workspace, study_id)
-            name = f"{stem(study.data)}-{file}"
-            return Response(make(study), media_type=media_type, headers=_attached(name))
-        except UserError as error:
-            return PlainTextResponse(str(error), status_code=404)
 
 
 def opened(workspace: Workspace, study_id: str) -> Study:
@@ -314,11 +287,6 @@ class _Sink(io.RawIOBase):
         """All that was written since the last time."""
         parts, self._parts = self._parts, []
         return b"".join(parts)
-
-
-def _attached(name: str) -> dict[str, str]:
-    # A header takes ASCII only: other letters are written as RFC 8187 has it.
-    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}", "Cache-Control": "no-store"}
 
 
 def _dumped(value: Any) -> bytes:
