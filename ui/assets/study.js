@@ -40,3 +40,19 @@
     setTimeout(() => { target.textContent = before; }, 1600);
   });
 })();
+
+// ---- The page on which a new study is named
+(() => {
+  const form = document.getElementById("new-study-form");
+  form?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const tell = (field, text) => { form.querySelector(`[data-problem="${field}"]`).textContent = text; };
+    for (const field of ["name", "template", ""]) tell(field, "");
+    const button = form.querySelector("#create");
+    button.disabled = true;
+    try {
+      const said = await window.study.post("/study/api/create", { name: form.elements.name.value, template: form.elements.template.value });
+      location.assign(said.go);
+    } catch (error) { tell(error.field ?? "", error.message); button.disabled = false; }
+  });
+})();

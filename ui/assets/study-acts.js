@@ -1,0 +1,171 @@
+// What the set-up and the page of a running study share: parts that are replaced, the window that asks once more before
+// something is done, the filter by which images are drawn, invitations. After study.js.
+(() => {
+  "use strict";
+  const study = window.study;
+  const page = document.querySelector("[data-study]");
+  if (!page) return;
+  const api = (name) => `/study/api/${encodeURIComponent(page.dataset.study)}/${name}`;
+  const shown = new Map();       // id -> markup that came last, so that what is the same is left alone
+
+  const make = (name, properties = {}, ...children) => {
+    const element = Object.assign(document.createElement(name), properties);
+    element.append(...children);
+    return element;
+  };
+
+  // Server-rendered parts, by their ids. What is open stays open, and the field that is typed in keeps the focus.
+  study.fit = (parts = {}) => {
+    for (const [id, markup] of Object.entries(parts)) {
+      const old = document.getElementById(id);
+      if (!old || shown.get(id) === markup) continue;
+      shown.set(id, markup);
+      const focus = old.contains(document.activeElement) ? document.activeElement : null;
+      const place = focus && "selectionStart" in focus ? [focus.selectionStart, focus.selectionEnd] : null;
+      const open = new Set([...old.querySelectorAll("details[open][data-keep]")].map((one) => one.dataset.keep));
+      const holder = document.createElement("template");
+      holder.innerHTML = markup;
+      const fresh = holder.content.firstElementChild;
+      for (const one of fresh.querySelectorAll("details[data-keep]")) one.open = open.has(one.dataset.keep);
+      old.replaceWith(fresh);
+      if (focus?.id) {
+        const again = document.getElementById(focus.id);
+        again?.focus();
+        if (place && place[0] !== null) again?.setSelectionRange?.(...place);
+      }
+      study.afterFit?.(fresh);
+    }
+    tellAddresses();
+  };
+
+  // What is wrong stands beside its field; "" clears all that was said there.
+  study.tell = (field, text) => {
+    const places = [...document.querySelectorAll("[data-problem]")].filter((one) => one.dataset.problem === field);
+    for (const place of places) place.textContent = text;
+    return places.length > 0;
+  };
+
+  const valueOf = (name) => document.getElementsByName(name)[0]?.value ?? "";
+  study.drawn = () => {
+    const draw = {};
+    for (const name of ["count", "how", "reviewed", "kind", "model", "group"]) draw[name] = valueOf(`draw.${name}`);
+    draw.source_right = document.getElementsByName("draw.source_right")[0]?.checked ?? false;
+    return draw;
+  };
+  study.api = api;
+
+  // ---- Asking once more
+
+  const confirming = document.getElementById("confirm");
+
+  async function ask(act) {
+    const data = { act, draw: study.drawn(), codes: valueOf("codes"), "more.votes": valueOf("more.votes"), "more.consensus": valueOf("more.consensus") };
+    for (const field of ["draw", "codes", "more.votes", "more.consensus"]) study.tell(field, "");
+    let told;
+    try {
+      await study.settled?.();
+      told = await study.post(api("before"), data);
+    } catch (error) {
+      if (!(error.field && study.tell(error.field === "count" ? "draw" : error.field, error.message))) refuse(error.message);
+      return;
+    }
+    const problem = make("p", { className: "wrong" });
+    problem.setAttribute("role", "alert");
+    const go = make("button", { type: "button", className: `btn p${told.bad ? " bad" : ""}`, id: "confirm-go" }, told.button);
+    const no = make("button", { type: "button", className: "btn q", id: "confirm-no" }, "Not now");
+    no.addEventListener("click", () => confirming.close());
+    go.addEventListener("click", async () => {
+      go.disabled = true;
+      try {
+        const done = await study.post(api("act"), data);
+        if (done.go) location.assign(done.go);
+        else if (done.reload) location.reload();
+        else { study.fit(done.parts); confirming.close(); document.getElementById("part-codes")?.scrollIntoView({ block: "nearest" }); }
+      } catch (error) { problem.textContent = error.message; go.disabled = false; }
+    });
+    confirming.replaceChildren(make("h2", {}, told.title), make("ul", {}, ...told.words.map((words) => make("li", {}, words))),
+      problem, make("div", { className: "acts" }, go, no));
+    confirming.showModal();
+  }
+
+  function refuse(text) {
+    const no = make("button", { type: "button", className: "btn" }, "Close");
+    no.addEventListener("click", () => confirming.close());
+    confirming.replaceChildren(make("h2", {}, "This cannot be done"), make("p", {}, text), make("div", { className: "acts" }, no));
+    confirming.showModal();
+  }
+  study.refuse = refuse;
+
+  // ---- Drawing: what fits is told as the filter is filled in
+
+  let noting = null, ticket = 0;
+  function fitGaps() {
+    const how = valueOf("draw.how");
+    for (const gap of document.querySelectorAll("[data-only-how]"))
+      gap.hidden = gap.dataset.onlyHow !== "" && gap.dataset.onlyHow !== how;
+  }
+
+  study.noteDraw = () => {
+    const note = document.getElementById("draw-note");
+    if (!note) return;
+    fitGaps();
+    clearTimeout(noting);
+    noting = setTimeout(async () => {
+      const mine = ++ticket;
+      try {
+        const said = await study.post(api("draw-note"), { draw: study.drawn() });
+        if (mine !== ticket) return;
+        study.tell("draw", "");
+        note.replaceChildren(said.note);
+        if (said.unread && valueOf("draw.how") === "misclassified") {
+          const askModel = make("button", { type: "button", className: "btn s", id: "ask-model" }, "Have it read them");
+          askModel.addEventListener("click", async () => {
+            askModel.disabled = true;
+            try { note.textContent = (await study.post(api("ask-model"), { draw: study.drawn() })).note; setTimeout(study.noteDraw, 12000); }
+            catch (error) { study.tell("draw", error.message); }
+          });
+          note.append(" ", askModel);
+        }
+      } catch (error) { if (mine === ticket) { note.textContent = ""; study.tell("draw", error.message); } }
+    }, 300);
+  };
+  for (const name of ["input", "change"])
+    document.addEventListener(name, (event) => { if (event.target.closest("[data-draw]")) study.noteDraw(); });
+
+  // ---- Clicks
+
+  document.addEventListener("click", async (event) => {
+    const target = event.target.closest("[data-act], [data-draw-now], [data-print], [data-copy-table], [data-go-to]");
+    if (!target) return;
+    const data = target.dataset;
+    if (data.act) await ask(data.act);
+    else if ("drawNow" in data) { if (study.draw) await study.draw(); else await ask("items"); }
+    else if ("print" in data) print();
+    else if (data.copyTable) {
+      const lines = [...document.querySelectorAll(`${data.copyTable} tbody tr`)].map((line) => [...line.cells].map((cell) => cell.textContent.trim()).join("\t"));
+      target.textContent = (await study.copy(lines.join("\n"))) ? "Copied" : "Please select and copy it yourself";
+    } else if (data.goTo) {
+      const place = document.getElementById(`f-${data.goTo.replaceAll(".", "-")}`) ?? document.querySelector(`[data-problem="${CSS.escape(data.goTo)}"]`);
+      place?.closest("details")?.setAttribute("open", "");
+      place?.scrollIntoView({ block: "center", behavior: "smooth" });
+      place?.focus?.({ preventScroll: true });
+    }
+  });
+  for (const dialog of document.querySelectorAll("dialog"))
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+
+  // ---- Addresses for annotators: of the studio as this browser reaches it
+
+  function tellAddresses() {
+    for (const place of document.querySelectorAll("[data-annotate]"))
+      place.textContent = `${location.origin}/annotate/${place.dataset.annotate}`;
+    const here = document.getElementById("here-only");
+    if (here && /^(localhost|127\.|\[::1\])/.test(location.host)) {
+      here.hidden = false;
+      here.textContent = "This address works on this machine only. To reach annotators elsewhere, serve the studio under an address of its own: docs/serving.md says how.";
+    }
+  }
+
+  tellAddresses();
+  study.noteDraw();
+})();
