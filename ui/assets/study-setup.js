@@ -159,13 +159,12 @@
     told.textContent = `Sending ${file.name} …`;
     await study.settled().catch(() => {});
     try {
-      const reply = await fetch(`${study.api("bring")}?name=${encodeURIComponent(file.name)}`, { method: "POST", headers: { "x-studio": "1", "content-type": "application/octet-stream" }, body: file });
+      const reply = await fetch(`${study.api("files")}?name=${encodeURIComponent(file.name)}`, { method: "POST", headers: { "x-studio": "1", "content-type": "application/octet-stream" }, body: file });
       const said = await reply.json();
       if (!reply.ok) throw new Error(said.error);
       told.textContent = said.said ?? "";
-      changed = said.changed ?? changed;
-      study.fit(said.parts);
-      if (said.problems) tellAll(said.problems);
+      flying = study.post(study.api("refresh"), { plan: planned() });
+      await take(flying);
     } catch (error) {
       told.textContent = "";
       study.tell("bring", error instanceof TypeError ? "No answer from the studio: is it running? Nothing was taken." : error.message);

@@ -1,21 +1,21 @@
 """All routes of the lead's pages: called once by `app.py`, before Gradio is mounted at "/".
 
-A GET of /study/{id}/ shows a draft's set-up, and of a study that has started `ui.study.results.results_page(studio,
-study, signed_in=...)`. Whoever adds pages adds one line to `add_study_routes`. What pages send goes through
-`ui.study.posting.add_post` to addresses below /study/api/.
+A GET of /study/{id}/ shows a draft's set-up, and the results of a study that has started. What pages send goes through
+`ui.study.posting.add_post` to addresses below /study/api/. Whoever adds pages adds one line here.
 """
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 
 from ui.studio import Studio
+from ui.study.exchange_routes import add_exchange_routes
+from ui.study.results import add_result_routes
+from ui.study.setup_routes import add_set_up_routes
 
 
 def add_study_routes(app: FastAPI, studio: Studio) -> None:
     """Add the pages below /study/ and what they send."""
-
-
-def signed_in(request: Request) -> bool:
-    """Whether the lead has signed in, so that pages show a way out: the guard sets `scope["state"]["signed_in"]`."""
-    return bool(getattr(request.state, "signed_in", False))
+    add_result_routes(app, studio)
+    add_exchange_routes(app, studio)
+    add_set_up_routes(app, studio)

@@ -1,0 +1,40 @@
+"""Quiz items made of source images, as control items are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from study.controls import made_controls
+from study.types import NewItem, Rules
+
+
+def made_quiz(items: Sequence[NewItem], rules: Rules, controls: Sequence[NewItem] = ()) -> tuple[NewItem, ...]:
+    """As many quiz items as the rules ask for, made of the source images of `items` as `made_controls` does.
+
+    Right and wrong ones in equal numbers where there are enough. Images that are a control item already come last: who
+    took the quiz would know the answer. Fewer come back, or none, where there is nothing to make them of. Drawn with
+    the seed of the rules.
+    """
+    wanted, number = rules.eligibility.quiz, sum(item.kind == "item" for item in items)
+    if not wanted or not number:
+        return ()
+    # Twice what there are sources and all that is asked for: then every source is there, right and wrong.
+    most = 2 * (number + wanted)
+    everything = replace(rules, seed=rules.seed + 1, controls=replace(rules.controls, share=most / (number + most)))
+    used = {item.image_sha for item in controls}
+    made = sorted(made_controls(items, everything), key=lambda item: item.image_sha in used)
+    right_ones = [item for item in made if "no" not in item.expected.values()]
+    wrong_ones = [item for item in made if "no" in item.expected.values()]
+    chosen: list[NewItem] = []
+    shown: set[str] = set()
+    while len(chosen) < wanted and (right_ones or wrong_ones):
+        turn = right_ones if right_ones and (len(chosen) % 2 == 0 or not wrong_ones) else wrong_ones
+        # An image that was there with the other answer is taken only when nothing else is left.
+        fresh = next((item for item in turn if item.image_sha not in shown), turn[0])
+        turn.remove(fresh)
+        shown.add(fresh.image_sha)
+        chosen.append(replace(fresh, kind="quiz"))
+    random.Random(f"quiz {rules.seed}").shuffle(chosen)
+    return tuple(chosen)

@@ -1,0 +1,158 @@
+"""What stands in the way of a study that is about to start, beside rules that are wrong in themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from study.controls import controls_wanted
+from study.questions import asked
+from study.types import NewItem, Rules, Worker
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a lead should put right, or at least know."""
+
+    field: str
+    """The field of the set-up where it can be put right."""
+    text: str
+    stops: bool
+    """The study cannot start with it."""
+
+
+def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] = ()) -> tuple[Finding, ...]:
+    """All there is to say of these rules with these items, what stops the start first.
+
+    `rules` are taken to be sound (`check_rules`); `items` of all kinds, without removed ones; `workers` are those who
+    could take part.
+    """
+    plain = [item for item in items if item.kind == "item"]
+    found: list[Finding] = []
+    if not plain:
+        found.append(Finding("items", "There is no image to judge yet.", True))
+    else:
+        found += _of_items(rules, plain)
+        found += _of_controls(rules, plain, [item for item in items if item.kind == "control"])
+        found += _of_quiz(rules, [item for item in items if item.kind == "quiz"])
+    found += _of_workers(rules, workers)
+    return tuple(sorted(found, key=lambda finding: not finding.stops))
+
+
+def _of_items(rules: Rules, items: Sequence[NewItem]) -> list[Finding]:
+    found = []
+    silent = sum(not asked(rules.questions, item, {}) for item in items)
+    if silent:
+        found.append(
+            Finding(
+                "items",
+                f"{_images(silent)} would be asked nothing, because every question is only for images that show "
+                "something else: remove them, or add a question for all.",
+                True,
+            )
+        )
+    if any("{label}" in question.text for question in rules.questions):
+        nameless = sum(not item.label for item in items)
+        if nameless:
+            found.append(
+                Finding("items", f"{_images(nameless)} without a label: their questions say “its subject”.", False)
+            )
+    if rules.show_source:
+        alone = sum(not item.source_sha for item in items)
+        if alone:
+            found.append(Finding("show_source", f"{_images(alone)} without a source image will be shown alone.", False))
+    if rules.show_captions:
+        untold = sum(not (item.caption and item.counterfactual) for item in items)
+        if untold:
+            found.append(Finding("show_captions", f"{_images(untold)} without captions will be shown without.", False))
+    return found
+
+
+def _of_controls(rules: Rules, items: Sequence[NewItem], controls: Sequence[NewItem]) -> list[Finding]:
+    found = _without_answer(rules, controls, "share", "control item")
+    share, wanted = rules.controls.share, controls_wanted(len(items), rules.controls.share)
+    if share and not controls:
+        found.append(
+            Finding(
+                "share",
+                "There are no control items, and none can be made: that takes source images and a yes-no question "
+                "about the label or about a class. Mark images whose answer you know, or set the share to 0.",
+                True,
+            )
+        )
+    elif share and len(controls) < wanted:
+        found.append(
+            Finding(
+                "share",
+                f"There are {len(controls)} control items; somebody who judges all images would need {wanted} for "
+                f"{100 * share:.4g} %. After the last one such a worker gets no more of them.",
+                False,
+            )
+        )
+    if share and controls and len(controls) < rules.controls.min_seen:
+        found.append(
+            Finding(
+                "min_seen",
+                f"Nobody is judged before {rules.controls.min_seen} control items, and there are only {len(controls)}: "
+                "nobody would ever be.",
+                False,
+            )
+        )
+    if controls and not share:
+        found.append(Finding("share", f"{len(controls)} control items are never shown: their share is 0.", False))
+    return found
+
+
+def _of_quiz(rules: Rules, quiz: Sequence[NewItem]) -> list[Finding]:
+    found = _without_answer(rules, quiz, "quiz", "quiz item")
+    wanted = rules.eligibility.quiz
+    if len(quiz) < wanted:
+        there = f"only {len(quiz)}" if quiz else "none"
+        found.append(
+            Finding(
+                "quiz",
+                f"The quiz asks {wanted} questions, and there {'is' if len(quiz) < 2 else 'are'} {there} that could be "
+                "made or was given: mark images whose answer you know, or ask fewer.",
+                True,
+            )
+        )
+    return found
+
+
+def _without_answer(rules: Rules, items: Sequence[NewItem], field: str, name: str) -> list[Finding]:
+    wrong = sum(
+        not any(question.id in item.expected for question in asked(rules.questions, item, item.expected))
+        for item in items
+    )
+    if not wrong:
+        return []
+    many = f"{wrong} {name}s have" if wrong > 1 else f"A {name} has"
+    return [Finding(field, f"{many} no right answer to any question as it is now: mark it anew, or remove it.", True)]
+
+
+def _of_workers(rules: Rules, workers: Sequence[Worker]) -> list[Finding]:
+    wanted = rules.eligibility
+    if not wanted.min_finished or wanted.quiz:
+        return []
+    fit = [
+        worker
+        for worker in workers
+        if not worker.blocked
+        and worker.finished >= wanted.min_finished
+        and (worker.approval or 0) > wanted.min_approval
+    ]
+    if len(fit) >= rules.votes:
+        return []
+    who = "Nobody has" if not fit else f"Only {len(fit)} of your workers {'has' if len(fit) == 1 else 'have'}"
+    return [
+        Finding(
+            "min_finished",
+            f"{who} the record that is asked for, and without a quiz nobody else may vote: add a quiz, or ask for 0 "
+            "finished assignments.",
+            False,
+        )
+    ]
+
+
+def _images(number: int) -> str:
+    return f"{number} images" if number != 1 else "One image"

@@ -1,0 +1,55 @@
+"""Keeps the control and quiz items that were made of source images in step with the draft they belong to.
+
+Those that a person gave stay as they are. As long as there are only given ones, none are made beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.studies import Studies
+from study.controls import made_controls
+from study.quiz import made_quiz
+from study.types import Item, ItemKind, NewItem, Study
+
+MADE = "made"
+"""The key of `NewItem.origin` that says that an item was made, and of what."""
+
+
+def keep_in_step(studies: Studies, study: Study) -> bool:
+    """Make the control and quiz items of a draft anew, if they are others now. Whether anything changed."""
+    items = [item for item in studies.items(study.id) if not item.removed]
+    plain = [item for item in items if item.kind == "item"]
+    rules = study.rules
+    controls: Sequence[NewItem] = _given(items, "control")
+    if rules.controls.share > 0 and (_made(items, "control") or not controls):
+        controls = (*controls, *made_controls(plain, rules))
+    quiz: Sequence[NewItem] = _given(items, "quiz")
+    if rules.eligibility.quiz and (_made(items, "quiz") or not quiz):
+        quiz = (*quiz, *made_quiz(plain, rules, controls))
+    wanted = [item for item in (*controls, *quiz) if MADE in item.origin]
+    there = [item for item in items if item.kind != "item" and MADE in item.origin]
+    if sorted(map(_signature, wanted)) == sorted(map(_signature, there)):
+        return False
+    if there:
+        studies.remove_items(study.id, [item.id for item in there])
+    if wanted:
+        studies.add_items(study.id, wanted)
+    return True
+
+
+def for_more(study: Study, new: Sequence[NewItem]) -> tuple[NewItem, ...]:
+    """The control items that go with images that are added to a study that runs; none if its were all given."""
+    return made_controls(new, study.rules) if study.rules.controls.share > 0 else ()
+
+
+def _given(items: Sequence[Item], kind: ItemKind) -> tuple[Item, ...]:
+    return tuple(item for item in items if item.kind == kind and MADE not in item.origin)
+
+
+def _made(items: Sequence[Item], kind: ItemKind) -> tuple[Item, ...]:
+    return tuple(item for item in items if item.kind == kind and MADE in item.origin)
+
+
+def _signature(item: NewItem) -> tuple[str, str, str, str, str]:
+    return (item.kind, item.image_sha, item.source_sha or "", item.label, str(sorted(item.expected.items())))

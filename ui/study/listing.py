@@ -1,0 +1,139 @@
+"""The list of studies, and the page on which a new one is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from study.templates import TEMPLATES, Template
+from study.types import Study
+from ui.study.fields import field, text_input, wrong
+from ui.study.frame import STATE_WORDS, page, study_address
+from ui.views.markup import Child, Html, el
+from ui.views.parts import bar, icon, pill
+
+
+def list_page(studies: Sequence[Study], signed_in: bool) -> str:
+    """All studies, the latest first."""
+    new = el("a", icon("plus"), "New study", href="/study/new", class_="btn p", id="new-study")
+    head = el("div", el("h1", "Validity studies"), el("span", class_="grow"), new if studies else None, class_="title")
+    content: Child = el("div", [_line(study) for study in studies], class_="study-list") if studies else _none()
+    return page("Studies", el("div", head, class_="study-head"), content, signed_in=signed_in)
+
+
+def _none() -> Html:
+    steps = (
+        ("Set it up", "Pick a question template, draw images from your runs by a rule, or bring a folder of them."),
+        (
+            "Send a link",
+            "Annotators judge one image after another, each by several people, with control items between.",
+        ),
+        ("Report it", "Validity with its interval, agreement, discards and exclusions, and a methods paragraph."),
+    )
+    return el(
+        "section",
+        el("h2", "There is no study yet"),
+        el(
+            "p",
+            "A study asks people whether generated images still show what they should, the way the paper did it: five "
+            "independent votes an image, control items, and a consensus of four.",
+            class_="mut",
+        ),
+        el("ol", [el("li", el("b", title), el("span", words, class_="mut")) for title, words in steps], class_="steps"),
+        el("div", el("a", icon("plus"), "New study", href="/study/new", class_="btn p", id="new-study")),
+        class_="card part first-study",
+    )
+
+
+def _line(study: Study) -> Html:
+    words, tone = STATE_WORDS[study.state]
+    share = study.votes / study.needed if study.needed else 0.0
+    if study.state == "draft":
+        progress: Child = el("span", "not started", class_="mut")
+    else:
+        told = f"{study.votes:,} of {study.needed:,} votes"
+        progress = el("span", bar(share), el("small", told, class_="mut"), class_="progress")
+    people = f"{study.workers:,} annotator{'' if study.workers == 1 else 's'}" if study.workers else "nobody yet"
+    facts = [
+        f"{study.items:,} image{'' if study.items == 1 else 's'}",
+        f"{study.rules.votes} votes each",
+        f"{study.controls:,} control item{'' if study.controls == 1 else 's'}",
+        people if study.state != "draft" else "",
+    ]
+    return el(
+        "a",
+        el(
+            "span",
+            el("b", study.name),
+            el("small", " · ".join(fact for fact in facts if fact), class_="mut"),
+            class_="what",
+        ),
+        pill(words, tone),
+        progress,
+        el("small", f"changed {when(study.changed)}", class_="mut when"),
+        href=study_address(study.id),
+        class_="card study-line",
+    )
+
+
+def when(moment: datetime) -> str:
+    """A moment on this machine's clock, such as 21 Nov 2026, 18:04."""
+    there = moment.astimezone()
+    return f"{there.day} {there.strftime('%b %Y, %H:%M')}"
+
+
+def new_page(signed_in: bool) -> str:
+    """Name and template; everything else comes after."""
+    choices = [_template(template, number == 0) for number, template in enumerate(TEMPLATES.values())]
+    form = el(
+        "form",
+        field(
+            "name",
+            "Name of the study",
+            text_input(
+                "name", "", maxlength=120, class_="wide", placeholder="Driving validity, November", autofocus=True
+            ),
+            {},
+            "Only you see it.",
+        ),
+        el("fieldset", el("legend", "It begins with the questions of"), choices, class_="templates"),
+        wrong("template", {}),
+        el(
+            "div",
+            el("button", "Create the draft", type="submit", class_="btn p", id="create"),
+            el("a", "Cancel", href="/study/", class_="btn q"),
+            class_="acts",
+        ),
+        el("p", "", class_="wrong", data_problem="", role="alert"),
+        id="new-study-form",
+        class_="card part new-study",
+        novalidate=True,
+    )
+    head = el(
+        "div",
+        el("p", el("a", "All studies", href="/study/"), class_="back small"),
+        el("h1", "New study"),
+        class_="study-head",
+    )
+    return page("New study", head, form, signed_in=signed_in)
+
+
+def _template(template: Template, first: bool) -> Html:
+    # The first is picked for the lead, who sees what it asks; annotators never get anything picked for them.
+    questions = [el("li", question.text) for question in template.questions]
+    shown = [
+        words
+        for words, on in (("source image beside it", template.show_source), ("both captions", template.show_captions))
+        if on
+    ]
+    return el(
+        "label",
+        el("input", type="radio", name="template", value=template.name, checked=first),
+        el(
+            "span",
+            el("b", template.title),
+            el("ul", questions) if questions else el("small", "You write them on the next page.", class_="mut"),
+            el("small", "Shown: the image, " + ", ".join(shown), class_="mut") if shown else None,
+        ),
+        class_="template",
+    )
