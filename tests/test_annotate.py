@@ -1,0 +1,456 @@
+"""The annotators' page over HTTP: signing in, one item after the other, and the ends there are; nothing is told."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from PIL import Image
+
+from study.types import ControlPolicy, Eligibility, Example, Question
+from tests.annotating import (
+    BIRD_RULES,
+    LANCE_RULES,
+    Annotator,
+    browser_of,
+    controls_of,
+    items_of,
+    keep_image,
+    mounted,
+    picture,
+    running,
+)
+from ui.annotate import visitors
+from ui.annotate.page import SERVED, annotate_page
+from ui.annotate.pictures import Pictures
+from ui.studio import Studio
+
+MISSING = "There is no such thing, or it is not yours. Please reload the page."
+
+
+@pytest.fixture
+def app(studio: Studio) -> FastAPI:
+    return mounted(studio)
+
+
+@pytest.fixture
+def one(app: FastAPI) -> Iterator[Annotator]:
+    with browser_of(app) as annotator:
+        yield annotator
+
+
+@pytest.fixture
+def other(app: FastAPI) -> Iterator[Annotator]:
+    with browser_of(app) as annotator:
+        yield annotator
+
+
+def finish(annotator: Annotator, answer: str = "yes") -> dict[str, object]:
+    """Answer all there is; the step after the last one."""
+    step = annotator.next()
+    while step["assignment"]:
+        step = annotator.answer(step, answer)["next"]
+    return step
+
+
+def refusals(studio: Studio) -> list[str]:
+    return [entry.detail for entry in studio.workspace.studies.log() if entry.event == "refused"]
+
+
+# From the invitation to the last item
+
+
+def test_two_annotators_finish_a_study(studio: Studio, one: Annotator, other: Annotator) -> None:
+    study_id, link = running(studio.workspace, 3)
+    for annotator in (one, other):
+        annotator.join(link)
+        assert finish(annotator)["status"] == "done"
+    data = studio.workspace.studies.data(study_id)
+    assert len(data.votes) == 6 and data.study.votes == data.study.needed == 6
+    assert len({(vote.item, vote.worker) for vote in data.votes}) == 6
+    assert one.worker != other.worker
+
+
+def test_consent_comes_before_the_first_item(studio: Studio, one: Annotator) -> None:
+    example = Example(keep_image(studio.workspace, picture(9)), "Yes", "It has wings & a <beak>.")
+    _, link = running(studio.workspace, 2, replace(BIRD_RULES, examples=(example,), instructions="Look <b>well</b>."))
+    one.join(link, agree=False)
+    step = one.next()
+    assert step["status"] == "consent" and step["assignment"] is None
+    assert step["study"]["instructions"] == "Look <b>well</b>." and step["study"]["consent"].startswith("Taking part")
+    assert step["study"]["examples"][0]["why"] == "It has wings & a <beak>."
+    shown = one.client.get(step["study"]["examples"][0]["image"])
+    assert shown.status_code == 200 and shown.headers["content-type"] == "image/png"
+    assert one.post("consent", {"study": one.study})["status"] == "item"
+
+
+def test_progress_counts_on_and_says_saved_after_the_commit(studio: Studio, one: Annotator) -> None:
+    study_id, link = running(studio.workspace, 3)
+    step = one.join(link).next()
+    assert (step["done"], step["left"]) == (0, 3)
+    reply = one.answer(step, "no", seconds=4.25, comment="  a\x00 boat\n")
+    assert reply["saved"] is True and (reply["next"]["done"], reply["next"]["left"]) == (1, 2)
+    (vote,) = studio.workspace.studies.data(study_id).votes
+    assert vote.answers == {"valid": "no"} and vote.comment == "a boat"
+    assert 0 <= vote.seconds <= 4.25, "no longer than since the item was given out"
+
+
+def test_an_item_stays_the_same_until_it_is_answered(studio: Studio, one: Annotator) -> None:
+    _, link = running(studio.workspace, 5)
+    step = one.join(link).next()
+    assert one.next()["assignment"]["id"] == step["assignment"]["id"]
+    one.post("pause", {"study": one.study})
+    assert one.next()["assignment"]["id"] == step["assignment"]["id"], "a pause keeps the place"
+
+
+def test_nothing_is_preselected_and_nothing_tells_what_an_item_is(studio: Studio, one: Annotator) -> None:
+    items = [*items_of(studio.workspace, 4), *controls_of(studio.workspace, 4)]
+    rules = replace(BIRD_RULES, controls=ControlPolicy(share=0.5, min_seen=3))
+    _, link = running(studio.workspace, items, rules)
+    step, shapes, totals = one.join(link).next(), set(), set()
+    while step["assignment"]:
+        given = step["assignment"]
+        assert given["answers"] == {} and given["comment"] == ""
+        shapes.add(json.dumps({key: type(value).__name__ for key, value in given.items()}))
+        totals.add(step["done"] + step["left"])
+        step = one.answer(step)["next"]
+    assert len(shapes) == 1, "a control item looks like any other"
+    assert totals == {8} and step["done"] == 8, "the count gives none away"
+    text = json.dumps(step)
+    assert "control" not in text and "expected" not in text
+
+
+def test_the_questions_come_worded_for_the_item(studio: Studio, one: Annotator) -> None:
+    items = items_of(studio.workspace, 1, label="owl", caption="A red owl in the sun.", counterfactual="A blue owl.")
+    _, link = running(studio.workspace, items, LANCE_RULES)
+    given = one.join(link).next()["assignment"]
+    assert [question["id"] for question in given["questions"]][-1] == "concern"
+    assert given["questions"][-1]["follows"] == "ethical-concern"
+    assert given["questions"][3]["text"] == "Does the edited image still show an owl?"
+    assert given["questions"][0]["options"] == ["1", "2", "3", "4", "5"] and given["questions"][0]["low"]
+    assert given["source"] and given["side"] in ("left", "right") and given["label"] == "owl"
+    assert given["caption"] == [["A ", "same"], ["red", "removed"], [" ", "same"], ["owl ", "same"],
+                                ["in the sun", "removed"], [".", "same"]]  # fmt: skip
+    assert given["counterfactual"] == [["A ", "same"], ["blue", "added"], [" ", "same"], ["owl", "same"], [".", "same"]]
+
+
+def test_an_answer_that_does_not_fit_is_said_in_a_sentence(studio: Studio, one: Annotator) -> None:
+    study_id, link = running(studio.workspace, 2)
+    step = one.join(link).next()
+    for answers, sentence in [
+        ({}, "Please answer “Does the image still show a bird?”"),
+        ({"valid": "perhaps"}, "Please choose one of the answers offered for “Does the image still show a bird?”"),
+        ({"valid": 1}, "The answer to “Does the image still show a bird?” has to be text. Please reload the page."),
+        ({"other": "yes"}, "This answer belongs to no question of this study. Please reload the page."),
+    ]:
+        assert one.answer(step, answers, status=400)["error"] == sentence
+    assert "2001 characters" in one.answer(step, "yes", status=400, comment="x" * 2001)["error"]
+    for seconds in (-1, "3", True, None):
+        one.answer(step, "yes", status=400, seconds=seconds)
+    assert not studio.workspace.studies.data(study_id).votes
+
+
+# Again, and back
+
+
+def test_the_same_key_counts_once_and_another_one_is_refused(studio: Studio, one: Annotator) -> None:
+    study_id, link = running(studio.workspace, 3)
+    step = one.join(link).next()
+    first = one.answer(step, key="k1")
+    assert one.answer(step, "no", key="k1") == first, "a retry after a lost reply gets the same"
+    assert "answered this image already" in one.answer(step, "no", status=409, key="k2")["error"]
+    (vote,) = studio.workspace.studies.data(study_id).votes
+    assert vote.answers == {"valid": "yes"}
+
+
+def test_undo_brings_the_last_answers_back_one_by_one(studio: Studio, one: Annotator) -> None:
+    study_id, link = running(studio.workspace, 3)
+    first = one.join(link).next()
+    second = one.answer(first, "yes", comment="hm")["next"]
+    one.answer(second, "no")
+    back = one.post("undo", {"study": study_id})
+    assert back["assignment"]["id"] == second["assignment"]["id"] and back["assignment"]["answers"] == {"valid": "no"}
+    assert (back["done"], back["left"]) == (1, 2)
+    further = one.post("undo", {"study": study_id})
+    assert further["assignment"]["id"] == first["assignment"]["id"] and further["assignment"]["comment"] == "hm"
+    assert one.post("undo", {"study": study_id}, 409)["error"] == "There is no answer to take back."
+    one.answer(further, "no")
+    (vote,) = studio.workspace.studies.data(study_id).votes
+    assert vote.answers == {"valid": "no"} and vote.changes == 1
+
+
+def test_an_item_that_others_have_finished_is_taken_no_more(studio: Studio, one: Annotator, other: Annotator) -> None:
+    _, link = running(studio.workspace, 1, replace(BIRD_RULES, votes=1, consensus=1))
+    step = one.join(link).next()
+    waiting = other.join(link).next()
+    assert waiting["status"] == "waiting" and "looks again by itself" in waiting["text"]
+    one.post("pause", {"study": one.study})
+    finish(other)
+    assert "has all its votes" in one.answer(step, status=409)["error"]
+    over = one.next()
+    assert over["status"] == "done" and over["text"].startswith("Every image has all the answers")
+
+
+# Who may vote
+
+
+def test_a_quiz_stands_in_for_the_record(studio: Studio, one: Annotator, other: Annotator) -> None:
+    items = [*items_of(studio.workspace, 2), *controls_of(studio.workspace, 3, "quiz")]
+    rules = replace(BIRD_RULES, eligibility=Eligibility(quiz=3, quiz_pass=0.6))
+    study_id, link = running(studio.workspace, items, rules)
+    step = one.join(link).next()
+    assert step["status"] == "quiz" and (step["done"], step["left"]) == (0, 3)
+    assert step["text"] == "A short quiz comes first: question 1 of 3; 2 have to be right."
+    for _ in range(3):
+        step = one.answer(step)["next"]
+    assert step["status"] == "item" and (step["done"], step["left"]) == (0, 2)
+
+    step = other.join(link).next()
+    for _ in range(3):
+        step = other.answer(step, "no")["next"]
+    assert step["status"] == "not eligible" and "You had 0 of 3 quiz questions right" in step["text"]
+    assert "quiz questions right" in other.post("undo", {"study": study_id}, 403)["error"], "or anybody would pass"
+    assert not [vote for vote in studio.workspace.studies.data(study_id).votes if vote.kind == "item"]
+
+
+def test_without_record_and_quiz_the_page_says_why(studio: Studio, one: Annotator) -> None:
+    _, link = running(studio.workspace, 2, replace(BIRD_RULES, eligibility=Eligibility()))
+    step = one.join(link, agree=False).next()
+    assert step["status"] == "not eligible" and "at least 50 finished assignments" in step["text"]
+
+
+def test_failed_controls_exclude_and_their_votes_are_replaced(studio: Studio, one: Annotator, other: Annotator) -> None:
+    items = [*items_of(studio.workspace, 6), *controls_of(studio.workspace, 6)]
+    rules = replace(BIRD_RULES, votes=1, consensus=1, controls=ControlPolicy(share=0.5, min_seen=2, min_right=0.75))
+    study_id, link = running(studio.workspace, items, rules)
+    step = one.join(link).next()
+    while step["assignment"]:
+        held, step = step, one.answer(step, "no")["next"]
+    assert step["status"] == "excluded"
+    assert "0 of 2 control items right; at least 75 % were asked for." in step["text"]
+    assert studio.workspace.studies.study(study_id).votes == 0
+    one.post("undo", {"study": study_id}, 403)
+    one.answer(held, "yes", status=403)
+    assert finish(other.join(link))["status"] == "done"
+    assert studio.workspace.studies.study(study_id).votes == 6
+
+    studio.workspace.studies.readmit(study_id, one.worker, "a mistake of ours")
+    assert one.next()["status"] in ("item", "done"), "a rule does not undo what a person decided"
+
+
+def test_a_vote_of_somebody_who_was_excluded_meanwhile_is_refused(studio: Studio, one: Annotator) -> None:
+    study_id, link = running(studio.workspace, 2)
+    step = one.join(link).next()
+    studio.workspace.studies.exclude(study_id, one.worker, "sent the same answer always", "person")
+    assert "You can no longer vote" in one.answer(step, status=403)["error"]
+    assert "Sent the same answer always." in one.next()["text"]
+    studio.workspace.studies.block(one.worker, True)
+    assert one.next()["status"] == "not eligible"
+
+
+@pytest.mark.parametrize("state", ["draft", "paused", "closed"])
+def test_a_study_that_does_not_run_says_so(studio: Studio, one: Annotator, state: str) -> None:
+    studies = studio.workspace.studies
+    study_id, link = running(studio.workspace, 2)
+    step = one.join(link).next()
+    if state == "draft":
+        study_id = one.study = studies.create("Later", BIRD_RULES)
+        studies.enrol(study_id, one.worker)
+        assert one.next()["status"] == "paused" and "not started yet" in one.next()["text"]
+        return
+    studies.pause(study_id) if state == "paused" else studies.close(study_id)
+    assert one.next()["status"] == state and one.next()["assignment"] is None
+    assert state in one.answer(step, status=409 if state == "paused" else 410)["error"]
+    one.post("undo", {"study": study_id}, 409 if state == "paused" else 410)
+    assert not studies.data(study_id).votes
+
+
+def test_a_reply_that_was_lost_as_the_study_closed_is_given_again(studio: Studio, one: Annotator) -> None:
+    study_id, link = running(studio.workspace, 2)
+    step = one.join(link).next()
+    one.answer(step, key="k")
+    studio.workspace.studies.close(study_id)
+    assert one.answer(step, key="k")["next"]["status"] == "closed"
+
+
+# Signing in
+
+
+def test_a_code_opens_the_same_place_elsewhere(studio: Studio, one: Annotator, other: Annotator) -> None:
+    study_id, link = running(studio.workspace, 3)
+    step = one.join(link).next()
+    one.answer(step)
+    said = other.post("sign-in", {"code": one.code.lower().replace("-", " ")})
+    place = {"id": study_id, "name": "Birds, November", "state": "running", "done": 1, "left": 2}
+    assert said == {"worker": one.worker, "studies": [place]} == other.client.get("/annotate/api/state").json()
+    other.post("sign-out", {})
+    assert other.client.get("/annotate/api/state").status_code == 401
+    assert one.client.get("/annotate/api/state").status_code == 200
+
+
+def test_who_is_signed_in_takes_part_under_the_same_name(studio: Studio, one: Annotator) -> None:
+    _, link = running(studio.workspace, 2)
+    _, second = running(studio.workspace, 2, name="Boats")
+    worker, code = one.join(link).worker, one.code
+    said = one.post("join", {"link": second})
+    assert said["worker"] == worker and said["code"] == "" and len(said["studies"]) == 2 and code
+    assert one.post("join", {"link": second})["studies"] == said["studies"], "again changes nothing"
+    assert one.post("join", {"link": "nothing"}, 401)["error"].startswith("This invitation is not open")
+
+
+def test_a_link_that_is_off_lets_nobody_in(studio: Studio, one: Annotator) -> None:
+    study_id, link = running(studio.workspace, 2)
+    studio.workspace.studies.set_link(study_id, False)
+    assert one.post("join", {"link": link}, 401)["error"].startswith("This invitation is not open")
+    assert not studio.workspace.studies.workers(study_id)
+
+
+def test_codes_cannot_be_tried_for_long(studio: Studio, one: Annotator) -> None:
+    running(studio.workspace, 1)
+    statuses = [
+        one.client.post("/annotate/api/sign-in", json={"code": f"CODE-{n:04}"}, headers=one.headers).status_code
+        for n in range(14)
+    ]
+    assert statuses == [401] * 10 + [429] * 4
+    reply = one.client.post("/annotate/api/sign-in", json={"code": "X"}, headers=one.headers)
+    assert int(reply.headers["retry-after"]) > 200 and "Too many tries" in reply.json()["error"]
+    assert any("sign-in (401)" in detail for detail in refusals(studio))
+
+
+def test_the_cookie_is_for_this_path_and_no_script(studio: Studio, app: FastAPI) -> None:
+    from fastapi.testclient import TestClient
+
+    _, link = running(studio.workspace, 1)
+    for base, secure in (("http://127.0.0.1", False), ("https://study.example", True)):
+        with TestClient(app, base_url=base) as client:
+            reply = client.post("/annotate/api/join", json={"link": link}, headers={"x-studio": "1"})
+            cookie = reply.headers["set-cookie"].lower()
+            assert cookie.startswith(f"{visitors.COOKIE}=") and "httponly" in cookie and "samesite=lax" in cookie
+            assert "path=/annotate;" in cookie and ("secure" in cookie) is secure
+
+
+# What is refused
+
+
+def test_another_workers_things_are_as_if_they_did_not_exist(studio: Studio, one: Annotator, other: Annotator) -> None:
+    study_id, link = running(studio.workspace, 2)
+    private, _ = running(studio.workspace, 1, name="Secret")
+    step = one.join(link).next()
+    other.join(link)
+    image = f"/annotate/image/{step['assignment']['image']}"
+    assert one.client.get(image).status_code == 200
+    theirs, none = other.client.get(image), other.client.get("/annotate/image/AAAAAAAAAAAAAAAAAAAAAA")
+    assert theirs.status_code == none.status_code == 404 and theirs.json() == none.json() == {"error": MISSING}
+    assert other.answer(step, status=404) == {"error": MISSING}
+    assert other.post("next", {"study": private}, 404) == other.post("next", {"study": "0" * 16}, 404)
+    for name in ("consent", "undo", "pause"):
+        other.post(name, {"study": private}, 404)
+    assert other.client.get(f"/annotate/example/{private}/0").status_code == 404
+    assert any(image in detail for detail in refusals(studio))
+    with_worker = [entry for entry in studio.workspace.studies.log() if entry.worker == other.worker]
+    assert with_worker and study_id
+
+
+def test_without_a_session_there_is_the_page_and_nothing_else(studio: Studio, one: Annotator) -> None:
+    study_id, link = running(studio.workspace, 1)
+    with browser_of(mounted(studio)) as known:
+        token = known.join(link).next()["assignment"]["image"]
+    assert one.client.get("/annotate/").status_code == 200
+    for path in ("api/state", f"image/{token}", f"example/{study_id}/0"):
+        assert one.client.get(f"/annotate/{path}").status_code == 401
+    for name in ("next", "consent", "submit", "undo", "pause"):
+        one.post(name, {"study": study_id}, 401)
+    for path in ("docs", "openapi.json", "assets/studio.js", "assets/../studio.py", "assets/%2e%2e/studio.py", "x"):
+        assert one.client.get(f"/annotate/{path}").status_code == 404
+    assert one.client.get("/annotate/api/next").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("headers", "content", "status"),
+    [
+        ({}, b'{"study": "x"}', 403),
+        ({"x-studio": "1", "origin": "http://evil.example"}, b'{"study": "x"}', 403),
+        ({"x-studio": "1", "origin": "null"}, b'{"study": "x"}', 403),
+        ({"x-studio": "1", "sec-fetch-site": "cross-site"}, b'{"study": "x"}', 403),
+        ({"x-studio": "1", "content-type": "text/plain"}, b'{"study": "x"}', 400),
+        ({"x-studio": "1"}, b"", 400),
+        ({"x-studio": "1"}, b"[1]", 400),
+        ({"x-studio": "1"}, b"\xff\xfe", 400),
+        ({"x-studio": "1"}, b"[" * 9000, 400),
+        ({"x-studio": "1"}, b'{"study": "' + b"x" * 20_000 + b'"}', 400),
+        ({"x-studio": "1"}, b'{"study": 7}', 400),
+        ({"x-studio": "1"}, b'{"study": ""}', 400),
+        ({"x-studio": "1"}, b'{"study": "a\\u0000b"}', 400),
+        ({"x-studio": "1"}, b'{"study": "' + b"x" * 300 + b'"}', 400),
+        ({"x-studio": "1"}, b'{"study": "\\ud800"}', 400),
+        ({"x-studio": "1", "origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}, b'{"study": "x"}', 404),
+    ],
+)
+def test_only_our_own_page_is_listened_to(
+    studio: Studio, one: Annotator, headers: dict[str, str], content: bytes, status: int
+) -> None:
+    _, link = running(studio.workspace, 1)
+    one.join(link)
+    sent = {"content-type": "application/json", **headers}
+    reply = one.client.post("/annotate/api/next", content=content, headers=sent)
+    assert reply.status_code == status and reply.json()["error"].endswith(".")
+
+
+# Pictures and page
+
+
+def test_a_picture_has_its_pixels_and_nothing_else(studio: Studio, one: Annotator) -> None:
+    noisy = Image.fromarray(np.random.default_rng(3).integers(0, 255, (40, 60, 3), dtype=np.uint8))
+    sha = keep_image(studio.workspace, noisy)
+    items = [replace(items_of(studio.workspace, 1)[0], image_sha=sha)]
+    _, link = running(studio.workspace, items)
+    token = one.join(link).next()["assignment"]["image"]
+    reply = one.client.get(f"/annotate/image/{token}")
+    seen = Image.open(io.BytesIO(reply.content))
+    assert np.array_equal(np.asarray(seen), np.asarray(noisy)) and not seen.info
+    chunks = {reply.content[at : at + 4] for at in range(len(reply.content)) if reply.content[at : at + 4].isalpha()}
+    assert not chunks & {b"tEXt", b"zTXt", b"iTXt", b"eXIf", b"tIME", b"iCCP", b"pHYs"}
+    told = " ".join(f"{name}: {value}" for name, value in reply.headers.items())
+    assert sha not in told and "etag" not in reply.headers and "content-disposition" not in reply.headers
+    assert reply.headers["cache-control"].startswith("private") and sha not in token
+
+
+def test_pictures_are_kept_up_to_a_bound() -> None:
+    loaded: list[str] = []
+
+    def load(sha: str) -> Image.Image:
+        loaded.append(sha)
+        return Image.effect_noise((64, 64), 90)
+
+    one_file = len(Pictures(load).png("x"))
+    pictures = Pictures(load, held=int(2.5 * one_file))
+    for sha in ("a", "b", "a", "c", "a", "b"):
+        pictures.png(sha)
+    assert loaded == ["x", "a", "b", "c", "b"], "the one that was not asked for longest goes"
+
+
+def test_the_page_is_one_for_all_and_runs_its_own_scripts_only(one: Annotator) -> None:
+    reply = one.client.get("/annotate/")
+    assert "script-src 'self'" in reply.headers["content-security-policy"]
+    assert "unsafe" not in reply.headers["content-security-policy"]
+    assert "<script>" not in reply.text and " style=" not in reply.text and "data-preview" not in reply.text
+    for name in SERVED:
+        assert one.client.get(f"/annotate/assets/{name}").status_code == 200
+        assert f"/annotate/assets/{name}?v=" in reply.text
+    assert 'data-preview="a&quot;b"' in annotate_page('a"b')
+
+
+def test_a_question_that_may_be_left_open_can_be(studio: Studio, one: Annotator) -> None:
+    question = Question("mood", "How does it look?", "choice", ("calm", "wild"), required=False)
+    study_id, link = running(studio.workspace, 2, replace(BIRD_RULES, questions=(*BIRD_RULES.questions, question)))
+    step = one.join(link).next()
+    assert [asked["required"] for asked in step["assignment"]["questions"]] == [True, False]
+    step = one.answer(step, {"valid": "yes"})["next"]
+    one.answer(step, {"valid": "yes", "mood": "wild"})
+    first, second = studio.workspace.studies.data(study_id).votes
+    assert first.answers == {"valid": "yes"} and second.answers == {"valid": "yes", "mood": "wild"}
