@@ -12,7 +12,7 @@ from typing import Any
 from study.questions import asked, wording
 from study.types import Item, NewItem, Question, Rules, Side, Study
 from ui.annotate.desk import Place, Step
-from ui.diff import word_diff
+from ui.diff import Piece, word_diff
 
 
 def shown_state(worker: str, places: tuple[Place, ...]) -> dict[str, Any]:
@@ -106,9 +106,18 @@ def _captions(item: NewItem) -> tuple[list[list[str]] | None, list[list[str]] | 
     """Both captions in pieces of [text, kind]; kind is "same", "removed" (of the caption) or "added" (of the other)."""
     if not item.caption or not item.counterfactual:
         return ([[item.caption, "same"]] if item.caption else None), None
-    before, after = word_diff(item.caption, item.counterfactual), word_diff(item.counterfactual, item.caption)
-    other = {"same": "same", "removed": "added"}
-    return (
-        [[piece.text, piece.kind] for piece in before if piece.kind != "added"],
-        [[piece.text, other[piece.kind]] for piece in after if piece.kind != "added"],
-    )
+    after = word_diff(item.caption, item.counterfactual)
+    before = word_diff(item.counterfactual, item.caption)  # what it "adds" is what the other lacks
+    return _marked(before, "removed"), _marked(after, "added")
+
+
+def _marked(pieces: tuple[Piece, ...], kind: str) -> list[list[str]]:
+    """One text of the two that were compared, the words that the other lacks marked; spaces are never marked."""
+    marked: list[list[str]] = []
+    for piece in pieces:
+        if piece.kind == "same":
+            marked.append([piece.text, "same"])
+        elif piece.kind == "added":
+            words = piece.text.rstrip()
+            marked += [[words, kind], [piece.text[len(words) :], "same"]]
+    return [part for part in marked if part[0]]

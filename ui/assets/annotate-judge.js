@@ -5,6 +5,7 @@
   const annotate = window.annotate;
   const { make, button, key } = annotate;
   const SETTLE = 200;            // ms in which a key that was meant for the item before does nothing
+  const GAP = 14, WORDS_HEIGHT = 24;     // px between the pictures, and of the word below each of two
   const RETRY_PICTURE = 3000, LONGEST_COMMENT = 2000, LONGEST_TEXT = 2000;
   const WORDS = { yes: "Yes", no: "No" };
 
@@ -144,6 +145,7 @@
     view.comments = () => {
       const opened = commentBox.hidden;
       commentBox.hidden = !opened && !view.comment;
+      fit();
       if (opened || view.comment) commentBox.querySelector("textarea").focus();
     };
     Object.assign(view, { undo: () => view.busy || act.undo(), pause: () => view.busy || act.pause(), help: act.help });
@@ -200,14 +202,24 @@
       load();
       return figure;
     }
-    // Beside or above each other: whichever shows them larger.
+    // As large as what the bar, the captions and the questions leave; beside or above each other, whichever is larger.
     function fit() {
-      const first = stage.querySelector("img");
-      const { clientWidth: width, clientHeight: height } = stage;
-      if (!first?.naturalWidth || !height) return;
-      const ratio = first.naturalWidth / first.naturalHeight, many = pictures.length;
-      const beside = Math.min(width / many, height * ratio), above = Math.min(width, (height / many) * ratio);
-      stage.classList.toggle("above", many > 1 && above > beside);
+      const shown = pictures.map((figure) => figure.querySelector("img"));
+      const looking = stage.parentElement;
+      if (!looking || shown.some((one) => !one.naturalWidth)) return;
+      const others = [...looking.children].filter((one) => one !== stage);
+      const height = looking.clientHeight - others.reduce((sum, one) => sum + one.offsetHeight + GAP, 0);
+      const width = looking.clientWidth, many = shown.length, words = many > 1 ? WORDS_HEIGHT : 0;
+      const ratio = Math.max(...shown.map((one) => one.naturalWidth / one.naturalHeight));
+      const beside = Math.min((width - (many - 1) * GAP) / many, (height - words) * ratio);
+      const above = Math.min(width, ((height - (many - 1) * GAP) / many - words) * ratio);
+      const stacked = many > 1 && above > beside;
+      stage.classList.toggle("above", stacked);
+      const wide = Math.max(40, Math.floor(stacked ? above : beside));
+      for (const one of shown) {
+        one.style.width = `${wide}px`;
+        one.style.height = `${Math.round((wide * one.naturalHeight) / one.naturalWidth)}px`;
+      }
     }
 
     function captions() {
@@ -216,7 +228,7 @@
       const lines = [
         item.caption && line("Original:", item.caption),
         item.counterfactual && line("Edited:", item.counterfactual),
-        item.label && make("p", {}, make("b", {}, "Shows, by the original:"), ` ${item.label}`),
+        item.label && make("p", {}, make("b", {}, "Label:"), ` ${item.label}`),
       ].filter(Boolean);
       return lines.length ? make("div", { class: "captions card" }, lines) : null;
     }

@@ -27,7 +27,7 @@
       else if (key === "class") element.className = value;
       else element.setAttribute(key, value === true ? "" : value);
     }
-    element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+    element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
     return element;
   }
   const button = (words, onclick, properties = {}) =>

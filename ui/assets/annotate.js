@@ -44,7 +44,7 @@
   function sheet(title, ...content) {
     const heading = make("h1", { tabindex: -1 }, title);
     put(make("main", { class: "sheet" }, make("section", { class: "card" }, heading, content), foot()));
-    (app.querySelector("[data-first]") ?? heading).focus();
+    (app.querySelector("[data-first]") ?? heading).focus({ preventScroll: true });
   }
 
   function foot() {
@@ -197,7 +197,7 @@
       yes.disabled = true;
       if (annotate.preview) { shownNumber += 1; await open(study.id); } else await follow(annotate.post("consent", { study: study.id }), study.id);
     };
-    const yes = button("I agree: begin", agree, { class: "p", id: "agree", "data-first": true });
+    const yes = button("I agree: begin", agree, { class: "p", id: "agree" });
     sheet(study.name, make("p", { class: "mut" }, step.text), study.instructions || study.examples?.length ? [make("h2", {}, "What to do"), ...instructions()] : null,
       study.consent ? [make("h2", {}, "What you agree to"), ...paragraphs(study.consent)] : null, make("div", { class: "row" }, yes));
   }
