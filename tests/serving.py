@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
     from playwright.sync_api import Page
 
     from ui.studio import Studio
@@ -102,14 +103,21 @@ class ServerProcess:
 
 
 @contextmanager
-def serving_here(workspace: Path, models: Any) -> Iterator[tuple[str, Studio]]:
+def serving_here(workspace: Path, models: Any, password: str = "") -> Iterator[tuple[str, Studio]]:
     """The demo profile with other models, in a thread of this process: its address and the studio behind it."""
-    import uvicorn
-
     import app
 
     port = free_port()
-    application, studio = app.build(app.ServerSettings("demo", workspace, port=port), models)
+    application, studio = app.build(app.ServerSettings("demo", workspace, port=port, password=password), models)
+    with serving_application(application, studio, port) as url:
+        yield url, studio
+
+
+@contextmanager
+def serving_application(application: FastAPI, studio: Studio, port: int) -> Iterator[str]:
+    """What `app.build` has given, in a thread of this process: its address. Closed at the end."""
+    import uvicorn
+
     server = uvicorn.Server(uvicorn.Config(application, port=port, log_level="warning", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -118,7 +126,7 @@ def serving_here(workspace: Path, models: Any) -> Iterator[tuple[str, Studio]]:
         while not answers(port):
             assert time.monotonic() < end and thread.is_alive(), "the server did not start"
             time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}/", studio
+        yield f"http://127.0.0.1:{port}/"
     finally:
         server.should_exit = True
         thread.join(30)
