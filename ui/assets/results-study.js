@@ -46,7 +46,7 @@
     return made;
   };
   const dialog = (title, words, { reason = false, code = "", told = false } = {}) => new Promise((resolve) => {
-    const text = make("textarea", { rows: 3, maxLength: 1000, id: "dialog-reason" });
+    const text = make("textarea", { rows: 3, maxLength: 500, id: "dialog-reason" });
     const refused = make("p", { className: "problem", hidden: true });
     refused.setAttribute("role", "alert");
     const no = make("button", { type: "button", className: "btn", textContent: code || told ? "Close" : "Cancel" });

@@ -143,7 +143,7 @@ def _case(report: Report, case: Disagreement, item: Item, asked: Question) -> Ht
             decided.reason if decided is not None else "",
             id="reason",
             rows=2,
-            maxlength=1000,
+            maxlength=500,
             data_keep=f"{case.item} {case.question}",
         ),
         el("p", id="refused", class_="problem", role="alert", hidden=True),

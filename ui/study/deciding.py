@@ -16,7 +16,7 @@ from ui.study.frame import study_address
 from ui.study.posting import FieldError, Missing, add_post, text_of
 from ui.study.reports import reports_of
 
-LONGEST_REASON = 1000
+LONGEST_REASON = 500
 LARGEST = 16_000
 _VERDICTS: Mapping[str, ApprovalVerdict] = {"approved": "approved", "rejected": "rejected", "pending": "pending"}
 Said = Mapping[str, Any]
@@ -42,28 +42,28 @@ def add_deciding(app: FastAPI, studio: Studio) -> None:
             raise UserError("A worker's assignments are approved, rejected, or pending again.")
         reason = _reason(data) if verdict == "rejected" else text_of(data, "reason", LONGEST_REASON)
         studies.decide(study_id, worker.id, verdict, reason)
-        return changed(study_id)
+        return changed()
 
     def approve_all(data: Mapping[str, Any], study_id: str) -> Said:
         for worker in reports_of(studio).of(studies.study(study_id).id).report.workers:
             if worker.exclusion is None and worker.decided["pending"]:
                 studies.decide(study_id, worker.worker, "approved", "")
-        return changed(study_id)
+        return changed()
 
     def exclude(data: Mapping[str, Any], study_id: str) -> Said:
         worker = worker_of(study_id, data)
         studies.exclude(study_id, worker.id, _reason(data), "person")
-        return changed(study_id)
+        return changed()
 
     def readmit(data: Mapping[str, Any], study_id: str) -> Said:
         worker = worker_of(study_id, data)
         studies.readmit(study_id, worker.id, _reason(data))
-        return changed(study_id)
+        return changed()
 
     def block(data: Mapping[str, Any], study_id: str) -> Said:
         worker = worker_of(study_id, data)
         studies.block(worker.id, bool(text_of(data, "blocked", 1)))
-        return changed(study_id)
+        return changed()
 
     def code(data: Mapping[str, Any], study_id: str) -> Said:
         worker = worker_of(study_id, data)
@@ -94,8 +94,8 @@ def add_deciding(app: FastAPI, studio: Studio) -> None:
         after = following(found, place) if answer else place
         return {"next": address(report, found[after]) if after is not None else study_address(study.id, "adjudication")}
 
-    def changed(study_id: str) -> Said:
-        reports_of(studio).changed(study_id)
+    def changed() -> Said:
+        reports_of(studio).changed()
         return {"done": True}
 
     for name, act in (

@@ -58,10 +58,10 @@ class Reports:
                 return kept
             return self._analysed(study_id, stamp)
 
-    def changed(self, study_id: str) -> None:
-        """A person has just changed something, and wants to see it: the next analysis is a new one."""
-        with self._lock_of(study_id):
-            self._kept.pop(study_id, None)
+    def changed(self) -> None:
+        """A person has just changed something, and wants to see it: the next analysis is a new one, of every study,
+        because a worker's record counts in all of them."""
+        self._kept.clear()
 
     def adjudicated(self, study_id: str, decision: Adjudication) -> None:
         """Puts a decision into what is kept, so that a person who decides one after another need not wait."""

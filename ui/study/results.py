@@ -61,7 +61,7 @@ def add_result_routes(app: FastAPI, studio: Studio) -> None:
 
         return shown(request, study_id, "workers", make)
 
-    @app.get("/study/{study_id}/workers/{name}", include_in_schema=False)
+    @app.get("/study/{study_id}/workers/{name:path}", include_in_schema=False)
     def one_worker(request: Request, study_id: str, name: str, page: str = "1") -> Response:
         def make(found: Analysed) -> Child:
             worker = next((one for one in found.report.workers if one.worker == name), None)

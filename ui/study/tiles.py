@@ -124,4 +124,4 @@ def _excluded(report: Report) -> Html:
         lines.append("no control item was answered yet")
     else:
         lines.append("this study has no control items")
-    return _tile("Excluded by controls", f"{out} of {total}", *lines, name="excluded")
+    return _tile("Excluded by controls" if rule == out else "Excluded", f"{out} of {total}", *lines, name="excluded")
