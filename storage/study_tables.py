@@ -235,7 +235,7 @@ TRIGGERS = (
     """,
     f"""
     CREATE TRIGGER assignments_need_room_again BEFORE UPDATE OF state ON assignments
-    WHEN NEW.kind = 'item' AND OLD.state = 'expired' AND NEW.state <> 'expired' AND {_FULL}
+    WHEN NEW.kind = 'item' AND OLD.state = 'expired' AND NEW.state <> 'expired' AND NEW.imported = 0 AND {_FULL}
     BEGIN SELECT RAISE(ABORT, 'the item has as many leases and votes as it gets'); END
     """,
     f"CREATE TRIGGER assignments_counted AFTER INSERT ON assignments BEGIN {_follow(old=False)} END",
