@@ -263,7 +263,7 @@ class _Pictures:
 
     def is_image(self, name: str) -> bool:
         """Whether a name is that of an image; a single file is taken for one whatever it is called."""
-        return (name.lower().endswith(_IMAGES) or len(self._files.names) == 1) and not _hidden(name)
+        return (name.lower().endswith(_IMAGES) or isinstance(self._files, OneFile)) and not _hidden(name)
 
     def find(self, name: str, row: int) -> str:
         """The file that a list means. Raises UserError for one that is not there."""
