@@ -78,7 +78,7 @@
       const kind = `answers ${question.kind}${question.kind === "choice" && question.options.some((option) => option.length > 24) ? " long" : ""}`;
       const group = field ?? make("div", { class: kind, role: single ? "group" : "radiogroup", "aria-labelledby": name }, options);
       const skip = single && !question.required ? button("Leave open", () => { view.answers = {}; view.send(); }, { class: "q leave-open" }) : null;
-      const element = make("div", { class: "question", "data-question": question.id, onclick: () => view.go(question) }, words, group, ends, skip);
+      const element = make("div", { class: "question", "data-question": question.id, onclick: (event) => { if (!event.target.closest("button")) view.go(question); } }, words, group, ends, skip);
       parts.set(question.id, { element, buttons, field });
       return element;
     }

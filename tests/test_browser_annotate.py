@@ -1,0 +1,407 @@
+"""The annotators' page in Chromium: two people finish a study with keys alone; nothing that happens loses a vote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from study.types import ControlPolicy, Eligibility, Example, Question, StudyData
+from tests.annotating import BIRD_RULES, LANCE_RULES, controls_of, items_of, keep_image, picture, running
+from tests.scripted import ScriptedModels
+from tests.serving import serving_here
+from ui.studio import Studio
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+NASTY = "<img src=x onerror=\"document.title='hacked'\">&amp;"
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+
+
+@dataclass
+class Place:
+    """A server for all tests of this file, and the browser."""
+
+    studio: Studio
+    url: str
+    page: Page
+
+    def running(self, *arguments: Any, **more: Any) -> tuple[str, str]:
+        return running(self.studio.workspace, *arguments, **more)
+
+    def data(self, study_id: str) -> StudyData:
+        return self.studio.workspace.studies.data(study_id)
+
+    @contextmanager
+    def annotator(self, link: str = "", agree: bool = True, **options: Any) -> Iterator[Page]:
+        """A browser context of its own, at the first item of an invitation. No script of it may fail."""
+        browser = self.page.context.browser
+        assert browser is not None
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+        broken: list[str] = []
+        context.on("weberror", lambda error: broken.append(str(error.error)))
+        page = context.new_page()
+        page.goto(f"{self.url}annotate/" + (f"#join={link}" if link else ""))
+        if link:
+            page.click("#join")
+            page.click("#code-kept")
+            if agree:
+                page.click("#agree")
+                at(page, 1)
+        yield page
+        context.close()
+        assert not broken, f"a script of the page failed: {broken}"
+
+
+@pytest.fixture(scope="module")
+def place(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder: Path = tmp_path_factory.mktemp("annotate")
+    expect.set_options(timeout=30_000)  # the machine may be busy with other things
+    with serving_here(folder / "workspace", ScriptedModels()) as (url, studio):
+        yield Place(studio, url, page)
+    expect.set_options(timeout=5_000)
+
+
+def at(page: Page, number: int, of: int | None = None) -> None:
+    """Wait for this item, with its picture, ready to be answered; nothing is chosen."""
+    words = f"Image {number} of" + (f" {of}" if of else "")
+    page.wait_for_selector(f"#place:has-text('{words}')")
+    page.wait_for_selector(".answer:enabled, .several textarea")
+    page.wait_for_timeout(250)  # a key that was meant for the item before does nothing so soon
+    assert page.locator(".picture.loading").count() == 0
+
+
+def end(page: Page, title: str) -> None:
+    expect(page.locator("h1")).to_have_text(title)
+
+
+def votes(place: Place, study_id: str) -> list[tuple[str, dict[str, str]]]:
+    return [(vote.worker, dict(vote.answers)) for vote in place.data(study_id).votes]
+
+
+def test_two_annotators_finish_a_study_with_keys_alone(place: Place) -> None:
+    items = [*items_of(place.studio.workspace, 4), *controls_of(place.studio.workspace, 2)]
+    study_id, link = place.running(items, replace(BIRD_RULES, controls=ControlPolicy(share=0.3, min_seen=3)))
+    browser = place.page.context.browser
+    assert browser is not None
+    contexts = [browser.new_context(viewport={"width": 1280, "height": 860}) for _ in range(2)]
+    pages = [context.new_page() for context in contexts]
+    for page in pages:
+        page.goto(f"{place.url}annotate/#join={link}")
+        page.wait_for_selector("#join:focus")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#code-kept:focus")
+        assert link not in page.url and "#" not in page.url
+        page.keyboard.press("Enter")
+        expect(page.locator("h1")).to_have_text("Birds, November")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+    for number in range(1, 7):
+        for page in pages:
+            at(page, number, 6)
+            assert page.locator(".chosen, [aria-checked=true], :checked, .earlier").count() == 0
+            assert (page.locator("#saved").inner_text() == "saved") is (number > 1)
+            page.keyboard.press("y" if number % 2 else "n")
+    for page in pages:
+        end(page, "All done: thank you")
+        expect(page.locator("#why")).to_have_text(
+            "You have judged 6 images. There is no other one for you in this study."
+        )
+        expect(page.locator("#saved")).to_have_text("Your last answer is saved")
+    found = [vote for vote in place.data(study_id).votes if vote.kind == "item"]
+    assert len(found) == 8 and len({(vote.item, vote.worker) for vote in found}) == 8
+    assert all(0 < vote.seconds < 60 for vote in found)
+    for context in contexts:
+        context.close()
+
+
+def test_undo_changes_the_last_answer(place: Place) -> None:
+    study_id, link = place.running(3)
+    with place.annotator(link) as page:
+        page.keyboard.press("y")
+        at(page, 2)
+        page.keyboard.press("u")
+        at(page, 1)
+        expect(page.locator("[data-answer=yes] .earlier")).to_have_text("your answer before")
+        assert page.locator(".chosen").count() == 0
+        page.keyboard.press("n")
+        at(page, 2)
+        page.keyboard.press("n")
+        at(page, 3)
+        page.keyboard.press("y")
+        end(page, "All done: thank you")
+        page.keyboard.press("u")
+        at(page, 3)
+        page.click("[data-answer=no]")
+        end(page, "All done: thank you")
+    assert [answers["valid"] for _, answers in votes(place, study_id)] == ["no", "no", "no"]
+
+
+def test_a_reload_in_the_middle_keeps_place_answers_and_comment(place: Place) -> None:
+    study_id, link = place.running(items_of(place.studio.workspace, 2), LANCE_RULES)
+    with place.annotator(link) as page:
+        for key in ("4", "2"):
+            page.keyboard.press(key)
+        page.keyboard.press("c")
+        page.keyboard.type("y n u: looks odd")
+        page.reload()
+        at(page, 1, 2)
+        assert page.locator("#comment").input_value() == "y n u: looks odd"
+        chosen = page.locator(".chosen").evaluate_all("all => all.map(one => one.dataset.answer)")
+        assert chosen == ["4", "2"]
+        for key in ("5", "y", "n", "Enter"):
+            page.keyboard.press(key)
+        at(page, 2, 2)
+        assert page.locator(".chosen").count() == 0 and not page.locator("#comment").is_visible()
+    (vote,) = place.data(study_id).votes
+    wanted = {"realism": "4", "edit-success": "2", "fidelity": "5", "label-consistency": "yes", "ethical-concern": "no"}
+    assert vote.answers == wanted and vote.comment == "y n u: looks odd"
+
+
+def test_several_questions_with_arrows_and_a_question_that_follows(place: Place) -> None:
+    study_id, link = place.running(items_of(place.studio.workspace, 2), LANCE_RULES)
+    with place.annotator(link) as page:
+        assert page.locator("[data-question=concern]").is_hidden()
+        page.keyboard.press("Enter")
+        assert page.locator("#send").is_disabled() and not votes(place, study_id), "not before all is answered"
+        for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowRight", "ArrowDown", "3", "n", "y"):
+            page.keyboard.press(key)
+        expect(page.locator("[data-question=concern] textarea")).to_be_focused()
+        page.keyboard.type("It shows y and n.")
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Escape")
+        page.keyboard.press("ArrowUp")
+        expect(page.locator(".question.current")).to_have_attribute("data-question", "ethical-concern")
+        page.keyboard.press("n")
+        assert page.locator("[data-question=concern]").is_hidden()
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("y")
+        page.keyboard.press("Control+Enter")
+        at(page, 2)
+    (vote,) = place.data(study_id).votes
+    assert vote.answers == {
+        "realism": "2", "edit-success": "1", "fidelity": "3", "label-consistency": "no", "ethical-concern": "yes",
+        "concern": "It shows y and n.",
+    }  # fmt: skip
+
+
+def test_a_lost_connection_is_told_and_the_answer_sent_again(place: Place) -> None:
+    study_id, link = place.running(3)
+    with place.annotator(link) as page:
+        page.context.set_offline(True)
+        page.keyboard.press("y")
+        expect(page.locator(".lost")).to_contain_text("Your answer is kept on this device and sent again")
+        expect(page.locator("#saved")).to_have_text("saving…")
+        page.keyboard.press("n")
+        page.click(".lost button")
+        page.context.set_offline(False)
+        at(page, 2)
+        expect(page.locator(".lost")).to_be_hidden()
+        expect(page.locator("#saved")).to_have_text("saved")
+    assert [answers["valid"] for _, answers in votes(place, study_id)] == ["yes"]
+
+
+def test_a_reply_that_is_lost_after_saving_gives_one_vote(place: Place) -> None:
+    study_id, link = place.running(3)
+    with place.annotator(link) as page:
+        lost = iter([True, True])
+
+        def answer(route: Any) -> None:
+            if next(lost, False):
+                route.fetch()  # the server saves it, and its reply never comes
+                route.abort()
+            else:
+                route.continue_()
+
+        page.route("**/api/submit", answer)
+        page.keyboard.press("n")
+        at(page, 2)
+    assert [answers["valid"] for _, answers in votes(place, study_id)] == ["no"]
+
+
+def test_an_answer_under_way_survives_that_the_page_is_left(place: Place) -> None:
+    study_id, link = place.running(3)
+    with place.annotator(link) as page:
+        page.route("**/api/submit", lambda route: route.abort())
+        page.keyboard.press("n")
+        page.wait_for_selector(".lost:visible")
+        page.goto("about:blank")
+        page.unroute("**/api/submit")
+        assert not votes(place, study_id)
+        page.goto(f"{place.url}annotate/")
+        at(page, 2)
+        expect(page.locator("#saved")).to_have_text("saved")
+    assert [answers["valid"] for _, answers in votes(place, study_id)] == ["no"]
+
+
+def test_an_answer_waits_for_a_new_sign_in(place: Place) -> None:
+    study_id, link = place.running(3)
+    with place.annotator() as page:
+        page.goto(f"{place.url}annotate/#join={link}")
+        page.click("#join")
+        code = page.inner_text("#own-code")
+        page.click("#code-kept")
+        page.click("#agree")
+        at(page, 1)
+        place.studio.workspace.studies.close_sessions("worker")
+        page.keyboard.press("n")
+        end(page, "Sign in")
+        expect(page.locator(".problem")).to_contain_text("your answer is kept and sent then")
+        page.fill("#code", "ABCD-0000-0000-0000")
+        page.keyboard.press("Enter")
+        expect(page.locator(".problem")).to_contain_text("There is no such code")
+        page.fill("#code", code.lower())
+        page.keyboard.press("Enter")
+        at(page, 2)
+    assert [answers["valid"] for _, answers in votes(place, study_id)] == ["no"]
+
+
+@pytest.mark.parametrize("questions", ["one", "several"])
+def test_a_phone_needs_no_scrolling(place: Place, questions: str) -> None:
+    items = items_of(place.studio.workspace, 2, caption="A red bird.", counterfactual="A blue bird.")
+    study_id, link = place.running(items, BIRD_RULES if questions == "one" else LANCE_RULES)
+    with place.annotator(link, **PHONE) as page:
+        size = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+        assert size == [390, 844]
+        for name in (".picture img", ".question.current .words", "#pause", "#undo", ".question.current .answer"):
+            for one in page.locator(name).all():
+                box = one.bounding_box()
+                assert box and box["x"] >= 0 and box["y"] >= 0, name
+                assert box["x"] + box["width"] <= 390 and box["y"] + box["height"] <= 844, name
+                assert "answer" not in name or box["height"] >= 44, "large enough for a thumb"
+        if questions == "one":
+            page.tap("[data-answer=no]")
+        else:
+            assert page.locator(".question:visible").count() == 1
+            for question, answer in [("realism", "3"), ("edit-success", "4"), ("fidelity", "5")]:
+                page.tap(f"[data-question={question}] [data-answer='{answer}']")
+            page.tap("[data-question=label-consistency] [data-answer=yes]")
+            page.tap("[data-question=ethical-concern] [data-answer=no]")
+            page.tap("#send")
+        at(page, 2, 2)
+    assert len(votes(place, study_id)) == 1
+
+
+def test_texts_are_texts_whatever_stands_in_them(place: Place) -> None:
+    workspace = place.studio.workspace
+    example = Example(keep_image(workspace, picture(77)), NASTY, NASTY)
+    question = Question("kind", f"What is it? {NASTY}", "choice", (NASTY, "b"), valid=("b",))
+    items = items_of(workspace, 2, label=NASTY, caption=f"a {NASTY}", counterfactual=f"b {NASTY}")
+    rules = replace(
+        LANCE_RULES,
+        questions=(question, *LANCE_RULES.questions),
+        instructions=NASTY,
+        consent=NASTY,
+        examples=(example,),
+    )
+    study_id, link = place.running(items, rules, name=f"Name {NASTY}")
+    with place.annotator(link, agree=False) as page:
+        expect(page.locator("h1")).to_have_text(f"Name {NASTY}")
+        expect(page.locator("figcaption b")).to_have_text(NASTY)
+        page.click("#agree")
+        at(page, 1)
+        expect(page.locator("[data-question=kind] .words")).to_have_text(f"What is it? {NASTY}")
+        assert page.locator("[data-question=kind] .answer span").first.inner_text() == NASTY
+        page.keyboard.press("?")
+        assert page.locator("dialog p").first.inner_text() == NASTY
+        assert page.locator("img[src=x]").count() == 0 and page.title() == "Judging images"
+    assert study_id
+
+
+def test_keys_comment_help_and_pause(place: Place) -> None:
+    study_id, link = place.running(3)
+    with place.annotator(link) as page:
+        page.keyboard.press("?")
+        expect(page.locator("dialog")).to_contain_text("take back the last answer")
+        page.keyboard.press("y")
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog")).to_have_count(0)
+        page.keyboard.press("c")
+        page.keyboard.type("yes no up")
+        page.keyboard.press("Escape")
+        page.keyboard.press("p")
+        end(page, "Paused")
+        expect(page.locator("#why")).to_contain_text("Your place is kept (Image 1 of 3)")
+        assert not votes(place, study_id)
+        page.keyboard.press("Enter")
+        at(page, 1, 3)
+        assert page.locator("#comment").input_value() == "yes no up"
+        page.keyboard.press("ArrowRight")
+        expect(page.locator("[data-answer=yes]")).to_be_focused()
+        assert page.locator(".chosen").count() == 0
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        at(page, 2, 3)
+    (vote,) = place.data(study_id).votes
+    assert vote.answers == {"valid": "no"} and vote.comment == "yes no up"
+
+
+def test_what_there_is_to_say_when_there_is_no_item(place: Place) -> None:
+    studies = place.studio.workspace.studies
+    study_id, link = place.running(1, replace(BIRD_RULES, votes=1, consensus=1))
+    with place.annotator(link) as page, place.annotator(link, agree=False) as waiting:
+        waiting.click("#agree")
+        end(waiting, "Waiting for others")
+        page.keyboard.press("p")
+        end(page, "Paused")
+        waiting.click("#look-again")
+        at(waiting, 1)
+        studies.pause(study_id)
+        waiting.keyboard.press("y")
+        expect(waiting.locator(".told")).to_contain_text("paused")
+        end(waiting, "This study is paused")
+        studies.resume(study_id)
+        waiting.click("#look-again")
+        at(waiting, 1)
+        studies.close(study_id)
+        waiting.keyboard.press("y")
+        end(waiting, "This study is closed")
+    _, link = place.running(1, replace(BIRD_RULES, eligibility=Eligibility()))
+    with place.annotator(link, agree=False) as page:
+        end(page, "You cannot take part in this study")
+        expect(page.locator("#why")).to_contain_text("at least 50 finished assignments")
+    with place.annotator() as page:
+        page.goto(f"{place.url}annotate/#join=not-a-link")
+        page.click("#join")
+        end(page, "Sign in")
+        expect(page.locator(".problem")).to_contain_text("This invitation is not open")
+
+
+def test_who_fails_the_controls_is_told_so(place: Place) -> None:
+    items = [*items_of(place.studio.workspace, 4), *controls_of(place.studio.workspace, 3)]
+    rules = replace(BIRD_RULES, controls=ControlPolicy(share=0.5, min_seen=2))
+    _, link = place.running(items, rules)
+    with place.annotator(link) as page:
+        for number in range(1, 8):
+            page.wait_for_selector(f"#why, #place:has-text('Image {number} of')")
+            if page.locator("#why").count():
+                break
+            at(page, number)
+            page.keyboard.press("n")
+        end(page, "You can no longer vote in this study")
+        expect(page.locator("#why")).to_contain_text("0 of 2 control items right")
+
+
+def test_two_studies_one_name_and_the_way_out(place: Place) -> None:
+    _, first = place.running(2)
+    _, second = place.running(2, name="Boats")
+    with place.annotator(first) as page:
+        page.goto(f"{place.url}annotate/#join={second}")  # the page is open: only the part behind the # changes
+        page.click("#join")
+        page.click("#agree")
+        at(page, 1)
+        page.keyboard.press("p")
+        page.click("#others")
+        expect(page.locator(".study-line")).to_have_count(2)
+        page.click(".study-line:has-text('Birds')")
+        at(page, 1)
+        page.keyboard.press("p")
+        page.click("#sign-out")
+        end(page, "Sign in")
+        page.reload()
+        end(page, "Sign in")
