@@ -1,16 +1,16 @@
 """Which item a worker gets next. A function of an open database.
 
 Every worker has a random order of their own: a permutation of the places of a kind, drawn with the seed of the rules
-and the worker's name, so that it can be repeated and needs no table. Of the next few that need a vote in that order,
-one that others have begun comes first: so items are finished one after another when a study stops early, and the order
-is hardly less random for it.
+and the worker's name, so that it can be repeated and needs no table. One time in four, an item that others have begun
+is taken from a random place further on in this order: so a study that stops early has more finished items, and the
+order is hardly less random for it.
 """
 
 from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import sqlite_utils
@@ -18,8 +18,8 @@ import sqlite_utils
 from storage.rows import Row
 from study.types import ItemKind, Rules
 
-LOOK_AHEAD = 3
-"""Of so many that could be next, one that was begun is preferred."""
+BEGUN_FIRST = 0.25
+"""The share of times, 0 to 1, that an item others have begun is looked for first."""
 STRETCHES = (16, 128)
 """So many places of the worker's order are looked at, then so many; then all items that need a vote at once."""
 
@@ -28,25 +28,35 @@ def next_item(db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemK
     """The row (id, kind, source) of an item of this kind that the worker never had and that needs a vote; None when
     there is none. Controls and quiz items have no number of votes that would be enough.
     """
-    count = db.execute("SELECT count(*) FROM study_items WHERE study = ? AND kind = ?", [study_id, kind]).fetchone()[0]
-    order = _order(rules.seed, worker, kind, count)
-    query = "SELECT reached FROM enrolments WHERE study = ? AND worker = ?"
-    # `reached` is only where to look first; that the item is free is looked up afresh.
-    reached = db.execute(query, [study_id, worker]).fetchone()[0] if kind == "item" else 0
+    query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"
+    order = _order(rules.seed, worker, kind, db.execute(query, [study_id, kind]).fetchone()[0])
+    if kind != "item":
+        # There are few of them, and all are free until the worker has had them.
+        return _first(order, _usable(db, study_id, worker, kind, rules.votes, None))
+    query = "SELECT reached, given FROM enrolments WHERE study = ? AND worker = ?"
+    # `reached` is only where to look first: whether an item is free is looked up afresh.
+    reached, given = db.execute(query, [study_id, worker]).fetchone()
+    drawn = random.Random(f"begun\0{rules.seed}\0{worker}\0{given}")
+    if drawn.random() < BEGUN_FIRST and reached < len(order):
+        start = drawn.randrange(reached, len(order))
+        places = order[start : start + STRETCHES[0]]
+        usable = _usable(db, study_id, worker, kind, rules.votes, places)
+        found = _first(places, {place: row for place, row in usable.items() if row["begun"]})
+        if found is not None:
+            return found
     for length in STRETCHES:
         places = order[reached : reached + length]
-        found = _usable(db, study_id, worker, kind, rules.votes, places) if places else {}
-        if found:
-            usable = [place for place in places if place in found][:LOOK_AHEAD]
-            if kind == "item":
-                _remember(db, study_id, worker, reached + places.index(usable[0]))
-            return found[next((place for place in usable if found[place]["begun"]), usable[0])]
+        found = _first(places, _usable(db, study_id, worker, kind, rules.votes, places)) if places else None
+        if found is not None:
+            _remember(db, study_id, worker, reached + places.index(found["place"]))
+            return found
         reached += len(places)
-    found = _usable(db, study_id, worker, kind, rules.votes, None)
-    if not found:
-        return None
-    rank = {place: number for number, place in enumerate(order)}
-    return found[min(found, key=rank.__getitem__)]
+    return _first(order, _usable(db, study_id, worker, kind, rules.votes, None))
+
+
+def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:
+    """Of the rows by place the one that comes first in this order; None of none."""
+    return next((found[place] for place in places if place in found), None) if found else None
 
 
 @lru_cache(maxsize=512)
@@ -61,10 +71,13 @@ def _usable(
     db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, votes: int, places: Sequence[int] | None
 ) -> dict[int, Row]:
     """By place: the items of these places, or all with None, that need a vote and that the worker never had."""
-    some = "" if places is None else f"AND place IN ({', '.join(str(int(place)) for place in places)})"
+    if places is None:
+        index, some = "study_items_by_room", ""
+    else:
+        index, some = "study_items_by_place", f"AND place IN ({', '.join(str(int(place)) for place in places)})"
     room = "AND votes + leases < :votes" if kind == "item" else ""
     query = f"""
-        SELECT id, kind, source, place, votes + leases > 0 AS begun FROM study_items
+        SELECT id, kind, source, place, votes + leases > 0 AS begun FROM study_items INDEXED BY {index}
         WHERE study = :study AND kind = :kind {some} {room}
             AND NOT EXISTS (SELECT 1 FROM assignments WHERE item = study_items.id AND worker = :worker)
     """

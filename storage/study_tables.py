@@ -45,10 +45,10 @@ TABLES = (
         content TEXT NOT NULL CHECK (json_valid(content)),  -- the other fields of a NewItem
         leases INTEGER NOT NULL DEFAULT 0 CHECK (leases >= 0),
         votes INTEGER NOT NULL DEFAULT 0 CHECK (votes >= 0),
-        created TEXT NOT NULL,
-        UNIQUE (study, kind, place)
+        created TEXT NOT NULL
     ) STRICT
     """,
+    "CREATE UNIQUE INDEX study_items_by_place ON study_items (study, kind, place)",
     "CREATE INDEX study_items_by_room ON study_items (study, kind, votes + leases, votes)",
     """
     CREATE TABLE workers (
@@ -132,13 +132,12 @@ TABLES = (
         verdict TEXT NOT NULL DEFAULT 'pending' CHECK (verdict IN ('approved', 'rejected', 'pending')),
         decision INTEGER REFERENCES decisions (id),
         UNIQUE (item, worker),
-        UNIQUE (study, worker, number),
         CHECK (state <> 'submitted' OR vote IS NOT NULL),
         FOREIGN KEY (study, worker) REFERENCES enrolments (study, worker)
     ) STRICT
     """,
     "CREATE INDEX assignments_leased ON assignments (study, expires) WHERE state = 'leased'",
-    "CREATE INDEX assignments_by_worker ON assignments (study, worker, state, item)",
+    "CREATE INDEX assignments_by_worker ON assignments (study, worker, state, number, item, kind)",
     "CREATE INDEX assignments_latest ON assignments (study, worker, vote) WHERE state = 'submitted'",
     "CREATE INDEX assignments_in_order ON assignments (study, first_vote) WHERE state = 'submitted'",
     """

@@ -1,0 +1,442 @@
+"""Exactly K votes of K workers an item, whoever claims when: leases, undo, exclusion, and eight processes at once.
+
+Run as a program, this file is one of those processes: `test_study_claims.py WORKSPACE STUDY WORKER SEED`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.studies import Studies
+from storage.study_types import Refused
+from storage.workspace import Workspace
+from tests.study_desk import YES, assert_counted, crew, started, vote, vote_all
+
+ROOT = Path(__file__).parent.parent
+SOON = 0.02 / 60
+"""A lease of 20 ms, in minutes."""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path) as opened:
+        yield opened
+    assert_counted(tmp_path)
+
+
+def votes_of(studies: Studies, study_id: str) -> dict[int, list[str]]:
+    """By item: who voted, in the order of the votes."""
+    found: dict[int, list[str]] = {item.id: [] for item in studies.items(study_id) if item.kind == "item"}
+    for given in studies.data(study_id).votes:
+        if given.kind == "item":
+            found[given.item].append(given.worker)
+    return found
+
+
+def test_every_item_gets_its_votes_of_distinct_workers(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=20, votes=3)
+    for worker in crew(studies, study_id, 5):
+        vote_all(studies, study_id, worker)
+    for judged in votes_of(studies, study_id).values():
+        assert len(judged) == len(set(judged)) == 3
+    assert studies.study(study_id).votes == studies.study(study_id).needed == 60
+
+
+def test_what_a_worker_has_is_given_again(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, controls=1)
+    (worker,) = crew(studies, study_id, 1)
+    first = studies.claim(study_id, worker, "item")
+    again = studies.claim(study_id, worker, "control")
+    assert first is not None and again is not None
+    assert (again.id, again.public, again.item) == (first.id, first.public, first.item)
+    assert again.expires > first.expires
+
+
+def test_a_leased_item_is_not_given_to_more_than_it_needs(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=1, votes=2)
+    one, two, three = crew(studies, study_id, 3)
+    assert studies.claim(study_id, one, "item") and studies.claim(study_id, two, "item")
+    assert studies.claim(study_id, three, "item") is None
+    assert studies.progress(study_id, three) == (0, 0) and studies.waiting(study_id, three)
+    assert studies.progress(study_id, one) == (0, 1)
+
+
+def test_the_orders_are_random_and_each_worker_has_their_own(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=40, votes=9, seed=5)
+    orders = [vote_all(studies, study_id, worker) for worker in crew(studies, study_id, 3)]
+    assert all(sorted(order) == sorted(orders[0]) and order != sorted(order) for order in orders)
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+
+
+def test_sides_are_mixed_and_recorded(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=60, votes=1)
+    (worker,) = crew(studies, study_id, 1)
+    sides = []
+    while (assignment := studies.claim(study_id, worker, "item")) is not None:
+        sides.append(vote(studies, assignment).side)
+    assert 15 < sides.count("left") < 45
+    assert [given.side for given in studies.data(study_id).votes] == sides
+
+
+def test_items_that_were_begun_are_preferred_slightly(workspace: Workspace) -> None:
+    studies, both = workspace.studies, 0
+    for _ in range(3):
+        study_id = started(workspace, items=200, votes=3)
+        for worker in crew(studies, study_id, 2):
+            for _ in range(60):
+                vote(studies, studies.claim(study_id, worker, "item"))
+        both += sum(len(judged) == 2 for judged in votes_of(studies, study_id).values())
+    assert 65 < both < 140  # chance alone: three times 60 * 60 / 200, which is 54; always: 180
+
+
+def test_a_lease_that_ran_out_goes_to_somebody_else(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=1, votes=1, lease_minutes=SOON)
+    slow, quick = crew(studies, study_id, 2)
+    left = studies.claim(study_id, slow, "item")
+    assert left is not None
+    time.sleep(0.03)
+    vote(studies, studies.claim(study_id, quick, "item"))
+    with pytest.raises(Refused, match="has all its votes") as refused:
+        studies.submit(left.public, slow, YES, "", 1.0, "late")
+    assert refused.value.kind == "full"
+    assert studies.claim(study_id, slow, "item") is None
+    assert not studies.waiting(study_id, slow)
+
+
+def test_a_late_answer_is_taken_while_the_item_needs_it(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=1, votes=2, lease_minutes=SOON)
+    slow, other = crew(studies, study_id, 2)
+    left = studies.claim(study_id, slow, "item")
+    time.sleep(0.03)
+    vote(studies, studies.claim(study_id, other, "item"))
+    assert studies.assignment(left.public).state == "expired"  # type: ignore[union-attr]
+    vote(studies, left)
+    assert votes_of(studies, study_id).popitem()[1] == [other, slow]
+
+
+def test_who_let_a_lease_run_out_gets_the_item_again_first(workspace: Workspace) -> None:
+    """Or a study with just K workers would never be finished."""
+    studies, study_id = workspace.studies, started(workspace, items=9, votes=1, lease_minutes=SOON)
+    (one,) = crew(studies, study_id, 1)
+    left = studies.claim(study_id, one, "item")
+    time.sleep(0.03)
+    back = studies.claim(study_id, one, "item")
+    assert left is not None and back is not None and back.id == left.id and back.accepted > left.accepted
+
+
+def test_a_pause_frees_the_item_and_keeps_the_place(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=5, votes=1)
+    one, two = crew(studies, study_id, 2)
+    held = studies.claim(study_id, one, "item")
+    studies.release(study_id, one)
+    assert studies.progress(study_id, two) == (0, 5)
+    back = studies.claim(study_id, one, "item")
+    assert held is not None and back is not None and back.id == held.id
+    studies.release(study_id, one)
+    assert len(vote_all(studies, study_id, two)) == 5
+    assert studies.claim(study_id, one, "item") is None and studies.progress(study_id, one) == (0, 0)
+
+
+def test_sending_twice_is_one_vote(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace)
+    (worker,) = crew(studies, study_id, 1)
+    sent = vote(studies, studies.claim(study_id, worker, "item"), key="k")
+    assert studies.submit(sent.public, worker, {"valid": "no"}, "", 1.0, "k") == "again"
+    with pytest.raises(Refused, match="answered this image already") as refused:
+        studies.submit(sent.public, worker, {"valid": "no"}, "", 1.0, "another")
+    assert refused.value.kind == "answered"
+    studies.close(study_id)
+    assert studies.submit(sent.public, worker, YES, "", 1.0, "k") == "again"
+    (given,) = studies.data(study_id).votes
+    assert given.answers == YES and given.changes == 0
+
+
+def test_undo_and_answer_anew(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=3, votes=1)
+    one, two = crew(studies, study_id, 2)
+    first = vote(studies, studies.claim(study_id, one, "item"))
+    last = vote(studies, studies.claim(study_id, one, "item"), "no")
+    held = studies.claim(study_id, one, "item")
+    back = studies.undo(study_id, one)
+    assert back is not None and back.id == last.id and back.answers == {"valid": "no"}
+    assert studies.progress(study_id, one) == (1, 2)
+    assert studies.claim(study_id, two, "item") is None  # it is leased again, not free
+    assert studies.claim(study_id, one, "item").id == last.id  # type: ignore[union-attr]
+    vote(studies, back, "yes", key="second")
+    assert studies.submit(last.public, one, {"valid": "no"}, "", 1.0, "key") == "again"  # the first one, late
+    assert studies.claim(study_id, one, "item").id == held.id  # type: ignore[union-attr]
+    earlier, changed = studies.data(study_id).votes
+    assert (earlier.assignment, earlier.changes) == (first.id, 0)
+    assert (changed.assignment, changed.changes, changed.answers) == (last.id, 1, YES)
+    assert changed.accepted == last.accepted
+
+
+def test_undo_goes_back_as_far_as_it_is_asked(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=3)
+    (worker,) = crew(studies, study_id, 1)
+    given = [vote(studies, studies.claim(study_id, worker, "item")).id for _ in range(3)]
+    assert [studies.undo(study_id, worker).id for _ in range(3)] == given[::-1]  # type: ignore[union-attr]
+    assert studies.undo(study_id, worker) is None
+    assert studies.study(study_id).votes == 0
+    assert studies.claim(study_id, worker, "item").id == given[0]  # type: ignore[union-attr]
+
+
+def test_an_undone_vote_that_was_left_is_replaced(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=1, votes=1, lease_minutes=SOON)
+    one, two = crew(studies, study_id, 2)
+    vote(studies, studies.claim(study_id, one, "item"))
+    back = studies.undo(study_id, one)
+    time.sleep(0.03)
+    vote(studies, studies.claim(study_id, two, "item"))
+    assert back is not None
+    with pytest.raises(Refused):
+        studies.submit(back.public, one, YES, "", 1.0, "second")
+    assert [given.worker for given in studies.data(study_id).votes] == [two]
+
+
+def test_exclusion_asks_for_other_votes_at_once(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=4, votes=2)
+    bad, good, spare = crew(studies, study_id, 3)
+    judged = [vote(studies, studies.claim(study_id, bad, "item")).item.id for _ in range(2)]
+    held = studies.claim(study_id, bad, "item")
+    vote_all(studies, study_id, good)
+    assert studies.study(study_id).votes == 6
+    studies.exclude(study_id, bad, "1 of 3 control items right", "rule")
+    assert studies.study(study_id).votes == 4
+    assert studies.progress(study_id, spare) == (0, 4)
+    for attempt in (
+        lambda: studies.claim(study_id, bad, "item"),
+        lambda: studies.undo(study_id, bad),
+        lambda: studies.submit(held.public, bad, YES, "", 1.0, "late"),  # type: ignore[union-attr]
+    ):
+        with pytest.raises(Refused, match="no longer vote") as refused:
+            attempt()
+        assert refused.value.kind == "excluded"
+    assert set(judged) < set(vote_all(studies, study_id, spare))
+    data = studies.data(study_id)
+    assert [found.worker for found in data.exclusions] == [bad]
+    counted = Counter(given.item for given in data.votes if given.worker != bad)
+    assert set(counted.values()) == {2}
+
+
+def test_readmission_counts_the_votes_again(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=2, votes=1)
+    bad, spare = crew(studies, study_id, 2)
+    vote_all(studies, study_id, bad)
+    studies.exclude(study_id, bad, "too fast", "person")
+    vote(studies, studies.claim(study_id, spare, "item"))
+    studies.readmit(study_id, bad, "a mistake of mine")
+    found = studies.enrolment(study_id, bad)
+    assert found is not None and found.exclusion is None and found.readmitted
+    assert studies.data(study_id).exclusions == ()
+    assert studies.claim(study_id, spare, "item") is None  # both items have their vote
+    assert sorted(len(judged) for judged in votes_of(studies, study_id).values()) == [1, 2]
+    assert [given.worker for given in studies.data(study_id).votes] == [bad, bad, spare]  # the first one counts
+
+
+def test_a_blocked_worker_gets_nothing_anywhere(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=1, votes=1)
+    blocked, other = crew(studies, study_id, 2)
+    assert studies.claim(study_id, blocked, "item")
+    studies.block(blocked, True)
+    with pytest.raises(Refused, match="blocked"):
+        studies.claim(study_id, blocked, "item")
+    assert studies.claim(study_id, other, "item")
+    studies.release(study_id, other)
+    studies.block(blocked, False)
+    assert studies.claim(study_id, blocked, "item")
+
+
+def test_more_votes_and_more_items_are_given_out(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=3, votes=1)
+    one, two = crew(studies, study_id, 2)
+    vote_all(studies, study_id, one)
+    assert studies.claim(study_id, two, "item") is None
+    studies.set_votes(study_id, 2, 2)
+    assert len(vote_all(studies, study_id, two)) == 3
+    known = studies.items(study_id)[0]
+    studies.add_items(study_id, [known, known])
+    assert len(vote_all(studies, study_id, one)) == 2
+    assert studies.progress(study_id, two) == (3, 2)
+
+
+def test_controls_and_quiz_have_no_number_of_votes_that_is_enough(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=1, controls=2, quiz=1, votes=1)
+    for worker in crew(studies, study_id, 3):
+        assert vote(studies, studies.claim(study_id, worker, "quiz"), "no").item.kind == "quiz"
+        for answer in ("yes", "no"):
+            vote(studies, studies.claim(study_id, worker, "control"), answer)
+        assert studies.claim(study_id, worker, "control") is None
+        found = studies.enrolment(study_id, worker)
+        assert found is not None
+        assert (found.quiz_seen, found.quiz_right, found.controls_seen, found.controls_right) == (1, 0, 2, 1)
+    studies.undo(study_id, worker)
+    found = studies.enrolment(study_id, worker)
+    assert found is not None and (found.controls_seen, found.controls_right) == (1, 1)
+
+
+def test_a_control_item_needs_to_be_judged_right_or_wrong(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, controls=1)
+    (worker,) = crew(studies, study_id, 1)
+    given = studies.claim(study_id, worker, "control")
+    assert given is not None
+    with pytest.raises(ValueError, match="answered right"):
+        studies.submit(given.public, worker, YES, "", 1.0, "k")
+
+
+@pytest.mark.parametrize("state, words", [("paused", "is paused"), ("closed", "is closed")])
+def test_nothing_is_taken_while_a_study_does_not_run(workspace: Workspace, state: str, words: str) -> None:
+    studies, study_id = workspace.studies, started(workspace)
+    (worker,) = crew(studies, study_id, 1)
+    vote(studies, studies.claim(study_id, worker, "item"))
+    held = studies.claim(study_id, worker, "item")
+    assert held is not None
+    (studies.pause if state == "paused" else studies.close)(study_id)
+    for attempt in (
+        lambda: studies.claim(study_id, worker, "item"),
+        lambda: studies.undo(study_id, worker),
+        lambda: studies.submit(held.public, worker, YES, "", 1.0, "late"),
+    ):
+        with pytest.raises(Refused, match=words) as refused:
+            attempt()
+        assert refused.value.kind == "not running"
+    if state == "paused":
+        studies.resume(study_id)
+        vote(studies, held)
+
+
+def test_another_workers_assignment_is_as_one_that_does_not_exist(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace)
+    one, two = crew(studies, study_id, 2)
+    theirs = studies.claim(study_id, one, "item")
+    assert theirs is not None
+    said = []
+    for public in (theirs.public, "guessed", ""):
+        with pytest.raises(Refused) as refused:
+            studies.submit(public, two, YES, "", 1.0, "k")
+        said.append((refused.value.kind, str(refused.value)))
+    assert len(set(said)) == 1
+    assert studies.image_of(theirs.image_token, one) == theirs.item.image_sha
+    assert studies.image_of(theirs.image_token, two) is None
+    assert studies.image_of(str(theirs.item.id), one) is None
+    assert studies.image_of("../studio.db", one) is None
+
+
+def test_the_seconds_of_a_vote_are_those_that_can_have_been(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace)
+    (worker,) = crew(studies, study_id, 1)
+    for seconds in (1e9, -5.0):
+        given = studies.claim(study_id, worker, "item")
+        assert given is not None
+        studies.submit(given.public, worker, YES, "", seconds, "k")
+    assert all(0 <= given.seconds < 5 for given in studies.data(study_id).votes)
+
+
+def test_the_tables_themselves_refuse_one_vote_too_many(workspace: Workspace) -> None:
+    """Whatever a program does: no second assignment of an item to a worker, no more than K at once."""
+    studies, study_id = workspace.studies, started(workspace, items=1, votes=1)
+    one, two = crew(studies, study_id, 2)
+    given = vote(studies, studies.claim(study_id, one, "item"))
+    connection = sqlite3.connect(workspace.folder / "studio.db", isolation_level=None)
+    copy = """
+        INSERT INTO assignments (public, image_token, study, worker, item, kind, side, number, state, accepted, expires)
+        SELECT 'p', 'i', study, ?, item, kind, side, 9, ?, accepted, expires FROM assignments
+    """
+    try:
+        with pytest.raises(sqlite3.IntegrityError, match="as many leases and votes as it gets"):
+            connection.execute(copy, [two, "leased"])
+        with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+            connection.execute(copy, [one, "expired"])
+        connection.execute(copy, [two, "expired"])
+        with pytest.raises(sqlite3.IntegrityError, match="as many leases and votes as it gets"):
+            connection.execute("UPDATE assignments SET state = 'leased' WHERE worker = ?", [two])
+        with pytest.raises(sqlite3.IntegrityError, match="stays that of its worker"):
+            connection.execute("UPDATE assignments SET worker = ? WHERE id = ?", [two, given.id])
+        with pytest.raises(sqlite3.IntegrityError, match="are kept"):
+            connection.execute("DELETE FROM assignments")
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            connection.execute("UPDATE study_votes SET answers = '{}'")
+    finally:
+        connection.close()
+    # The copy took a number of its own, past the counter of the worker.
+    with workspace._database._gate:
+        fix = sqlite3.connect(workspace.folder / "studio.db", isolation_level=None)
+        fix.execute("UPDATE enrolments SET given = 1 WHERE worker = ?", [two])
+        fix.close()
+
+
+def annotator(folder: str, study_id: str, worker: str, seed: str) -> None:
+    """Vote until nothing is left: now and then leave an item, undo an answer, or send it twice. Print how many."""
+    fate = random.Random(f"{seed} {worker}")
+    claims = 0
+    with Workspace(folder) as workspace:
+        studies = workspace.studies
+        sys.stdin.readline()
+        while True:
+            assignment = studies.claim(study_id, worker, "item")
+            claims += 1
+            if assignment is None:
+                if not studies.waiting(study_id, worker) and studies.progress(study_id, worker)[1] == 0:
+                    break
+                time.sleep(0.05)
+                continue
+            chance, key = fate.random(), f"{claims}"
+            if chance < 0.04:
+                studies.release(study_id, worker)
+                continue
+            studies.submit(assignment.public, worker, YES, "", 1.0, key)
+            if chance < 0.08:
+                assert studies.submit(assignment.public, worker, YES, "", 1.0, key) == "again"
+            elif chance < 0.12:
+                assert studies.undo(study_id, worker) is not None
+        print(claims, flush=True)
+
+
+def run_annotators(folder: Path, study_id: str, workers: list[str]) -> int:
+    """A process a worker, all let go at once; how many claims they made. Fails on any error of any of them."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, str(folder), study_id]
+    pipe = subprocess.PIPE
+    processes = [
+        subprocess.Popen([*command, worker, "1"], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
+        for worker in workers
+    ]
+    time.sleep(2)
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=900) for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(workers), [errors for _, errors in said]
+    return sum(int(output) for output, _ in said)
+
+
+@pytest.mark.slow
+def test_eight_processes_claiming_at_once(tmp_path: Path) -> None:
+    """Ten thousand claims and more: exactly five votes of five workers an item, and no error."""
+    with Workspace(tmp_path) as workspace:
+        study_id = started(workspace, items=2000, votes=5, consensus=4)
+        workers = crew(workspace.studies, study_id, 8)
+    claims = run_annotators(tmp_path, study_id, workers)
+    assert claims >= 10_000
+    with Workspace(tmp_path) as workspace:
+        judged = votes_of(workspace.studies, study_id)
+        assert len(judged) == 2000
+        for names in judged.values():
+            assert len(names) == len(set(names)) == 5
+        assert all(workspace.studies.progress(study_id, worker)[1] == 0 for worker in workers)
+    assert_counted(tmp_path)
+
+
+if __name__ == "__main__":
+    annotator(*sys.argv[1:])
