@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 240
 """Far longer than a start takes: the machine may be busy with other things."""
+SET_BY_TESTS = ("PROFILE", "WORKSPACE", "PORT", "STUDIO_PASSWORD")
+"""What the shell of a test run says of these is not passed on."""
 CHROMIUM_ARGUMENTS = (
     "--headless=new",
     "--no-sandbox",
@@ -60,6 +62,7 @@ class ServerProcess:
     log: Path
     code: str = ""
     arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -79,9 +82,8 @@ class ServerProcess:
             str(self.port),
             *self.arguments,
         ]
-        environment = {
-            name: value for name, value in os.environ.items() if name not in ("PROFILE", "WORKSPACE", "PORT")
-        }
+        environment = {name: value for name, value in os.environ.items() if name not in SET_BY_TESTS}
+        environment |= self.environment
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
         end = time.monotonic() + START_SECONDS

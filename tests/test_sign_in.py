@@ -1,0 +1,188 @@
+"""The password as a person meets it: on the command line, at the start, and on the page in Chromium."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import app
+from storage.workspace import Workspace
+from tests.scripted import ScriptedModels
+from tests.serving import CHROMIUM_ARGUMENTS, ROOT, SET_BY_TESTS, ServerProcess, free_port, serving_here
+from ui.passwords import SECRET, matches
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PASSWORD = "a password of the lead"
+
+
+def run(*arguments: str, typed: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if name not in SET_BY_TESTS}
+    return subprocess.run(
+        [sys.executable, "app.py", *arguments],
+        cwd=ROOT,
+        env=clean | environment,
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+# The command line
+
+
+def test_the_password_comes_from_the_environment_and_is_not_printed() -> None:
+    settings = app.read_settings([], {"STUDIO_PASSWORD": PASSWORD})
+    assert settings.password == PASSWORD
+    assert PASSWORD not in repr(settings)
+    assert app.read_settings([], {}).password == ""
+    assert app.read_settings(["--set-password"], {}).set_password
+
+
+def test_a_password_is_set_from_the_input(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        token = workspace.studies.open_session("lead")
+    done = run("--set-password", "--workspace", str(tmp_path), typed=f"{PASSWORD}\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "is set" in done.stdout
+    assert PASSWORD not in done.stdout
+    with Workspace(tmp_path) as workspace:
+        kept = workspace.studies.secret(SECRET)
+        assert kept is not None
+        assert matches(PASSWORD, kept)
+        assert workspace.studies.session(token) is None, "who was signed in has to sign in again"
+    assert PASSWORD.encode() not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize(("typed", "words"), [("short\n", "at least 8"), ("", "at least 8"), ("\n", "at least 8")])
+def test_a_password_that_will_not_do_changes_nothing(tmp_path: Path, typed: str, words: str) -> None:
+    done = run("--set-password", "--workspace", str(tmp_path / "w"), typed=typed)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.demo
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_it_does_not_listen_beyond_this_machine_without_one(tmp_path: Path, host: str) -> None:
+    done = run("--host", host, "--port", str(free_port()), "--workspace", str(tmp_path / "w"))
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    for words in (host, "other machines", "STUDIO_PASSWORD", "--set-password"):
+        assert words in done.stderr
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_with_one_it_listens_everywhere_and_asks(tmp_path: Path) -> None:
+    server = ServerProcess(
+        tmp_path / "w", tmp_path / "log", arguments=("--host", "0.0.0.0"), environment={"STUDIO_PASSWORD": PASSWORD}
+    ).start()
+    try:
+        assert status(f"{server.url}config") == 401
+        assert status(f"{server.url}annotate/") == 200
+    finally:
+        assert server.stop() == 0
+    assert PASSWORD not in server.said()
+
+
+# The page
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving_here(tmp_path_factory.mktemp("locked") / "workspace", ScriptedModels(), PASSWORD) as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def browser(chromium_path: str) -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium_path, args=list(CHROMIUM_ARGUMENTS))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(params=[True, False], ids=["with script", "without script"])
+def visitor(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+    context = browser.new_context(java_script_enabled=request.param, viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(60_000)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.browser
+def test_signing_in_with_keys_alone_leads_where_one_wanted_to_go(visitor: Page, served: str) -> None:
+    visitor.goto(f"{served}study/?x=1")
+    assert visitor.title() == "Sign in · DILLEMA Studio"
+    visitor.keyboard.type("not the password")
+    visitor.keyboard.press("Enter")
+    visitor.wait_for_selector("#problem")
+    assert visitor.inner_text("#problem") == "This is not the password."
+    assert visitor.input_value("#password") == ""
+    visitor.keyboard.type(PASSWORD)
+    visitor.keyboard.press("Enter")
+    visitor.wait_for_url(f"{served}study/?x=1")
+    assert visitor.inner_text("header nav .on") == "Study"
+    visitor.click("#sign-out button")
+    visitor.wait_for_selector("#password")
+    visitor.goto(f"{served}study/")
+    assert visitor.is_visible("#password")
+
+
+@pytest.mark.browser
+def test_the_whole_studio_works_behind_the_sign_in(browser: Browser, served: str) -> None:
+    from tests.serving import settled
+
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("response", lambda reply: problems.append(f"{reply.status} {reply.url}") if reply.status >= 400 else None)
+    page.goto(served)
+    page.fill("#password", PASSWORD)
+    page.press("#password", "Enter")
+    page.wait_for_selector(".start h1")
+    settled(page)
+    page.click(".sample")
+    page.wait_for_selector("#part-source img")
+    settled(page)
+    assert page.evaluate("document.querySelector('#part-source img').naturalWidth") > 0
+    context.close()
+    assert not problems
+
+
+@pytest.mark.browser
+def test_the_card_stands_in_the_middle_of_every_screen(browser: Browser, served: str) -> None:
+    for width, height in ((390, 844), (1280, 800), (1920, 1080)):
+        context = browser.new_context(viewport={"width": width, "height": height})
+        page = context.new_page()
+        page.goto(f"{served}sign-in")
+        box = page.locator("form.card").bounding_box()
+        assert box is not None
+        assert abs(box["x"] + box["width"] / 2 - width / 2) < 2
+        assert box["width"] <= 432
+        assert page.evaluate("document.documentElement.scrollHeight") <= height, "nothing has to be scrolled"
+        context.close()
