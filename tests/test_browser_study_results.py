@@ -1,0 +1,181 @@
+"""The lead's pages in Chromium: results that follow the study, decisions with keys, adjudication, copying, sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.scripted import ScriptedModels
+from tests.serving import serving_here
+from tests.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, cast
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from ui.studio import Studio
+
+VOTES = [YES, MOSTLY, SPLIT, NO, SPLIT, YES, MOSTLY, YES, SPLIT, ()]
+
+
+@contextmanager
+def study(folder: Path) -> Iterator[tuple[str, Studio, str]]:
+    """The address of a running study's pages, the studio, and the study's id."""
+    with serving_here(folder / "workspace", ScriptedModels()) as (url, studio):
+        study_id = bird_study(studio.workspace, VOTES, {"ed": ["no", "no", "yes"], "ada": ["yes"] * 3})
+        yield f"{url}study/{study_id}/", studio, study_id
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[str, Studio, str]]:
+    with study(tmp_path) as opened:
+        yield opened
+
+
+def wide(page: Page) -> bool:
+    """Whether the page is wider than its window."""
+    return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+
+def test_results_follow_the_study_without_a_reload(page: Page, served: tuple[str, Studio, str]) -> None:
+    url, studio, study_id = served
+    page.goto(url)
+    assert page.locator("#tile-valid .figure").inner_text() == "83.3 %"
+    page.evaluate("window.stays = 1")
+    page.locator("#meanings summary").click()
+    last = [item for item in studio.workspace.studies.items(study_id) if item.kind == "item"][-1]
+    rows = [cast(last, worker, {"valid": "no"}, 900 + n) for n, worker in enumerate(CREW)]
+    studio.workspace.studies.import_votes(study_id, rows)
+    page.wait_for_function("document.querySelector('#tile-valid .figure').textContent === '71.4 %'")
+    assert page.evaluate("window.stays") == 1, "the page was not loaded again"
+    assert page.locator("#meanings").get_attribute("open") is not None, "what was unfolded stays so"
+    studio.workspace.studies.pause(study_id)
+    page.wait_for_function("document.getElementById('state').textContent === 'paused'")
+
+
+def test_a_worker_is_excluded_and_readmitted_with_keys(page: Page, served: tuple[str, Studio, str]) -> None:
+    url, studio, study_id = served
+    page.goto(f"{url}workers")
+    row = page.locator("[id='worker-imported-ed']")
+    row.locator("summary").focus()
+    page.keyboard.press("Enter")
+    row.get_by_role("button", name="Exclude…").focus()
+    page.keyboard.press("Enter")
+    dialog = page.locator("dialog[open]")
+    assert "asked for replacement votes" in dialog.inner_text()
+    dialog.get_by_role("button", name="Exclude imported-ed").click()
+    assert "give the reason" in dialog.locator("[role=alert]").inner_text(), "no exclusion without a reason"
+    dialog.locator("textarea").fill("clicks through")
+    dialog.get_by_role("button", name="Exclude imported-ed").click()
+    page.wait_for_selector("[id='worker-imported-ed'].out")
+    assert "excluded by the study lead: clicks through" in row.inner_text()
+    [exclusion] = studio.workspace.studies.data(study_id).exclusions
+    assert (exclusion.worker, exclusion.by) == ("imported-ed", "person")
+    row.locator("summary").click()
+    row.get_by_role("button", name="Readmit…").click()
+    page.locator("dialog textarea").fill("was a friend of the house")
+    page.get_by_role("button", name="Readmit imported-ed").click()
+    page.wait_for_selector("[id='worker-imported-ed']:not(.out)")
+    assert not studio.workspace.studies.data(study_id).exclusions
+
+
+def test_approval_rejection_escape_and_a_new_code(page: Page, served: tuple[str, Studio, str]) -> None:
+    url, studio, _ = served
+    page.goto(f"{url}workers")
+    row = page.locator("[id='worker-imported-bo']")
+    row.get_by_role("button", name="Approve").click()
+    page.wait_for_function("document.getElementById('worker-imported-bo').textContent.includes('9 approved')")
+    row.get_by_role("button", name="Reject…").click()
+    page.keyboard.press("Escape")
+    assert page.locator("dialog").count() == 0
+    assert studio.workspace.studies.worker("imported-bo").approved == 9, "Escape does nothing"
+    row.locator("summary").click()
+    row.get_by_role("button", name="New code…").click()
+    page.locator("dialog").get_by_role("button", name="New code imported-bo").click()
+    code = page.locator("dialog code").inner_text()
+    assert studio.workspace.studies.worker_of(code) == "imported-bo"
+    page.keyboard.press("Escape")
+    assert code not in page.content()
+
+
+def test_workers_are_sorted_by_any_column(page: Page, served: tuple[str, Studio, str]) -> None:
+    url, _, _ = served
+    page.goto(f"{url}workers")
+    head = page.locator(".sortable thead th", has_text="controls right")
+    head.click()
+    assert page.locator(".sortable tbody tr").first.get_attribute("id") == "worker-imported-ada"
+    head.click()
+    values = page.eval_on_selector_all(
+        ".sortable tbody tr", "rows => rows.map(row => Number(row.cells[2].dataset.sort))"
+    )
+    assert values == sorted(values) and head.get_attribute("aria-sort") == "ascending"
+
+
+def test_adjudication_goes_by_keys(page: Page, served: tuple[str, Studio, str]) -> None:
+    url, studio, study_id = served
+    page.goto(url)
+    page.get_by_role("link", name="Adjudicate 3").click()
+    page.wait_for_selector("#adjudicating .asked")
+    assert not page.locator("#peers .answers").is_visible(), "the votes are hidden until asked for"
+    page.keyboard.press("v")
+    assert page.locator("#peers").inner_text().endswith("3 yes, 2 no")
+    page.keyboard.press("r")
+    page.keyboard.type("no beak, y and n are letters here")
+    page.reload()
+    assert page.locator("#reason").input_value() == "no beak, y and n are letters here", "the draft survives"
+    with page.expect_navigation():
+        page.keyboard.press("n")
+    assert "1 of 3 decided" in page.locator("#adjudicating").inner_text()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.querySelector('.steps').textContent.includes('3 of 3')")
+    with page.expect_navigation():
+        page.keyboard.press("y")
+    with page.expect_navigation():
+        page.keyboard.press("y")
+    assert "All decided" in page.locator("#adjudicating").inner_text()
+    kept = {(one.answer, one.reason) for one in studio.workspace.studies.data(study_id).adjudications}
+    assert kept == {("no", "no beak, y and n are letters here"), ("yes", "")}
+    page.goto(url)
+    assert "with your adjudications 77.8 %, n = 9" in page.locator("#tile-valid").inner_text()
+
+
+def test_the_methods_paragraph_is_copied_whole(page: Page, served: tuple[str, Studio, str]) -> None:
+    url, _, _ = served
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(url)
+    page.get_by_role("button", name="Copy methods paragraph").click()
+    page.wait_for_selector("text=Copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.locator("#methods-text").text_content() and copied.startswith(
+        "10 images were to be judged by 5"
+    )
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1280, "dark"), (1920, "light"), (480, "light")])
+def test_pages_hold_at_any_width(page: Page, tmp_path: Path, width: int, theme: str) -> None:
+    with study(tmp_path) as (url, studio, study_id):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+        items = studio.workspace.studies.items(study_id)
+        for end in (
+            "",
+            "workers",
+            "adjudication",
+            "disagreements",
+            "log",
+            f"items/{items[2].public}",
+            "workers/imported-ed",
+        ):
+            page.goto(url + end)
+            page.wait_for_load_state("networkidle")
+            assert not wide(page), end
+            broken = "[...document.images].filter((one) => one.complete && !one.naturalWidth).map((one) => one.src)"
+            assert page.evaluate(broken) == [], end
+        page.goto(f"{url}workers")
+        page.locator(".menu summary").last.click()
+        page.locator(".menu[open] button").last.click(trial=True)
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    page.emulate_media(color_scheme="light")
