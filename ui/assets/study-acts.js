@@ -166,6 +166,16 @@
     }
   }
 
+  // ---- Votes that come in while the page is open
+
+  if ("watch" in page.dataset) setInterval(async () => {
+    if (document.hidden) return;
+    try {
+      const said = await study.post(api("progress"));
+      study.fit(said.parts);
+    } catch { /* told by whatever is done next */ }
+  }, 5000);
+
   tellAddresses();
   study.noteDraw();
 })();

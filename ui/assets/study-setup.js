@@ -185,7 +185,7 @@
     const data = target.dataset;
     if (data.question) {
       const said = await quietly(save({ act: "question", do: data.question, place: Number(data.place ?? -1) }));
-      if (said && data.question === "add") form.querySelector("[data-question-line]:last-child input")?.focus();
+      if (said && data.question === "add") form.querySelector("[data-question-line]:last-child textarea")?.focus();
     } else if ("template" in data) {
       await quietly(save({ act: "template", template: document.getElementsByName("template")[0].value }));
     } else if (data.item) await show("window", { item: Number(data.item) });

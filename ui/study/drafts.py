@@ -25,6 +25,13 @@ class Trouble:
 
     field: str
     text: str
+    label: str = ""
+    """What the field is called, where the text does not say it."""
+
+    @property
+    def words(self) -> str:
+        """The text away from its field."""
+        return f"{self.label}: {self.text[:1].lower()}{self.text[1:]}" if self.label else self.text
 
 
 @dataclass(frozen=True)
@@ -36,22 +43,23 @@ class NumberField:
     high: float
     whole: bool = True
     percent: bool = False
+    label: str = ""
 
 
 NUMBERS = (
-    NumberField("votes", 1, 50),
-    NumberField("consensus", 1, 50),
-    NumberField("lease_minutes", 1, 240, whole=False),
-    NumberField("seconds_expected", 0.1, 600, whole=False),
-    NumberField("too_fast_seconds", 0, 60, whole=False),
-    NumberField("seed", 0, 2**31 - 1),
-    NumberField("share", 0, 50, whole=False, percent=True),
-    NumberField("min_seen", 1, 100),
-    NumberField("min_right", 0, 100, whole=False, percent=True),
-    NumberField("min_approval", 0, 99.99, whole=False, percent=True),
-    NumberField("min_finished", 0, 100_000),
-    NumberField("quiz", 0, 50),
-    NumberField("quiz_pass", 0, 100, whole=False, percent=True),
+    NumberField("votes", 1, 50, label="Votes an image"),
+    NumberField("consensus", 1, 50, label="Consensus"),
+    NumberField("lease_minutes", 1, 240, whole=False, label="An image is held for"),
+    NumberField("seconds_expected", 0.1, 600, whole=False, label="Time a vote takes"),
+    NumberField("too_fast_seconds", 0, 60, whole=False, label="Too fast below"),
+    NumberField("seed", 0, 2**31 - 1, label="Seed"),
+    NumberField("share", 0, 50, whole=False, percent=True, label="Share of control items"),
+    NumberField("min_seen", 1, 100, label="Control items, judged after"),
+    NumberField("min_right", 0, 100, whole=False, percent=True, label="Control items right"),
+    NumberField("min_approval", 0, 99.99, whole=False, percent=True, label="Approval above"),
+    NumberField("min_finished", 0, 100_000, label="Decided assignments"),
+    NumberField("quiz", 0, 50, label="Quiz"),
+    NumberField("quiz_pass", 0, 100, whole=False, percent=True, label="Right in the quiz"),
 )
 _OF_CONTROLS = ("share", "min_seen", "min_right")
 _OF_ELIGIBILITY = ("min_approval", "min_finished", "quiz", "quiz_pass")
@@ -80,7 +88,7 @@ def read_rules(data: Mapping[str, Any], held: Rules) -> tuple[Rules, tuple[Troub
         try:
             numbers[field.name] = read_number(data[field.name], field)
         except ValueError as error:
-            trouble.append(Trouble(field.name, str(error)))
+            trouble.append(Trouble(field.name, str(error), field.label))
     changed: dict[str, Any] = {
         name: value for name, value in numbers.items() if name not in _OF_CONTROLS + _OF_ELIGIBILITY
     }
@@ -90,7 +98,8 @@ def read_rules(data: Mapping[str, Any], held: Rules) -> tuple[Rules, tuple[Troub
         if name in data:
             text = _text(data[name])
             if len(text) > LONGEST_TEXT:
-                trouble.append(Trouble(name, f"This has {len(text)} characters; at most {LONGEST_TEXT:,} fit."))
+                words = f"This has {len(text)} characters; at most {LONGEST_TEXT:,} fit."
+                trouble.append(Trouble(name, words, name.capitalize()))
             else:
                 changed[name] = text
     for name in ("show_source", "show_captions"):
@@ -159,7 +168,7 @@ def _counted(before: Sequence[Question], question: Question) -> Question:
 
 
 def _questions(sent: Sequence[object]) -> tuple[Question, ...]:
-    """The questions as they were typed; a missing short name is made of the text."""
+    """The questions as they were typed; a missing short name is made of the text, `follows` is a place from 0."""
     questions: list[Question] = []
     for entry in sent[:40]:
         if isinstance(entry, Mapping):
@@ -171,6 +180,8 @@ def _question(entry: Mapping[str, Any], before: Sequence[Question]) -> Question:
     kind: QuestionKind = entry["kind"] if entry.get("kind") in QUESTION_KINDS else "yes-no"
     text = " ".join(_text(entry.get("text"))[:2000].split())
     name = _text(entry.get("id"))[:80] or short_name(text, [question.id for question in before])
+    at = _text(entry.get("follows"))
+    followed = before[int(at)] if at.isdecimal() and len(at) < 3 and int(at) < len(before) else None
     lines = _text(entry.get("options")).splitlines() if kind == "choice" else []
     question = Question(
         id=name,
@@ -181,14 +192,13 @@ def _question(entry: Mapping[str, Any], before: Sequence[Question]) -> Question:
         high=_text(entry.get("high"))[:200] if kind == "scale" else "",
         required=entry.get("required") is not False,
         only_with=_text(entry.get("only_with"))[:200],
-        follows=_text(entry.get("follows"))[:80],
+        follows=followed.id if followed is not None else "",
         follows_answer=_text(entry.get("follows_answer"))[:200],
     )
     sent = entry.get("valid")
     valid = tuple(answer for answer in question.answers() if isinstance(sent, list) and answer in sent)
-    followed = next((other for other in before if other.id == question.follows), None)
     if followed is None:
-        question = replace(question, follows="", follows_answer="")
+        question = replace(question, follows_answer="")
     elif question.follows_answer not in followed.answers():
         question = replace(question, follows_answer=next(iter(followed.answers()), ""))
     return replace(question, valid=valid)

@@ -27,11 +27,12 @@ def run_page(
     goes_on = study.state in ("running", "paused")
     content = el(
         "div",
-        el("div", _progress(study), _invite(study, workers) if goes_on else _over(study), class_="column"),
+        el("div", progress_part(study), _invite(study, workers) if goes_on else _over(study), class_="column"),
         el("div", _extend(study, models) if goes_on else None, _rules(history, study), class_="column"),
         class_="run-page",
         id="run",
         data_study=study.id,
+        data_watch=study.state == "running",
     )
     return page(
         f"{study.name}: invite and run",
@@ -51,7 +52,8 @@ def actions(study: Study) -> tuple[Html, ...]:
     return tuple(made for made in (pause, resume, close) if made is not None)
 
 
-def _progress(study: Study) -> Html:
+def progress_part(study: Study) -> Html:
+    """How many votes are in."""
     share = study.votes / study.needed if study.needed else 0.0
     missing = max(0, study.needed - study.votes)
     told = {
@@ -71,6 +73,7 @@ def _progress(study: Study) -> Html:
             f"{study.workers:,} annotator{'' if study.workers == 1 else 's'}. {told}",
             class_="mut",
         ),
+        id="part-progress",
     )
 
 
@@ -100,8 +103,8 @@ def _invite(study: Study, workers: Sequence[Worker]) -> Html:
         "div",
         field(
             "codes",
-            "Personal codes for",
-            number_input("codes", 5, "people", data_no_save=True),
+            "For so many people",
+            number_input("codes", 5, data_no_save=True),
             {},
             "each code is one worker; nobody can vote twice with it",
         ),

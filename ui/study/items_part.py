@@ -170,7 +170,9 @@ def thumb(item: Item) -> Html:
 
 
 def _group(group: str, items: Sequence[Item]) -> Html:
-    labels = Counter(item.label or (", ".join(item.classes[:3]) if item.classes else "no label") for item in items)
+    labels = Counter(
+        name for item in items for name in ((item.label,) if item.label else item.classes or ("no label",))
+    )
     most = [f"{name} {count}" for name, count in labels.most_common(5)]
     told = ", ".join(most) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
     wrong_ones = sum(item.model_right is False for item in items)

@@ -94,7 +94,7 @@ def new_page(signed_in: bool) -> str:
                 "name", "", maxlength=120, class_="wide", placeholder="Driving validity, November", autofocus=True
             ),
             {},
-            "Only you see it.",
+            "Annotators read it too, so it should not give an answer away.",
         ),
         el("fieldset", el("legend", "It begins with the questions of"), choices, class_="templates"),
         wrong("template", {}),

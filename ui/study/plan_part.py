@@ -123,7 +123,10 @@ def missing_part(study: Study, troubles: Sequence[Trouble], found: Sequence[Find
     """What stops the start, what a lead should know, and the buttons."""
     stops = [*troubles, *(finding for finding in found if finding.stops)]
     notes = [finding for finding in found if not finding.stops]
-    lines = [_line(entry.field, entry.text, "cross", "stop") for entry in stops]
+    lines = [
+        _line(entry.field, entry.words if isinstance(entry, Trouble) else entry.text, "cross", "stop")
+        for entry in stops
+    ]
     lines += [_line(entry.field, entry.text, "alert", "note") for entry in notes]
     if not stops:
         lines.insert(0, el("li", icon("check"), el("span", "Everything that a start needs is there."), class_="fine"))

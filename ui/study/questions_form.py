@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from study.questions import TEMPLATES
 from study.types import Question, QuestionKind, Rules
+from ui.study.drafts import short_name
 from ui.study.fields import Problems, area, card, field, icon_button, select, text_input, tick, wrong
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, icon
@@ -64,9 +65,10 @@ def _question(place: int, question: Question, questions: Sequence[Question], pro
 
     main = el(
         "div",
-        text_input(
+        area(
             name("text"),
             question.text,
+            1,
             placeholder="Does the image still show a {label}?",
             maxlength=600,
             aria_label=f"Question {place + 1}",
@@ -150,17 +152,19 @@ def _answers(question: Question, name: Namer) -> Child:
 
 def _more(place: int, question: Question, questions: Sequence[Question], name: Namer) -> Html:
     """What is rarely changed, in a line that can be opened."""
-    before = [other for other in questions[:place] if other.kind != "text"]
+    before = [(at, other) for at, other in enumerate(questions[:place]) if other.kind != "text"]
     follows: list[Child] = []
     if before:
-        options = [("", "always"), *((other.id, f"after “{other.text or other.id}”") for other in before)]
-        chosen = question.follows
+        options = [("", "always"), *((str(at), f"after “{other.text or other.id}”") for at, other in before)]
+        chosen = next((str(at) for at, other in before if other.id == question.follows), "")
         follows.append(select(name("follows"), options, chosen, data_redraw="questions"))
-        followed = next((other for other in before if other.id == chosen), None)
+        followed = next((other for at, other in before if str(at) == chosen), None)
         if followed is not None:
             answers = [(answer, answer) for answer in followed.answers()]
             follows.append(el("span", "was answered", class_="mut"))
             follows.append(select(name("follows_answer"), answers, question.follows_answer, aria_label="Answer"))
+    # A short name that is made of the text goes on to follow the text, until somebody writes another one.
+    made = question.id == short_name(question.text, [other.id for other in questions[:place]])
     told = [f"column “{question.id}”", "required" if question.required else "may be left out"]
     if question.only_with:
         told.append(f"only of images that show “{question.only_with}”")
@@ -174,7 +178,7 @@ def _more(place: int, question: Question, questions: Sequence[Question], name: N
             field(
                 name("id"),
                 "Short name",
-                text_input(name("id"), question.id, maxlength=60),
+                text_input(name("id"), "" if made else question.id, placeholder=question.id, maxlength=60),
                 {},
                 "a column of the exports: lower case letters, digits, hyphens",
             ),

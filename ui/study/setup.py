@@ -67,7 +67,7 @@ def setup_page(shown: SetUp, assumed: Assumptions, signed_in: bool) -> str:
         "Name of the study",
         text_input("name", study.name, maxlength=LONGEST_NAME, class_="wide"),
         problems,
-        "Only you see it.",
+        "Annotators read it too, so it should not give an answer away.",
     )
     kind = KIND_OF_TEMPLATE.get(study.rules.template, "any")
     form = el(

@@ -13,7 +13,7 @@ from study.types import Study
 from ui.annotate.page import POLICY, annotate_page
 from ui.studio import Studio
 from ui.study.frame import page, study_address
-from ui.study.invitations import run_page
+from ui.study.invitations import progress_part, run_page
 from ui.study.life import Life
 from ui.study.listing import list_page, new_page
 from ui.study.plan_part import Assumptions
@@ -88,6 +88,10 @@ def add_set_up_routes(app: FastAPI, studio: Studio) -> None:
         except UserError as error:
             return HTMLResponse(_not_there(str(error), signed), status_code=404)
 
+    def progress(data: Mapping[str, Any], study_id: str) -> Mapping[str, Any]:
+        study = studies.study(study_id)
+        return {"state": study.state, "parts": {"part-progress": progress_part(study)}}
+
     def of_preview(data: Mapping[str, Any]) -> Mapping[str, Any]:
         return preview_next(studio, data)
 
@@ -107,6 +111,7 @@ def add_set_up_routes(app: FastAPI, studio: Studio) -> None:
         "examples": setting_up.examples,
         "before": life.before,
         "act": life.act,
+        "progress": progress,
     }.items():
         add_post(app, f"/study/api/{{study_id}}/{name}", act)
 

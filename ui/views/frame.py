@@ -11,6 +11,7 @@ from ui.job_views import JobView
 from ui.run_state import RunState
 from ui.samples import Sample
 from ui.studio import clock, task_problem
+from ui.study.frame import navigation
 from ui.views.keys import keys_button
 from ui.views.markup import Child, Html, el
 from ui.views.masks import mask_row
@@ -24,7 +25,7 @@ def header(profile: Profile, jobs: tuple[JobView, ...], waiting_for: str, run_id
     return el(
         "div",
         el("b", "DILLEMA Studio", class_="name"),
-        el("nav", el("a", "Explore", href="./", class_="on", aria_current="page", data_go="new"), aria_label="Pages"),
+        navigation("explore", data_go="new"),
         el("button", icon("list"), "Runs", type="button", class_="btn s runs-toggle", data_toggle_runs=True),
         el("span", class_="grow"),
         _job(job, waiting_for, run_id) if job is not None else None,
