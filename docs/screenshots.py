@@ -11,11 +11,12 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 
 from playwright.sync_api import Page
 
+from docs.camera import Camera
+from docs.study_screenshots import shoot
 from tests.chromium import ADVICE, find_chromium
 from tests.serving import ServerProcess, browsing, settled
 
@@ -25,50 +26,6 @@ UNUSED = ("blue", "grassy")
 """Keywords that are left out, so that the pictures show an edit by a person and stale stages."""
 SLOWEST = 600_000
 """Milliseconds that a stage may take on a busy machine."""
-HEIGHTS = {1280: 1180, 1920: 1180, 1440: 900}
-
-
-class Camera:
-    """Takes pictures of one page and remembers which."""
-
-    def __init__(self, page: Page, folder: Path) -> None:
-        self._page, self._folder = page, folder
-        self.made: list[Path] = []
-        for place in (folder, folder / "steps", folder / "screens"):
-            place.mkdir(parents=True, exist_ok=True)
-
-    def page(self, name: str, width: int, dark: bool = False, at: str = "") -> None:
-        """The window, as wide as asked for, at its top or where `at` stands."""
-        self._stand(width, dark)
-        if at:
-            self._page.locator(at).evaluate("part => part.scrollIntoView({ block: 'end' })")
-        self._keep(f"{name}.png", None)
-
-    def states(self, name: str, at: str = "") -> None:
-        """The window in all its looks."""
-        for width, dark in product((1280, 1920), (False, True)):
-            self.page(f"screens/{name}-{width}-{'dark' if dark else 'light'}", width, dark, at)
-
-    def step(self, name: str, selector: str) -> None:
-        """One part of the page, as the page for beginners shows it."""
-        self._stand(1280, dark=False)
-        self._keep(f"steps/{name}.png", selector)
-
-    def _stand(self, width: int, dark: bool) -> None:
-        page = self._page
-        page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
-        page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
-        page.evaluate("window.scrollTo(0, 0)")
-        page.mouse.move(0, 0)
-        page.wait_for_timeout(800)
-
-    def _keep(self, name: str, selector: str | None) -> None:
-        path = self._folder / name
-        if selector is None:
-            self._page.screenshot(path=path)
-        else:
-            self._page.locator(selector).first.screenshot(path=path)
-        self.made.append(path)
 
 
 def take(page: Page, url: str, folder: Path) -> Iterator[Path]:
@@ -76,8 +33,7 @@ def take(page: Page, url: str, folder: Path) -> Iterator[Path]:
     camera = Camera(page, folder)
     for scene in (_start, _to_the_gate, _edits, _drawing, _results):
         scene(page, url, camera)
-        yield from camera.made
-        camera.made.clear()
+        yield from camera.taken()
 
 
 def _start(page: Page, url: str, camera: Camera) -> None:
@@ -167,6 +123,8 @@ def main() -> int:
                     print(path)
         finally:
             server.stop()
+    for path in shoot(chromium, folder):
+        print(path)
     return 0
 
 

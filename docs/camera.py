@@ -1,0 +1,67 @@
+"""Takes the pictures of a page for `docs/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+SIZES = ({"width": 1280, "height": 1180}, {"width": 1920, "height": 1180})
+"""Of the pictures of every state."""
+OTHER_HEIGHTS = {1440: 900, 390: 844}
+
+
+class Camera:
+    """Takes pictures of one page and remembers which; `sizes` are those of `states`."""
+
+    def __init__(self, page: Page, folder: Path, sizes: Sequence[Mapping[str, int]] | None = None) -> None:
+        self._page, self._folder = page, folder
+        self._sizes = sizes or SIZES
+        self._made: list[Path] = []
+        for place in (folder, folder / "steps", folder / "screens"):
+            place.mkdir(parents=True, exist_ok=True)
+
+    def taken(self) -> list[Path]:
+        """The pictures since the last time."""
+        made, self._made = self._made, []
+        return made
+
+    def page(self, name: str, width: int, dark: bool = False, at: str = "") -> None:
+        """The window, as wide as asked for, at its top or where `at` stands."""
+        self._stand(width, dark)
+        if at:
+            self._page.locator(at).evaluate("part => part.scrollIntoView({ block: 'end' })")
+        self._keep(f"{name}.png", None)
+
+    def states(self, name: str, at: str = "") -> None:
+        """The window in all its looks, below `screens/`."""
+        for size in self._sizes:
+            for dark in (False, True):
+                width = size["width"]
+                self.page(f"screens/{name}-{width}-{'dark' if dark else 'light'}", width, dark, at)
+
+    def step(self, name: str, selector: str) -> None:
+        """One part of the page, as the page for beginners shows it."""
+        self._stand(1280, dark=False)
+        self._keep(f"steps/{name}.png", selector)
+
+    def _stand(self, width: int, dark: bool) -> None:
+        page = self._page
+        heights = OTHER_HEIGHTS | {size["width"]: size["height"] for size in SIZES}
+        page.set_viewport_size({"width": width, "height": heights[width]})
+        # The explore page has its theme on the body, the others on the document.
+        page.evaluate(
+            "dark => [document.body, document.documentElement].map(e => e.classList.toggle('dark', dark))", dark
+        )
+        page.evaluate("window.scrollTo(0, 0)")
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(300)
+
+    def _keep(self, name: str, selector: str | None) -> None:
+        path = self._folder / name
+        if selector is None:
+            self._page.screenshot(path=path)
+        else:
+            self._page.locator(selector).first.screenshot(path=path)
+        self._made.append(path)

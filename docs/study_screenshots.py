@@ -1,0 +1,185 @@
+"""Makes the pictures of the validity study: part of `make screenshots`, or `python -m docs.study_screenshots`.
+
+A lead sets a study up on the page, an annotator judges on a desktop and on a phone, simulated annotators do the rest
+over HTTP, and the lead reads the results. The images are scenes of the drawn world, drawn anew in another weather or
+at another time; the readings of the model under test and the votes are made up, and the pictures show no finding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page
+
+from docs.camera import Camera
+from storage.workspace import Workspace
+from study.behaviour import Behaviour
+from study.questions import asked, wording
+from study.simulate import Plan, run
+from study.truth import Truth, pixels_of, sight
+from tests.chromium import ADVICE, find_chromium
+from tests.serving import ServerProcess, browsing
+from tests.study_cases import object_runs
+
+FOLDER = Path(__file__).resolve().parent
+NAME = "Objects in other weather"
+RUNS = 15
+MISTAKEN = (3, 7, 12, 20, 33, 41, 50, 55)
+"""Test cases, by number, that the model under test got wrong."""
+HARD = 7
+"""One image in so many is judged invalid by most, as if its thing could no longer be made out."""
+CREW = (
+    Behaviour(accuracy=0.97),
+    Behaviour(accuracy=0.96),
+    Behaviour(accuracy=0.95),
+    Behaviour(accuracy=0.93),
+    Behaviour(accuracy=0.9),
+    Behaviour(accuracy=0.98),
+    Behaviour(accuracy=0.94),
+    Behaviour(accuracy=0.6, lazy=0.9),
+)
+PHONE = {"width": 390, "height": 844}
+
+
+def take(page: Page, server: ServerProcess, folder: Path) -> Iterator[Path]:
+    """The pictures, in the order in which they are made."""
+    camera = Camera(page, folder)
+    study_id, link = _set_up(page, server, camera)
+    yield from camera.taken()
+    browser = page.context.browser
+    assert browser is not None
+    yield from _annotate(browser, server, link, folder)
+    crew = [Behaviour(one.accuracy, one.bias, 0.3, one.lazy) for one in CREW]
+    plan = Plan(server.url, crew, link=link, truth=_truth(server.workspace, study_id), patience=5)
+    with ThreadPoolExecutor(1) as other:  # playwright has an event loop on this thread
+        other.submit(run, plan).result()
+    _results(page, server, camera, study_id)
+    yield from camera.taken()
+
+
+def _set_up(page: Page, server: ServerProcess, camera: Camera) -> tuple[str, str]:
+    """A study that runs: its id, and the link of its invitation."""
+    page.goto(f"{server.url}study/")
+    camera.states("study-1-none")
+    page.click("#new-study")
+    page.fill("[name=name]", NAME)
+    camera.states("study-2-new")
+    page.click("#create")
+    page.wait_for_selector("#draw-now")
+    study_id = page.url.rstrip("/").rsplit("/", 1)[-1]
+    page.fill("[name='draw.count']", "40")
+    page.click("#draw-now")
+    page.wait_for_selector("#start:enabled")
+    page.wait_for_timeout(1500)
+    camera.states("study-3-set-up")
+    camera.page("study-set-up", 1440)
+    page.goto(f"{server.url}study/{study_id}/preview")
+    page.wait_for_selector(".answer:enabled, .btn")
+    camera.states("study-4-preview")
+    page.goto(f"{server.url}study/{study_id}/")
+    page.click("#start")
+    page.wait_for_selector("#confirm-go")
+    camera.states("study-5-start")
+    page.click("#confirm-go")
+    page.wait_for_selector("#link-on")
+    page.click("#link-on")
+    page.click("#confirm-go")
+    page.wait_for_selector("#link")
+    page.wait_for_timeout(800)
+    camera.states("study-6-invite")
+    camera.page("study-invite", 1440)
+    return study_id, page.inner_text("#link")
+
+
+def _annotate(browser: Browser, server: ServerProcess, link: str, folder: Path) -> Iterator[Path]:
+    """One annotator's way to the first images, on a desktop and on a phone."""
+    for place, wide in (("desktop", None), ("phone", PHONE)):
+        context = browser.new_context(viewport=wide or {"width": 1280, "height": 860}, has_touch=wide is not None)
+        page = context.new_page()
+        camera = Camera(page, folder, sizes=(PHONE,) if wide else None)
+        page.goto(f"{server.url}annotate/#{link.split('#', 1)[1]}")
+        page.click("#join")
+        page.wait_for_selector("#code-kept")
+        camera.states(f"annotate-1-code-{place}")
+        page.click("#code-kept")
+        page.wait_for_selector("#agree")
+        camera.states(f"annotate-2-consent-{place}")
+        page.click("#agree")
+        for _ in range(2):
+            page.wait_for_selector(".answer:enabled")
+            page.wait_for_timeout(500)
+            page.click(".answer >> nth=0")
+            page.wait_for_timeout(700)
+        page.wait_for_selector("#saved:has-text('saved')")
+        camera.states(f"annotate-3-item-{place}")
+        camera.page(f"annotate-{place}", (wide or {"width": 1280})["width"])
+        page.keyboard.press("?")
+        page.wait_for_timeout(500)
+        camera.states(f"annotate-4-help-{place}")
+        yield from camera.taken()
+        context.close()
+
+
+def _truth(folder: Path, study_id: str) -> Truth:
+    """What the simulated annotators take for true: the answers of control items, and for the others the class."""
+    known: dict[str, str] = {}
+    with Workspace(folder) as workspace:
+        rules = workspace.studies.study(study_id).rules
+        for number, item in enumerate(workspace.studies.items(study_id)):
+            for question in asked(rules.questions, item, {}):
+                answer = item.expected.get(question.id) or ("no" if number % HARD == 0 else "yes")
+                known[sight(pixels_of(workspace.image(item.image_sha)), "", wording(question, item))] = answer
+    return Truth(known)
+
+
+def _results(page: Page, server: ServerProcess, camera: Camera, study_id: str) -> None:
+    for name, end in (
+        ("7-results", ""),
+        ("8-workers", "workers"),
+        ("9-adjudication", "adjudication"),
+        ("10-log", "log"),
+    ):
+        page.goto(f"{server.url}study/{study_id}/{end}")
+        page.wait_for_selector(".study-head")
+        page.wait_for_timeout(800)
+        camera.states(f"study-{name}")
+        if end in ("", "workers"):
+            camera.page(f"study-{end or 'results'}", 1440)
+    page.goto(f"{server.url}study/")
+    camera.states("study-11-list")
+
+
+def shoot(chromium: str, folder: Path) -> Iterator[Path]:
+    """All of them, on a server of their own."""
+    with tempfile.TemporaryDirectory() as place:
+        with Workspace(Path(place) / "workspace") as workspace:
+            object_runs(workspace, RUNS, wrong=MISTAKEN)
+        server = ServerProcess(Path(place) / "workspace", Path(place) / "log").start()
+        try:
+            with browsing(chromium) as page:
+                yield from take(page, server, folder)
+        finally:
+            server.stop()
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m docs.study_screenshots", description=__doc__)
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the pictures (docs)")
+    folder: Path = parser.parse_args().out
+    chromium = find_chromium()
+    if chromium is None:
+        print(ADVICE, file=sys.stderr)
+        return 2
+    for path in shoot(chromium, folder):
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
