@@ -198,9 +198,7 @@ def test_annotators_who_forget_the_slash_are_sent_on(locked: TestClient, path: s
     assert locked.post(path).status_code == 404
 
 
-@pytest.mark.parametrize(
-    "path", ["/annotate/%2e%2e/study/", "/annotate/..%2fstudy/", "/annotate//"]
-)
+@pytest.mark.parametrize("path", ["/annotate/%2e%2e/study/", "/annotate/..%2fstudy/", "/annotate//"])
 def test_no_way_leads_out_of_the_annotators_part(locked: TestClient, path: str) -> None:
     reply = locked.get(f"http://studio.test{path}")
     assert reply.status_code in (401, 404)
@@ -485,6 +483,17 @@ def test_an_origin_of_the_usual_port(workspace: Workspace, kept: str) -> None:
 
 
 # The log of refusals
+
+
+def test_coming_to_sign_in_is_no_attempt_at_anything(workspace: Workspace, locked: TestClient) -> None:
+    locked.get("/?run=1", headers=HTML)
+    locked.get("/favicon.ico")
+    locked.get("/annotate")
+    locked.get("/sign-in")
+    assert events(workspace) == []
+    locked.get("/study/", headers=HTML)
+    locked.get("/")
+    assert [event for event, _ in events(workspace)] == ["refused", "refused"]
 
 
 class Clock:

@@ -9,25 +9,30 @@ have a name of its own point here (DNS rebinding) and use the studio.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Collection
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
-from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi.concurrency import run_in_threadpool
+from fastapi.requests import HTTPConnection
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from ui.refusals import Refusals
+
+# What ASGI passes around (https://asgi.readthedocs.io/en/latest/specs/main.html).
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE = "lead"
 """Holds the token of a lead's session."""
 ANNOTATE = "/annotate/"
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _LOOKS = ("GET", "HEAD")
-_UNLOGGED = frozenset({"/", "/favicon.ico"})
-"""Whoever opens the studio to sign in asks for these first."""
+_UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307)})
+"""Where a browser comes by that is about to sign in: path and status."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 # What a page may do: nothing that leaves this machine.
@@ -36,12 +41,12 @@ POLICY = (
     "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; "
     "frame-ancestors 'self'"
 )
-_HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+_HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"referrer-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
 """Of every reply that does not say something else itself."""
 
 
@@ -64,7 +69,7 @@ class Guard:
 
     def __init__(
         self,
-        app: ASGIApp,
+        app: Application,
         session: Callable[[str], SessionOf | None],
         refusals: Refusals,
         locked: bool,
@@ -87,14 +92,14 @@ class Guard:
         response = self._refusal(connection, lead)
         if response is None:
             scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead}}
-            await self.app(scope, receive, self._with_headers(scope, send))
+            await self.app(scope, receive, self._with_headers(send))
             return
-        if response.status_code >= 400 or connection.scope["path"] not in _UNLOGGED:
+        if (scope["path"], response.status_code) not in _UNLOGGED:
             await self._log(connection, response)
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
-        await response(scope, receive, self._with_headers(scope, send))
+        await response(scope, receive, self._with_headers(send))
 
     def _refusal(self, connection: HTTPConnection, lead: bool) -> Response | None:
         """The answer to what goes no further; None for what may pass."""
@@ -146,19 +151,21 @@ class Guard:
         address = scope["client"][0] if scope.get("client") else None
         await run_in_threadpool(self._refusals.note, "refused", detail, address, "", worker)
 
-    def _with_headers(self, scope: Scope, send: Send) -> Send:
+    def _with_headers(self, send: Send) -> Send:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-                kept = headers.get("cache-control", "")
-                if self._locked and "public" in kept:
-                    # A cache that others share must not hand out what takes a sign-in.
-                    headers["Cache-Control"] = kept.replace("public", "private")
+                message["headers"] = [self._header(name.lower(), value) for name, value in message.get("headers", ())]
+                there = {name for name, _ in message["headers"]}
+                message["headers"] += [(name, value) for name, value in _HEADERS if name not in there]
             await send(message)
 
         return sending
+
+    def _header(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
+        # A cache that others share must not hand out what takes a sign-in.
+        if self._locked and name == b"cache-control":
+            return name, value.replace(b"public", b"private")
+        return name, value
 
 
 def is_foreign(connection: HTTPConnection) -> bool:
