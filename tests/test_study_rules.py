@@ -267,8 +267,7 @@ def test_right():
     ("seen", "right_ones", "said"),
     [
         (0, 0, ""),
-        (2, 0, ""),
-        (3, 2, "2 of 3 control items right; at least 75 % were asked for."),
+        (3, 0, ""),
         (4, 3, ""),
         (4, 2, "2 of 4 control items right; at least 75 % were asked for."),
     ],
