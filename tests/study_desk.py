@@ -79,9 +79,11 @@ def assert_counted(folder: Path) -> None:
             assert (leases, votes) == (live, counted), item
         off = """
             SELECT study, worker, given, items_seen, controls_seen, controls_right, quiz_seen, quiz_right,
-                count(*), sum(kind = 'item' AND submitted), sum(kind = 'control' AND submitted),
-                sum(kind = 'control' AND submitted AND was_right), sum(kind = 'quiz' AND submitted),
-                sum(kind = 'quiz' AND submitted AND was_right)
+                count(*), sum(kind = 'item' AND submitted),
+                sum(kind = 'control' AND submitted AND was_right NOT NULL),
+                sum(kind = 'control' AND submitted AND was_right IS 1),
+                sum(kind = 'quiz' AND submitted AND was_right NOT NULL),
+                sum(kind = 'quiz' AND submitted AND was_right IS 1)
             FROM enrolments JOIN (
                 SELECT study, worker, kind, was_right, state = 'submitted' AS submitted FROM assignments
             ) USING (study, worker)

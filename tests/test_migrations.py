@@ -13,6 +13,7 @@ from pipeline.types import Caption, CounterfactualCaption, StageValue, Task, Tes
 from storage import migrations
 from storage.database import Database
 from storage.workspace import Workspace
+from tests.study_desk import crew, started, vote
 
 
 def opened(path: Path) -> Database:
@@ -40,6 +41,12 @@ def filled(folder: Path) -> None:
         workspace.finish_job(job, "done")
         workspace.append_review(case_id, "accepted")
         workspace.append_reading(workspace.run(run_id).source_sha, "a classifier", {"top": ["bird"]})
+        studies, study_id = workspace.studies, started(workspace)
+        (worker,) = crew(studies, study_id, 1)
+        judged = vote(studies, studies.claim(study_id, worker, "item")).item.id
+        studies.exclude(study_id, worker, "too fast", "person")
+        studies.decide(study_id, worker, "approved", "")
+        studies.adjudicate(study_id, judged, "valid", "yes", "")
 
 
 def test_the_list_of_steps_is_complete() -> None:
