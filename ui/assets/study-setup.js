@@ -55,7 +55,7 @@
   async function change(name, data) {
     if (dirty) await save();
     while (flying) await flying.catch(() => {});
-    flying = study.post(study.api(name), { ...data, plan: planned(), based: changed });
+    flying = study.post(study.api(name), { ...data, form: collect(), plan: planned(), based: changed });
     return take(flying);
   }
 
@@ -67,7 +67,7 @@
       study.fit(said.parts);
       retype();
       if (said.problems) tellAll(said.problems);
-      if (!dirty) say("saved", "ok");
+      if (!dirty) say(...(said.unread ? ["saved, but for what is marked", "warn"] : ["saved", "ok"]));
       study.noteDraw();
       return said;
     } catch (error) {
@@ -163,7 +163,7 @@
       const said = await reply.json();
       if (!reply.ok) throw new Error(said.error);
       told.textContent = said.said ?? "";
-      flying = study.post(study.api("refresh"), { plan: planned() });
+      flying = study.post(study.api("refresh"), { form: collect(), plan: planned() });
       await take(flying);
     } catch (error) {
       told.textContent = "";

@@ -78,6 +78,16 @@ def read_name(data: Mapping[str, Any]) -> str:
     return name
 
 
+def read_draft_name(data: Mapping[str, Any], held: str) -> tuple[str, tuple[Trouble, ...]]:
+    """The name after what was typed, and what is wrong with it."""
+    if "name" not in data:
+        return held, ()
+    try:
+        return read_name(data), ()
+    except ValueError as error:
+        return held, (Trouble("name", str(error)),)
+
+
 def read_rules(data: Mapping[str, Any], held: Rules) -> tuple[Rules, tuple[Trouble, ...]]:
     """The rules after what was typed, and what could not be read. What is missing in `data` stays as it is."""
     trouble: list[Trouble] = []

@@ -48,7 +48,7 @@ def items_card(study: Study, items: Sequence[Item], models: Sequence[str], kind:
 
 def draw_form(models: Sequence[str], kind: str, button_words: str = "Add them") -> Html:
     """The filter: a sentence with gaps. What fits it is told below it, as it is filled in."""
-    own = {"data_no_save": True, "data_draw": True}
+    own: dict[str, str | int | bool | None] = {"data_no_save": True, "data_draw": True}
     model: Child = None
     if models:
         model = el(
@@ -70,7 +70,7 @@ def draw_form(models: Sequence[str], kind: str, button_words: str = "Add them") 
         "div",
         el(
             "div",
-            el("span", "Draw ", number_input("draw.count", 100, aria_label="How many", **own), " images", class_="gap"),
+            el("span", "Draw ", number_input("draw.count", 100, "", aria_label="How many", **own), " images", class_="gap"),
             select("draw.how", HOWS, "random", aria_label="How they are drawn", **own),
             right,
             el("span", "from ", select("draw.reviewed", REVIEWED, "all", aria_label="Reviewed", **own), class_="gap"),

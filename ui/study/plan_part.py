@@ -49,7 +49,7 @@ def read_assumptions(data: Mapping[str, Any]) -> Assumptions:
 
 def assumptions_form(assumed: Assumptions) -> Html:
     """The fields whose values the figures go by; nothing of them is part of the study."""
-    own = {"data_no_save": True, "data_plan": True}
+    own: dict[str, str | int | bool | None] = {"data_no_save": True, "data_plan": True}
     return el(
         "div",
         field("plan.valid", "Expected valid", number_input("plan.valid", 100 * assumed.valid, "%", **own), {}),
@@ -121,7 +121,7 @@ def _x(percent: float) -> str:
 
 def missing_part(study: Study, troubles: Sequence[Trouble], found: Sequence[Finding]) -> Html:
     """What stops the start, what a lead should know, and the buttons."""
-    stops = [*troubles, *(finding for finding in found if finding.stops)]
+    stops: list[Trouble | Finding] = [*troubles, *(finding for finding in found if finding.stops)]
     notes = [finding for finding in found if not finding.stops]
     lines = [
         _line(entry.field, entry.words if isinstance(entry, Trouble) else entry.text, "cross", "stop")

@@ -91,22 +91,16 @@ class SettingUp:
         """The form as it was typed, and what one of its buttons does with it."""
         with self._lock:
             study = self._draft(study_id, data)
-            form = data.get("form")
-            form = form if isinstance(form, Mapping) else {}
-            rules, unread = drafts.read_rules(form, study.rules)
-            name = study.name
-            if "name" in form:
-                try:
-                    name = drafts.read_name(form)
-                except ValueError as error:
-                    unread = (Trouble("name", str(error)), *unread)
+            form = _mapping(data, "form")
+            rules, _ = drafts.read_rules(form, study.rules)
+            name, _ = drafts.read_draft_name(form, study.name)
             rules, redraw = self._acted(rules, data)
             if rules != study.rules:
                 self._studies.set_rules(study_id, rules)
             if name != study.name:
                 self._studies.rename(study_id, name)
             keep_in_step(self._studies, self._studies.study(study_id))
-            return self._reply(study_id, data, unread, redraw)
+            return self._reply(study_id, data, redraw)
 
     def _acted(self, rules: Rules, data: Mapping[str, Any]) -> tuple[Rules, set[str]]:
         """The rules after a button, and the parts of the page that have to be drawn anew for it."""
@@ -274,9 +268,10 @@ class SettingUp:
 
     # Replies
 
-    def _reply(
-        self, study_id: str, data: Mapping[str, Any], unread: Sequence[Trouble] = (), redraw: Collection[str] = ()
-    ) -> Reply:
+    def _reply(self, study_id: str, data: Mapping[str, Any], redraw: Collection[str] = ()) -> Reply:
+        """What the page shows now. What was typed and cannot be read is told whatever else was done."""
+        form, study = _mapping(data, "form"), self._studies.study(study_id)
+        unread = (*drafts.read_draft_name(form, study.name)[1], *drafts.read_rules(form, study.rules)[1])
         shown = self.shown(study_id, unread)
         study, items = shown.study, shown.items
         try:
@@ -294,7 +289,12 @@ class SettingUp:
             parts["part-questions"] = questions_card(study.rules, shown.problems, shown.classes)
         if "texts" in redraw:
             parts["part-texts"] = texts_card(study.rules, shown.problems)
-        return {"changed": study.changed.isoformat(), "problems": dict(shown.problems), "parts": parts}
+        return {
+            "changed": study.changed.isoformat(),
+            "problems": dict(shown.problems),
+            "unread": len(unread),
+            "parts": parts,
+        }
 
     def _draft(self, study_id: str, data: Mapping[str, Any]) -> Study:
         study = self._studies.study(study_id)

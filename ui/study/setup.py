@@ -48,7 +48,8 @@ class SetUp:
     def problems(self) -> Problems:
         """What stands beside the fields."""
         told: dict[str, str] = {}
-        for entry in (*self.troubles, *(finding for finding in self.findings if finding.stops)):
+        stops: list[Trouble | Finding] = [*self.troubles, *(finding for finding in self.findings if finding.stops)]
+        for entry in stops:
             told.setdefault(entry.field, entry.text)
         return told
 
