@@ -118,7 +118,7 @@ def test_adjudication_goes_by_keys(page: Page, served: tuple[str, Studio, str]) 
     url, studio, study_id = served
     page.goto(url)
     page.get_by_role("link", name="Adjudicate 3").click()
-    page.wait_for_selector("#adjudicating .asked")
+    page.wait_for_selector("#adjudicating .r-asked")
     assert not page.locator("#peers .answers").is_visible(), "the votes are hidden until asked for"
     page.keyboard.press("v")
     assert page.locator("#peers").inner_text().endswith("3 yes, 2 no")
@@ -130,7 +130,7 @@ def test_adjudication_goes_by_keys(page: Page, served: tuple[str, Studio, str]) 
         page.keyboard.press("n")
     assert "1 of 3 decided" in page.locator("#adjudicating").inner_text()
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("document.querySelector('.steps').textContent.includes('3 of 3')")
+    page.wait_for_function("document.querySelector('.r-steps').textContent.includes('3 of 3')")
     with page.expect_navigation():
         page.keyboard.press("y")
     with page.expect_navigation():

@@ -397,6 +397,15 @@ def test_a_workers_page_says_what_was_right(studio: Studio, client: TestClient) 
     assert "no consensus" in said and "1 / 2" in said
 
 
+def test_control_items_that_many_get_wrong_come_first(studio: Studio, client: TestClient) -> None:
+    wrong_on_the_second = {worker: ["yes", "no" if place else "yes"] for place, worker in enumerate(CREW)}
+    study_id = bird_study(studio.workspace, [YES], wrong_on_the_second)
+    said = shown(client, f"/study/{study_id}/workers")
+    assert "1 of 2 control items were answered right by everybody." in said
+    assert said.index("1 of 5 right · bird: yes") < said.index("5 of 5 right")
+    assert "Control items" not in shown(client, f"/study/{bird_study(studio.workspace, [YES])}/workers")
+
+
 @pytest.mark.parametrize("path", ["workers/heron-1", "items/nothing", "items/..%2f..%2fstudio.db"])
 def test_what_is_not_there_is_said_so(studio: Studio, client: TestClient, path: str) -> None:
     study_id = bird_study(studio.workspace, [YES])

@@ -57,7 +57,7 @@
     const form = make("form", {}, make("h2", { textContent: title }), make("p", { textContent: words }),
       ...(code ? [make("code", { textContent: code })] : []), ...(reason ? [label, text] : []), refused,
       make("div", { className: "acts" }, no, ...(told ? [] : [code ? copy : yes])));
-    const asked = make("dialog", {}, form);
+    const asked = make("dialog", { className: "ask" }, form);
     document.querySelector(".studio").append(asked);
     const end = (value) => { asked.close(); asked.remove(); resolve(value); };
     no.onclick = () => end(null);

@@ -70,7 +70,7 @@ def adjudication_page(report: Report, data: StudyData, item: int | None, questio
                 "div",
                 bar(done / len(found)),
                 el("span", f"{done} of {len(found)} decided", class_="small"),
-                class_="progress",
+                class_="r-progress",
             ),
             _case(report, case, items[case.item], asked),
             el(
@@ -83,11 +83,11 @@ def adjudication_page(report: Report, data: StudyData, item: int | None, questio
                 else None,
                 el("span", class_="grow"),
                 el("span", f"{place + 1} of {len(found)}", class_="mut small"),
-                class_="steps",
+                class_="r-steps",
                 aria_label="Cases",
             ),
             _rules(report),
-            class_="stack",
+            class_="r-stack",
         ),
         # What comes next is fetched while this one is looked at.
         el("link", rel="prefetch", href=image_url(ahead.image_sha)) if ahead is not None else None,
@@ -128,11 +128,11 @@ def _case(report: Report, case: Disagreement, item: Item, asked: Question) -> Ht
     return el(
         "section",
         el("p", el("small", case.question, class_="mut"), " ", pill(case.status, "warn")),
-        el("h2", wording(asked, item), class_="asked"),
+        el("h2", wording(asked, item), class_="r-asked"),
         el(
             "div",
             answers,
-            class_="answers scale" if asked.kind == "scale" else "answers",
+            class_="r-answers scale" if asked.kind == "scale" else "r-answers",
             role="group",
             aria_label="Answer",
         ),

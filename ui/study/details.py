@@ -41,7 +41,7 @@ def _question(result: QuestionResult, report: Report, alone: bool) -> Html:
         head,
         el("div", body, class_="halves"),
         id=f"question-{question.id}",
-        class_="folded question",
+        class_="folded r-question",
         open=alone,
     )
 

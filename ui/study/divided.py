@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import quote, urlencode
 
 from study.report_types import Disagreement, Report
@@ -14,7 +14,7 @@ from ui.study.words import count, divided_votes, image_url, in_order
 from ui.views.markup import Child, Html, el
 from ui.views.parts import pill
 
-SHOWN = 10
+SHOWN = 12
 """On the page of results."""
 PAGE = 60
 """On a page of all of them."""
@@ -32,11 +32,9 @@ class Wish:
     status: str = ""
     page: int = 1
 
-    def address(self, study: Study, page: int | None = None, **changes: str) -> str:
+    def address(self, study: Study) -> str:
         """The address of the page that shows them."""
-        fields = {"question": self.question, "status": self.status, **changes}
-        if page is not None and page > 1:
-            fields["page"] = str(page)
+        fields = {"question": self.question, "status": self.status, "page": str(self.page) if self.page > 1 else ""}
         query = urlencode({name: value for name, value in fields.items() if value})
         return study_address(study.id, "disagreements") + (f"?{query}" if query else "")
 
@@ -129,11 +127,23 @@ def all_divided(report: Report, data: StudyData, wish: Wish) -> Html:
     part = found[(page - 1) * PAGE : page * PAGE]
     study = report.study
     choices = [
-        _choices("question", [result.question.id for result in report.questions], wish.question, wish, study),
-        _choices("status", sorted({case.status for case in telling(report)}), wish.status, wish, study),
+        _choices(
+            "question",
+            [result.question.id for result in report.questions],
+            wish.question,
+            lambda value: replace(wish, question=value, page=1),
+            study,
+        ),
+        _choices(
+            "status",
+            sorted({case.status for case in telling(report)}),
+            wish.status,
+            lambda value: replace(wish, status=value, page=1),
+            study,
+        ),
     ]
     turn = [
-        el("a", str(n), href=wish.address(study, n), class_="btn s" + (" p" if n == page else ""))
+        el("a", str(n), href=replace(wish, page=n).address(study), class_="btn s" + (" p" if n == page else ""))
         for n in range(1, pages + 1)
     ]
     return el(
@@ -145,7 +155,7 @@ def all_divided(report: Report, data: StudyData, wish: Wish) -> Html:
     )
 
 
-def _choices(name: str, values: Sequence[str], chosen: str, wish: Wish, study: Study) -> Html | None:
+def _choices(name: str, values: Sequence[str], chosen: str, way: Callable[[str], Wish], study: Study) -> Html | None:
     """Links that narrow the list down."""
     if len(values) < 2:
         return None
@@ -153,7 +163,7 @@ def _choices(name: str, values: Sequence[str], chosen: str, wish: Wish, study: S
         el(
             "a",
             value or "all",
-            href=wish.address(study, **{name: value}),
+            href=way(value).address(study),
             class_="chip on" if value == chosen else "chip",
             aria_current="true" if value == chosen else None,
         )

@@ -200,7 +200,8 @@ def _meanings() -> Html:
 
 def timeline(report: Report, times: Sequence[datetime]) -> Html | None:
     """How the votes came in."""
-    drawn = votes_over_time(times, report.items * report.study.rules.votes)
+    needed = report.items * report.study.rules.votes
+    drawn = votes_over_time(times, needed)
     if drawn is None or report.first is None or report.last is None:
         return None
     return el(
@@ -210,8 +211,9 @@ def timeline(report: Report, times: Sequence[datetime]) -> Html | None:
         el(
             "p",
             el("span", f"{report.first:%d %b %Y, %H:%M}"),
+            el("span", f"dashed: the {needed:,} that are needed"),
             el("span", f"{report.last:%d %b %Y, %H:%M} UTC"),
-            class_="mut small ends",
+            class_="mut small r-ends",
         ),
         class_="card box",
         id="part-timeline",

@@ -21,7 +21,7 @@ def image_page(report: Report, data: StudyData, item: Item) -> Html:
     return el(
         "div",
         el("div", pictures(item), class_="card box"),
-        el("div", _facts(item), _outcomes(report, item), _votes(report, data, item), class_="stack"),
+        el("div", _facts(item), _outcomes(report, item), _votes(report, data, item), class_="r-stack"),
         class_="one-image",
     )
 
@@ -48,7 +48,7 @@ def pictures(item: Item) -> Html:
         caption = el("p", differences(word_diff(item.caption, item.counterfactual)), class_="caption")
     elif item.caption:
         caption = el("p", item.caption, class_="caption")
-    return el("div", el("div", figures, class_="pair"), caption)
+    return el("div", el("div", figures, class_="r-pair"), caption)
 
 
 def _facts(item: Item) -> Html:
@@ -67,7 +67,7 @@ def _facts(item: Item) -> Html:
         known.append((item.model or "model under test", "right" if item.model_right else "wrong"))
     known.extend((str(name), _short(value)) for name, value in item.origin.items())
     rows = [el("tr", el("th", name, scope="row"), el("td", value)) for name, value in known if value not in ("", None)]
-    return el("section", el("h2", "This image"), el("table", el("tbody", rows), class_="known"), class_="card box")
+    return el("section", el("h2", "This image"), el("table", el("tbody", rows), class_="r-known"), class_="card box")
 
 
 def _short(value: object) -> str:

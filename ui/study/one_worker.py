@@ -51,7 +51,7 @@ def worker_page(report: Report, data: StudyData, worker: WorkerFigures, page: in
             el("nav", turn, class_="turn", aria_label="Pages") if pages > 1 else None,
             class_="card box",
         ),
-        class_="stack",
+        class_="r-stack",
         id="part-worker",
     )
 

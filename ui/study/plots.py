@@ -157,15 +157,13 @@ def agreement_scale(found: Agreement) -> Html:
     """All measures on one line from 0 to 1, over the grounds of Landis and Koch; what is undefined has no dot."""
     axis = Axis(0.0, 1.0, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), "")
     named = (("raw", found.raw), ("alpha", found.alpha), ("AC1", found.ac1), ("kappa", found.fleiss))
-    measures = [*named, ("ordinal alpha", found.ordinal)] if found.ordinal is not None else list(named)
+    measures = [*named, ("ordinal alpha", found.ordinal)] if found.ordinal is not None else [*named]
     height = 20 * len(measures) + 16
     drawn: list[Child] = [
         el("rect", x=axis.place(low), y=0, width="20%", height=height - 16, class_=f"ground-{place}")
         for place, low in enumerate(axis.ticks[:-1])
     ]
     for place, (name, measure) in enumerate(measures):
-        if measure is None:
-            continue
         y = 20 * place + 10
         if measure.value is None:
             drawn.append(el("text", f"{name}: undefined", x="1%", y=y + 4, class_="name"))
@@ -184,7 +182,7 @@ def agreement_scale(found: Agreement) -> Html:
         )
     for place, (low, word) in enumerate(zip(axis.ticks, LEVELS, strict=False)):
         drawn.append(el("text", word, x=f"{100 * low + 10:.0f}%", y=height - 3, class_=f"level level-{place}"))
-    said = ", ".join(f"{name} {measure.words}" for name, measure in measures if measure is not None)
+    said = ", ".join(f"{name} {measure.words}" for name, measure in measures)
     return _svg(height, said, drawn, "agreement")
 
 

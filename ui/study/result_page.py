@@ -8,7 +8,7 @@ from study.methods import paragraph
 from study.report_types import Report
 from study.types import Study, StudyData
 from ui.study.details import questions_in_detail
-from ui.study.divided import divided
+from ui.study.divided import divided, item_address
 from ui.study.figures import agreement_box, by_question, slices, timeline
 from ui.study.frame import study_address
 from ui.study.tiles import notes, progress, tiles
@@ -42,7 +42,7 @@ def parts(report: Report, data: StudyData) -> Mapping[str, Html | None]:
         "agreement": agreement_box(report),
         "timeline": timeline(report, sorted(times)),
         "workers": workers_box(report),
-        "comments": _comments(report),
+        "comments": _comments(report, data),
         "methods": methods(report),
     }
 
@@ -53,11 +53,11 @@ COLUMNS = (("questions", "agreement", "timeline"), ("divided",))
 
 def layout(found: Mapping[str, Html | None]) -> list[Html]:
     """The parts in their places, each in a slot that the page fills again when something changes."""
-    paired = [name for column in COLUMNS for name in column]
-    columns = [el("div", [slot(name, found[name]) for name in column], class_="stack") for column in COLUMNS]
+    paired = {name for column in COLUMNS for name in column}
     placed: list[Html] = []
     for name, part in found.items():
-        if name == paired[0]:
+        if name == COLUMNS[0][0]:
+            columns = [el("div", [slot(one, found[one]) for one in column], class_="r-stack") for column in COLUMNS]
             placed.append(el("div", columns, class_="halves wide"))
         elif name not in paired:
             placed.append(slot(name, part))
@@ -116,12 +116,19 @@ def methods(report: Report) -> Html:
     )
 
 
-def _comments(report: Report) -> Html | None:
+def _comments(report: Report, data: StudyData) -> Html | None:
     """What workers wrote beside their answers."""
     if not report.comments:
         return None
+    items = {item.id: item for item in data.items}
     lines: list[Child] = [
-        el("li", remark.text, " ", el("small", remark.worker, class_="mut")) for remark in report.comments[:COMMENTS]
+        el(
+            "li",
+            remark.text,
+            " ",
+            el("small", el("a", remark.worker, href=item_address(report.study, items[remark.item]))),
+        )
+        for remark in report.comments[:COMMENTS]
     ]
     more = len(report.comments) - COMMENTS
     return el(

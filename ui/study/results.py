@@ -6,7 +6,7 @@ which `Reports` keeps until the study's revision changes. What the pages send is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -15,6 +15,7 @@ from pipeline.errors import UserError
 from study.types import Study
 from ui.studio import Studio
 from ui.study.adjudication import adjudication_page
+from ui.study.controls_box import controls_box
 from ui.study.deciding import add_deciding
 from ui.study.divided import Wish, all_divided
 from ui.study.frame import page, study_address, study_head
@@ -23,9 +24,9 @@ from ui.study.one_image import image_page
 from ui.study.one_worker import worker_page
 from ui.study.posting import Missing
 from ui.study.reports import Analysed, reports_of
-from ui.study.result_page import copy_methods, export_menu, layout, parts, sent, slot
+from ui.study.result_page import copy_methods, export_menu, layout, parts, sent
 from ui.study.workers_page import all_workers
-from ui.views.markup import Child, el
+from ui.views.markup import Child, Html, el
 
 SHEETS, SCRIPTS = ("results-study.css",), ("results-study.js",)
 LOG_LIMIT = 500
@@ -57,7 +58,7 @@ def add_result_routes(app: FastAPI, studio: Studio) -> None:
     @app.get("/study/{study_id}/workers", include_in_schema=False)
     def workers(request: Request, study_id: str) -> Response:
         def make(found: Analysed) -> Child:
-            return el("div", slot("all-workers", all_workers(found.report)), **_live(found.report.study, "workers"))
+            return el("div", layout(workers_parts(found)), **_live(found.report.study, "workers"))
 
         return shown(request, study_id, "workers", make)
 
@@ -110,8 +111,13 @@ def add_result_routes(app: FastAPI, studio: Studio) -> None:
             found = reports_of(studio).of(study_id)
         except UserError as error:
             return JSONResponse({"error": str(error)}, status_code=404)
-        made = {"all-workers": all_workers(found.report)} if view == "workers" else parts(found.report, found.data)
+        made = workers_parts(found) if view == "workers" else parts(found.report, found.data)
         return JSONResponse({"state": found.report.study.state, "parts": sent(made)}, headers=_FRESH)
+
+
+def workers_parts(found: Analysed) -> Mapping[str, Html | None]:
+    """The parts of the page of workers."""
+    return {"all-workers": all_workers(found.report), "controls": controls_box(found.report, found.data)}
 
 
 def signed_in(request: Request) -> bool:

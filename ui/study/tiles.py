@@ -25,7 +25,7 @@ def progress(report: Report) -> Html:
         "div",
         bar(report.votes_counted / needed if needed else 0.0),
         el("span", words, class_="small"),
-        class_="progress",
+        class_="r-progress",
         id="part-progress",
     )
 
@@ -45,7 +45,7 @@ def tiles(report: Report) -> Html:
         _discarded(report),
         _agreement_tile(report.agreement),
         _excluded(report),
-        class_="figures",
+        class_="r-tiles",
         id="part-tiles",
     )
 

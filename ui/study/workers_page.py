@@ -89,7 +89,7 @@ def all_workers(report: Report) -> Html:
             class_="card box",
         ),
         scatter if drawn is not None else None,
-        class_="stack",
+        class_="r-stack",
         id="part-all-workers",
     )
 
