@@ -18,7 +18,7 @@ import sqlite_utils
 
 from pipeline.errors import UserError
 from storage.next_items import next_item
-from storage.rows import Row, insert_row, now, pack, when
+from storage.rows import Row, insert_row, now, pack, when, whole
 from storage.study_rows import item_of, require_study, rules_of, touch
 from storage.study_types import Assignment, Refused, Saved
 from study.types import Answers, ItemKind, Rules
@@ -76,9 +76,11 @@ def submit(
     row = _assignment_row(db, public)
     if row is None or row["worker"] != worker:
         raise Refused("not yours", _NOT_YOURS)
+    key = whole(key)
     if list(db.query("SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key])):
         return "again"  # before all else: what was saved stays saved, also when the study has closed since
     _may_write(db, row["study"], worker)
+    answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
     if row["state"] == "submitted":
         raise Refused("answered", "You have answered this image already; undo that answer to give another one.")
     if row["state"] == "expired" and _is_full(db, row):
@@ -141,7 +143,7 @@ def read_image(db: sqlite_utils.Database, token: str, worker: str) -> str | None
         SELECT source FROM assignments JOIN study_items ON study_items.id = item
         WHERE source_token = :token AND worker = :worker
     """
-    for row in list(db.query(query, {"token": token[:100], "worker": worker})):
+    for row in list(db.query(query, {"token": whole(token[:100]), "worker": worker})):
         return str(row["sha"])
     return None
 
@@ -273,7 +275,7 @@ def _later(time: str, rules: Rules) -> str:
 
 
 def _assignment_row(db: sqlite_utils.Database, public: str) -> Row | None:
-    return next(iter(list(db.query("SELECT * FROM assignments WHERE public = ?", [public[:100]]))), None)
+    return next(iter(list(db.query("SELECT * FROM assignments WHERE public = ?", [whole(public[:100])]))), None)
 
 
 def _by_id(db: sqlite_utils.Database, assignment: int) -> Assignment:

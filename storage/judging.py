@@ -7,7 +7,7 @@ from typing import Literal
 import sqlite_utils
 
 from pipeline.errors import UserError
-from storage.rows import insert_row, now
+from storage.rows import insert_row, now, whole
 from storage.study_rows import append_log, require_study, touch
 from storage.study_types import Enrolment
 from storage.workers import read_enrolment
@@ -90,7 +90,7 @@ def adjudicate(db: sqlite_utils.Database, study_id: str, item: int, question: st
         raise UserError("This item is not one of the study's; reload the page.")
     if not 0 < len(question) <= 80 or len(answer) > 2000:
         raise UserError("An adjudication answers one of the study's questions, in at most 2000 characters.")
-    row = {"study": study_id, "item": item, "question": question, "answer": answer}
+    row = {"study": study_id, "item": item, "question": whole(question), "answer": whole(answer)}
     insert_row(db, "adjudications", {**row, "reason": _reason(reason, needed=False), "created": now()})
     touch(db, study_id)
     append_log(db, "adjudicated" if answer else "adjudication taken back", f"item {item}, {question}", study_id)
@@ -105,7 +105,7 @@ def _enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolme
 
 
 def _reason(reason: str, needed: bool) -> str:
-    reason = " ".join(reason.split())
+    reason = whole(" ".join(reason.split()))
     if needed and not reason:
         raise UserError("Say why: the worker may ask, and the report names the reason.")
     if len(reason) > LONGEST_REASON:

@@ -40,6 +40,11 @@ def unpack_value(kind: Any, text: str) -> Any:
     return from_plain(kind, json.loads(text))
 
 
+def whole(text: str) -> str:
+    """The text with a question mark for each half of a letter (a lone surrogate), which no file and no table takes."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def insert_row(db: sqlite_utils.Database, table: str, row: Row) -> int:
     """Add a row with every value bound; return its id."""
     key = db.table(table).insert(dict(row)).last_pk

@@ -12,7 +12,7 @@ import sqlite_utils
 
 from pipeline.errors import UserError
 from storage.judging import insert_decision
-from storage.rows import Row, insert_row, now, pack, when
+from storage.rows import Row, insert_row, now, pack, when, whole
 from storage.study_rows import append_log, read_items, read_study, require_study, touch
 from storage.study_types import ImportedVote
 from storage.workers import enrol, read_workers
@@ -67,7 +67,7 @@ def import_votes(db: sqlite_utils.Database, study_id: str, votes: Iterable[Impor
 
 def _imported_worker(db: sqlite_utils.Database, study_id: str, vote: ImportedVote, numbers: dict[str, int]) -> str:
     """The worker's name here, known and enrolled; counts this vote as their next."""
-    name = " ".join(vote.worker.split())
+    name = whole(" ".join(vote.worker.split()))
     if not name or len(name) > LONGEST_WORKER:
         raise UserError(f"Nothing was brought in: a worker's name has 1 to {LONGEST_WORKER} characters.")
     worker = name if name.startswith(IMPORTED) else IMPORTED + name

@@ -16,7 +16,7 @@ from typing import Any
 import sqlite_utils
 
 from pipeline.errors import UserError
-from storage.rows import Row, insert_row, now, pack, pack_value, unpack_value, when
+from storage.rows import Row, insert_row, now, pack, pack_value, unpack_value, when, whole
 from storage.study_types import LogEntry
 from study.types import Item, NewItem, Rules, Study, StudyState
 
@@ -199,7 +199,7 @@ def touch(db: sqlite_utils.Database, study_id: str) -> None:
 def append_log(db: sqlite_utils.Database, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
     """A line of the log; what is too long is cut."""
     row = {"study": study_id[:80], "worker": worker[:80], "event": event[:80], "detail": detail[:LONGEST_DETAIL]}
-    insert_row(db, "study_log", {**row, "created": now()})
+    insert_row(db, "study_log", {**{name: whole(text) for name, text in row.items()}, "created": now()})
 
 
 def read_log(db: sqlite_utils.Database, study_id: str, limit: int) -> tuple[LogEntry, ...]:
@@ -302,7 +302,7 @@ def _count(db: sqlite_utils.Database, query: str, parameters: Sequence[Any]) -> 
 
 
 def _name(name: str) -> str:
-    name = " ".join(name.split())
+    name = whole(" ".join(name.split()))
     if not name:
         raise UserError("The study has no name; give it one.")
     if len(name) > LONGEST_NAME:

@@ -246,11 +246,13 @@ TRIGGERS = (
     """,
     """
     CREATE TRIGGER assignments_stay_whose_they_are
-    BEFORE UPDATE OF id, public, image_token, source_token, study, worker, item, kind, side, number, first_vote
+    BEFORE UPDATE OF id, public, image_token, source_token, study, worker, item, kind, side, number, imported,
+        first_vote
     ON assignments WHEN OLD.first_vote IS NOT NULL OR (
         NEW.id <> OLD.id OR NEW.public <> OLD.public OR NEW.image_token <> OLD.image_token
         OR NEW.source_token IS NOT OLD.source_token OR NEW.study <> OLD.study OR NEW.worker <> OLD.worker
         OR NEW.item <> OLD.item OR NEW.kind <> OLD.kind OR NEW.side <> OLD.side OR NEW.number <> OLD.number
+        OR NEW.imported <> OLD.imported
     )
     BEGIN SELECT RAISE(ABORT, 'an assignment stays that of its worker and item'); END
     """,

@@ -12,7 +12,7 @@ import secrets
 import sqlite_utils
 
 from pipeline.errors import UserError
-from storage.rows import Row, now, when
+from storage.rows import Row, now, when, whole
 from storage.study_rows import append_log, require_study, touch
 from storage.study_types import Enrolment
 from study.types import Exclusion, Worker
@@ -62,7 +62,7 @@ def worker_of_code(db: sqlite_utils.Database, code: str) -> str | None:
 
 def join(db: sqlite_utils.Database, link: str) -> tuple[str, Worker, str]:
     """A new worker of the study that this invitation is for: its id, the worker, the code. Raises UserError."""
-    for row in db.query("SELECT id, state FROM studies WHERE link = ?", [link[:200]]):
+    for row in db.query("SELECT id, state FROM studies WHERE link = ?", [whole(link[:200])]):
         if row["state"] in ("running", "paused"):
             worker, code = add_worker(db)
             enrol(db, row["id"], worker.id)
@@ -168,4 +168,4 @@ def _free_name(db: sqlite_utils.Database) -> str:
 
 
 def _sha(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
