@@ -102,7 +102,9 @@
       const reply = await ask(method, address, body);
       if (reply.status && reply.status < 500) {
         if (tries) annotate.onLost(null);
-        return { ok: reply.status < 400, ...reply };
+        const ok = reply.status < 400;
+        if (!ok && !reply.data.error) reply.data = { error: `The server did not take this (${reply.status}).` };
+        return { ok, ...reply };
       }
       await waiting(Math.min(LONGEST_WAIT, 2 ** tries), keeps, reply.status);
     }

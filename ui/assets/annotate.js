@@ -47,9 +47,12 @@
     (app.querySelector("[data-first]") ?? heading).focus({ preventScroll: true });
   }
 
+  const previewed = () => make("span", { class: "pill warn" }, "Preview: nothing is recorded");
+
   function foot() {
     const theme = button("Light or dark", annotate.switchTheme, { class: "q s" });
-    if (annotate.preview || !annotate.worker) return make("footer", {}, theme);
+    if (annotate.preview) return make("footer", {}, previewed(), theme);
+    if (!annotate.worker) return make("footer", {}, theme);
     return make("footer", {}, make("span", { class: "mut" }, "You are ", make("b", { id: "worker" }, annotate.worker)),
       button("Sign out", signOut, { class: "q s", id: "sign-out" }), theme);
   }
@@ -155,7 +158,7 @@
   async function follow(asking, id) {
     const reply = await asking;
     if (reply.ok) { show(reply.data, id); return true; }
-    if (reply.status === 401) { signIn("", "You are no longer signed in. Please sign in again: your place is kept."); return false; }
+    if (reply.status === 401 && !annotate.preview) { signIn("", "You are no longer signed in. Please sign in again: your place is kept."); return false; }
     if (annotate.view) { annotate.view.lock(false); annotate.view.tell(reply.data.error); } else nothing("This study cannot be shown", reply.data.error, id);
     return false;
   }
@@ -163,7 +166,7 @@
   function show(step, id) {
     study = { ...step.study, id };
     if (step.assignment) { judge(step); return; }
-    const back = step.done ? button(["Take back the last answer", key("U")], () => follow(annotate.post("undo", { study: id }), id), { id: "undo" }) : null;
+    const back = step.done ? button(["Take back the last answer", key("U")], undo, { id: "undo" }) : null;
     const looks = () => open(id);
     switch (step.status) {
       case "consent": consent(step); return;
@@ -221,7 +224,7 @@
     put(view.root);
     annotate.view = view;
     view.root.focus({ preventScroll: true });
-    if (annotate.preview) view.root.querySelector(".progress").prepend(make("span", { class: "pill warn" }, "Preview: nothing is recorded"));
+    if (annotate.preview) view.root.querySelector(".progress").prepend(previewed());
   }
 
   async function send(body) {
@@ -229,7 +232,7 @@
     tell("");
     view.tell("");
     view.lock(true);
-    if (annotate.preview) { shownNumber += 1; saved = "saved"; await open(study.id); return; }
+    if (annotate.preview) { shownNumber += 1; await open(study.id); return; }
     view.say("saving…");
     const sent = { study: study.id, body: { ...body, key: annotate.newKey() } };
     annotate.keepOutbox(sent);
@@ -241,6 +244,7 @@
     annotate.keepOutbox(null);
     view.lock(false);
     if (reply.status === 400 || reply.status === 429) { view.tell(reply.data.error); return; }
+    annotate.view = null;        // or it would be kept as a draft again
     annotate.keepDraft(body.assignment, null);
     tell(reply.data.error);
     await open(sent.study);
@@ -265,9 +269,8 @@
   }
 
   async function undo() {
-    const view = annotate.view;
     if (annotate.preview) { shownNumber = Math.max(1, shownNumber - 1); await open(study.id); return; }
-    view.lock(true);
+    annotate.view?.lock(true);
     saved = "";
     await follow(annotate.post("undo", { study: study.id }), study.id);
   }
