@@ -1,0 +1,292 @@
+"""The paper's protocol from end to end: 300 images at random and 100 that the model under test gets wrong, five votes
+each, control items, records, an analysis by a script that knows nothing of ours.
+
+The images are drawn scenes in another light or weather, as an ideal generator would make them; into some of them a
+wrong thing is drawn. The embedded classifier, which was trained on fair days, reads all of them. Simulated annotators
+work over HTTP on the whole application.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+import pandas as pd
+import pytest
+from PIL import Image
+
+from demo.language import caption
+from demo.render import render
+from demo.scene import OBJECT_CLASSES, random_scene
+from evaluation.models import ModelUnderTest
+from pipeline.profile import load_profile
+from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, TestCase, Trace
+from storage.workspace import Workspace
+from study.cells import csv_text
+from study.controls import made_controls
+from study.methods import paragraph
+from study.questions import wording
+from study.results import analyse
+from study.templates import TEMPLATES
+from study.truth import TRUTH_COLUMNS, pixels_of, sight
+from study.types import ControlPolicy, NewItem, Rules
+from tests.scripted import ScriptedModels
+from tests.serving import ROOT, serving_here
+from ui.readings import model_key
+from ui.study.choosing import Choice, draw, items_of, pool_of
+
+pytestmark = [pytest.mark.demo, pytest.mark.slow]
+
+LOOKS = (
+    ("cloudy", "day"),
+    ("rainy", "day"),
+    ("snowy", "day"),
+    ("foggy", "day"),
+    ("sunny", "sunset"),
+    ("cloudy", "sunset"),
+    ("foggy", "sunset"),
+    ("rainy", "night"),
+)
+"""Weather and time of day of the test cases of every scene; the classifier knows fair days."""
+SCENES, WRONG = 90, 50
+"""Source images, and how many of all test cases show a wrong thing."""
+FIRST_SEED = 2_000_000
+CONTROLS = ControlPolicy(share=0.1, min_seen=8, min_right=0.75)
+RULES = replace(TEMPLATES["classification"].rules(), controls=CONTROLS, seed=7)
+CREW = ["12:accuracy=0.95", "2:lazy=0.95"]
+"""Twelve who look, two who do not; then one with a bad record and one without any."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What is in the workspace, and what its images show."""
+
+    workspace: Path
+    shown: Mapping[str, str]
+    """The class of the thing in an image, by the hash of its file."""
+    wrong: int
+    """Test cases that the classifier gets wrong."""
+
+
+def drawn(workspace: Workspace, drawn_by: random.Random) -> dict[str, str]:
+    """Runs with test cases, as the page would have made them; what each image shows."""
+    shown: dict[str, str] = {}
+    wrong = set(drawn_by.sample(range(SCENES * len(LOOKS)), WRONG))
+    for number in range(SCENES):
+        label = OBJECT_CLASSES[number % len(OBJECT_CLASSES)]
+        scene = random_scene(FIRST_SEED + number, "object", label).with_look(weather="sunny", time="day")
+        source = Image.fromarray(render(scene)[0])
+        run = workspace.create_run(source, Task("classification", label), "demo", f"{label} {number}", {})
+        said = StageValue(Caption(caption(scene)), Trace("person"), "key")
+        workspace.append_value(run, "caption", said)
+        shown[workspace.run(run).source_sha] = label
+        for place, (weather, time) in enumerate(LOOKS):
+            changed = scene.with_look(weather=weather, time=time)
+            if number * len(LOOKS) + place in wrong:  # the generator lost the thing and drew another
+                other = drawn_by.choice([name for name in OBJECT_CLASSES if name != label])
+                changed = random_scene(FIRST_SEED + number, "object", other).with_look(weather=weather, time=time)
+            image = Image.fromarray(render(changed)[0])
+            edits = [Edit("sunny", weather, "weather"), Edit("day", time, "time of day")]
+            made = TestCase(
+                image=image,
+                control=Image.new("L", image.size),
+                counterfactual=CounterfactualCaption(
+                    caption(scene.with_look(weather=weather, time=time)),
+                    tuple(e for e in edits if e.keyword != e.alternative),
+                ),
+                seed=place,
+                method="drawn",
+                model="demo.render",
+                prompt=caption(changed),
+                negative_prompt="",
+                settings={},
+                seconds=0.1,
+            )
+            case = workspace.append_test_case(run, None, made)
+            shown[workspace.stored_test_case(case).image_sha] = changed.label
+    return shown
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The runs, read by the embedded classifier."""
+    folder = tmp_path_factory.mktemp("protocol") / "workspace"
+    wanted = load_profile("demo").model_under_test.of("classification")
+    assert wanted is not None
+    classifier = ModelUnderTest(wanted)
+    wrong = 0
+    with Workspace(folder) as workspace:
+        shown = drawn(workspace, random.Random(1))
+        labels = {}
+        for candidate in workspace.studies.candidates():
+            labels[candidate.source_sha] = labels[candidate.image_sha] = candidate.label
+        for sha in shown:
+            reading = classifier.read(workspace.image(sha))
+            workspace.append_reading(sha, model_key(wanted), reading.plain())
+            wrong += reading.top[0].label != labels[sha]
+    return World(folder, shown, wrong)
+
+
+def record(workspace: Workspace, workers: list[str], shas: list[str], rejected: int = 0) -> None:
+    """An earlier study in which these workers finished sixty assignments; the last `rejected` of two rounds failed."""
+    studies = workspace.studies
+    for name, count in (("Earlier", 60 - rejected), ("Earlier still", rejected)):
+        if not count:
+            continue
+        rules = replace(RULES, votes=len(workers), consensus=len(workers) // 2 + 1, controls=ControlPolicy(share=0.0))
+        study_id = studies.create(name, rules)
+        studies.add_items(study_id, [NewItem(sha, label="bird") for sha in shas[:count]])
+        studies.start(study_id)
+        for worker in workers:
+            studies.enrol(study_id, worker)
+            studies.consent(study_id, worker)
+            for _ in range(count):
+                assignment = studies.claim(study_id, worker, "item")
+                assert assignment is not None
+                studies.submit(assignment.public, worker, {"valid": "yes"}, "", 3.0, "key")
+            verdict = "approved" if name == "Earlier" else "rejected"
+            studies.decide(study_id, worker, verdict, "" if verdict == "approved" else "answered without looking")
+        studies.close(study_id)
+
+
+def truth_of(workspace: Workspace, study_id: str, rules: Rules, shown: Mapping[str, str]) -> str:
+    """The file of true answers: yes where the image shows what is asked for."""
+    rows = []
+    question = rules.questions[0]
+    for item in workspace.studies.items(study_id):
+        asked = wording(question, item)
+        answer = "yes" if shown[item.image_sha] == item.label else "no"
+        if item.kind == "control":
+            assert item.expected == {"valid": answer}
+        seen = sight(pixels_of(workspace.image(item.image_sha)), "", asked)
+        rows.append(dict(zip(TRUTH_COLUMNS, (item.public, item.kind, "valid", asked, answer, seen), strict=True)))
+    return csv_text(rows, TRUTH_COLUMNS)
+
+
+def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
+    assert world.wrong > 130, "the classifier has to fail on enough images to draw a hundred from"
+    with serving_here(world.workspace, ScriptedModels()) as (url, studio):
+        workspace, studies = studio.workspace, studio.workspace.studies
+        study_id = studies.create("The paper's protocol", RULES)
+        for choice in (Choice("random", 300), Choice("misclassified", 100)):
+            pool = pool_of(studies.candidates(), choice, studies.items(study_id))
+            chosen = draw(pool, choice, RULES.seed)
+            assert len(chosen) == choice.count
+            studies.add_items(study_id, items_of(workspace, chosen, choice, pool.model))
+        items = studies.items(study_id)
+        assert {group: sum(i.group == group for i in items) for group in ("random", "misclassified")} == {
+            "random": 300,
+            "misclassified": 100,
+        }
+        assert all(item.model_right is False for item in items if item.group == "misclassified")
+        assert len({item.image_sha for item in items}) == 400
+        studies.add_items(study_id, made_controls(items, RULES))
+        studies.start(study_id)
+
+        codes, names = [], []
+        for _ in range(16):
+            worker, code = studies.add_worker()
+            studies.enrol(study_id, worker.id)
+            codes.append(code)
+            names.append(worker.id)
+        shas = [item.image_sha for item in items]
+        record(workspace, names[:14], shas)
+        record(workspace, [names[14]], shas, rejected=5)
+        (tmp_path / "codes").write_text("\n".join(codes))
+        (tmp_path / "truth.csv").write_text(truth_of(workspace, study_id, RULES, world.shown))
+        command = [sys.executable, "-m", "study", "simulate", "--url", url, "--study", study_id, "--seconds", "0"]
+        command += ["--codes", str(tmp_path / "codes"), "--truth", str(tmp_path / "truth.csv"), "--seed", "3"]
+        command += ["--workers", "0", *(part for crew in [*CREW, "2"] for part in ("--crew", crew))]
+        command += ["--journal", str(tmp_path / "votes.jsonl"), "--patience", "20"]
+        told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+        assert told.returncode == 0, told.stdout + told.stderr
+        print(told.stdout)
+        studies.close(study_id)
+
+        def export(name: str) -> bytes:
+            reply = httpx.get(f"{url}study/{study_id}/export/{name}", timeout=120)
+            assert reply.status_code == 200
+            return reply.content
+
+        (tmp_path / "answers.csv").write_bytes(export("answers.csv"))
+        votes = pd.read_csv(io.BytesIO(export("votes.csv")))
+        results = json.loads(export("results.json"))
+        turk = list(csv.DictReader(io.StringIO(export("turk.csv").decode())))
+        archive = zipfile.ZipFile(io.BytesIO(export("study.zip")))
+        data = studies.data(study_id)
+
+    # What was acknowledged is there, and nothing else.
+    acknowledged = [json.loads(line) for line in (tmp_path / "votes.jsonl").read_text().splitlines()]
+    assert len(acknowledged) == len(data.votes) == len({(vote.item, vote.worker) for vote in data.votes})
+    # Who was not eligible has no vote; who did not look is out.
+    assert "2 not eligible" in told.stdout
+    assert not {vote.worker for vote in data.votes} & set(names[14:])
+    assert {exclusion.worker for exclusion in data.exclusions} >= set(names[12:14])
+    assert {exclusion.by for exclusion in data.exclusions} == {"rule"}
+
+    report = analyse(data)
+    script = [sys.executable, "tests/independent_analysis.py", str(tmp_path / "answers.csv")]
+    script += ["--min-seen", str(CONTROLS.min_seen), "--min-right", str(CONTROLS.min_right)]
+    found = json.loads(subprocess.run(script, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    assert found["excluded"] == sorted(exclusion.worker for exclusion in data.exclusions)
+    assert found["votes"] == {
+        "cast": report.votes_cast,
+        "excluded": report.votes_excluded,
+        "counted": report.votes_counted,
+    }
+    assert report.votes_counted == 2000 and report.complete == 400, "five votes of workers who stay, for every image"
+    assert found["controls"] == {"right": report.controls.count, "n": report.controls.n}
+    slices = {"after": report.images, "before": report.images_before}
+    slices |= {each.name: each for each in report.image_slices.by_group}
+    for name, ours in slices.items():
+        theirs = found[name] if name in found else found["by_group"][name]
+        assert (theirs["valid"], theirs["n"]) == (ours.rate.count, ours.rate.n), name
+        assert (theirs["discarded"], theirs["waiting"]) == (ours.discarded, ours.waiting), name
+        for figure, value in (
+            ("rate", ours.rate.value),
+            ("low", ours.rate.low),
+            ("high", ours.rate.high),
+            ("worst", ours.bounds.worst),
+            ("best", ours.bounds.best),
+        ):
+            assert theirs[figure] == pytest.approx(value, abs=1e-9), (name, figure)
+    right = {each.name.rpartition(": ")[2]: each.rate.count for each in report.image_slices.by_model}
+    assert {
+        "right": found["by_model_right"]["true"]["valid"],
+        "wrong": found["by_model_right"]["false"]["valid"],
+    } == right
+    for name, measure in (
+        ("raw", report.agreement.raw),
+        ("alpha", report.agreement.alpha),
+        ("ac1", report.agreement.ac1),
+    ):
+        assert found["agreement"][name] == pytest.approx(measure.value, abs=1e-6), name
+    assert found["dawid_skene_yes"] == report.questions[0].second.dawid_skene.count
+    assert found["kept"] == sorted(f"{row.task},{row.worker},{row.label}" for row in votes.itertuples())
+
+    # The figures are near what the world is, and the sample that the model gets wrong is the worse one.
+    public = {item.public: item for item in data.items}
+    true = [world.shown[i.image_sha] == i.label for i in public.values() if i.kind == "item"]
+    assert report.images.rate.value == pytest.approx(sum(true) / 400, abs=0.02)
+    assert slices["misclassified"].rate.value < slices["random"].rate.value  # type: ignore[operator]
+
+    # The other exports say the same.
+    assert results["images"]["rate"]["count"] == report.images.rate.count
+    assert results["methods"] == paragraph(report) and "not eligible" not in results["methods"]
+    assert len(turk) == len(data.votes)
+    assert {row["Input.kind"] for row in turk} == {"item", "control"}
+    counted = [row for row in turk if row["Answer._counted"] == "true"]
+    assert sorted(f"{row['HITId']},{row['WorkerId']},{row['Answer.valid']}" for row in counted) == found["kept"]
+    assert archive.testzip() is None
+    assert sum(name.startswith("images/") for name in archive.namelist()) == len(data.items)
+    origin = json.loads(pd.read_csv(io.BytesIO(archive.read("items.csv"))).iloc[0]["origin"])
+    assert origin["prompt"] and origin["model"] == "demo.render"
