@@ -1,0 +1,497 @@
+"""The lead's set-up, preview and life of a study through the routes that the pages use, on a real workspace."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from storage.studies import Studies
+from storage.workspace import Workspace
+from study.templates import TEMPLATES
+from study.types import Question, Rules
+from tests.scripted import studio_in
+from tests.study_cases import MODEL, object_runs, road_runs
+from ui.routes import add_routes
+from ui.studio import Studio
+from ui.study import drafts
+from ui.study.routes import add_study_routes
+
+HOSTILE = '<img src=x onerror=alert(1)> "quoted" & {label}'
+
+
+class Lead:
+    """Sends what the pages send."""
+
+    def __init__(self, studio: Studio, client: TestClient) -> None:
+        self.studio, self.client = studio, client
+
+    @property
+    def studies(self) -> Studies:
+        return self.studio.workspace.studies
+
+    def post(self, path: str, data: dict[str, Any] | None = None, status: int = 200) -> dict[str, Any]:
+        reply = self.client.post(f"/study/api/{path}", json=data or {}, headers={"x-studio": "1"})
+        assert reply.status_code == status, reply.text
+        return dict(reply.json())
+
+    def get(self, path: str, status: int = 200) -> str:
+        reply = self.client.get(path, follow_redirects=False)
+        assert reply.status_code == status, reply.text
+        return reply.text
+
+    def create(self, template: str = "classification", name: str = "Birds") -> str:
+        """A new draft; its id."""
+        return str(self.post("create", {"name": name, "template": template})["go"].split("/")[2])
+
+    def draft(self, count: int = 20, template: str = "classification") -> str:
+        """A draft with images drawn at random."""
+        study = self.create(template)
+        self.post(f"{study}/draw", {"draw": self.choice(count=str(count))})
+        return study
+
+    def choice(self, **changes: Any) -> dict[str, Any]:
+        return {"how": "random", "count": "20", "reviewed": "all", "kind": "any", "model": "", "group": "", **changes}
+
+    def save(self, study: str, status: int = 200, **form: Any) -> dict[str, Any]:
+        return self.post(f"{study}/save", {"form": form}, status)
+
+    def act(self, study: str, name: str, status: int = 200, **data: Any) -> dict[str, Any]:
+        told = self.post(f"{study}/before", {"act": name, **data}, status)
+        return self.post(f"{study}/act", {"act": name, **data}, status) if status == 200 else told
+
+    def rules(self, study: str) -> Rules:
+        return self.studies.study(study).rules
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with 48 test cases, 16 of them misclassified; to be copied."""
+    folder = tmp_path_factory.mktemp("drawn") / "workspace"
+    with Workspace(folder) as workspace:
+        object_runs(workspace, 12, wrong=range(0, 48, 3))
+    return folder
+
+
+@pytest.fixture
+def lead(drawn: Path, tmp_path: Path) -> Iterator[Lead]:
+    shutil.copytree(drawn, tmp_path / "workspace")
+    with studio_in(tmp_path) as studio:
+        app = FastAPI()
+        add_routes(app, studio)
+        add_study_routes(app, studio)
+        with TestClient(app) as client:
+            yield Lead(studio, client)
+
+
+# The form as data
+
+
+@pytest.mark.parametrize(
+    ("typed", "held"),
+    [("5", 5), (" 7 ", 7), ("12", 12), (9, 9), ("3.0", 3)],
+    ids=["text", "spaces", "two", "int", "dot"],
+)
+def test_a_whole_number_is_read_as_typed(typed: object, held: int) -> None:
+    rules, trouble = drafts.read_rules({"votes": typed}, TEMPLATES["classification"].rules())
+    assert rules.votes == held and not trouble
+
+
+@pytest.mark.parametrize("typed", ["", "five", "0", "51", "2.5", "nan", "inf", None, [], {}, True, "5" * 400])
+def test_what_is_no_number_is_told_and_the_rest_counts(typed: object) -> None:
+    held = TEMPLATES["classification"].rules()
+    rules, trouble = drafts.read_rules({"votes": typed, "consensus": "5", "share": "12,5 %"}, held)
+    assert [entry.field for entry in trouble] == ["votes"] and trouble[0].words.startswith("Votes an image: ")
+    assert (rules.votes, rules.consensus, rules.controls.share) == (5, 5, 0.125)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"votes": 3, "consensus": 1}, "consensus"),
+        ({"questions": ()}, "questions"),
+        ({"questions": (Question("a", "A?", "text"),)}, "questions"),
+        ({"questions": (Question("a", "A?", "yes-no"), Question("b", "", "yes-no"))}, "questions.1.text"),
+        ({"questions": (Question("A b", "A?", "yes-no"),)}, "questions.0.text"),
+        ({"questions": (Question("a", "A?", "choice", options=("x",)),)}, "questions.0.text"),
+        ({"questions": (Question("a", "A?", "yes-no", valid=("yes", "no")),)}, "questions.0.text"),
+    ],
+)
+def test_what_does_not_go_together_is_told_where_it_is_put_right(change: dict[str, Any], field: str) -> None:
+    assert [entry.field for entry in drafts.troubles(replace(TEMPLATES["classification"].rules(), **change))] == [field]
+
+
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "own"])
+def test_every_template_is_sound(name: str) -> None:
+    assert not drafts.troubles(TEMPLATES[name].rules())
+
+
+def test_short_names_come_of_the_words_and_are_unique() -> None:
+    assert drafts.short_name("Does the image still show a {label}?", []) == "image-show-label"
+    assert drafts.short_name("Is it <b>real</b>?", ["b-real-b"]) == "b-real-b-2"
+    assert drafts.short_name("¿?", ["question", "question-2"]) == "question-3"
+
+
+def test_a_question_that_loses_the_one_it_follows_is_asked_always() -> None:
+    questions = TEMPLATES["lance"].questions
+    assert questions[5].follows == "ethical-concern"
+    for after in (drafts.moved(questions, "remove", 4), drafts.moved(questions, "up", 5)):
+        assert not any(question.follows for question in after)
+    assert drafts.moved(questions, "up", 0) == drafts.moved(questions, "down", 5) == questions
+    assert drafts.moved(questions, "remove", 99) == questions
+    added = drafts.moved(questions, "add", -1)[-1]
+    assert (added.id, added.kind, added.text) == ("question", "yes-no", "")
+
+
+# Drafts
+
+
+def test_a_new_study_needs_a_name_and_says_so_at_its_field(lead: Lead) -> None:
+    assert lead.post("create", {"name": "  ", "template": "classification"}, 400)["field"] == "name"
+    assert lead.post("create", {"name": "x" * 121, "template": "classification"}, 400)["field"] == "name"
+    assert lead.post("create", {"name": "Birds", "template": "of-another-kind"}, 400)["field"] == "template"
+    assert lead.studies.studies() == ()
+    assert "There is no study yet" in lead.get("/study/")
+
+
+@pytest.mark.parametrize("template", list(TEMPLATES))
+def test_a_draft_begins_with_its_template(lead: Lead, template: str) -> None:
+    study = lead.create(template)
+    rules = lead.rules(study)
+    assert rules.questions == TEMPLATES[template].questions and rules.version == 0
+    assert (rules.votes, rules.consensus, rules.eligibility.min_finished, rules.eligibility.quiz) == (5, 4, 50, 5)
+    page = lead.get(f"/study/{study}/")
+    assert all(html.escape(question.text, quote=False) in page for question in rules.questions)
+
+
+def test_what_is_typed_is_there_after_a_reload(lead: Lead) -> None:
+    study = lead.create("lance")
+    said = lead.save(study, name="Boats", votes="3", consensus="2", instructions="Look\nclosely", show_captions=False)
+    assert said["unread"] == 0 and lead.rules(study).votes == 3
+    page = lead.get(f"/study/{study}/")
+    assert 'value="Boats"' in page and "Look\nclosely" in page and not lead.rules(study).show_captions
+    assert lead.studies.study(study).name == "Boats"
+
+
+def test_a_field_that_is_wrong_loses_nothing_of_the_others(lead: Lead) -> None:
+    study = lead.create()
+    said = lead.save(study, name="", votes="many", consensus="9", quiz="3", consent="I agree")
+    assert said["unread"] == 2
+    assert {"name", "votes", "consensus", "items"} <= set(said["problems"])
+    rules = lead.rules(study)
+    assert (rules.votes, rules.consensus, rules.eligibility.quiz, rules.consent) == (5, 9, 3, "I agree")
+    assert "disabled" in re.findall(r"<button[^>]*id=\"start\"[^>]*>", said["parts"]["part-missing"])[0]
+
+
+def test_questions_are_added_changed_moved_and_removed(lead: Lead) -> None:
+    study = lead.create()
+    said = lead.post(f"{study}/save", {"form": {}, "act": "question", "do": "add", "place": -1})
+    assert 'name="questions.1.text"' in said["parts"]["part-questions"]
+    asked = [
+        {"id": "valid", "text": "Does it show a {label}?", "kind": "yes-no", "valid": ["yes"], "required": True},
+        {
+            "id": "",
+            "text": "What is the weather?",
+            "kind": "choice",
+            "options": "sun\n\nrain \n",
+            "valid": ["sun", "x"],
+        },
+        {"id": "", "text": "Why?", "kind": "text", "follows": "1", "follows_answer": "rain", "required": False},
+    ]
+    lead.save(study, questions=asked)
+    first, second, third = lead.rules(study).questions
+    assert (first.text, first.valid) == ("Does it show a {label}?", ("yes",))
+    assert (second.id, second.options, second.valid) == ("weather", ("sun", "rain"), ("sun",))
+    assert (third.follows, third.follows_answer, third.required) == ("weather", "rain", False)
+    lead.post(f"{study}/save", {"form": {}, "act": "question", "do": "up", "place": 1})
+    assert [question.id for question in lead.rules(study).questions] == ["weather", "valid", "why"]
+    lead.post(f"{study}/save", {"form": {}, "act": "question", "do": "remove", "place": 0})
+    assert [(question.id, question.follows) for question in lead.rules(study).questions] == [("valid", ""), ("why", "")]
+
+
+def test_another_template_replaces_questions_and_texts_only(lead: Lead) -> None:
+    study = lead.create()
+    lead.save(study, votes="7")
+    said = lead.post(f"{study}/save", {"form": {"votes": "7"}, "act": "template", "template": "lance"})
+    rules, lance = lead.rules(study), TEMPLATES["lance"]
+    assert (rules.questions, rules.instructions, rules.show_source) == (lance.questions, lance.instructions, True)
+    assert rules.votes == 7 and {"part-questions", "part-texts"} <= set(said["parts"])
+    assert "no such template" in lead.post(f"{study}/save", {"act": "template", "template": "x"}, 400)["error"]
+
+
+def test_another_window_does_not_overwrite_what_was_saved(lead: Lead) -> None:
+    study = lead.create()
+    based = lead.studies.study(study).changed.isoformat()
+    first = lead.post(f"{study}/save", {"form": {"votes": "7"}, "based": based})
+    refused = lead.post(f"{study}/save", {"form": {"votes": "3"}, "based": based}, 400)
+    assert "another window" in refused["error"] and lead.rules(study).votes == 7
+    lead.post(f"{study}/save", {"form": {"votes": "9"}, "based": first["changed"]})
+    assert lead.rules(study).votes == 9
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"questions": "all"},
+        {"questions": [None, 3, {"text": 5, "kind": [], "options": 7, "valid": "yes", "follows": "²"}]},
+        {"examples": [{"sha": "../../etc/passwd", "answer": "x", "why": "y"}, "z"]},
+        {"show_source": "yes", "instructions": {"a": 1}, "votes": {"a": 1}},
+        {"instructions": "x" * 20_000},
+        {"name": ["a"], "seed": -1, "unknown": "field"},
+    ],
+)
+def test_a_form_that_no_page_sends_does_no_harm(lead: Lead, form: dict[str, Any]) -> None:
+    study = lead.create()
+    before = lead.rules(study)
+    lead.save(study, **form)
+    after = lead.rules(study)
+    assert after.examples == () and after.show_source is False and after.votes == before.votes
+    assert len(after.instructions) < 10_001
+    lead.get(f"/study/{study}/")
+
+
+def test_texts_are_shown_as_texts(lead: Lead) -> None:
+    study = lead.create(name=HOSTILE)
+    question = {"id": "", "text": HOSTILE, "kind": "choice", "options": f"{HOSTILE}\nno", "valid": [HOSTILE]}
+    lead.save(study, instructions=HOSTILE, consent=HOSTILE, questions=[question])
+    lead.post(f"{study}/draw", {"draw": lead.choice(group=HOSTILE)})
+    for path in (f"/study/{study}/", "/study/"):
+        page = lead.get(path)
+        assert "<img src=x" not in page and "&lt;img src=x" in page
+
+
+# Images
+
+
+def test_drawn_images_bring_control_and_quiz_items_with_them(lead: Lead) -> None:
+    study = lead.create()
+    said = lead.post(f"{study}/draw", {"draw": lead.choice(count="20")})
+    assert said["said"].startswith("20 images drawn at random, from 48 that fitted, seed ")
+    held = lead.studies.study(study)
+    assert (held.items, held.controls, held.quiz) == (20, 3, 5)
+    assert not said["problems"] and "points" in said["parts"]["part-plan"]
+    assert [entry.event for entry in lead.studies.log(study)].count("items drawn") == 1
+    more = lead.post(f"{study}/draw", {"draw": lead.choice(how="misclassified", count="40", model=MODEL)})
+    assert "(40 were asked for)" in more["said"]
+    assert lead.post(f"{study}/draw-note", {"draw": lead.choice()})["free"] == 48 - lead.studies.study(study).items
+
+
+def test_images_of_scenes_are_asked_about_what_they_show(lead: Lead) -> None:
+    road_runs(lead.studio.workspace, 6)
+    study = lead.create("preservation")
+    lead.post(f"{study}/draw", {"draw": lead.choice(kind="segmentation", count="12")})
+    said = lead.post(f"{study}/refresh")
+    held = lead.studies.study(study)
+    assert held.items == 12 and held.controls and held.quiz == 5 and not said["problems"]
+
+
+def test_images_can_be_removed_by_one_and_by_sample(lead: Lead) -> None:
+    study = lead.draft(10)
+    item = lead.studies.items(study)[0]
+    lead.post(f"{study}/remove", {"item": item.id})
+    assert lead.studies.study(study).items == 9
+    lead.post(f"{study}/remove", {"item": 10**9})
+    said = lead.post(f"{study}/remove", {"group": "random"})
+    held = lead.studies.study(study)
+    assert (held.items, held.controls, held.quiz) == (0, 0, 0) and "items" in said["problems"]
+
+
+def test_an_image_whose_answer_is_known_becomes_a_control_item_and_back(lead: Lead) -> None:
+    study = lead.draft(20)
+    item = next(item for item in lead.studies.items(study) if item.kind == "item")
+    shown = lead.post(f"{study}/window", {"item": item.id})["html"]
+    assert "Use as control item" in shown and item.image_sha in shown
+    refused = lead.post(f"{study}/known", {"item": item.id, "kind": "control", "expected": {"valid": "perhaps"}}, 400)
+    assert refused["field"] == "known"
+    lead.post(f"{study}/known", {"item": item.id, "kind": "control", "expected": {"valid": "yes"}})
+    given = [one for one in lead.studies.items(study) if one.image_sha == item.image_sha and not one.removed]
+    assert [(one.kind, dict(one.expected)) for one in given] == [("control", {"valid": "yes"})]
+    lead.post(f"{study}/known", {"item": given[0].id, "kind": "item"})
+    assert lead.studies.study(study).items == 20
+    assert "not in the study" in lead.post(f"{study}/known", {"item": item.id, "kind": "item"}, 404)["error"]
+
+
+def test_examples_are_pictures_of_the_workspace_with_an_answer(lead: Lead) -> None:
+    study = lead.draft(20)
+    shas = re.findall(r'data-example-add="(\w+)"', lead.post(f"{study}/examples")["html"])
+    assert shas and not set(shas) & {item.image_sha for item in lead.studies.items(study) if item.kind == "item"}
+    lead.post(f"{study}/save", {"form": {}, "act": "example-add", "sha": shas[0]})
+    for sha in ("0" * 64, "../studio.db", ""):
+        lead.post(f"{study}/save", {"form": {}, "act": "example-add", "sha": sha}, 400)
+    lead.save(study, examples=[{"sha": shas[0], "answer": "yes", "why": "it has wings"}])
+    assert [(one.sha, one.answer, one.why) for one in lead.rules(study).examples] == [(shas[0], "yes", "it has wings")]
+    lead.post(f"{study}/save", {"form": {}, "act": "example-remove", "place": 0})
+    assert lead.rules(study).examples == ()
+
+
+def test_the_plan_follows_what_is_expected(lead: Lead) -> None:
+    study = lead.draft(40)
+    wide = lead.post(f"{study}/plan", {"plan": {"valid": "60"}})["parts"]["part-plan"]
+    narrow = lead.post(f"{study}/plan", {"plan": {"valid": "99"}})["parts"]["part-plan"]
+
+    def width(part: str) -> float:
+        return float(re.findall(r"([\d.]+) points</b>", part)[0])
+
+    assert width(wide) > width(narrow)
+    assert lead.post(f"{study}/plan", {"plan": {"accuracy": "20"}}, 400)["field"] == "plan.accuracy"
+
+
+# Preview
+
+
+def test_the_preview_shows_consent_quiz_images_and_records_nothing(lead: Lead) -> None:
+    study = lead.draft(10)
+    lead.save(study, quiz="2")
+    before = lead.studies.log(study)
+    page = lead.get(f"/study/{study}/preview")
+    assert f'data-preview="{study}"' in page
+    steps = [lead.post("preview/next", {"study": study, "number": number}) for number in range(1, 18)]
+    held = lead.studies.study(study)
+    assert [step["status"] for step in steps[:3]] == ["consent", "quiz", "quiz"]
+    shown = [step for step in steps if step["status"] == "item"]
+    # Ten images and the control items that one annotator would meet among them.
+    assert 10 < len(shown) <= 10 + held.controls and steps[-1]["status"] == "done"
+    assert len({step["assignment"]["image"] for step in shown}) >= 10
+    first = shown[0]["assignment"]
+    assert set(first) == {"id", "image", "source", "side", "caption", "counterfactual", "label", "questions", "answers",
+                          "comment"}  # fmt: skip
+    assert first["answers"] == {} and "kind" not in json.dumps({**first, "questions": []})
+    assert lead.client.get(first["image"]).status_code == 200
+    assert lead.studies.log(study) == before and lead.studies.study(study).votes == 0
+
+
+@pytest.mark.parametrize("number", [0, -1, "1", None, True, 1.5, 10**9])
+def test_a_step_that_the_preview_does_not_have_is_refused(lead: Lead, number: object) -> None:
+    assert "no such step" in lead.post("preview/next", {"study": lead.create(), "number": number}, 400)["error"]
+
+
+def test_an_empty_draft_has_a_preview_too(lead: Lead) -> None:
+    study = lead.create("own")
+    assert lead.post("preview/next", {"study": study, "number": 1})["status"] == "closed"
+    study = lead.create()
+    assert [lead.post("preview/next", {"study": study, "number": n})["status"] for n in (1, 2)] == ["consent", "done"]
+
+
+# Life
+
+
+def test_a_study_starts_is_paused_goes_on_and_is_closed(lead: Lead) -> None:
+    study = lead.draft(10)
+    told = lead.post(f"{study}/before", {"act": "start"})
+    assert any("50 votes" in words for words in told["words"]) and lead.studies.study(study).state == "draft"
+    assert lead.act(study, "start")["go"] == f"/study/{study}/run"
+    assert (lead.studies.study(study).state, lead.rules(study).version) == ("running", 1)
+    assert "frozen" in lead.save(study, 400, votes="7")["error"]
+    assert "by now" in lead.act(study, "start", 400)["error"]
+    for act, state in (("pause", "paused"), ("resume", "running"), ("close", "closed")):
+        lead.act(study, act)
+        assert lead.studies.study(study).state == state
+        lead.get(f"/study/{study}/run")
+    for act in ("pause", "resume", "close", "start", "link-on", "codes", "votes", "items"):
+        lead.act(study, act, 400, codes="2", draw=lead.choice(), **{"more.votes": "9", "more.consensus": "7"})
+    assert lead.studies.study(study).state == "closed"
+
+
+def test_a_study_that_lacks_something_does_not_start(lead: Lead) -> None:
+    study = lead.create()
+    assert "no image" in lead.act(study, "start", 400)["error"]
+    lead.post(f"{study}/draw", {"draw": lead.choice()})
+    lead.save(study, consensus="2")
+    assert "more than half" in lead.act(study, "start", 400)["error"]
+    assert lead.studies.study(study).state == "draft"
+    lead.get(f"/study/{study}/run", 303)
+
+
+def test_more_votes_are_a_new_version_of_the_rules(lead: Lead) -> None:
+    study = lead.draft(10)
+    lead.act(study, "start")
+    for votes, consensus, field in (("4", "4", "more.votes"), ("5", "4", "more.votes"), ("7", "3", "more.consensus"),
+                                    ("x", "4", "more.votes")):  # fmt: skip
+        refused = lead.act(study, "votes", 400, **{"more.votes": votes, "more.consensus": consensus})
+        assert refused["field"] == field
+    lead.act(study, "votes", **{"more.votes": "7", "more.consensus": "5"})
+    rules = lead.rules(study)
+    assert (rules.votes, rules.consensus, rules.version) == (7, 5, 2)
+    assert "version 2" in lead.get(f"/study/{study}/run")
+
+
+def test_more_images_come_with_their_control_items(lead: Lead) -> None:
+    study = lead.draft(10)
+    lead.act(study, "start")
+    before = lead.studies.study(study)
+    told = lead.post(f"{study}/before", {"act": "items", "draw": lead.choice(count="12")})
+    assert told["title"] == "Add 12 images?" and lead.studies.study(study).items == 10
+    lead.act(study, "items", draw=lead.choice(count="12"))
+    after = lead.studies.study(study)
+    assert after.items == 22 and after.controls > before.controls
+
+
+def test_the_invitation_is_opened_and_ended(lead: Lead) -> None:
+    study = lead.draft(10)
+    lead.act(study, "link-on", 400)
+    lead.act(study, "start")
+    lead.act(study, "link-on")
+    link = lead.studies.study(study).link
+    assert f"#join={link}" in lead.get(f"/study/{study}/run")
+    lead.act(study, "link-off")
+    assert lead.studies.study(study).link == "" and link not in lead.get(f"/study/{study}/run")
+
+
+def test_personal_codes_are_shown_once_and_open_the_study(lead: Lead) -> None:
+    study = lead.draft(10)
+    lead.act(study, "start")
+    part = lead.act(study, "codes", codes="4")["parts"]["part-codes"]
+    codes = re.findall(r"<code>([\w-]+)</code>", part)
+    workers = [lead.studies.worker_of(code) for code in codes]
+    assert len(set(codes)) == len(set(workers)) == 4
+    assert {worker.id for worker in lead.studies.workers(study)} == set(workers)
+    assert not any(code in lead.get(f"/study/{study}/run") for code in codes)
+    for number in ("0", "201", "some", ""):
+        assert lead.act(study, "codes", 400, codes=number)["field"] == "codes"
+
+
+# What no page sends
+
+
+def test_only_the_studio_s_own_pages_are_listened_to(lead: Lead) -> None:
+    study = lead.create()
+    path = f"/study/api/{study}/save"
+    assert lead.client.post(path, json={"form": {"votes": "9"}}).status_code == 403
+    ours = {"x-studio": "1"}
+    assert lead.client.post(path, data={"form": "1"}, headers=ours).status_code == 400
+    for body in (b"{", b"[1]", b'"x"', b"[" * 100_000, b"\xff\xfe", b"1" * 500_000):
+        reply = lead.client.post(path, content=body, headers={**ours, "content-type": "application/json"})
+        assert reply.status_code == 400 and reply.json()["error"]
+    assert lead.rules(study).votes == 5
+
+
+@pytest.mark.parametrize(
+    "name", ["save", "draw", "before", "act", "window", "more", "remove", "known", "refresh", "plan"]
+)
+def test_an_unknown_study_is_refused_in_words(lead: Lead, name: str) -> None:
+    reply = lead.client.post(
+        f"/study/api/nothing/{name}",
+        json={"act": "start", "draw": lead.choice(), "from": 0},
+        headers={"x-studio": "1"},
+    )
+    assert reply.status_code in (400, 404) and reply.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/study/nothing/", "/study/nothing/run", "/study/nothing/preview", "/study/nothing"])
+def test_the_page_of_an_unknown_study_says_so(lead: Lead, path: str) -> None:
+    assert "All studies" in lead.get(path, 404)
+
+
+def test_an_act_that_there_is_none_is_refused(lead: Lead) -> None:
+    study = lead.create()
+    for act in ("delete", "", "__init__", 5, None):
+        lead.post(f"{study}/act", {"act": act}, 400)
