@@ -18,6 +18,8 @@ ATTACKS: Mapping[str, tuple[int, Attack]] = {
     # Somebody else's
     "another's assignment": (404, lambda w: w.post("submit", w.vote(w.other.id))),
     "an invented assignment": (404, lambda w: w.post("submit", w.vote(NOWHERE))),
+    "another's assignment, answered wrongly": (404, lambda w: w.post("submit", w.vote(w.other.id, answers={"x": "y"}))),
+    "an invented assignment, answered wrongly": (404, lambda w: w.post("submit", w.vote(NOWHERE, answers={"x": "y"}))),
     "an assignment by its number": (404, lambda w: w.post("submit", w.vote("1"))),
     "an assignment by SQL": (404, lambda w: w.post("submit", w.vote("' OR 1=1 --"))),
     "another's picture": (404, lambda w: w.ask("GET", f"/annotate/image/{w.other.image}")),

@@ -19,7 +19,7 @@ from PIL import Image
 import app
 from study.types import NewItem
 from tests.annotating import BIRD_RULES, keep_image, picture
-from tests.attack_list import ATTACKS
+from tests.attack_list import ATTACKS, FORM
 from tests.attacked import World, build_world
 from tests.scripted import ScriptedModels
 from tests.serving import free_port, serving_application
@@ -72,6 +72,7 @@ def test_refused_written_down_and_nothing_learnt(world: World, name: str) -> Non
     entry = world.studies.log(limit=1)[0]
     assert entry.id > latest, "nothing was written down"
     assert entry.event in ("refused", "wrong password")
+    assert not entry.worker or "198.51." not in entry.detail, "annotators are promised that no address is kept"
     for word in (world.me.token, world.me.code, PASSWORD, world.held["lead"]):
         assert word not in entry.detail, "the log tells what opens a door"
 
@@ -79,6 +80,10 @@ def test_refused_written_down_and_nothing_learnt(world: World, name: str) -> Non
 # Two that must not be told from each other: what is another's, and what there is not.
 ALIKE = {
     "assignments": ("another's assignment", "an invented assignment"),
+    "assignments, answered wrongly": (
+        "another's assignment, answered wrongly",
+        "an invented assignment, answered wrongly",
+    ),
     "pictures": ("another's picture", "an invented picture"),
     "pictures by their hash": ("a picture by its hash", "an invented picture"),
     "studies": ("a study I am not part of", "an invented study"),
@@ -99,6 +104,18 @@ def test_what_is_anothers_looks_like_what_there_is_not(world: World, name: str) 
     changing = ("date",)
     headers = [{key: value for key, value in reply.headers.items() if key not in changing} for reply in (one, other)]
     assert (one.status, headers[0], one.body) == (other.status, headers[1], other.body)
+
+
+def test_behind_a_proxy_with_https_cookies_are_for_https_only(world: World) -> None:
+    lead = world.ask(
+        "POST", "/sign-in", f"password={PASSWORD}".encode(), "", content_type=FORM, x_forwarded_proto="https"
+    )
+    worker = world.post("sign-in", {"code": world.me.code}, cookie="", x_forwarded_proto="https")
+    for reply, path in ((lead, "/"), (worker, "/annotate")):
+        cookie = reply.headers["set-cookie"]
+        assert re.search("; Secure", cookie), cookie
+        assert f"Path={path};" in cookie + ";"
+        assert "HttpOnly" in cookie and "SameSite=lax" in cookie
 
 
 # Every endpoint
@@ -282,6 +299,7 @@ def test_markup_in_a_comment_stays_text(world: World) -> None:
         ("sign-in", lambda n: {"code": f"{n:04}-0000-0000-0000"}, lambda w: {"code": w.me.code}),
         ("join", lambda n: {"link": f"{n:043}"}, lambda w: {"link": w.link}),
     ],
+    ids=["codes", "links"],
 )
 def test_a_thousand_guesses_come_to_nothing(world: World, name: str, body: Any, right: Any) -> None:
     found = [world.post(name, body(number), cookie="", address="203.0.113.7") for number in range(1000)]
