@@ -13,10 +13,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from study.templates import TEMPLATES
-from study.types import Adjudication, NewItem, Question, Rules
+from study.types import Adjudication, NewItem, Question, Rules, StudyData
 from tests.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, birds, cast, picture, study_of
 from ui.studio import Studio
-from ui.study.reports import Reports
+from ui.study.reports import LONGEST_SECONDS, Reports
 from ui.study.routes import add_study_routes
 
 TEN = [YES, YES, MOSTLY, YES, NO, YES, YES, SPLIT, MOSTLY, YES]
@@ -194,8 +194,13 @@ def test_only_parts_that_changed_are_new_to_a_page_that_watches(studio: Studio, 
 def test_analyses_are_kept_until_something_changes(studio: Studio) -> None:
     studies = studio.workspace.studies
     study_id = bird_study(studio.workspace, TEN)
-    loads = []
-    reports = Reports(lambda one: loads.append(one) or studies.data(one), studies.revision)  # type: ignore[func-returns-value]
+    loads: list[str] = []
+
+    def load(one: str) -> StudyData:
+        loads.append(one)
+        return studies.data(one)
+
+    reports = Reports(load, lambda one: ("running", studies.revision(one)))
     first = reports.of(study_id)
     assert reports.of(study_id) is first and loads == [study_id]
     studies.exclude(study_id, "imported-ed", "lazy", "person")
@@ -208,7 +213,7 @@ def test_analyses_are_kept_until_something_changes(studio: Studio) -> None:
 def test_a_slow_analysis_is_kept_for_a_while_and_takes_decisions_in(studio: Studio) -> None:
     studies = studio.workspace.studies
     study_id = bird_study(studio.workspace, TEN)
-    reports = Reports(studies.data, studies.revision)
+    reports = Reports(studies.data, lambda one: (studies.study(one).state, studies.revision(one)))
     slow = replace(reports.of(study_id), seconds=100.0)
     reports._kept[study_id] = slow
     studies.exclude(study_id, "imported-ed", "lazy", "person")
@@ -218,8 +223,10 @@ def test_a_slow_analysis_is_kept_for_a_while_and_takes_decisions_in(studio: Stud
     reports.adjudicated(study_id, decision)
     kept = {(one.item, one.question): one.adjudication for one in reports.of(study_id).report.disagreements}
     assert kept[case.item, "valid"] == decision
-    reports.changed()
-    assert reports.of(study_id).report.votes_excluded == 10
+    studies.pause(study_id)
+    assert reports.of(study_id).report.votes_excluded == 10, "whether it runs is never shown late"
+    reports._kept[study_id] = replace(slow, stamp=("paused", 0), at=slow.at - LONGEST_SECONDS)
+    assert reports.of(study_id).report.votes_excluded == 10, "nor anything for long"
 
 
 # ---- Decisions

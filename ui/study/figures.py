@@ -76,10 +76,13 @@ def _rating_row(result: QuestionResult) -> Html:
     mean = result.mean
     assert mean is not None
     votes = sum(answer.votes for answer in result.answers)
+    value: list[Child] = [f"{mean.value:.2f}" if mean.value is not None else "–"]
+    if mean.low is not None and mean.high is not None:
+        value.append(el("small", f"{mean.low:.2f} to {mean.high:.2f}", class_="mut"))
     return el(
         "tr",
         el("th", result.question.id, scope="row", title=text_of_question(result.question)),
-        el("td", f"{mean.value:.2f}" if mean.value is not None else "–", class_="n"),
+        el("td", value, class_="n"),
         el("td", mean_interval(mean), class_="plot-cell"),
         el("td", f"{mean.n:,}", class_="n"),
         el("td", f"{votes:,}", class_="n"),
@@ -152,7 +155,9 @@ def _row(
     name: str, part: Slice, axis: Axis, before: Slice | None = None, title: str = "", look: str | None = None
 ) -> Html:
     """One row of shares: name, share, plot, n, and what was dropped or still waits."""
-    value = percent(part.rate.value) if part.rate.value is not None else "–"
+    value: list[Child] = [percent(part.rate.value) if part.rate.value is not None else "–"]
+    if part.rate.low is not None and part.rate.high is not None:
+        value.append(el("small", f"{100 * part.rate.low:.1f} to {100 * part.rate.high:.1f}", class_="mut"))
     return el(
         "tr",
         el("th", name, scope="row", title=title or None),

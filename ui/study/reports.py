@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from study.intervals import wilson
 from study.report_types import Report
 from study.results import analyse
 from study.types import Adjudication, StudyData
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
 
 KEPT = 8
 """Studies whose analysis is in memory."""
-QUICK_SECONDS = 0.3
+QUICK_SECONDS = 0.5
 """An analysis that takes less is made anew whenever something has changed."""
-SHARE = 0.1
+SHARE, LONGEST_SECONDS = 0.2, 20.0
 """One that takes longer is made anew so rarely that it takes such a share of the time, and shows an older state
-meanwhile: with 25,000 votes that come in all the time a page would else wait seconds at every look."""
+meanwhile, but never for longer: with 25,000 votes that come in all the time a page would else wait seconds at every
+look."""
+Stamp = tuple[object, object]
+"""What must never be shown late (whether the study runs), and what may; equal as long as nothing has changed."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +36,18 @@ class Analysed:
 
     data: StudyData
     report: Report
-    stamp: object
-    """What they were computed from: equal as long as nothing has changed."""
+    stamp: Stamp
+    """What they were computed from."""
     at: float
     """When, on the monotonic clock."""
     seconds: float
-    """That it took."""
+    """Of computing that it took, not counting what else the machine did."""
 
 
 class Reports:
     """The analyses. `load` gives all data of a study, `stamp` something cheap that differs once any of it does."""
 
-    def __init__(self, load: Callable[[str], StudyData], stamp: Callable[[str], object]) -> None:
+    def __init__(self, load: Callable[[str], StudyData], stamp: Callable[[str], Stamp]) -> None:
         self._load, self._stamp = load, stamp
         self._kept: OrderedDict[str, Analysed] = OrderedDict()
         self._locks: dict[str, threading.Lock] = {}
@@ -54,7 +58,7 @@ class Reports:
         with self._lock_of(study_id):
             stamp = self._stamp(study_id)
             kept = self._kept.get(study_id)
-            if kept is not None and (kept.stamp == stamp or self._still_good(kept)):
+            if kept is not None and (kept.stamp == stamp or self._still_good(kept, stamp)):
                 return kept
             return self._analysed(study_id, stamp)
 
@@ -79,16 +83,18 @@ class Reports:
             self._kept[study_id] = replace(kept, report=replace(kept.report, disagreements=cases))
 
     @staticmethod
-    def _still_good(kept: Analysed) -> bool:
-        return kept.seconds > QUICK_SECONDS and time.monotonic() - kept.at < kept.seconds / SHARE
+    def _still_good(kept: Analysed, stamp: Stamp) -> bool:
+        age = time.monotonic() - kept.at
+        slow = kept.seconds > QUICK_SECONDS
+        return slow and kept.stamp[0] == stamp[0] and age < min(kept.seconds / SHARE, LONGEST_SECONDS)
 
-    def _analysed(self, study_id: str, stamp: object) -> Analysed:
+    def _analysed(self, study_id: str, stamp: Stamp) -> Analysed:
+        wilson(1, 2)  # the first one ever loads scipy, which says nothing of how long an analysis takes
         # The stamp was taken before the data: a vote in between makes the analysis look older than it is, never newer.
-        started = time.monotonic()
+        started = time.thread_time()
         data = self._load(study_id)
         report = analyse(data)
-        ended = time.monotonic()
-        found = Analysed(data, report, stamp, ended, ended - started)
+        found = Analysed(data, report, stamp, time.monotonic(), time.thread_time() - started)
         self._kept[study_id] = found
         self._kept.move_to_end(study_id)
         while len(self._kept) > KEPT:
@@ -106,4 +112,8 @@ _kept: WeakKeyDictionary[Studio, Reports] = WeakKeyDictionary()
 def reports_of(studio: Studio) -> Reports:
     """The analyses of this studio, one set for all pages."""
     studies = studio.workspace.studies
-    return _kept.setdefault(studio, Reports(studies.data, studies.revision))
+
+    def stamp(study_id: str) -> Stamp:
+        return studies.study(study_id).state, studies.revision(study_id)
+
+    return _kept.setdefault(studio, Reports(studies.data, stamp))

@@ -109,10 +109,11 @@ def add_result_routes(app: FastAPI, studio: Studio) -> None:
     def live(study_id: str, view: str = "results") -> Response:
         try:
             found = reports_of(studio).of(study_id)
+            state = studio.workspace.studies.study(study_id).state
         except UserError as error:
             return JSONResponse({"error": str(error)}, status_code=404)
         made = workers_parts(found) if view == "workers" else parts(found.report, found.data)
-        return JSONResponse({"state": found.report.study.state, "parts": sent(made)}, headers=_FRESH)
+        return JSONResponse({"state": state, "parts": sent(made)}, headers=_FRESH)
 
 
 def workers_parts(found: Analysed) -> Mapping[str, Html | None]:
