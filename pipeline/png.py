@@ -20,6 +20,7 @@ LARGEST_TEXT = 8_000_000
 _PACKED_FROM = 4096
 """Longer texts are compressed; shorter ones stay legible in the file, and readable to the simplest of programs."""
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+_OF_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
 def with_texts(data: bytes, texts: Mapping[str, str]) -> bytes:
@@ -55,6 +56,17 @@ def read_texts(data: bytes, keywords: Collection[str]) -> dict[str, str]:
             raise _damaged()
         found[keyword] = _text(kind, body[len(keyword) + 1 :])
     return found
+
+
+def bare(data: bytes) -> bytes | None:
+    """The PNG with no chunk but those that its pixels need, not decoded; None for what is no whole PNG."""
+    kinds, parts = [], [SIGNATURE]
+    for kind, _, whole in _chunks(data):
+        if kind in _OF_PIXELS:
+            kinds.append(kind)
+            parts.append(whole)
+    whole_one = kinds[:1] == [b"IHDR"] and kinds[-1:] == [b"IEND"] and b"IDAT" in kinds
+    return b"".join(parts) if whole_one else None
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from study.types import ControlPolicy, Eligibility, Example, Question
 from tests.annotating import (
@@ -418,6 +420,18 @@ def test_a_picture_has_its_pixels_and_nothing_else(studio: Studio, one: Annotato
     told = " ".join(f"{name}: {value}" for name, value in reply.headers.items())
     assert sha not in told and "etag" not in reply.headers and "content-disposition" not in reply.headers
     assert reply.headers["cache-control"].startswith("private") and sha not in token
+
+
+def test_a_stored_file_goes_out_with_the_chunks_of_its_pixels_only() -> None:
+    image, file, text = Image.effect_noise((40, 30), 50).convert("RGB"), io.BytesIO(), PngInfo()
+    text.add_text("parameters", "a secret prompt")
+    image.save(file, "PNG", pnginfo=text, dpi=(72, 72))
+    stored = file.getvalue()
+    sha = hashlib.sha256(stored).hexdigest()
+    for data, name in ((stored, sha), (stored, "0" * 64), (stored[:-20], hashlib.sha256(stored[:-20]).hexdigest())):
+        given = Pictures(lambda _: image, read=lambda _, data=data: data).png(name)  # type: ignore[misc]
+        assert not any(word in given for word in (b"tEXt", b"pHYs", b"secret"))
+        assert Image.open(io.BytesIO(given)).tobytes() == image.tobytes()
 
 
 def test_pictures_are_kept_up_to_a_bound() -> None:

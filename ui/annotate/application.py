@@ -48,7 +48,8 @@ def annotate_application(studio: Studio) -> FastAPI:
     studies = studio.workspace.studies
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     desk = Desk(studies)
-    pictures = Pictures(studio.workspace.image)
+    workspace = studio.workspace
+    pictures = Pictures(workspace.image, read=lambda sha: workspace.image_path(sha).read_bytes())
     visitors = Visitors(studies)
     refusals = Refusals(studies.note)
 
