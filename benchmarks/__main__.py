@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import sys
 
-from benchmarks import control, page
+from benchmarks import control, page, study
 from benchmarks.figures import table
 from tests.chromium import ADVICE, find_chromium
 
 
 def main() -> int:
     """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures what a person waits for.")
+    parser.add_argument("--minutes", type=float, default=study.MINUTES, help="of the hundred annotators (10)")
+    options = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:
         print(ADVICE, file=sys.stderr)
         return 2
-    figures = [*page.measure(chromium), *control.measure(chromium)]
+    figures = [*page.measure(chromium), *control.measure(chromium), *study.measure(options.minutes)]
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end\n")
     print(table(figures))
     return 0 if all(figure.held for figure in figures) else 1

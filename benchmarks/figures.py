@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,16 +16,26 @@ class Figure:
     milliseconds: tuple[float, ...]
     """One for each time."""
     bound: float
-    """At most so many milliseconds, at the median."""
+    """At most so many milliseconds, for `share` of the times."""
+    share: float = 0.5
+    """0.5: the median."""
 
     @property
     def median(self) -> float:
         return statistics.median(self.milliseconds)
 
     @property
+    def measured(self) -> float:
+        """Milliseconds that `share` of the times did not exceed."""
+        if self.share == 0.5:
+            return self.median
+        ordered = sorted(self.milliseconds)
+        return ordered[math.ceil(self.share * len(ordered)) - 1]
+
+    @property
     def held(self) -> bool:
         """Whether the bound was kept."""
-        return self.median <= self.bound
+        return self.measured <= self.bound
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -33,8 +44,9 @@ def table(figures: Sequence[Figure]) -> str:
     for figure in figures:
         spread = f"{min(figure.milliseconds):.0f} to {max(figure.milliseconds):.0f} ms"
         kept = "kept" if figure.held else "**missed**"
+        most = "" if figure.share == 0.5 else f"; {100 * figure.share:.0f} % within {figure.measured:.0f} ms"
         lines.append(
-            f"| {figure.what} | {figure.median:.0f} ms | {spread} | {len(figure.milliseconds)} "
+            f"| {figure.what} | {figure.median:.0f} ms{most} | {spread} | {len(figure.milliseconds)} "
             f"| {figure.bound:.0f} ms | {kept} |"
         )
     return "\n".join(lines)

@@ -1,0 +1,130 @@
+"""A hundred annotators at once: how soon a vote is acknowledged, and that none is lost or kept twice.
+
+Simulated annotators against a server of its own, over HTTP as people do: each looks at pictures of 512 pixels, takes
+about four seconds for one, and votes. Server and annotators share the machine. `python -m benchmarks.study` runs this
+alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from PIL import Image
+
+from benchmarks.figures import Figure, table
+from storage.workspace import Workspace
+from study.templates import TEMPLATES
+from study.types import ControlPolicy, Eligibility, NewItem
+from tests.serving import ROOT, ServerProcess
+
+ANNOTATORS, SECONDS, MINUTES = 100, 4.0, 10.0
+BOUND = 250.0
+"""Milliseconds within which 95 % of the votes are acknowledged."""
+PICTURES, SIDE = 400, 512
+
+
+def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figure]:
+    """One figure. Raises AssertionError when a vote is lost, or there twice."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        # A fifth more than they can get through, so that nobody is done before the time is over.
+        items = int(1.2 * annotators * 60 * minutes / SECONDS / 5) + 5 * annotators
+        study_id, link = prepared(folder / "workspace", items)
+        server = ServerProcess(folder / "workspace", folder / "log").start()
+        try:
+            seconds = annotated(server.url, link, folder / "votes.jsonl", minutes, annotators)
+        finally:
+            server.stop()
+        look_at(folder / "workspace", study_id, folder / "votes.jsonl")
+    words = (
+        f"a vote acknowledged, {annotators} annotators at once for {minutes:g} minutes, {len(seconds):,} votes "
+        f"({len(seconds) / 60 / minutes:.0f} a second), none lost, none doubled"
+    )
+    return [Figure(words, tuple(1000 * each for each in seconds), BOUND, share=0.95)]
+
+
+def prepared(folder: Path, items: int) -> tuple[str, str]:
+    """A running study with an open invitation: its id and its token."""
+    with Workspace(folder) as workspace:
+        studies = workspace.studies
+        rules = replace(
+            TEMPLATES["classification"].rules(),
+            eligibility=Eligibility(0.0, 0),
+            controls=ControlPolicy(0.1, 100, 0.0),
+        )
+        study_id = studies.create("Load", rules)
+        shas = [workspace.add_image(picture(number)) for number in range(PICTURES)]
+        new = [NewItem(shas[number % PICTURES], label="bird") for number in range(items)]
+        controls = [NewItem(sha, kind="control", label="bird", expected={"valid": "yes"}) for sha in shas]
+        studies.add_items(study_id, [*new, *controls])
+        studies.start(study_id)
+        return study_id, studies.set_link(study_id, True)
+
+
+def picture(number: int) -> Image.Image:
+    """Smooth and rough parts as a photograph has them: its PNG takes about as many bytes as that of one."""
+    drawn = random.Random(number)
+    coarse = Image.frombytes("RGB", (48, 48), drawn.randbytes(48 * 48 * 3))
+    smooth = coarse.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+    return Image.blend(smooth, Image.effect_noise((SIDE, SIDE), 30).convert("RGB"), 0.1)
+
+
+def annotated(url: str, link: str, journal: Path, minutes: float, annotators: int) -> list[float]:
+    """The seconds of every acknowledged vote, once all have stopped."""
+    command = [sys.executable, "-m", "study", "simulate", "--url", url, "--link", link, "--workers", str(annotators)]
+    command += ["--seconds", str(SECONDS), "--minutes", str(minutes), "--journal", str(journal)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60 * minutes + 300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [float(vote["seconds"]) for vote in votes_in(journal)]
+
+
+def votes_in(journal: Path) -> list[dict[str, object]]:
+    """What was acknowledged."""
+    return [json.loads(line) for line in io.StringIO(journal.read_text(encoding="utf-8"))]
+
+
+def look_at(folder: Path, study_id: str, journal: Path) -> None:
+    """Raises AssertionError unless all that was acknowledged is there, once."""
+    acknowledged = votes_in(journal)
+    with Workspace(folder) as workspace:
+        data = workspace.studies.data(study_id)
+        for vote in acknowledged:
+            kept = workspace.studies.assignment(str(vote["assignment"]))
+            assert kept is not None and kept.state == "submitted", "a vote is lost"
+            assert dict(kept.answers) == vote["answers"], "a vote is another one"
+    assert len({vote["assignment"] for vote in acknowledged}) == len(acknowledged), "a vote was acknowledged twice"
+    assert len({(vote.item, vote.worker) for vote in data.votes}) == len(data.votes), "a worker voted twice on an item"
+    # Those that were on their way when the time was over may have been saved without a reply.
+    assert len(acknowledged) <= len(data.votes) <= len(acknowledged) + ANNOTATORS
+    votes = Counter(vote.item for vote in data.votes if vote.kind == "item")
+    assert max(votes.values()) <= data.study.rules.votes, "an item has too many votes"
+
+
+def main() -> int:
+    """The exit code: 1 when the bound was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.study", description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=MINUTES)
+    parser.add_argument("--annotators", type=int, default=ANNOTATORS)
+    options = parser.parse_args()
+    began = time.monotonic()
+    figures = measure(options.minutes, options.annotators)
+    print(
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end, {time.monotonic() - began:.0f} s in all\n"
+    )
+    print(table(figures))
+    return 0 if all(figure.held for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
