@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -528,18 +529,23 @@ def test_a_log_that_fails_lets_nobody_in(workspace: Workspace, kept: str, monkey
         assert client.get("/study/").status_code == 401
 
 
-def test_many_who_guess_at_once_all_count(locked: TestClient) -> None:
+def test_many_who_guess_at_once_all_count_and_keep_nobody_waiting(locked: TestClient) -> None:
     """The look at the limit and the count are one step: no more than the limit get an answer about a password."""
     import httpx
 
-    async def guess() -> list[int]:
+    async def guess() -> tuple[list[int], float]:
         transport = httpx.ASGITransport(locked.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://studio.test", timeout=120) as client:
-            replies = await asyncio.gather(
-                *(client.post("/sign-in", data={"password": f"guess number {n}"}) for n in range(2 * ATTEMPTS))
-            )
-        return [reply.status_code for reply in replies]
+            tries = [client.post("/sign-in", data={"password": f"guess number {n}"}) for n in range(60)]
+            guessing = asyncio.gather(*tries)
+            await asyncio.sleep(0.1)
+            begun = time.monotonic()
+            assert (await client.get("/annotate/")).status_code == 200
+            waited = time.monotonic() - begun
+            assert not guessing.done()
+            return [reply.status_code for reply in await guessing], waited
 
-    found = asyncio.run(guess())
+    found, waited = asyncio.run(guess())
     assert found.count(401) == ATTEMPTS
-    assert found.count(429) == ATTEMPTS
+    assert found.count(429) == 60 - ATTEMPTS
+    assert waited < 1, "60 guesses take all of the 40 threads that answer annotators"

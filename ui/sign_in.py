@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -84,6 +85,8 @@ def stand_guard(app: FastAPI, studies: Studies, host: str, password: str) -> Non
 
 def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
     """Add /sign-in, /sign-out and the files of the page to `app`."""
+    # Whoever waits for a turn waits here and takes no thread: many guesses at once must not keep annotators waiting.
+    turns = asyncio.Lock()
 
     @app.api_route(SIGN_IN, methods=["GET", "HEAD"], include_in_schema=False)
     def ask(request: Request, next: str = "/") -> Response:
@@ -98,7 +101,8 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
             return PlainTextResponse("This takes the form of the sign-in page only.", status_code=400)
         wanted, address = given("next"), request.client.host if request.client else None
         try:
-            token = await run_in_threadpool(lead.sign_in, given("password"), address)
+            async with turns:
+                token = await run_in_threadpool(lead.sign_in, given("password"), address)
         except TooMany as error:
             await run_in_threadpool(lead.refusals.note, "too many tries", "the study lead's sign-in", address)
             return _page(wanted, str(error), 429, {"Retry-After": str(error.seconds)})
