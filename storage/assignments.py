@@ -80,15 +80,18 @@ def submit(
     if list(db.query("SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key])):
         return "again"  # before all else: what was saved stays saved, also when the study has closed since
     _may_write(db, row["study"], worker)
-    answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
     if row["state"] == "submitted":
         raise Refused("answered", "You have answered this image already; undo that answer to give another one.")
-    if row["state"] == "expired" and _is_full(db, row):
-        raise Refused("full", "Others have judged this image meanwhile, and it has all its votes; go on with the next.")
+    time = now()
+    if row["state"] == "expired":
+        _end_leases(db, row["study"], time)  # another's that has run out since does not stand in the way
+        if _is_full(db, row):
+            text = "Others have judged this image meanwhile, and it has all its votes; go on with the next one."
+            raise Refused("full", text)
     if row["kind"] != "item" and right is None:
         raise ValueError("say whether a control or quiz item was answered right (study.controls.right)")
     _check_vote(answers, comment, seconds, key)
-    time = now()
+    answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
     bounded = min(max(seconds, 0.0), (when(time) - when(row["accepted"])).total_seconds())
     vote = _append_vote(db, row["id"], "submitted", key, answers, comment, max(bounded, 0.0), time)
     columns: dict[str, Any] = {"state": "submitted", "vote": vote, "submitted": time}

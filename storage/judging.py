@@ -7,6 +7,7 @@ from typing import Literal
 import sqlite_utils
 
 from pipeline.errors import UserError
+from storage.next_items import look_again
 from storage.rows import insert_row, now, whole
 from storage.study_rows import append_log, require_study, touch
 from storage.study_types import Enrolment
@@ -35,6 +36,7 @@ def exclude(db: sqlite_utils.Database, study_id: str, worker: str, reason: str, 
         """,
         [study_id, worker],
     )
+    look_again(db, study_id)
     touch(db, study_id)
     append_log(db, "worker excluded", f"by the {by}: {reason}", study_id, worker)
 

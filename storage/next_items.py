@@ -51,7 +51,15 @@ def next_item(db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemK
             _remember(db, study_id, worker, reached + places.index(found["place"]))
             return found
         reached += len(places)
-    return _first(order, _usable(db, study_id, worker, kind, rules.votes, None))
+    found = _first(order, _usable(db, study_id, worker, kind, rules.votes, None))
+    if found is not None:
+        _remember(db, study_id, worker, order.index(found["place"]))
+    return found
+
+
+def look_again(db: sqlite_utils.Database, study_id: str) -> None:
+    """Items that had all their votes need some again, or the orders are others: everybody looks from the beginning."""
+    db.execute("UPDATE enrolments SET reached = 0 WHERE study = ?", [study_id])
 
 
 def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:

@@ -16,6 +16,7 @@ from typing import Any
 import sqlite_utils
 
 from pipeline.errors import UserError
+from storage.next_items import look_again
 from storage.rows import Row, insert_row, now, pack, pack_value, unpack_value, when, whole
 from storage.study_types import LogEntry
 from study.types import Item, NewItem, Rules, Study, StudyState
@@ -69,6 +70,7 @@ def set_votes(db: sqlite_utils.Database, study_id: str, votes: int, consensus: i
     later = replace(rules, votes=votes, consensus=consensus, version=rules.version + 1)
     _update(db, study_id, _rules_columns(later))
     _keep_version(db, study_id, later)
+    look_again(db, study_id)
     change = f"votes of an item from {rules.votes} to {votes}, consensus from {rules.consensus} to {consensus}"
     append_log(db, "extended", change, study_id)
 
@@ -256,8 +258,7 @@ def _give_places(db: sqlite_utils.Database, study_id: str) -> None:
         new = [row["id"] for row in db.query(query, [study_id, kind])]
         for place, item_id in enumerate(new, first):
             db.execute("UPDATE study_items SET place = ? WHERE id = ?", [place, item_id])
-    # Everybody's order is another one now, so nobody has got anywhere in it.
-    db.execute("UPDATE enrolments SET reached = 0 WHERE study = ?", [study_id])
+    look_again(db, study_id)
 
 
 def _insert_item(db: sqlite_utils.Database, study_id: str, item: NewItem) -> int:

@@ -17,10 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlite_utils
 
+from storage import assignments, judging
 from storage.studies import Studies
-from storage.study_types import Refused
+from storage.study_types import Assignment, Refused
 from storage.workspace import Workspace
+from study.consensus import counted as study_counted
 from tests.study_desk import YES, assert_counted, crew, started, vote, vote_all
 
 ROOT = Path(__file__).parent.parent
@@ -123,6 +126,17 @@ def test_a_late_answer_is_taken_while_the_item_needs_it(workspace: Workspace) ->
     assert studies.assignment(left.public).state == "expired"  # type: ignore[union-attr]
     vote(studies, left)
     assert votes_of(studies, study_id).popitem()[1] == [other, slow]
+
+
+def test_a_lease_that_ran_out_does_not_stand_in_the_way_of_a_late_answer(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=1, votes=1, lease_minutes=SOON)
+    first, second = crew(studies, study_id, 2)
+    left = studies.claim(study_id, first, "item")
+    time.sleep(0.03)
+    assert studies.claim(study_id, second, "item") is not None
+    time.sleep(0.03)
+    vote(studies, left)
+    assert [given.worker for given in studies.data(study_id).votes] == [first]
 
 
 def test_who_let_a_lease_run_out_gets_the_item_again_first(workspace: Workspace) -> None:
@@ -228,6 +242,18 @@ def test_exclusion_asks_for_other_votes_at_once(workspace: Workspace) -> None:
     assert [found.worker for found in data.exclusions] == [bad]
     counted = Counter(given.item for given in data.votes if given.worker != bad)
     assert set(counted.values()) == {2}
+
+
+def test_items_that_need_a_vote_again_do_not_wait_for_the_end(workspace: Workspace) -> None:
+    """Also those that a worker had passed over as they were full."""
+    studies, study_id = workspace.studies, started(workspace, items=400, votes=1)
+    bad, good = crew(studies, study_id, 2)
+    judged = {vote(studies, studies.claim(study_id, bad, "item")).item.id for _ in range(200)}
+    for _ in range(40):
+        vote(studies, studies.claim(study_id, good, "item"))
+    studies.exclude(study_id, bad, "why", "rule")
+    again = {vote(studies, studies.claim(study_id, good, "item")).item.id for _ in range(40)}
+    assert len(again & judged) > 10  # those come first that stand first in the worker's own order
 
 
 def test_readmission_counts_the_votes_again(workspace: Workspace) -> None:
@@ -420,6 +446,71 @@ def test_halves_of_letters_and_other_strange_texts_are_no_fault(workspace: Works
     data = studies.data(study_id)
     for text in (data.votes[0].comment, data.votes[0].answers["valid"], data.study.name, data.exclusions[0].reason):
         assert text.encode() and text.endswith("<b>")
+
+
+def could_get(db: sqlite_utils.Database, study_id: str, worker: str) -> int:
+    """How many items a worker could still get, counted the long way round: item by item, assignment by assignment."""
+    (needed,) = db.execute("SELECT votes FROM studies WHERE id = ?", [study_id]).fetchone()
+    number = 0
+    for (item,) in db.execute("SELECT id FROM study_items WHERE study = ?", [study_id]).fetchall():
+        query = "SELECT worker, state, counts FROM assignments WHERE item = ?"
+        rows = db.execute(query, [item]).fetchall()
+        mine = next((state for name, state, _ in rows if name == worker), "")
+        taken = sum(counts for _, state, counts in rows if state != "expired")
+        number += mine == "leased" or (mine != "submitted" and taken < needed)
+    return number
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_happens_in_whatever_order(workspace: Workspace, seed: int) -> None:
+    """Six hundred steps drawn at random; at the end every item has exactly its votes, but for readmitted workers'."""
+    studies, fate = workspace.studies, random.Random(seed)
+    study_id = started(workspace, items=12, votes=3, lease_minutes=0.002 / 60)
+    names = crew(studies, study_id, 9)
+    readmitted: set[str] = set()
+    held: dict[str, Assignment] = {}
+
+    def step(db: sqlite_utils.Database, number: int) -> None:
+        worker, chance = fate.choice(names), fate.random()
+        try:
+            if chance < 0.40:
+                given = assignments.claim(db, study_id, worker, "item")
+                if given is not None:
+                    held[worker] = given
+                else:  # looked up after the claim, which ends leases that have run out
+                    assert could_get(db, study_id, worker) == 0
+            elif chance < 0.75 and worker in held:
+                assignments.submit(db, held[worker].public, worker, YES, "", 1.0, f"{number}", None)
+            elif chance < 0.83:
+                assignments.undo(db, study_id, worker)
+            elif chance < 0.88:
+                assignments.release(db, study_id, worker)
+            elif chance < 0.91:
+                judging.exclude(db, study_id, worker, "why", "person")
+            elif chance < 0.94:
+                judging.readmit(db, study_id, worker, "because")
+                readmitted.add(worker)
+            elif chance < 0.97:
+                time.sleep(0.003)
+        except Refused:
+            pass
+        (most,) = db.execute("SELECT max(votes + leases) FROM study_items").fetchone()
+        assert most <= 3 + len(readmitted)
+        assert assignments.read_progress(db, study_id, worker)[1] == could_get(db, study_id, worker)
+
+    for number in range(600):
+        workspace._database.write(lambda db, number=number: step(db, number))  # type: ignore[misc]
+    time.sleep(0.01)
+    for worker in crew(studies, study_id, 4):
+        vote_all(studies, study_id, worker)
+    data = studies.data(study_id)
+    counted = study_counted(data.votes, 3, [found.worker for found in data.exclusions])
+    assert len(counted) == 12
+    for judged in counted.values():
+        assert len(judged) == len({given.worker for given in judged}) == 3
+    over = {item for item, judged in votes_of(studies, study_id).items() if len(judged) > 3}
+    out = readmitted | {found.worker for found in data.exclusions}
+    assert all(out & set(votes_of(studies, study_id)[item]) for item in over)
 
 
 def annotator(folder: str, study_id: str, worker: str, seed: str) -> None:

@@ -102,9 +102,9 @@ def test_a_study_from_start_to_end(workspace: Workspace) -> None:
     studies.start(study_id)
     studies.start(study_id)  # a double click
     assert studies.study(study_id).state == "running" and studies.study(study_id).rules.version == 1
-    for change in (lambda: studies.set_rules(study_id, rules()), lambda: studies.remove_items(study_id, [item])):
+    for refused in (lambda: studies.set_rules(study_id, rules()), lambda: studies.remove_items(study_id, [item])):
         with pytest.raises(UserError, match="fixed when it starts"):
-            change()
+            refused()
     studies.pause(study_id)
     with pytest.raises(UserError, match="started already"):
         studies.start(study_id)
@@ -316,7 +316,7 @@ def test_approval_is_counted_over_all_studies_and_can_be_reversed(workspace: Wor
         studies.decide(second, worker, "rejected", " ")
     studies.decide(second, worker, "rejected", "all the same answer")
     record = studies.worker(worker)
-    assert (record.finished, record.approval, record.pending) == (6, pytest.approx(4 / 6), 0)
+    assert (record.finished, record.approval, record.pending) == (6, 4 / 6, 0)
     assert {(given.verdict, given.reason) for given in studies.data(second).votes} == {
         ("rejected", "all the same answer")
     }
