@@ -287,6 +287,29 @@ def test_a_phone_needs_no_scrolling(place: Place, questions: str) -> None:
     assert len(votes(place, study_id)) == 1
 
 
+def test_the_picture_makes_room_and_takes_it_back(place: Place) -> None:
+    workspace = place.studio.workspace
+    nine = tuple(f"Answer number {number} with words enough for a second line" for number in range(1, 10))
+    rules = replace(BIRD_RULES, questions=(Question("what", "Which of these is it? " * 8, "choice", nine),))
+    _, link = place.running(items_of(workspace, 2), rules)
+    with place.annotator(link, **PHONE) as page:
+        assert page.evaluate("document.documentElement.scrollHeight") == 844, "the questions scroll, not the page"
+        before = page.locator(".picture img").bounding_box()
+        assert before and before["height"] > 200, "however many answers there are"
+        page.locator("[data-answer]").last.scroll_into_view_if_needed()
+        assert page.locator(".picture img").bounding_box() == before
+        page.set_viewport_size({"width": 844, "height": 390})
+        page.wait_for_function("document.querySelector('.picture img').getBoundingClientRect().bottom <= 390")
+    _, link = place.running(2)
+    with place.annotator(link) as page:
+        large = page.locator(".picture img").bounding_box()
+        page.keyboard.press("c")
+        page.wait_for_function(
+            "height => document.querySelector('.picture img').getBoundingClientRect().height < height - 20",
+            arg=large and large["height"],
+        )
+
+
 def test_texts_are_texts_whatever_stands_in_them(place: Place) -> None:
     workspace = place.studio.workspace
     example = Example(keep_image(workspace, picture(77)), NASTY, NASTY)

@@ -145,7 +145,6 @@
     view.comments = () => {
       const opened = commentBox.hidden;
       commentBox.hidden = !opened && !view.comment;
-      fit();
       if (opened || view.comment) commentBox.querySelector("textarea").focus();
     };
     Object.assign(view, { undo: () => view.busy || act.undo(), pause: () => view.busy || act.pause(), help: act.help });
@@ -205,16 +204,16 @@
     // As large as what the bar, the captions and the questions leave; beside or above each other, whichever is larger.
     function fit() {
       const shown = pictures.map((figure) => figure.querySelector("img"));
-      const looking = stage.parentElement;
+      const looking = exhibit.parentElement;
       if (!looking || shown.some((one) => !one.naturalWidth)) return;
-      const others = [...looking.children].filter((one) => one !== stage);
+      const others = [...looking.children].filter((one) => one !== exhibit);
       const height = looking.clientHeight - others.reduce((sum, one) => sum + one.offsetHeight + GAP, 0);
       const width = looking.clientWidth, many = shown.length, words = many > 1 ? WORDS_HEIGHT : 0;
       const ratio = Math.max(...shown.map((one) => one.naturalWidth / one.naturalHeight));
       const beside = Math.min((width - (many - 1) * GAP) / many, (height - words) * ratio);
       const above = Math.min(width, ((height - (many - 1) * GAP) / many - words) * ratio);
       const stacked = many > 1 && above > beside;
-      stage.classList.toggle("above", stacked);
+      exhibit.classList.toggle("above", stacked);
       const wide = Math.max(40, Math.floor(stacked ? above : beside));
       for (const one of shown) {
         one.style.width = `${wide}px`;
@@ -238,7 +237,7 @@
     const pictures = item.source === null || item.source === undefined ? [picture(item.image, "")]
       : item.side === "left" ? [picture(item.image, "to judge"), picture(item.source, "original")]
         : [picture(item.source, "original"), picture(item.image, "to judge")];
-    const stage = make("div", { class: "stage" }, pictures);
+    const exhibit = make("div", { class: "exhibit" }, pictures);
     const quiz = step.status === "quiz";
     const total = step.done + step.left, number = Math.min(step.done + 1, Math.max(total, 1));
     const share = total ? Math.round((100 * step.done) / total) : 0;
@@ -269,12 +268,12 @@
         button(["Comment", key("C")], () => view.comments(), { id: "to-comment", class: "q" }),
         button(["Instructions", key("?")], () => view.help(), { id: "to-help", class: "q" })));
     const root = make("main", { class: `judge ${several ? "several" : "single"}${pictures.length > 1 ? " pair" : ""}`, tabindex: -1 },
-      top, make("div", { class: "looking" }, stage, captions()), panel);
+      top, make("div", { class: "looking" }, exhibit, captions()), panel);
     const firstOpen = asked().findIndex((question) => !(question.id in view.answers));
     view.current = Math.max(0, firstOpen);
     view.say(saved);
     update();
-    view.fit = fit;
+    new ResizeObserver(fit).observe(exhibit.parentElement);   // the window, or what the questions take, has changed
     view.root = root;
     view.leave = () => { view.clock(); keepDraft(); };
     return view;

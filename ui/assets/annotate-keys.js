@@ -62,5 +62,4 @@
 
   document.addEventListener("visibilitychange", () => annotate.view?.clock());
   addEventListener("pagehide", () => annotate.view?.leave());
-  addEventListener("resize", () => annotate.view?.fit());
 })();
