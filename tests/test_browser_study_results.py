@@ -56,6 +56,17 @@ def test_results_follow_the_study_without_a_reload(page: Page, served: tuple[str
     page.wait_for_function("document.getElementById('state').textContent === 'paused'")
 
 
+def test_a_study_is_paused_from_its_results(page: Page, served: tuple[str, Studio, str]) -> None:
+    url, studio, study_id = served
+    page.goto(url)
+    page.locator("#pause").click()
+    assert studio.workspace.studies.study(study_id).state == "running", "nothing before the yes"
+    with page.expect_navigation():
+        page.locator("#confirm-go").click()
+    assert page.locator("#state").inner_text() == "paused"
+    assert studio.workspace.studies.study(study_id).state == "paused"
+
+
 def test_a_worker_is_excluded_and_readmitted_with_keys(page: Page, served: tuple[str, Studio, str]) -> None:
     url, studio, study_id = served
     page.goto(f"{url}workers")

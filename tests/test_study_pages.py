@@ -181,13 +181,13 @@ def test_a_study_that_does_not_ask_for_validity(studio: Studio, client: TestClie
 def test_only_parts_that_changed_are_new_to_a_page_that_watches(studio: Studio, client: TestClient) -> None:
     study_id = bird_study(studio.workspace, [YES, SPLIT, ()])
     page = client.get(f"/study/{study_id}/").text
-    held = dict(re.findall(r'data-part="([\w-]+)" data-print="(\w+)"', page))
+    held = dict(re.findall(r'data-part="([\w-]+)" data-stamp="(\w+)"', page))
     live = client.get(f"/study/api/{study_id}/live").json()
-    assert {name: part["print"] for name, part in live["parts"].items()} == held and live["state"] == "running"
+    assert {name: part["stamp"] for name, part in live["parts"].items()} == held and live["state"] == "running"
     last = studio.workspace.studies.items(study_id)[2]
     studio.workspace.studies.import_votes(study_id, [cast(last, "ada", {"valid": "no"}, 60)])
     after = client.get(f"/study/api/{study_id}/live").json()["parts"]
-    changed = {name for name, part in after.items() if part["print"] != held[name]}
+    changed = {name for name, part in after.items() if part["stamp"] != held[name]}
     assert {"progress", "workers", "methods"} <= changed and "divided" not in changed and "comments" not in changed
 
 
@@ -395,6 +395,16 @@ def test_disagreements_are_narrowed_down_and_turned_over(studio: Studio, client:
     assert client.get(f"/study/{study_id}/disagreements?status=no+consensus").text.count('loading="lazy"') == 3
     assert "None of these." in client.get(f"/study/{study_id}/disagreements?question=other&page=x").text
     assert "Adjudicate 3" in shown(client, f"/study/{study_id}/")
+
+
+def test_every_export_of_the_menu_is_there(studio: Studio, client: TestClient) -> None:
+    study_id = bird_study(studio.workspace, TEN)
+    links = re.findall(rf'href="(/study/{study_id}/export/[^"]+)"', client.get(f"/study/{study_id}/").text)
+    assert len(links) == 7
+    for link in links:
+        reply = client.get(link)
+        assert reply.status_code == 200 and reply.content, link
+        assert "attachment" in reply.headers["content-disposition"], link
 
 
 def test_a_workers_page_says_what_was_right(studio: Studio, client: TestClient) -> None:

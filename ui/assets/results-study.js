@@ -14,8 +14,8 @@
     if (said.state !== live.dataset.state) return location.reload();
     for (const [name, part] of Object.entries(said.parts)) {
       const slot = live.querySelector(`[data-part="${name}"]`);
-      if (!slot || slot.dataset.print === part.print) continue;
-      slot.dataset.print = part.print;
+      if (!slot || slot.dataset.stamp === part.stamp) continue;
+      slot.dataset.stamp = part.stamp;
       fill(slot, part.html);
     }
   };
@@ -77,7 +77,7 @@
   });
 
   const act = async (button) => {
-    const { act: path, ask, title, reason } = button.dataset;
+    const { decide: path, ask, title, reason } = button.dataset;
     const data = {};
     for (const [name, value] of Object.entries(button.dataset)) {
       if (name.startsWith("send")) data[name.slice(4, 5).toLowerCase() + name.slice(5)] = value;
@@ -98,7 +98,7 @@
     } finally { button.disabled = false; }
   };
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-act]");
+    const button = event.target.closest("[data-decide]");
     if (button) return void act(button);
     for (const menu of document.querySelectorAll(".menu[open]")) if (!menu.contains(event.target)) menu.open = false;
     const head = event.target.closest(".sortable thead th:not([data-fixed])");

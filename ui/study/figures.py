@@ -204,7 +204,7 @@ def _meanings() -> Html:
 
 
 def timeline(report: Report, times: Sequence[datetime]) -> Html | None:
-    """How the votes came in."""
+    """How the votes came in; `times` in their order."""
     needed = report.items * report.study.rules.votes
     drawn = votes_over_time(times, needed)
     if drawn is None or report.first is None or report.last is None:

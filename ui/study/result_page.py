@@ -23,6 +23,7 @@ EXPORTS = (
     ("results.csv", "Results, CSV", "a row for every figure, with interval and n"),
     ("results.parquet", "Results, Parquet", "the same, typed"),
     ("results.json", "Results, JSON", "the same, nested"),
+    ("truth.csv", "Sheet of true answers", "to fill in, for simulated annotators"),
 )
 """File, name, what is in it."""
 COMMENTS = 100
@@ -30,7 +31,8 @@ COMMENTS = 100
 
 def parts(report: Report, data: StudyData) -> Mapping[str, Html | None]:
     """The parts of the page by name, in their order; None where there is nothing to show."""
-    times = [vote.submitted for vote in data.votes if vote.kind == "item"]
+    excluded = {exclusion.worker for exclusion in data.exclusions}
+    times = [vote.submitted for vote in data.votes if vote.kind == "item" and vote.worker not in excluded]
     return {
         "progress": progress(report),
         "notes": notes(report),
@@ -66,12 +68,12 @@ def layout(found: Mapping[str, Html | None]) -> list[Html]:
 
 def slot(name: str, part: Html | None) -> Html:
     """The place of a part, with the fingerprint of what it shows."""
-    return el("div", part, class_="slot", data_part=name, data_print=fingerprint(part or Html("")))
+    return el("div", part, class_="slot", data_part=name, data_stamp=fingerprint(part or Html("")))
 
 
 def sent(found: Mapping[str, Html | None]) -> Mapping[str, Mapping[str, str]]:
     """The parts as a page that watches fetches them: fingerprint and markup."""
-    return {name: {"print": fingerprint(part or Html("")), "html": part or ""} for name, part in found.items()}
+    return {name: {"stamp": fingerprint(part or Html("")), "html": part or ""} for name, part in found.items()}
 
 
 def export_menu(study: Study) -> Html:

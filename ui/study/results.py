@@ -6,7 +6,7 @@ which `Reports` keeps until the study's revision changes. What the pages send is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -19,12 +19,14 @@ from ui.study.controls_box import controls_box
 from ui.study.deciding import add_deciding
 from ui.study.divided import Wish, all_divided
 from ui.study.frame import page, study_address, study_head
+from ui.study.invitations import actions
 from ui.study.log_page import log_page
 from ui.study.one_image import image_page
 from ui.study.one_worker import worker_page
 from ui.study.posting import Missing
 from ui.study.reports import Analysed, reports_of
 from ui.study.result_page import copy_methods, export_menu, layout, parts, sent
+from ui.study.setup import dialogs
 from ui.study.workers_page import all_workers
 from ui.views.markup import Child, Html, el
 
@@ -36,8 +38,10 @@ _FRESH = {"Cache-Control": "no-store"}
 def results_page(studio: Studio, study: Study, signed_in: bool = False) -> str:
     """The page of results of a study that has started, as a document."""
     found = reports_of(studio).of(study.id)
-    content = el("div", layout(parts(found.report, found.data)), **_live(study, "results"))
-    return _document(study, "results", signed_in, content, actions=(copy_methods(), export_menu(study)))
+    content = el("div", layout(parts(found.report, found.data)), data_study=study.id, **_live(study, "results"))
+    acts = (*actions(study), copy_methods(), export_menu(study))
+    # The script for pause and close stands before ours, with the window in which it asks.
+    return _document(study, "results", signed_in, [content, dialogs()], acts, ("study-acts.js",))
 
 
 def add_result_routes(app: FastAPI, studio: Studio) -> None:
@@ -126,14 +130,16 @@ def signed_in(request: Request) -> bool:
     return bool(getattr(request.state, "signed_in", False))
 
 
-def _document(study: Study, tab: str, signed: bool, content: Child, actions: tuple[Child, ...] = ()) -> str:
+def _document(
+    study: Study, tab: str, signed: bool, content: Child, acts: Sequence[Child] = (), scripts: Sequence[str] = ()
+) -> str:
     return page(
         study.name,
-        study_head(study, tab, *actions),
+        study_head(study, tab, *acts),
         content,
         signed_in=signed,
         sheets=SHEETS,
-        scripts=SCRIPTS,
+        scripts=(*scripts, *SCRIPTS),
     )
 
 

@@ -56,7 +56,7 @@ def all_workers(report: Report) -> Html:
         type="button",
         class_="btn s",
         id="approve-all",
-        data_act=f"/study/api/{study.id}/approve-all",
+        data_decide=f"/study/api/{study.id}/approve-all",
         data_ask="Approve all pending assignments of everybody who is not excluded? Each approval can be reversed.",
         data_title="Approve",
     )
@@ -225,7 +225,7 @@ def _act(
         title,
         type="button",
         class_="btn s",
-        data_act=f"/study/api/{study.id}/{what}",
+        data_decide=f"/study/api/{study.id}/{what}",
         data_title=f"{title.rstrip('…')} {worker}",
         data_ask=words or None,
         data_reason="1" if reason else None,
