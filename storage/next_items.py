@@ -24,9 +24,12 @@ STRETCHES = (16, 128)
 """So many places of the worker's order are looked at, then so many; then all items that need a vote at once."""
 
 
-def next_item(db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, rules: Rules) -> Row | None:
+def next_item(
+    db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, rules: Rules, remember: bool = True
+) -> Row | None:
     """The row (id, kind, source) of an item of this kind that the worker never had and that needs a vote; None when
-    there is none. Controls and quiz items have no number of votes that would be enough.
+    there is none. Controls and quiz items have no number of votes that would be enough. Without `remember` nothing is
+    written: for a look ahead.
     """
     query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"
     order = _order(rules.seed, worker, kind, db.execute(query, [study_id, kind]).fetchone()[0])
@@ -48,11 +51,12 @@ def next_item(db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemK
         places = order[reached : reached + length]
         found = _first(places, _usable(db, study_id, worker, kind, rules.votes, places)) if places else None
         if found is not None:
-            _remember(db, study_id, worker, reached + places.index(found["place"]))
+            if remember:
+                _remember(db, study_id, worker, reached + places.index(found["place"]))
             return found
         reached += len(places)
     found = _first(order, _usable(db, study_id, worker, kind, rules.votes, None))
-    if found is not None:
+    if found is not None and remember:
         _remember(db, study_id, worker, order.index(found["place"]))
     return found
 

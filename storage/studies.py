@@ -12,7 +12,7 @@ from typing import Literal
 
 import sqlite_utils
 
-from storage import assignments, candidates, judging, sessions, study_data, study_rows, workers
+from storage import assignments, candidates, judging, look_ahead, sessions, study_data, study_rows, workers
 from storage.database import Database
 from storage.study_types import (
     Assignment,
@@ -219,6 +219,12 @@ class Studies:
         Raises Refused for a study that is not running, and a worker who is excluded, blocked or not enrolled.
         """
         return self._database.write(lambda db: assignments.claim(db, study_id, worker, kind))
+
+    def ahead(self, study_id: str, worker: str, kind: ItemKind, beside: int) -> Item | None:
+        """The item that `claim` would give once the assignment with the id `beside` is answered, as things stand; None
+        for none. Nothing is given or promised: it is there so that a picture can be on its way.
+        """
+        return self._database.read(lambda db: look_ahead.read_ahead(db, study_id, worker, kind, beside))
 
     def assignment(self, public: str) -> Assignment | None:
         """An assignment by its opaque token, in whatever state; None when there is none. It may be another worker's."""
