@@ -9,6 +9,8 @@
   const pill = document.getElementById("saved"), window_ = document.getElementById("window");
   let changed = form.dataset.changed, dirty = false, flying = null, timer = null, redraw = "", since = {}, broken = false;
 
+  const quietly = (promise) => promise.catch(() => {});   // told on the page already
+
   // ---- The form as data
 
   const saved = (field) => field.name && !("noSave" in field.dataset);
@@ -36,7 +38,7 @@
     dirty = true;
     if (!broken) say("not saved yet", "warn");
     clearTimeout(timer);
-    timer = setTimeout(() => { save(); }, milliseconds);
+    timer = setTimeout(() => { quietly(save()); }, milliseconds);
   }
 
   async function save(what = {}) {
@@ -79,7 +81,6 @@
       throw error;
     } finally { flying = null; }
   }
-  const quietly = (promise) => promise.catch(() => {});
 
   study.settled = async () => { if (dirty) await save(); while (flying) await flying.catch(() => {}); };
 

@@ -1,0 +1,345 @@
+"""The lead's set-up in Chromium: from the explore page to a running study with an invitation and personal codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.explorer import open_start
+from tests.scripted import ScriptedModels
+from tests.serving import serving_here
+from tests.study_cases import object_runs
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from study.types import Study
+    from ui.studio import Studio
+
+HOSTILE = '<img src=x onerror=alert(1)> & "co"'
+
+
+@pytest.fixture
+def desk(page: Page, tmp_path: Path) -> Iterator[Desk]:
+    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
+        object_runs(studio.workspace, 12, wrong=range(0, 48, 3))
+        page.set_viewport_size({"width": 1280, "height": 900})
+        yield Desk(page, url, studio)
+        page.goto("about:blank")
+
+
+class Desk:
+    """The lead at the browser."""
+
+    def __init__(self, page: Page, url: str, studio: Studio) -> None:
+        self.page, self.url, self.studio = page, url, studio
+
+    def new(self, template: str = "classification", name: str = "Birds") -> None:
+        """A new draft, its set-up open."""
+        self.page.goto(f"{self.url}study/new")
+        self.page.check(f"[value={template}]")
+        self.page.fill("[name=name]", name)
+        self.page.click("#create")
+        self.page.wait_for_selector("#setup")
+
+    @property
+    def study(self) -> Study:
+        """The study of the page, as it is saved."""
+        return self.studio.workspace.studies.study(str(self.page.get_attribute("[data-study]", "data-study")))
+
+    def saved(self) -> None:
+        """Wait until what was typed is saved."""
+        self.page.wait_for_function("() => window.study.idle")
+
+    def draw(self, count: int, how: str = "random") -> None:
+        """Draw images into the draft."""
+        self.page.select_option("[name='draw.how']", how)
+        self.page.fill("[name='draw.count']", str(count))
+        before = self.study.items
+        self.page.click("#draw-now")
+        self.page.wait_for_function(f"() => document.getElementById('part-items').dataset.items != {before}")
+        self.saved()
+
+    def confirm(self, button: str) -> str:
+        """Press a button that asks once more, say yes; gives what it said."""
+        self.page.click(button)
+        self.page.wait_for_selector("#confirm-go")
+        said = self.page.inner_text("#confirm")
+        self.page.click("#confirm-go")
+        return said
+
+
+@contextmanager
+def second_window(page: Page) -> Iterator[Page]:
+    other = page.context.new_page()
+    yield other
+    other.close()
+
+
+def test_a_lead_sets_up_and_starts_a_study_and_invites(desk: Desk) -> None:
+    page = desk.page
+    open_start(page, desk.url)
+    page.click("nav >> text=Study")
+    page.click("#new-study")
+    page.click("#create")
+    page.wait_for_function("() => document.querySelector('[data-problem=name]').textContent.includes('name')")
+    page.fill("[name=name]", "Birds, November")
+    page.press("[name=name]", "Enter")
+    page.wait_for_selector("#setup")
+    assert page.is_disabled("#start")
+    desk.draw(20)
+    desk.draw(5, "misclassified")
+    page.wait_for_selector("#start:enabled")
+    assert "points" in page.inner_text("#part-plan")
+    page.fill("[name=votes]", "3")
+    page.fill("[name=consensus]", "2")
+    desk.saved()
+    page.wait_for_selector("#start:enabled")
+    assert "25 images get 3 votes each" in desk.confirm("#start")
+    page.wait_for_selector("#run")
+    assert (desk.study.state, desk.study.items, desk.study.rules.votes) == ("running", 25, 3)
+    desk.confirm("#link-on")
+    page.wait_for_selector("#link")
+    assert page.inner_text("#link") == f"{desk.url}annotate/#join={desk.study.link}"
+    page.fill("[name=codes]", "3")
+    desk.confirm("#make-codes")
+    page.wait_for_selector("#codes-table tbody tr:nth-child(3)")
+    code = page.inner_text("#codes-table code >> nth=0")
+    assert desk.studio.workspace.studies.worker_of(code) and page.is_visible("#print-codes")
+    desk.confirm("#pause")
+    page.wait_for_selector("#resume")
+    assert not page.query_selector("#codes-table"), "codes are shown once"
+    page.goto(f"{desk.url}study/")
+    assert "Birds, November" in page.inner_text(".study-line") and "paused" in page.inner_text(".study-line")
+
+
+def test_nothing_is_started_without_a_yes(desk: Desk) -> None:
+    desk.new()
+    desk.draw(10)
+    desk.page.wait_for_selector("#start:enabled")
+    desk.page.click("#start")
+    desk.page.wait_for_selector("#confirm-no")
+    desk.page.click("#confirm-no")
+    assert not desk.page.is_visible("#confirm") and desk.study.state == "draft"
+
+
+def test_what_is_typed_is_saved_and_mistakes_stay_beside_their_fields(desk: Desk) -> None:
+    page = desk.page
+    desk.new()
+    page.fill("[name=votes]", "many")
+    page.fill("[name=instructions]", "Look closely.")
+    desk.saved()
+    page.wait_for_function("() => document.querySelector('[data-problem=votes]').textContent !== ''")
+    assert "but for what is marked" in page.inner_text("#saved")
+    assert desk.study.rules.instructions == "Look closely." and desk.study.rules.votes == 5
+    page.reload()
+    page.wait_for_function("() => document.querySelector('[data-problem=votes]').textContent !== ''")
+    assert page.input_value("[name=votes]") == "many" and page.input_value("[name=instructions]") == "Look closely."
+    desk.draw(10)
+    assert page.is_disabled("#start"), "a field that cannot be read stops the start, whatever else is done"
+    page.click("#part-missing >> text=Votes an image")
+    page.wait_for_function("() => document.activeElement.name === 'votes'")
+    page.fill("[name=votes]", "7")
+    desk.saved()
+    page.wait_for_selector("#start:enabled")
+    page.reload()
+    assert page.input_value("[name=votes]") == "7"
+
+
+def test_what_was_typed_last_is_saved_when_the_page_is_left(desk: Desk) -> None:
+    desk.new()
+    address = desk.page.url
+    desk.page.fill("[name=consent]", "I agree.")
+    desk.page.goto(f"{desk.url}study/")
+    desk.page.goto(address)
+    assert desk.page.input_value("[name=consent]") == "I agree."
+
+
+def test_questions_are_written_on_the_page(desk: Desk) -> None:
+    page = desk.page
+    desk.new("own", HOSTILE)
+    assert page.inner_text("h1") == HOSTILE
+    page.click("[data-question=add]")
+    page.wait_for_selector("[name='questions.0.text']:focus")
+    page.keyboard.type("Which weather does it show?")
+    page.select_option("[name='questions.0.kind']", "choice")
+    page.wait_for_selector("[name='questions.0.options']")
+    page.fill("[name='questions.0.options']", f"sun\n{HOSTILE}")
+    page.press("[name='questions.0.options']", "Tab")
+    page.wait_for_selector("[name='questions.0.valid'] >> nth=1", state="attached")
+    page.click("text=sun >> nth=-1")
+    page.click("[data-question=add]")
+    page.wait_for_selector("[name='questions.1.text']:focus")
+    page.keyboard.type("Is it real?")
+    page.click("[data-question-line='1'] summary")
+    page.select_option("[name='questions.1.follows']", "0")
+    page.wait_for_selector("[name='questions.1.follows_answer']")
+    page.select_option("[name='questions.1.follows_answer']", HOSTILE)
+    desk.saved()
+    first, second = desk.study.rules.questions
+    assert (first.text, first.options, first.id) == ("Which weather does it show?", ("sun", HOSTILE), "weather-show")
+    assert first.valid == ("sun",)
+    assert (second.text, second.follows, second.follows_answer) == ("Is it real?", first.id, HOSTILE)
+    page.click("[data-question=up][data-place='1']")
+    page.wait_for_function("() => document.querySelector(\"[name='questions.0.text']\").value === 'Is it real?'")
+    assert [question.follows for question in desk.study.rules.questions] == ["", ""]
+    page.click("[data-question=remove][data-place='0']")
+    page.wait_for_selector("[name='questions.1.text']", state="detached")
+    assert [question.text for question in desk.study.rules.questions] == ["Which weather does it show?"]
+
+
+def test_another_template_is_taken(desk: Desk) -> None:
+    desk.new()
+    desk.page.select_option("[name=template]", "lance")
+    desk.page.click("[data-template]")
+    desk.page.wait_for_selector("[name='questions.5.text']")
+    assert desk.page.is_checked("[name=show_captions]") and desk.study.rules.template == "lance"
+    assert "ethical concern" in desk.page.input_value("[name=instructions]")
+
+
+def test_an_image_is_looked_at_marked_and_removed(desk: Desk) -> None:
+    page = desk.page
+    desk.new()
+    desk.draw(20)
+    page.click(".item-thumb >> nth=0")
+    page.click("[data-known=control]")
+    page.wait_for_function("() => document.querySelector('[data-problem=known]').textContent.includes('right answer')")
+    page.select_option("[name='expected.valid']", "yes")
+    page.click("[data-known=control]")
+    page.wait_for_function("() => document.getElementById('part-items').dataset.items == 19")
+    assert "1 given" in page.inner_text("#part-control")
+    page.click(".item-thumb >> nth=0")
+    page.click("[data-remove-item]")
+    page.wait_for_function("() => document.getElementById('part-items').dataset.items == 18")
+    page.click("[data-remove-group]")
+    page.wait_for_function("() => document.getElementById('part-items').dataset.items == 0")
+    assert page.is_disabled("#start")
+
+
+def test_images_come_as_files(desk: Desk, tmp_path: Path) -> None:
+    import io
+    import zipfile
+
+    from PIL import Image
+
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(3):
+            picture = io.BytesIO()
+            Image.new("RGB", (40, 40), (60 * number, 90, 120)).save(picture, "PNG")
+            archive.writestr(f"bird/{number}.png", picture.getvalue())
+    page = desk.page
+    desk.new()
+    page.click(".files summary")
+    page.set_input_files("#bring", {"name": "birds.zip", "mimeType": "application/zip", "buffer": file.getvalue()})
+    page.wait_for_function("() => document.getElementById('part-items').dataset.items == 3")
+    assert desk.study.items == 3 and "3 images added" in page.inner_text("#bring-note")
+    page.set_input_files("#bring", {"name": "no.png", "mimeType": "image/png", "buffer": b"no picture"})
+    page.wait_for_function("() => document.querySelector('[data-problem=bring]').textContent !== ''")
+    assert desk.study.items == 3
+
+
+def test_an_example_is_picked_and_explained(desk: Desk) -> None:
+    page = desk.page
+    desk.new()
+    desk.draw(10)
+    page.click("[data-example-pick]")
+    page.click("[data-example-add] >> nth=0")
+    page.fill("[name='examples.0.answer']", "yes")
+    page.fill("[name='examples.0.why']", "it has wings")
+    desk.saved()
+    assert [(one.answer, one.why) for one in desk.study.rules.examples] == [("yes", "it has wings")]
+    page.click("[data-example-remove]")
+    page.wait_for_selector("[name='examples.0.why']", state="detached")
+
+
+def test_the_preview_is_the_annotators_page_and_records_nothing(desk: Desk) -> None:
+    page = desk.page
+    desk.new()
+    desk.draw(10)
+    page.fill("[name=quiz]", "0")
+    page.fill("[name=min_finished]", "0")
+    desk.saved()
+    study = desk.study
+    page.goto(f"{desk.url}study/{study.id}/preview")
+    page.click("text=I agree")
+    page.wait_for_selector("text=nothing is recorded")
+    for place in range(1, 4):
+        page.wait_for_selector(f"text=Image {place} of")
+        page.wait_for_selector(".answer:enabled")
+        page.wait_for_timeout(250)  # a key that was meant for the image before does nothing so soon
+        page.keyboard.press("y" if place % 2 else "n")
+    page.wait_for_selector("text=Image 4 of")
+    after = desk.studio.workspace.studies.study(study.id)
+    assert (after.votes, after.workers, after.state) == (0, 0, "draft")
+
+
+def test_a_second_window_is_told_instead_of_overwriting(desk: Desk) -> None:
+    page = desk.page
+    desk.new()
+    with second_window(page) as other:
+        other.goto(page.url)
+        other.fill("[name=votes]", "7")
+        other.wait_for_function("() => window.study.idle")
+        page.fill("[name=consent]", "Mine.")
+        page.wait_for_selector("#confirm >> text=another window")
+    assert desk.study.rules.votes == 7 and "not saved" in page.inner_text("#saved")
+    assert page.input_value("[name=consent]") == "Mine."
+
+
+def test_a_study_is_extended_and_closed(desk: Desk) -> None:
+    page = desk.page
+    desk.new()
+    desk.draw(10)
+    page.wait_for_selector("#start:enabled")
+    desk.confirm("#start")
+    page.wait_for_selector("#run")
+    page.fill("[name='more.votes']", "4")
+    page.click("#more-votes")
+    page.wait_for_function(
+        "() => document.querySelector('[data-problem=\"more.votes\"]').textContent.includes('only be added')"
+    )
+    page.fill("[name='more.votes']", "7")
+    page.fill("[name='more.consensus']", "5")
+    assert "20 more votes" in desk.confirm("#more-votes")
+    page.wait_for_selector("text=Rules, version 2")
+    page.fill("[name='draw.count']", "6")
+    assert "6 images drawn at random" in desk.confirm("#draw-now")
+    page.wait_for_selector("text=0 of 112 votes")
+    assert "for good" in desk.confirm("#close")
+    page.wait_for_selector("#state:has-text('closed')")
+    assert desk.study.state == "closed" and not page.query_selector("#link-on, #make-codes, #more-votes")
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_no_page_is_wider_than_its_window(desk: Desk, width: int) -> None:
+    page = desk.page
+    desk.new()
+    desk.draw(12)
+    setup = page.url
+    page.set_viewport_size({"width": width, "height": 900})
+    for address in (f"{desk.url}study/", f"{desk.url}study/new", setup):
+        page.goto(address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_selector("#start:enabled")
+    desk.confirm("#start")
+    page.wait_for_selector("#run")
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_light_and_dark_are_one_choice_for_all_pages(desk: Desk) -> None:
+    page = desk.page
+    page.goto(f"{desk.url}study/")
+    before = page.evaluate("document.documentElement.classList.contains('dark')")
+    page.click("[data-theme-switch]")
+    page.goto(f"{desk.url}study/new")
+    assert page.evaluate("document.documentElement.classList.contains('dark')") is not before
+    open_start(page, desk.url)
+    assert page.evaluate("document.body.classList.contains('dark')") is not before
+    page.evaluate("localStorage.removeItem('studio-theme')")
