@@ -280,6 +280,9 @@ def test_exclusion_readmission_blocking_and_a_new_code(studio: Studio, client: T
     assert code not in shown(client, f"/study/{study_id}/workers"), "a code is shown once"
     said = shown(client, f"/study/{study_id}/log")
     assert "worker excluded" in said and "was a mistake" in said
+    studies.note("refused", f"a path out of the folder {HOSTILE}")
+    assert "a path out of" not in shown(client, f"/study/{study_id}/log")
+    assert f"refused a path out of the folder {HOSTILE}" in shown(client, f"/study/{study_id}/log?all=1")
 
 
 def test_adjudication_is_apart_goes_on_and_can_be_taken_back(studio: Studio, client: TestClient) -> None:

@@ -39,7 +39,7 @@ def results_page(studio: Studio, study: Study, signed_in: bool = False) -> str:
     """The page of results of a study that has started, as a document."""
     found = reports_of(studio).of(study.id)
     content = el("div", layout(parts(found.report, found.data)), data_study=study.id, **_live(study, "results"))
-    acts = (*actions(study), copy_methods(), export_menu(study))
+    acts = (el("span", actions(study), copy_methods(), export_menu(study), class_="r-acts"),)
     # The script for pause and close stands before ours, with the window in which it asks.
     return _document(study, "results", signed_in, [content, dialogs()], acts, ("study-acts.js",))
 
@@ -101,13 +101,15 @@ def add_result_routes(app: FastAPI, studio: Studio) -> None:
         return shown(request, study_id, "results", make)
 
     @app.get("/study/{study_id}/log", include_in_schema=False)
-    def log(request: Request, study_id: str) -> Response:
-        return shown(
-            request,
-            study_id,
-            "log",
-            lambda found: log_page(studio.workspace.studies.log(found.report.study.id, LOG_LIMIT), LOG_LIMIT),
-        )
+    def log(request: Request, study_id: str, all: str = "") -> Response:
+        studies = studio.workspace.studies
+
+        def make(found: Analysed) -> Child:
+            study = found.report.study
+            names = {one.id: one.name for one in studies.studies()} if all else None
+            return log_page(study, studies.log("" if all else study.id, LOG_LIMIT), LOG_LIMIT, names)
+
+        return shown(request, study_id, "log", make)
 
     @app.get("/study/api/{study_id}/live", include_in_schema=False)
     def live(study_id: str, view: str = "results") -> Response:
