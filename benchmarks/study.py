@@ -44,6 +44,8 @@ def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figu
         server = ServerProcess(folder / "workspace", folder / "log").start()
         try:
             seconds = annotated(server.url, link, folder / "votes.jsonl", minutes, annotators)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{server.said()[-4000:]}") from error
         finally:
             server.stop()
         look_at(folder / "workspace", study_id, folder / "votes.jsonl")

@@ -81,11 +81,13 @@ def told(runs: Sequence[WorkerRun]) -> str:
     again = sum(each.retries for each in runs)
     if again:
         lines.append(f"{again:,} requests were sent again, because the server was away or asked to wait")
-    lines += [
-        f"  {each.worker or 'a worker'}: {each.end}. {each.text}".rstrip()
-        for each in runs
-        if each.end not in ("done", "time over")
-    ]
+    alike: dict[str, list[str]] = {}
+    for each in runs:
+        if each.end not in ("done", "time over"):
+            alike.setdefault(f"{each.end}. {each.text}".rstrip(), []).append(each.worker or "a worker")
+    for words, names in alike.items():
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        lines.append(f"  {names[0]}{others}: {words}")
     return "\n".join(lines)
 
 
