@@ -30,6 +30,7 @@ from tests.annotating import (
 from ui.annotate import visitors
 from ui.annotate.page import SERVED, annotate_page
 from ui.annotate.pictures import Pictures
+from ui.annotate.tokens import Tokens
 from ui.studio import Studio
 
 MISSING = "There is no such thing, or it is not yours. Please reload the page."
@@ -432,6 +433,56 @@ def test_a_stored_file_goes_out_with_the_chunks_of_its_pixels_only() -> None:
         given = Pictures(lambda _: image, read=lambda _, data=data: data).png(name)  # type: ignore[misc]
         assert not any(word in given for word in (b"tEXt", b"pHYs", b"secret"))
         assert Image.open(io.BytesIO(given)).tobytes() == image.tobytes()
+
+
+def test_the_next_picture_can_come_before_its_item(studio: Studio, one: Annotator, other: Annotator) -> None:
+    workspace = studio.workspace
+    items = [*items_of(workspace, 6), *controls_of(workspace, 3)]
+    rules = replace(BIRD_RULES, controls=ControlPolicy(share=0.3, min_seen=3))
+    _, link = running(workspace, items, rules)
+    other.join(link)
+    step = one.join(link).next()
+    promised = ""
+    while step["assignment"]:
+        assert promised in ("", step["assignment"]["image"]), "under the same address"
+        assert len(step["ahead"]) == (0 if step["left"] == 1 else 1)
+        if step["ahead"]:
+            (promised,) = step["ahead"]
+            address = f"/annotate/image/{promised}"
+            assert one.client.get(address).status_code == 200
+            assert other.client.get(address).status_code == 404, "a token is one worker's"
+        before, step = step, one.answer(step)["next"]
+    back = one.post("undo", {"study": one.study})
+    assert back["assignment"]["image"] == before["assignment"]["image"] == promised
+
+    with browser_of(mounted(studio)) as restarted:  # a new process knows no token that was given ahead
+        restarted.post("sign-in", {"code": one.code})
+        restarted.study = one.study
+        again = restarted.next()["assignment"]
+        assert again["id"] == back["assignment"]["id"] and again["image"] != promised
+        assert restarted.client.get(f"/annotate/image/{again['image']}").status_code == 200
+        assert restarted.client.get(f"/annotate/image/{promised}").status_code == 404
+
+
+def test_an_undone_answer_comes_before_what_was_there_already(studio: Studio, one: Annotator) -> None:
+    _, link = running(studio.workspace, 4, replace(LANCE_RULES, questions=BIRD_RULES.questions))
+    first = one.join(link).next()
+    assert len(first["ahead"]) == 2, "image and source"
+    second = one.answer(first)["next"]
+    assert sorted(first["ahead"]) == sorted([second["assignment"]["image"], second["assignment"]["source"]])
+    back = one.post("undo", {"study": one.study})
+    assert back["ahead"] == [second["assignment"]["image"], second["assignment"]["source"]]
+    assert one.answer(back)["next"]["assignment"]["id"] == second["assignment"]["id"]
+
+
+def test_tokens_are_known_up_to_a_bound() -> None:
+    tokens = Tokens(most=2)
+    first = tokens.give("heron-1", "a")
+    assert tokens.give("heron-1", "a") == first == tokens.known("heron-1", "a") and tokens.known("heron-2", "a") == ""
+    assert len({first, tokens.give("heron-1", "b"), Tokens().give("heron-1", "a")}) == 3
+    assert tokens.image(first, "heron-1") == "a" and tokens.image(first, "heron-2") is None
+    tokens.give("heron-1", "c")
+    assert tokens.image(first, "heron-1") is None and tokens.known("heron-1", "b")
 
 
 def test_pictures_are_kept_up_to_a_bound() -> None:

@@ -119,6 +119,39 @@ def test_two_annotators_finish_a_study_with_keys_alone(place: Place) -> None:
         context.close()
 
 
+def test_the_next_picture_loads_while_one_judges(place: Place) -> None:
+    _, link = place.running(3)
+    with place.annotator() as page:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url) if "/image/" in request.url else None)
+        page.goto(f"{place.url}annotate/#join={link}")
+        page.click("#join")
+        page.click("#code-kept")
+        page.click("#agree")
+        for number in (1, 2, 3):
+            at(page, number)
+            assert len(asked) == len(set(asked)) == min(number + 1, 3), "one ahead, and none twice"
+            page.keyboard.press("y")
+        end(page, "All done: thank you")
+
+
+def test_a_picture_that_does_not_come_is_told_and_asked_for_again(place: Place) -> None:
+    study_id, link = place.running(2)
+    with place.annotator() as page:
+        broken = iter([True, True])
+        page.route("**/image/*", lambda route: route.abort() if next(broken, False) else route.continue_())
+        page.goto(f"{place.url}annotate/#join={link}")
+        page.click("#join")
+        page.click("#code-kept")
+        page.click("#agree")
+        expect(page.locator(".picture .loading")).to_contain_text("The image did not come")
+        page.keyboard.press("y")
+        assert not votes(place, study_id), "nobody judges what they have not seen"
+        at(page, 1)
+        page.keyboard.press("y")
+        at(page, 2)
+
+
 def test_undo_changes_the_last_answer(place: Place) -> None:
     study_id, link = place.running(3)
     with place.annotator(link) as page:

@@ -17,11 +17,12 @@ from starlette.exceptions import HTTPException
 
 from pipeline.errors import UserError
 from storage.study_types import Refused
-from ui.annotate.desk import Desk, NotAllowed, NotYours, Over, Unfit
+from ui.annotate.desk import Desk, NotAllowed, NotYours, Over, Step, Unfit
 from ui.annotate.incoming import BadRequest, answers_in, name_in, posted, seconds_in, text_in
 from ui.annotate.page import POLICY, SERVED, annotate_page
 from ui.annotate.pictures import MEDIA_TYPE, Pictures
 from ui.annotate.shown import shown_state, shown_step
+from ui.annotate.tokens import Tokens
 from ui.annotate.visitors import COOKIE, NotSignedIn, Visitors
 from ui.limits import TooMany
 from ui.refusals import Refusals
@@ -50,6 +51,7 @@ def annotate_application(studio: Studio) -> FastAPI:
     desk = Desk(studies)
     workspace = studio.workspace
     pictures = Pictures(workspace.image, read=lambda sha: workspace.image_path(sha).read_bytes())
+    tokens = Tokens()
     visitors = Visitors(studies)
     refusals = Refusals(studies.note)
 
@@ -112,13 +114,16 @@ def annotate_application(studio: Studio) -> FastAPI:
 
     # One item after the other
 
+    def _shown(step: Step) -> dict[str, Any]:
+        return shown_step(step, tokens)
+
     @app.post("/api/next")
     async def next_one(request: Request) -> Response:
-        return await _done(request, lambda worker, data: shown_step(desk.next(name_in(data, "study"), worker)))
+        return await _done(request, lambda worker, data: _shown(desk.next(name_in(data, "study"), worker)))
 
     @app.post("/api/consent")
     async def consent(request: Request) -> Response:
-        return await _done(request, lambda worker, data: shown_step(desk.consent(name_in(data, "study"), worker)))
+        return await _done(request, lambda worker, data: _shown(desk.consent(name_in(data, "study"), worker)))
 
     @app.post("/api/submit")
     async def submit(request: Request) -> Response:
@@ -131,13 +136,13 @@ def annotate_application(studio: Studio) -> FastAPI:
                 seconds_in(data),
                 name_in(data, "key"),
             )
-            return {"saved": True, "next": shown_step(step)}
+            return {"saved": True, "next": _shown(step)}
 
         return await _done(request, save)
 
     @app.post("/api/undo")
     async def undo(request: Request) -> Response:
-        return await _done(request, lambda worker, data: shown_step(desk.undo(name_in(data, "study"), worker)))
+        return await _done(request, lambda worker, data: _shown(desk.undo(name_in(data, "study"), worker)))
 
     @app.post("/api/pause")
     async def pause(request: Request) -> Response:
@@ -159,7 +164,8 @@ def annotate_application(studio: Studio) -> FastAPI:
 
     @app.get("/image/{token}")
     def image(request: Request, token: str) -> Response:
-        return _picture(desk.image(token, visitors.require(request)))
+        worker = visitors.require(request)
+        return _picture(tokens.image(token, worker) or desk.image(token, worker))
 
     @app.get("/example/{study_id}/{number}")
     def example(request: Request, study_id: str, number: int) -> Response:

@@ -16,7 +16,7 @@ from storage.study_types import Assignment, Enrolment
 from study.controls import judge, next_kind, right
 from study.eligibility import Standing, standing
 from study.questions import check_answers
-from study.types import Study
+from study.types import Item, ItemKind, Study
 
 Status = Literal["item", "quiz", "consent", "done", "waiting", "paused", "closed", "not eligible", "excluded"]
 LONGEST_COMMENT = 2000
@@ -58,6 +58,8 @@ class Step:
     """Still to come for this worker as things stand, control items included; in a quiz, of the quiz."""
     assignment: Assignment | None = None
     """With the status "item" or "quiz", and with no other."""
+    ahead: Item | None = None
+    """What would come after this one, as things stand: its picture can be on its way meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ class Desk:
         return assignment
 
     def image(self, token: str, worker: str) -> str:
-        """The stored image behind a token of this worker's. Raises NotYours for any other."""
+        """The stored image behind a token of an assignment of this worker. Raises NotYours for any other."""
         sha = self._studies.image_of(token, worker)
         if sha is None:
             raise NotYours
@@ -243,11 +245,28 @@ class Desk:
 
     def _with(self, place: tuple[Study, Enrolment], worker: str, assignment: Assignment, text: str = "") -> Step:
         study, enrolment = place
+        ahead = self._ahead(study, worker, enrolment, assignment)
         if assignment.item.kind == "quiz":
             done, of = enrolment.quiz_seen, study.rules.eligibility.quiz
-            return Step("quiz", text, study, done, max(1, of - done), assignment)
+            return Step("quiz", text, study, done, max(1, of - done), assignment, ahead)
         done, left = self._progress(study, worker, enrolment)
-        return Step("item", text, study, done, max(1, left), assignment)
+        return Step("item", text, study, done, max(1, left), assignment, ahead)
+
+    def _ahead(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> Item | None:
+        """What `next` would give after this assignment; None where there is none."""
+        items, controls = enrolment.items_seen, enrolment.controls_seen
+        if assignment.item.kind == "quiz":
+            if enrolment.quiz_seen + 1 < study.rules.eligibility.quiz:
+                return self._studies.ahead(study.id, worker, "quiz", assignment.id)
+        elif assignment.item.kind == "item":
+            items += 1
+        else:
+            controls += 1
+        kind: ItemKind = next_kind(study.rules, worker, items, controls)
+        found = self._studies.ahead(study.id, worker, kind, assignment.id)
+        if found is None and kind == "control":
+            found = self._studies.ahead(study.id, worker, "item", assignment.id)
+        return found
 
     def _without(self, study: Study, worker: str, enrolment: Enrolment, status: Status, text: str) -> Step:
         return Step(status, text, study, *self._progress(study, worker, enrolment))

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from storage.study_types import Assignment
 from study.questions import asked, wording
 from study.types import Item, NewItem, Question, Rules, Side, Study
 from ui.annotate.desk import Place, Step
+from ui.annotate.tokens import Tokens
 from ui.diff import Piece, word_diff
 
 
@@ -30,8 +32,8 @@ def shown_state(worker: str, places: tuple[Place, ...]) -> dict[str, Any]:
     return {"worker": worker, "studies": studies}
 
 
-def shown_step(step: Step) -> dict[str, Any]:
-    """What comes next."""
+def shown_step(step: Step, tokens: Tokens) -> dict[str, Any]:
+    """What comes next, and under "ahead" the tokens of the pictures that may come after it."""
     given = step.assignment
     return {
         "status": step.status,
@@ -43,11 +45,24 @@ def shown_step(step: Step) -> dict[str, Any]:
         if given is None
         else {
             "id": given.public,
-            **shown_item(step.study.rules, given.item, given.image_token, given.source_token or None, given.side),
+            **shown_item(step.study.rules, given.item, *_named(given, tokens), given.side),
             "answers": dict(given.answers),
             "comment": given.comment,
         },
+        "ahead": [] if given is None or step.ahead is None else _ahead(step, step.ahead, given.worker, tokens),
     }
+
+
+def _named(given: Assignment, tokens: Tokens) -> tuple[str, str | None]:
+    """The tokens of image and source: those under which they are there already, else the assignment's own."""
+    image = tokens.known(given.worker, given.item.image_sha) or given.image_token
+    source = given.item.source_sha and tokens.known(given.worker, given.item.source_sha)
+    return image, source or given.source_token or None
+
+
+def _ahead(step: Step, item: Item, worker: str, tokens: Tokens) -> list[str]:
+    shas = [item.image_sha, item.source_sha if step.study.rules.show_source else None]
+    return [tokens.give(worker, sha) for sha in shas if sha]
 
 
 def shown_study(study: Study, example: Callable[[int], str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@
   const RETRY_PICTURE = 3000, LONGEST_COMMENT = 2000, LONGEST_TEXT = 2000;
   const WORDS = { yes: "Yes", no: "No" };
 
-  // `step` is what the server said; `act` has send(body), undo(), pause(), help(); `saved` what the pill says.
+  // `step` is what the server said; `act` has send(body), undo(), pause(), help(), again(); `saved` what the pill says.
   annotate.judge = (step, act, saved) => {
     const item = step.assignment, questions = item.questions;
     const draft = annotate.draft(item.id);
@@ -192,14 +192,25 @@
         view.clock();
         fit();
         update();
+        if (!view.waitingFor) fetchAhead();
       }, { once: true });
       shown.addEventListener("error", () => {
         tries += 1;
         note.textContent = "The image did not come. It is asked for again; your place is kept.";
-        setTimeout(() => { if (figure.isConnected) load(); }, RETRY_PICTURE);
+        // The first time by itself; then with what comes next, as its address may be another one by now.
+        setTimeout(() => { if (figure.isConnected) { if (tries > 1) act.again(); else load(); } }, RETRY_PICTURE);
       });
       load();
       return figure;
+    }
+    // What probably comes next is on its way while this is judged; the browser keeps it under the same address.
+    const ahead = [];
+    function fetchAhead() {
+      for (const token of step.ahead ?? []) {
+        const coming = new Image();
+        coming.src = annotate.imageAddress(token);
+        ahead.push(coming);
+      }
     }
     // As large as what the bar, the captions and the questions leave; beside or above each other, whichever is larger.
     function fit() {

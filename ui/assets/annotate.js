@@ -218,7 +218,7 @@
   // ---- One item after the other
 
   function judge(step) {
-    const view = annotate.judge(step, { send, undo, pause, help }, saved);
+    const view = annotate.judge(step, { send, undo, pause, help, again: () => open(study.id) }, saved);
     const quiz = step.status === "quiz" && step.text ? make("p", { class: "quiz-note notice" }, step.text) : null;
     if (quiz) view.root.querySelector(".looking").prepend(quiz);
     put(view.root);
