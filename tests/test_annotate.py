@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,12 +146,13 @@ def test_the_questions_come_worded_for_the_item(studio: Studio, one: Annotator) 
 def test_an_answer_that_does_not_fit_is_said_in_a_sentence(studio: Studio, one: Annotator) -> None:
     study_id, link = running(studio.workspace, 2)
     step = one.join(link).next()
-    for answers, sentence in [
+    wrong: list[tuple[Any, str]] = [
         ({}, "Please answer “Does the image still show a bird?”"),
         ({"valid": "perhaps"}, "Please choose one of the answers offered for “Does the image still show a bird?”"),
         ({"valid": 1}, "The answer to “Does the image still show a bird?” has to be text. Please reload the page."),
         ({"other": "yes"}, "This answer belongs to no question of this study. Please reload the page."),
-    ]:
+    ]
+    for answers, sentence in wrong:
         assert one.answer(step, answers, status=400)["error"] == sentence
     assert "2001 characters" in one.answer(step, "yes", status=400, comment="x" * 2001)["error"]
     for seconds in (-1, "3", True, None):
