@@ -25,6 +25,7 @@ from study.cells import read_csv
 from study.controls import right
 from study.listed_items import ListedItem, by_folder, listed_items
 from study.questions import asked
+from study.turk_reading import ImportedVote as ReadVote
 from study.turk_reading import TurkVotes, turk_votes
 from study.types import Item, NewItem, Rules
 from ui.study.posting import in_words
@@ -189,6 +190,12 @@ def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[
         return items, turk_votes(read_csv(_bounded(data, "The file", MOST_LIST)), study.rules, items)
 
 
+def told_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
+    """How many votes such a file holds, what a person should know, and which rows cannot be votes. Nothing is saved."""
+    _, found = read_votes(workspace, study_id, data)
+    return len(found.votes), " ".join((f"{_counted(found.votes)}.", *found.notes)), " ".join(found.problems)
+
+
 def bring_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool = False) -> tuple[int, str]:
     """Save the votes of such a file: how many, and what a person should know.
 
@@ -211,9 +218,14 @@ def bring_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool 
     count = workspace.studies.import_votes(study_id, rows)
     for worker, (by, why) in found.excluded.items():
         workspace.studies.exclude(study_id, worker if worker.startswith(IMPORTED) else IMPORTED + worker, why, by)
-    people = len({vote.worker for vote in rows})
-    said = f"{count:,} vote{'' if count == 1 else 's'} of {people} worker{'' if people == 1 else 's'} brought in."
-    return count, " ".join((said, *found.problems, *found.notes))
+    left = (f"Left out: {' '.join(found.problems)}",) if found.problems else ()
+    return count, " ".join((f"{_counted(rows)} brought in.", *left, *found.notes))
+
+
+def _counted(votes: Sequence[ReadVote | ImportedVote]) -> str:
+    """As "20 votes of 4 workers"."""
+    people = len({vote.worker for vote in votes})
+    return f"{len(votes):,} vote{'' if len(votes) == 1 else 's'} of {people} worker{'' if people == 1 else 's'}"
 
 
 def _known(item: Item, rules: Rules) -> bool:

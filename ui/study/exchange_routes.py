@@ -15,13 +15,13 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 
 from pipeline.errors import UserError
 from ui.studio import Studio
-from ui.study.bringing import MOST_LIST, bring_items, bring_votes, files_of
+from ui.study.bringing import MOST_LIST, bring_items, bring_votes, files_of, told_votes
 from ui.study.exporting import EXPORTS, ZIP, opened, stem, zipped
 from ui.study.posting import FROM_PAGE, Missing
 
 MOST_UPLOAD = 2_000_000_000
 """Bytes of a zip of images."""
-EVEN_SO = "even-so"
+EVEN_SO, LOOK = "even-so", "look"
 log = logging.getLogger(__name__)
 
 
@@ -29,7 +29,8 @@ def add_exchange_routes(app: FastAPI, studio: Studio) -> None:
     """GET /study/{id}/export/{file}; POST /study/api/{id}/files?name=NAME and POST /study/api/{id}/votes.
 
     The posts take the file as their body and x-studio as a header, and answer {"count": items or votes, "said":
-    sentences}, or {"error": sentence}. For votes, ?name=even-so leaves out rows that cannot be votes.
+    sentences}, or {"error": sentence}. For votes, ?name=look tells what is in the file, and takes nothing;
+    ?name=even-so leaves out rows that cannot be votes.
     """
     workspace = studio.workspace
 
@@ -52,6 +53,9 @@ def add_exchange_routes(app: FastAPI, studio: Studio) -> None:
         return {"count": count, "said": said}
 
     def votes(file: Path, name: str, study_id: str) -> Mapping[str, Any]:
+        if name == LOOK:
+            count, said, problems = told_votes(workspace, study_id, file.read_bytes())
+            return {"count": count, "said": said, "problems": problems}
         count, said = bring_votes(workspace, study_id, file.read_bytes(), even_so=name == EVEN_SO)
         return {"count": count, "said": said}
 
