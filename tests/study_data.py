@@ -24,6 +24,9 @@ from study.types import (
 START = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 ROAD = replace(TEMPLATES["preservation"].rules(), version=1)
 BIRD = replace(TEMPLATES["classification"].rules(), version=1)
+YES, NO = ["yes"] * 5, ["no"] * 5
+SPLIT = ["yes", "yes", "yes", "no", "no"]
+MOSTLY = ["yes", "yes", "yes", "yes", "no"]
 
 
 def known(figure: float | None) -> float:
@@ -82,3 +85,26 @@ def simple(answers: Mapping[int, Sequence[str]], **fields: Any) -> StudyData:
 def excluded(worker: str, reason: str = "1 of 4 control items right; at least 75 % were asked for.") -> Exclusion:
     """By the rule."""
     return Exclusion(worker, reason, "rule", START)
+
+
+def driving() -> StudyData:
+    """The paper's driving study: 100 images, 25 with vehicles, 15 with pedestrians, and its answers."""
+    wanted = {  # question: (images asked, kept, not kept, without consensus)
+        "road": (100, 92, 1, 7),
+        "vehicles": (25, 24, 0, 1),
+        "pedestrians": (15, 11, 2, 2),
+    }
+    items = [
+        item(n, classes=("road", *(["vehicle"] if n < 25 else []), *(["pedestrian"] if n < 15 else [])))
+        for n in range(100)
+    ]
+    votes: list[Vote] = []
+    for of in items:
+        for worker in range(5):
+            answers = {}
+            for question, (asked, kept, lost, _) in wanted.items():
+                if of.id < asked:
+                    given = MOSTLY if of.id < kept else NO if of.id < kept + lost else SPLIT
+                    answers[question] = given[(worker + of.id) % 5]
+            votes.append(vote(len(votes) + 1, of.id, f"worker-{worker}", answers))
+    return data(items, votes, ROAD)

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 
 from study.templates import TEMPLATES
 from study.types import Adjudication, NewItem, Question, Rules, StudyData
+from tests.study_data import ROAD, driving
 from tests.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, birds, cast, picture, study_of
 from ui.studio import Studio
 from ui.study.reports import LONGEST_SECONDS, Reports
@@ -74,6 +75,22 @@ def test_the_tiles_say_rate_interval_discards_and_agreement(studio: Studio, clie
     said = shown(client, f"/study/{study_id}/")
     assert "50 of 50 votes count · 10 of 10 images complete" in said
     assert "drawn-classifier: wrong" in said and "misclassified" in said and "background" in said
+
+
+def test_the_papers_driving_study_reads_as_in_the_paper(studio: Studio, client: TestClient) -> None:
+    told = driving()
+    sha = picture(studio.workspace, 1)
+    study_id = study_of(studio.workspace, [NewItem(sha, classes=item.classes) for item in told.items], ROAD)
+    items = dict(zip((item.id for item in told.items), studio.workspace.studies.items(study_id), strict=True))
+    votes = [cast(items[vote.item], vote.worker, vote.answers, number) for number, vote in enumerate(told.votes)]
+    studio.workspace.studies.import_votes(study_id, votes)
+    studio.workspace.studies.close(study_id)
+    page = client.get(f"/study/{study_id}/").text
+    table = page[page.index('id="part-questions"') : page.index('id="part-agreement"')]
+    rows = re.findall(
+        r'<th scope="row"[^>]*>(\w+)</th><td class="n">([\d.]+) %.*?<td class="n">(\d+)</td><td class="n">(\d+)', table
+    )
+    assert rows == [("road", "98.9", "93", "7"), ("vehicles", "100", "24", "1"), ("pedestrians", "84.6", "13", "2")]
 
 
 def test_exclusion_changes_the_result_and_the_page_says_both(studio: Studio, client: TestClient) -> None:

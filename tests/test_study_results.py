@@ -17,11 +17,22 @@ from study.methods import paragraph
 from study.results import analyse
 from study.templates import TEMPLATES
 from study.types import Adjudication, ControlPolicy, Exclusion, Item, Question, Rules, StudyState, Vote
-from tests.study_data import BIRD, ROAD, START, data, excluded, item, known, simple, vote
-
-YES, NO = ["yes"] * 5, ["no"] * 5
-SPLIT = ["yes", "yes", "yes", "no", "no"]
-MOSTLY = ["yes", "yes", "yes", "yes", "no"]
+from tests.study_data import (
+    BIRD,
+    MOSTLY,
+    NO,
+    ROAD,
+    SPLIT,
+    START,
+    YES,
+    data,
+    driving,
+    excluded,
+    item,
+    known,
+    simple,
+    vote,
+)
 
 
 def figures_in(value):
@@ -45,29 +56,6 @@ def sound(report):
     text = paragraph(report)
     assert "None" not in text and "nan" not in text and ".." not in text and "  " not in text and text.endswith(".")
     return report
-
-
-def driving():
-    """The paper's driving study: 100 images, 25 with vehicles, 15 with pedestrians, and its answers."""
-    wanted = {  # question: (images asked, kept, not kept, without consensus)
-        "road": (100, 92, 1, 7),
-        "vehicles": (25, 24, 0, 1),
-        "pedestrians": (15, 11, 2, 2),
-    }
-    items = [
-        item(n, classes=("road", *(["vehicle"] if n < 25 else []), *(["pedestrian"] if n < 15 else [])))
-        for n in range(100)
-    ]
-    votes: list[Vote] = []
-    for of in items:
-        for worker in range(5):
-            answers = {}
-            for question, (asked, kept, lost, _) in wanted.items():
-                if of.id < asked:
-                    given = MOSTLY if of.id < kept else NO if of.id < kept + lost else SPLIT
-                    answers[question] = given[(worker + of.id) % 5]
-            votes.append(vote(len(votes) + 1, of.id, f"worker-{worker}", answers))
-    return data(items, votes, ROAD)
 
 
 def test_the_papers_driving_figures():
