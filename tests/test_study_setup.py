@@ -459,6 +459,21 @@ def test_personal_codes_are_shown_once_and_open_the_study(lead: Lead) -> None:
         assert lead.act(study, "codes", 400, codes=number)["field"] == "codes"
 
 
+def test_workers_of_other_studies_can_be_added(lead: Lead) -> None:
+    first, second = lead.draft(10), lead.draft(10)
+    for study in (first, second):
+        lead.act(study, "start")
+    lead.act(first, "codes", codes="3")
+    one, two, blocked = (worker.id for worker in lead.studies.workers(first))
+    lead.studies.block(blocked, True)
+    page = lead.get(f"/study/{second}/run")
+    assert one in page and two in page and blocked not in page and one not in lead.get(f"/study/{first}/run")
+    assert lead.act(second, "enrol", 400, workers=[])["field"] == "workers"
+    lead.act(second, "enrol", 400, workers=["nobody-99"])
+    lead.act(second, "enrol", workers=[one, one])
+    assert [worker.id for worker in lead.studies.workers(second)] == [one]
+
+
 # What no page sends
 
 

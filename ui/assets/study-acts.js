@@ -59,8 +59,9 @@
   const confirming = document.getElementById("confirm");
 
   async function ask(act) {
-    const data = { act, draw: study.drawn(), codes: valueOf("codes"), "more.votes": valueOf("more.votes"), "more.consensus": valueOf("more.consensus") };
-    for (const field of ["draw", "codes", "more.votes", "more.consensus"]) study.tell(field, "");
+    const data = { act, draw: study.drawn(), codes: valueOf("codes"), "more.votes": valueOf("more.votes"), "more.consensus": valueOf("more.consensus"),
+      workers: [...document.querySelectorAll("[name='known-worker']:checked")].map((box) => box.value) };
+    for (const field of ["draw", "codes", "workers", "more.votes", "more.consensus"]) study.tell(field, "");
     let told;
     try {
       await study.settled?.();

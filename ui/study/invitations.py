@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from study.types import Question, Rules, Study, Worker
-from ui.study.fields import card, field, number_input
+from ui.study.fields import card, field, number_input, wrong
 from ui.study.frame import page, study_head
 from ui.study.items_part import draw_form
 from ui.study.listing import when
 from ui.study.questions_form import KINDS
 from ui.study.setup import KIND_OF_TEMPLATE, dialogs
+from ui.study.votes_part import SCRIPT, votes_card
 from ui.views.markup import Child, Html, el
 from ui.views.parts import bar, button, pill
+
+SHOWN = 60
+"""Workers of earlier studies that are listed."""
+
+
+@dataclass(frozen=True)
+class Invited:
+    """Who is in a study, and who could be."""
+
+    here: int
+    others: tuple[Worker, ...]
+    """Workers of other studies, the best record first."""
 
 
 def run_page(
     study: Study,
-    workers: Sequence[Worker],
+    invited: Invited,
     history: Sequence[tuple[Rules, datetime]],
     models: Sequence[str],
     signed_in: bool,
@@ -27,8 +41,14 @@ def run_page(
     goes_on = study.state in ("running", "paused")
     content = el(
         "div",
-        el("div", progress_part(study), _invite(study, workers) if goes_on else _over(study), class_="column"),
-        el("div", _extend(study, models) if goes_on else None, _rules(history, study), class_="column"),
+        el("div", progress_part(study), _invite(study, invited) if goes_on else _over(study), class_="column"),
+        el(
+            "div",
+            _extend(study, models) if goes_on else None,
+            votes_card() if goes_on else None,
+            _rules(history, study),
+            class_="column",
+        ),
         class_="run-page",
         id="run",
         data_study=study.id,
@@ -40,7 +60,7 @@ def run_page(
         content,
         dialogs(),
         signed_in=signed_in,
-        scripts=("study-acts.js",),
+        scripts=("study-acts.js", SCRIPT),
     )
 
 
@@ -77,7 +97,7 @@ def progress_part(study: Study) -> Html:
     )
 
 
-def _invite(study: Study, workers: Sequence[Worker]) -> Html:
+def _invite(study: Study, invited: Invited) -> Html:
     """The open link, and personal codes."""
     if study.link:
         link: Child = el(
@@ -120,7 +140,14 @@ def _invite(study: Study, workers: Sequence[Worker]) -> Html:
         el("h3", "Personal codes"),
         codes,
         el("div", id="part-codes"),
-        el("p", f"{len(workers):,} can take part now.", class_="mut small") if workers else None,
+        _others(invited.others),
+        el(
+            "p",
+            f"{invited.here:,} can take part now. Who has lost a code gets another one on the page Workers.",
+            class_="mut small",
+        )
+        if invited.here
+        else None,
         el(
             "p",
             "The address must be one that they can reach: see the notes on serving.",
@@ -129,6 +156,37 @@ def _invite(study: Study, workers: Sequence[Worker]) -> Html:
             hidden=True,
         ),
     )
+
+
+def _others(workers: Sequence[Worker]) -> Html | None:
+    """Workers of other studies, to be ticked."""
+    if not workers:
+        return None
+    chips = [
+        el(
+            "label",
+            el("input", type="checkbox", name="known-worker", value=worker.id, data_no_save=True),
+            worker.id,
+            el("small", _record(worker)),
+            class_="chip pick",
+        )
+        for worker in workers[:SHOWN]
+    ]
+    more = f"and {len(workers) - SHOWN:,} more with less of a record" if len(workers) > SHOWN else ""
+    return el(
+        "div",
+        el("h3", "Workers of your other studies"),
+        el("div", chips, el("span", more, class_="mut small") if more else None, class_="chips"),
+        wrong("workers", {}),
+        el("div", button("Add those who are ticked …", look="s", data_act="enrol", id="enrol"), class_="acts"),
+        class_="stack",
+    )
+
+
+def _record(worker: Worker) -> str:
+    if worker.approval is None:
+        return "no record yet"
+    return f"{100 * worker.approval:.4g} % of {worker.finished:,} approved"
 
 
 def codes_part(study: Study, made: Sequence[tuple[str, str]]) -> Html:

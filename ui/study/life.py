@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from pipeline.errors import UserError
 from storage.studies import Studies
 from study.questions import check_rules
 from study.readiness import findings
-from study.types import Study
+from study.types import Study, Worker
 from ui.study.choosing import read_choice
 from ui.study.controlling import for_more
 from ui.study.drafts import NumberField, read_number
@@ -21,6 +21,8 @@ from ui.study.posting import FieldError, in_words, text_of
 from ui.study.setting_up import SettingUp
 
 MOST_CODES = 200
+IMPORTED = "imported-"
+"""Begins the names of workers whose votes came as a file: they have no code."""
 Reply = dict[str, Any]
 
 
@@ -51,6 +53,7 @@ class Life:
             "link-on": (self._before_link_on, self._link_on),
             "link-off": (self._before_link_off, self._link_off),
             "codes": (self._before_codes, self._codes),
+            "enrol": (self._before_enrol, self._enrol),
         }
 
     def before(self, data: Mapping[str, Any], study_id: str) -> Reply:
@@ -222,6 +225,32 @@ class Life:
             self._studies.enrol(study.id, worker.id)
             made.append((worker.id, code))
         return {"parts": {"part-codes": codes_part(study, made)}}
+
+    def can_be_invited(self, workers: Sequence[Worker]) -> tuple[Worker, ...]:
+        """Those with a code of this studio who are not blocked, the best record first."""
+        there = [worker for worker in workers if not worker.blocked and not worker.id.startswith(IMPORTED)]
+        return tuple(sorted(there, key=lambda worker: (-worker.approved, worker.rejected, worker.id)))
+
+    def _before_enrol(self, study: Study, data: Mapping[str, Any]) -> Told:
+        _need(study, "running", "paused")
+        names = [worker.id for worker in self._chosen(data)]
+        words = (
+            f"{', '.join(names)} can take part: the code that each of them has opens this study as well.",
+            "The studio writes to nobody: tell them yourself.",
+        )
+        return Told(f"Add {_count(len(names), 'worker')}?", words, "Add them")
+
+    def _enrol(self, study: Study, data: Mapping[str, Any]) -> Reply:
+        for worker in self._chosen(data):
+            self._studies.enrol(study.id, worker.id)
+        return {"reload": True}
+
+    def _chosen(self, data: Mapping[str, Any]) -> list[Worker]:
+        sent = data.get("workers")
+        names = [name for name in sent if isinstance(name, str)] if isinstance(sent, list) else []
+        if not names:
+            raise FieldError("workers", "Pick at least one worker.")
+        return [self._studies.worker(name) for name in dict.fromkeys(names[:MOST_CODES])]
 
 
 def _need(study: Study, *states: str) -> None:

@@ -68,10 +68,10 @@ class SettingUp:
         items = self.items(study_id)
         troubles = (*unread, *drafts.troubles(study.rules))
         # What is missing is only told of rules that are sound.
-        found = findings(study.rules, items, self._workers())
+        found = findings(study.rules, items, self.known_workers())
         return SetUp(study, items, troubles, found, self.models())
 
-    def _workers(self) -> tuple[Worker, ...]:
+    def known_workers(self) -> tuple[Worker, ...]:
         """All who ever took part in a study of this workspace."""
         known = {worker.id: worker for study in self._studies.studies() for worker in self._studies.workers(study.id)}
         return tuple(known.values())

@@ -13,7 +13,7 @@ from study.types import Study
 from ui.annotate.page import POLICY, annotate_page
 from ui.studio import Studio
 from ui.study.frame import page, study_address
-from ui.study.invitations import progress_part, run_page
+from ui.study.invitations import Invited, progress_part, run_page
 from ui.study.life import Life
 from ui.study.listing import list_page, new_page
 from ui.study.plan_part import Assumptions
@@ -67,8 +67,11 @@ def add_set_up_routes(app: FastAPI, studio: Studio) -> None:
         def make(study: Study) -> Response:
             if study.state == "draft":
                 return RedirectResponse(study_address(study.id), status_code=303)
-            workers, history = studies.workers(study.id), studies.rules_history(study.id)
-            return HTMLResponse(run_page(study, workers, history, setting_up.models(), signed), headers=FRESH)
+            here = {worker.id for worker in studies.workers(study.id)}
+            others = [worker for worker in setting_up.known_workers() if worker.id not in here]
+            shown = Invited(len(here), life.can_be_invited(others))
+            made = run_page(study, shown, studies.rules_history(study.id), setting_up.models(), signed)
+            return HTMLResponse(made, headers=FRESH)
 
         return _shown(study_id, make, signed)
 
