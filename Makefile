@@ -46,8 +46,8 @@ format: $(TEST_READY) ## Put style and layout right where a tool can
 demo-report: $(RUN_READY) ## Measure the embedded models on unseen scenes and write docs/demo-report.md
 	@exec $(BIN)/python -m demo.report $(ARGS)
 
-bench: $(TEST_READY) chromium ## Measure what a person waits for, against its bounds
-	@exec $(BIN)/python -m benchmarks
+bench: $(TEST_READY) chromium ## Measure what people wait for, against its bounds (a quarter of an hour; ARGS="--minutes 1" is shorter)
+	@exec $(BIN)/python -m benchmarks $(ARGS)
 
 screenshots: $(TEST_READY) chromium ## Make the pictures of docs/ anew
 	@exec $(BIN)/python -m docs.screenshots

@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -91,7 +92,7 @@ def annotated(url: str, link: str, journal: Path, minutes: float, annotators: in
     return [float(vote["seconds"]) for vote in votes_in(journal)]
 
 
-def votes_in(journal: Path) -> list[dict[str, object]]:
+def votes_in(journal: Path) -> list[dict[str, Any]]:
     """What was acknowledged."""
     return [json.loads(line) for line in io.StringIO(journal.read_text(encoding="utf-8"))]
 

@@ -103,7 +103,12 @@ two.png,,owl,,,control,,,,Yes,,,x
 
 
 def test_a_list_says_what_the_images_are(workspace: Workspace) -> None:
-    files = {"p/list.csv": LIST, "p/one.png": picture(1), "p/two.png": picture(2), "p/s/source.png": picture(3)}
+    files: dict[str, bytes | str] = {
+        "p/list.csv": LIST,
+        "p/one.png": picture(1),
+        "p/two.png": picture(2),
+        "p/s/source.png": picture(3),
+    }
     found = brought(workspace, {**files, "p/three.png": picture(4)})
     first, second = found.items
     assert (first.label, first.classes, first.edit_types, first.group) == (

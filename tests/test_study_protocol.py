@@ -153,8 +153,10 @@ def record(workspace: Workspace, workers: list[str], shas: list[str], rejected: 
                 assignment = studies.claim(study_id, worker, "item")
                 assert assignment is not None
                 studies.submit(assignment.public, worker, {"valid": "yes"}, "", 3.0, "key")
-            verdict = "approved" if name == "Earlier" else "rejected"
-            studies.decide(study_id, worker, verdict, "" if verdict == "approved" else "answered without looking")
+            if name == "Earlier":
+                studies.decide(study_id, worker, "approved", "")
+            else:
+                studies.decide(study_id, worker, "rejected", "answered without looking")
         studies.close(study_id)
 
 

@@ -47,6 +47,8 @@ class Files(Protocol):
 
     names: tuple[str, ...]
     """With "/" between folders."""
+    any_name: bool
+    """Whether a file may be an image whatever it is called."""
 
     def read(self, name: str, most: int) -> bytes:
         """The bytes of one of `names`. Raises UserError when they are more than `most`, or damaged."""
@@ -54,6 +56,8 @@ class Files(Protocol):
 
 class ZipFiles:
     """The files of a zip. Raises UserError for what is none, and for one that would unpack to too much."""
+
+    any_name = False
 
     def __init__(self, file: Path | bytes) -> None:
         try:
@@ -83,6 +87,8 @@ class ZipFiles:
 class FolderFiles:
     """The files below a folder of this machine: for the command line only. `only_list`: the CSV that lists them."""
 
+    any_name = False
+
     def __init__(self, folder: Path, only_list: str = "") -> None:
         self._folder = folder
         found = sorted(
@@ -106,8 +112,11 @@ class FolderFiles:
 class OneFile:
     """A single file."""
 
+    any_name = True
+
     def __init__(self, name: str, data: bytes) -> None:
-        self.names, self._data = (name,), data
+        self.names: tuple[str, ...] = (name,)
+        self._data = data
 
     def read(self, name: str, most: int) -> bytes:
         """Its bytes."""
@@ -275,7 +284,7 @@ class _Pictures:
 
     def is_image(self, name: str) -> bool:
         """Whether a name is that of an image; a single file is taken for one whatever it is called."""
-        return (name.lower().endswith(_IMAGES) or isinstance(self._files, OneFile)) and not _hidden(name)
+        return (name.lower().endswith(_IMAGES) or self._files.any_name) and not _hidden(name)
 
     def find(self, name: str, row: int) -> str:
         """The file that a list means. Raises UserError for one that is not there."""
