@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from study.types import NewItem
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
-from tests.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, cast
+from tests.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, cast, picture, study_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -190,3 +191,40 @@ def test_pages_hold_at_any_width(page: Page, tmp_path: Path, width: int, theme: 
         page.locator(".menu[open] button").last.click(trial=True)
     page.set_viewport_size({"width": 1440, "height": 1000})
     page.emulate_media(color_scheme="light")
+
+
+def test_long_words_do_not_stretch_the_pages(page: Page, tmp_path: Path) -> None:
+    word = "W" * 300
+    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
+        workspace = studio.workspace
+        new = NewItem(
+            picture(workspace, 1),
+            source_sha=picture(workspace, 2),
+            label=word,
+            edit_types=(word,),
+            caption=word,
+            counterfactual=f"{word} {word}",
+            group=word,
+            model=word,
+            model_right=True,
+            origin={"prompt": word * 3},
+        )
+        study_id = study_of(workspace, [new], name=word[:120])
+        [item] = workspace.studies.items(study_id)
+        names = [f"{word[:60]}-{place}" for place in range(5)]
+        votes = [cast(item, name, {"valid": SPLIT[n]}, n, comment=word) for n, name in enumerate(names)]
+        workspace.studies.import_votes(study_id, votes)
+        workspace.studies.exclude(study_id, f"imported-{names[0]}", word, "person")
+        page.set_viewport_size({"width": 1280, "height": 900})
+        ends = (
+            "",
+            "workers",
+            "adjudication",
+            "disagreements",
+            "log",
+            f"items/{item.public}",
+            f"workers/imported-{names[1]}",
+        )
+        for end in ends:
+            page.goto(f"{url}study/{study_id}/{end}")
+            assert not wide(page), end

@@ -126,7 +126,7 @@ def row(report: Report, worker: WorkerFigures, actions: Html | None) -> Html:
     name = el("a", worker.worker, href=worker_address(report, worker.worker))
     seconds = worker.median_seconds
     cells = [
-        el("th", name, scope="row"),
+        el("th", name, scope="row", title=worker.worker),
         el("td", f"{worker.votes:,}", class_="n", data_sort=worker.votes),
         _share(worker.controls, f"{worker.controls.count} / {worker.controls.n}"),
         _share(worker.with_consensus),
