@@ -209,7 +209,7 @@
     const shut = () => windowed.close();
     const keys = make("dl", { class: "keys" }, annotate.KEYS.map(([names, does]) => [make("dt", {}, make("kbd", {}, names)), make("dd", {}, does)]));
     const windowed = make("dialog", { class: "studio help", "aria-label": "Instructions", onclose: () => windowed.remove(), onclick: (event) => event.target === windowed && shut() },
-      make("div", { class: "stack" }, make("h1", {}, study.name), ...instructions(), make("h2", {}, "Keys"), keys,
+      make("div", { class: "stack" }, make("h1", {}, study.name), ...instructions(), make("div", { class: "keys-part" }, make("h2", {}, "Keys"), keys),
         make("div", { class: "row" }, button("Close", shut, { class: "p", autofocus: true }), button("Light or dark", annotate.switchTheme, { class: "q" }))));
     document.body.append(windowed);
     windowed.showModal();
