@@ -135,7 +135,7 @@ def _vote(report: Report, vote: Vote, item: Item, excluded: set[str], first: set
         "tr",
         el("td", el("a", vote.worker, href=worker_address(report, vote.worker))),
         el("td", said_answers(vote, len(report.questions) > 1), comment),
-        el("td", f"{vote.seconds:.1f} s", class_="n"),
+        el("td", f"{vote.seconds:.1f} s"),
         el("td", f"{vote.submitted:%d %b, %H:%M:%S}", class_="mut"),
         el("td", notes),
     )

@@ -93,7 +93,7 @@ def _vote_row(report: Report, vote: Vote, item: Item, outcomes: Mapping[str, Out
             el("div", f"“{vote.comment}”", class_="mut") if vote.comment else None,
         ),
         el("td", found),
-        el("td", f"{vote.seconds:.1f} s", pill("too fast", "warn") if fast else None, class_="n"),
+        el("td", f"{vote.seconds:.1f} s ", pill("too fast", "warn") if fast else None, class_="close"),
         el("td", f"{vote.submitted:%d %b, %H:%M:%S}", class_="mut"),
         el("td", decided),
     )
