@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from storage.workspace import Workspace
 from study.types import ControlPolicy, Eligibility, Example, Question, StudyData
 from tests.annotating import BIRD_RULES, LANCE_RULES, controls_of, items_of, keep_image, picture, running
 from tests.scripted import ScriptedModels
-from tests.serving import serving_here
+from tests.serving import ServerProcess, serving_here
 from ui.studio import Studio
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -270,6 +272,34 @@ def test_an_answer_under_way_survives_that_the_page_is_left(place: Place) -> Non
         at(page, 2)
         expect(page.locator("#saved")).to_have_text("saved")
     assert [answers["valid"] for _, answers in votes(place, study_id)] == ["no"]
+
+
+def test_a_server_that_is_killed_loses_nothing(page: Page, tmp_path: Path) -> None:
+    with Workspace(tmp_path / "workspace") as workspace:
+        study_id, link = running(workspace, 3)
+    server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
+    try:
+        page.goto(f"{server.url}annotate/#join={link}")
+        page.click("#join")
+        page.click("#code-kept")
+        page.click("#agree")
+        at(page, 1, 3)
+        page.keyboard.press("y")
+        at(page, 2, 3)
+        server.stop(signal.SIGKILL)
+        page.keyboard.press("n")
+        expect(page.locator(".lost")).to_contain_text("Your answer is kept on this device")
+        server.start()
+        page.wait_for_selector("#place:has-text('Image 3')", timeout=60_000)
+        at(page, 3, 3)
+        page.keyboard.press("y")
+        end(page, "All done: thank you")
+        page.goto("about:blank")
+    finally:
+        server.stop()
+    with Workspace(tmp_path / "workspace") as workspace:
+        found = workspace.studies.data(study_id).votes
+    assert [vote.answers["valid"] for vote in found] == ["yes", "no", "yes"]
 
 
 def test_an_answer_waits_for_a_new_sign_in(place: Place) -> None:
