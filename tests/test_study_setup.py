@@ -65,7 +65,7 @@ class Lead:
     def save(self, study: str, status: int = 200, **form: Any) -> dict[str, Any]:
         return self.post(f"{study}/save", {"form": form}, status)
 
-    def act(self, study: str, name: str, status: int = 200, **data: Any) -> dict[str, Any]:
+    def act(self, study: str, name: str, status: int = 200, /, **data: Any) -> dict[str, Any]:
         told = self.post(f"{study}/before", {"act": name, **data}, status)
         return self.post(f"{study}/act", {"act": name, **data}, status) if status == 200 else told
 
@@ -416,7 +416,8 @@ def test_more_votes_are_a_new_version_of_the_rules(lead: Lead) -> None:
     lead.act(study, "start")
     for votes, consensus, field in (("4", "4", "more.votes"), ("5", "4", "more.votes"), ("7", "3", "more.consensus"),
                                     ("x", "4", "more.votes")):  # fmt: skip
-        refused = lead.act(study, "votes", 400, **{"more.votes": votes, "more.consensus": consensus})
+        more: dict[str, Any] = {"more.votes": votes, "more.consensus": consensus}
+        refused = lead.act(study, "votes", 400, **more)
         assert refused["field"] == field
     lead.act(study, "votes", **{"more.votes": "7", "more.consensus": "5"})
     rules = lead.rules(study)
