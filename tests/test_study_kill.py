@@ -81,11 +81,9 @@ def assert_kept(folder: Path, study_id: str, acknowledged: Acknowledged) -> None
             assert kept is not None
             if answer:
                 # A vote that was undone or given again after the last line that could be read is in the log of votes.
+                query = "SELECT event, answers FROM study_votes WHERE assignment = ? ORDER BY id"
                 events = workspace._database.read(
-                    lambda db, kept=kept: [  # type: ignore[misc]
-                        (row["event"], row["answers"])
-                        for row in db.query("SELECT event, answers FROM study_votes WHERE assignment = ?", [kept.id])
-                    ]
+                    lambda db, kept=kept: db.execute(query, [kept.id]).fetchall()  # type: ignore[misc]
                 )
                 assert ("submitted", f'{{"valid": "{answer}"}}') in events
                 assert kept.state == "submitted" or events[-1][0] == "withdrawn"
@@ -108,7 +106,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
         for _ in range(10):
             process = start(tmp_path, study_id, workers[:4])
             assert process.stdout is not None
-            text = "".join(process.stdout.readline() for _ in range(fate.randrange(1, 60)))
+            text = "".join(process.stdout.readline() for _ in range(fate.randrange(1, 40)))
             time.sleep(fate.random() * 0.05)
             process.kill()
             text += process.stdout.read()
@@ -122,7 +120,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
         rest = survivor.stdout.read()
         survivor.wait()
     votes += read_acknowledged(rest, acknowledged)
-    assert votes > 200
+    assert votes > 100
     assert_kept(tmp_path, study_id, acknowledged)
 
 
