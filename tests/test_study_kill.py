@@ -15,6 +15,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from storage.studies import Studies
 from storage.workspace import Workspace
 from tests.study_desk import YES, assert_counted, crew, started, vote_all
@@ -74,6 +76,7 @@ def read_acknowledged(text: str, acknowledged: Acknowledged) -> int:
 
 def assert_kept(folder: Path, study_id: str, acknowledged: Acknowledged) -> None:
     """Every acknowledged vote is there as it was given, and no item has one too many."""
+    query = "SELECT event, answers FROM study_votes WHERE assignment = ? ORDER BY id"
     with Workspace(folder) as workspace:
         studies = workspace.studies
         for public, answer in acknowledged.items():
@@ -81,7 +84,6 @@ def assert_kept(folder: Path, study_id: str, acknowledged: Acknowledged) -> None
             assert kept is not None
             if answer:
                 # A vote that was undone or given again after the last line that could be read is in the log of votes.
-                query = "SELECT event, answers FROM study_votes WHERE assignment = ? ORDER BY id"
                 events = workspace._database.read(
                     lambda db, kept=kept: db.execute(query, [kept.id]).fetchall()  # type: ignore[misc]
                 )
@@ -94,6 +96,7 @@ def assert_kept(folder: Path, study_id: str, acknowledged: Acknowledged) -> None
     assert_counted(folder)
 
 
+@pytest.mark.slow
 def test_killed_again_and_again(tmp_path: Path) -> None:
     """Ten times, at a random moment; a second process votes on and sees no error."""
     with Workspace(tmp_path) as workspace:
