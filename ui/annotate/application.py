@@ -13,7 +13,6 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
-from starlette.exceptions import HTTPException
 
 from pipeline.errors import UserError
 from storage.study_types import Refused
@@ -207,7 +206,8 @@ def annotate_application(studio: Studio) -> FastAPI:
         return refuse(request, 429, str(error), **{"Retry-After": str(error.seconds)})
 
     @app.exception_handler(RequestValidationError)
-    @app.exception_handler(HTTPException)
+    @app.exception_handler(404)
+    @app.exception_handler(405)
     def unknown(request: Request, error: Exception) -> Response:
         return refuse(request, 404, str(NotYours()))
 
