@@ -143,7 +143,8 @@ def browsing(chromium: str) -> Iterator[Page]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_ARGUMENTS))
-        context = browser.new_context(viewport={"width": 1440, "height": 1000})
+        # `wait_for_function` evaluates a text in the page, which ours forbid; test_sign_in.py goes by what they forbid.
+        context = browser.new_context(viewport={"width": 1440, "height": 1000}, bypass_csp=True)
         context.set_default_timeout(60_000)
         outside: list[str] = []
         broken: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -377,6 +378,14 @@ def test_every_reply_says_what_a_page_may_do(locked: TestClient) -> None:
         assert "object-src 'none'" in headers["content-security-policy"]
         assert headers["referrer-policy"] == "same-origin"
         assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_pages_that_show_what_strangers_wrote_run_no_script_in_them(locked: TestClient) -> None:
+    sign_in(locked)
+    for path in ("/study/", "/sign-in"):
+        policy = locked.get(path).headers["content-security-policy"]
+        scripts = next(part for part in policy.split("; ") if part.startswith("script-src"))
+        assert re.fullmatch(r"script-src 'self' 'sha256-[\w+/=]+'", scripts), "the one that picks the theme is known"
 
 
 # Without a password

@@ -15,12 +15,16 @@ import pytest
 
 import app
 from storage.workspace import Workspace
+from tests.annotating import BIRD_RULES, running
 from tests.scripted import ScriptedModels
 from tests.serving import CHROMIUM_ARGUMENTS, ROOT, SET_BY_TESTS, ServerProcess, free_port, serving_here
+from ui.guard import COOKIE
 from ui.passwords import SECRET, matches
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
+    from ui.studio import Studio
 
 PASSWORD = "a password of the lead"
 
@@ -110,9 +114,14 @@ def test_with_one_it_listens_everywhere_and_asks(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving_here(tmp_path_factory.mktemp("locked") / "workspace", ScriptedModels(), PASSWORD) as (url, _):
-        yield url
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
+    with serving_here(tmp_path_factory.mktemp("locked") / "workspace", ScriptedModels(), PASSWORD) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def served(behind: tuple[str, Studio]) -> str:
+    return behind[0]
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +181,47 @@ def test_the_whole_studio_works_behind_the_sign_in(browser: Browser, served: str
     assert page.evaluate("document.querySelector('#part-source img').naturalWidth") > 0
     context.close()
     assert not problems
+
+
+@pytest.mark.browser
+def test_pages_of_studies_keep_to_their_policy_and_a_hostile_text_runs_nothing(
+    browser: Browser, behind: tuple[str, Studio]
+) -> None:
+    url, studio = behind
+    studies = studio.workspace.studies
+    hostile = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+    draft = studies.create(f"Draft {hostile}", BIRD_RULES)
+    study_id, _ = running(studio.workspace, name=f"Running {hostile}")
+    worker, _ = studies.add_worker()
+    studies.enrol(study_id, worker.id)
+    given = studies.claim(study_id, worker.id, "item")
+    assert given is not None
+    studies.submit(given.public, worker.id, {"valid": "yes"}, hostile, 2.0, "key")
+    studies.note("refused", hostile, study_id)
+    context = browser.new_context(color_scheme="dark")
+    context.set_default_timeout(60_000)
+    token = studies.open_session("lead")
+    context.add_cookies([{"name": COOKIE, "value": token, "url": url}])
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    started = ("", "workers", f"workers/{worker.id}", "adjudication", "disagreements", "log", "run", "preview")
+    for end in ("", "new", f"{draft}/", f"{draft}/preview", *(f"{study_id}/{name}" for name in started)):
+        page.goto(f"{url}study/{end}")
+        page.wait_for_load_state("networkidle")
+        assert "taken" not in page.title().split("<")[0]
+        assert page.evaluate("document.documentElement.classList.contains('dark')") is True, "by a script in the page"
+    # What would run if such a text ever became markup: nothing.
+    page.goto(f"{url}study/")
+    page.evaluate("text => { document.body.innerHTML = text; }", hostile.replace("src=x", "src='data:,'"))
+    page.wait_for_timeout(300)
+    assert page.title() != "taken"
+    assert any("Content Security Policy" in text for text in said[-2:])
+    before = [text for text in said if "Content Security Policy" in text]
+    assert len(before) == 1, before
+    assert said[:-1] == []
+    context.close()
 
 
 @pytest.mark.browser

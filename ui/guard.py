@@ -9,7 +9,9 @@ have a name of its own point here (DNS rebinding) and use the studio.
 from __future__ import annotations
 
 import ipaddress
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from hashlib import sha256
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -35,14 +37,15 @@ _UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307)})
 """Where a browser comes by that is about to sign in: path and status."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
-# What a page may do: nothing that leaves this machine.
-POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; "
-    "frame-ancestors 'self'"
+# What a page may do: nothing that leaves this machine. Gradio's scripts need all that stands here.
+_POLICY = (
+    "default-src 'self'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'"
 )
+_GRADIO = "'unsafe-inline' 'unsafe-eval' blob:"
+_OWN = ("/study", SIGN_IN)
+"""Pages without Gradio. They show what strangers wrote, and run the scripts that are served and no others."""
 _HEADERS = (
-    (b"content-security-policy", POLICY.encode()),
     (b"referrer-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -64,7 +67,8 @@ class Guard:
     """ASGI middleware around the whole application.
 
     `session` finds a session by its token, `locked` says whether a password is set, `assets` are the files of the
-    sign-in page (below /sign-in/), and `names` are host names by which this machine is called besides localhost.
+    sign-in page (below /sign-in/), `names` are host names by which this machine is called besides localhost, and
+    `inline` are the scripts that stand in our own pages.
     """
 
     def __init__(
@@ -75,9 +79,12 @@ class Guard:
         locked: bool,
         assets: Collection[str] = (),
         names: Collection[str] = (),
+        inline: Collection[str] = (),
     ) -> None:
         self.app, self._session, self._refusals, self._locked = app, session, refusals, locked
         self._names = frozenset(name.lower().strip("[]") for name in names)
+        known = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in inline)
+        self._policy = {own: _POLICY.format(scripts=known if own else _GRADIO).encode() for own in (True, False)}
         looks = {"/healthz", SIGN_IN, *(f"{SIGN_IN}/{name}" for name in assets)}
         self._open = {(method, path) for path in looks for method in _LOOKS} | {("POST", SIGN_IN), ("POST", SIGN_OUT)}
 
@@ -92,14 +99,14 @@ class Guard:
         response = self._refusal(connection, lead)
         if response is None:
             scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead}}
-            await self.app(scope, receive, self._with_headers(send))
+            await self.app(scope, receive, self._with_headers(scope, send))
             return
         if (scope["path"], response.status_code) not in _UNLOGGED:
             await self._log(connection, response)
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
-        await response(scope, receive, self._with_headers(send))
+        await response(scope, receive, self._with_headers(scope, send))
 
     def _refusal(self, connection: HTTPConnection, lead: bool) -> Response | None:
         """The answer to what goes no further; None for what may pass."""
@@ -151,12 +158,14 @@ class Guard:
         address = scope["client"][0] if scope.get("client") else None
         await run_in_threadpool(self._refusals.note, "refused", detail, address, "", worker)
 
-    def _with_headers(self, send: Send) -> Send:
+    def _with_headers(self, scope: Scope, send: Send) -> Send:
+        headers = ((b"content-security-policy", self._policy[scope["path"].startswith(_OWN)]), *_HEADERS)
+
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [self._header(name.lower(), value) for name, value in message.get("headers", ())]
                 there = {name for name, _ in message["headers"]}
-                message["headers"] += [(name, value) for name, value in _HEADERS if name not in there]
+                message["headers"] += [(name, value) for name, value in headers if name not in there]
             await send(message)
 
         return sending

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -78,7 +79,13 @@ def stand_guard(app: FastAPI, studies: Studies, host: str, password: str) -> Non
             "STUDIO_PASSWORD, or run app.py --set-password once."
         )
     app.add_middleware(
-        Guard, session=studies.session, refusals=refusals, locked=locked, assets=SIGN_IN_ASSETS, names=(host,)
+        Guard,
+        session=studies.session,
+        refusals=refusals,
+        locked=locked,
+        assets=SIGN_IN_ASSETS,
+        names=(host,),
+        inline=re.findall(r"<script>(.*?)</script>", document(""), re.DOTALL),
     )
     add_sign_in(app, lead)
 
