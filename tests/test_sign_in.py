@@ -8,6 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,31 @@ def test_a_password_that_will_not_do_changes_nothing(tmp_path: Path, typed: str,
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no terminals that a test can open")
+@pytest.mark.parametrize(("again", "code"), [(PASSWORD, 0), ("a slip of the finger", 2)])
+def test_at_a_terminal_it_is_typed_twice_and_not_seen(tmp_path: Path, again: str, code: int) -> None:
+    ours, theirs = os.openpty()
+    clean = {name: value for name, value in os.environ.items() if name not in SET_BY_TESTS}
+    process = subprocess.Popen(
+        [sys.executable, "app.py", "--set-password", "--workspace", str(tmp_path / "w")],
+        cwd=ROOT, env=clean, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    for prompt, typed in ((b"new password: ", PASSWORD), (b"same again: ", again)):
+        while not shown.endswith(prompt):
+            shown += os.read(ours, 1000)
+        os.write(ours, f"{typed}\n".encode())
+    with suppress(OSError):  # how a terminal says that its other end was closed
+        while more := os.read(ours, 1000):
+            shown += more
+    os.close(ours)
+    assert process.wait(60) == code
+    assert PASSWORD.encode() not in shown and again.encode() not in shown
+    assert (b"is set" if code == 0 else b"differ: nothing was changed") in shown
+    assert (tmp_path / "w").exists() == (code == 0)
 
 
 @pytest.mark.demo
