@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from PIL import Image
 
+from evaluation.types import Reading, encode_map
 from storage.studies import Studies
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
@@ -173,6 +176,17 @@ def test_a_draft_begins_with_its_template(lead: Lead, template: str) -> None:
     assert all(html.escape(question.text, quote=False) in page for question in rules.questions)
 
 
+def test_a_draft_can_have_the_rules_of_another_study(lead: Lead) -> None:
+    first = lead.draft(10)
+    lead.save(first, votes="7", consensus="5", consent="Yes.")
+    lead.act(first, "start")
+    again = str(lead.post("create", {"like": first})["go"].split("/")[2])
+    held, rules = lead.studies.study(again), lead.rules(first)
+    assert (held.name, held.state, held.items) == ("Birds, again", "draft", 0)
+    assert replace(held.rules, seed=rules.seed, version=1) == rules
+    lead.post("create", {"like": "nothing"}, 400)
+
+
 def test_what_is_typed_is_there_after_a_reload(lead: Lead) -> None:
     study = lead.create("lance")
     said = lead.save(study, name="Boats", votes="3", consensus="2", instructions="Look\nclosely", show_captions=False)
@@ -292,6 +306,35 @@ def test_images_of_scenes_are_asked_about_what_they_show(lead: Lead) -> None:
     said = lead.post(f"{study}/refresh")
     held = lead.studies.study(study)
     assert held.items == 12 and held.controls and held.quiz == 5 and not said["problems"]
+
+
+def test_the_model_under_test_is_asked_about_what_it_has_not_read(lead: Lead) -> None:
+    road_runs(lead.studio.workspace, 2)
+    load = lead.studio.workspace.image
+    sources = {load(held.source_sha).tobytes() for held in lead.studies.candidates() if held.classes}
+    names = ("sky", "road", "pavement", "lane marking", "vehicle", "pedestrian")
+
+    class Reader:
+        """Finds a stripe of every class in a source image, and nothing but sky in any other."""
+
+        def read(self, image: Image.Image) -> Reading:
+            numbers = Image.new("L", (60, 60))
+            for number in range(len(names) if image.tobytes() in sources else 0):
+                numbers.paste(number, (10 * number, 0, 10 * number + 10, 60))
+            return Reading("segmentation", "stripes", classes=names, class_map=encode_map(numbers))
+
+    lead.studio.readings.load = lambda wanted: Reader()
+    study = lead.create("preservation")
+    choice = lead.choice(how="misclassified", kind="segmentation", count="4")
+    said = lead.post(f"{study}/draw-note", {"draw": choice})
+    assert (said["free"], said["unread"]) == (0, 4)
+    assert lead.post(f"{study}/ask-model", {"draw": choice})["asked"] == 2
+    end = time.monotonic() + 60
+    while lead.post(f"{study}/draw-note", {"draw": choice})["unread"] and time.monotonic() < end:
+        time.sleep(0.5)
+    lead.post(f"{study}/draw", {"draw": choice})
+    held = [item for item in lead.studies.items(study) if item.kind == "item"]
+    assert len(held) == 4 and all(item.model_right is False and item.model for item in held)
 
 
 def test_images_can_be_removed_by_one_and_by_sample(lead: Lead) -> None:

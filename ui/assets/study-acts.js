@@ -99,11 +99,24 @@
 
   // ---- Drawing: what fits is told as the filter is filled in
 
-  let noting = null, ticket = 0;
+  const PATIENCE = 600000;
+  let noting = null, ticket = 0, asked = 0;
   function fitGaps() {
     const how = valueOf("draw.how");
     for (const gap of document.querySelectorAll("[data-only-how]"))
       gap.hidden = gap.dataset.onlyHow !== "" && gap.dataset.onlyHow !== how;
+  }
+
+  // Images that the model under test has not read: it is asked on request, and looked after until it is done.
+  function modelPart(unread) {
+    if (asked && Date.now() - asked < PATIENCE) { setTimeout(study.noteDraw, 4000); return [`It is reading them: ${unread} to go.`]; }
+    const button = make("button", { type: "button", className: "btn s", id: "ask-model" }, "Have it read them");
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      try { await study.post(api("ask-model"), { draw: study.drawn() }); asked = Date.now(); study.noteDraw(); }
+      catch (error) { study.tell("draw", error.message); }
+    });
+    return [button];
   }
 
   study.noteDraw = () => {
@@ -118,15 +131,8 @@
         if (mine !== ticket) return;
         study.tell("draw", "");
         note.replaceChildren(said.note);
-        if (said.unread && valueOf("draw.how") === "misclassified") {
-          const askModel = make("button", { type: "button", className: "btn s", id: "ask-model" }, "Have it read them");
-          askModel.addEventListener("click", async () => {
-            askModel.disabled = true;
-            try { note.textContent = (await study.post(api("ask-model"), { draw: study.drawn() })).note; setTimeout(study.noteDraw, 12000); }
-            catch (error) { study.tell("draw", error.message); }
-          });
-          note.append(" ", askModel);
-        }
+        if (said.unread && valueOf("draw.how") === "misclassified") note.append(" ", ...modelPart(said.unread));
+        else asked = 0;
       } catch (error) { if (mine === ticket) { note.textContent = ""; study.tell("draw", error.message); } }
     }, 300);
   };
@@ -136,12 +142,14 @@
   // ---- Clicks
 
   document.addEventListener("click", async (event) => {
-    const target = event.target.closest("[data-act], [data-draw-now], [data-print], [data-copy-table], [data-go-to]");
+    const target = event.target.closest("[data-act], [data-draw-now], [data-print], [data-copy-table], [data-go-to], [data-like]");
     if (!target) return;
     const data = target.dataset;
     if (data.act) await ask(data.act);
     else if ("drawNow" in data) { if (study.draw) await study.draw(); else await ask("items"); }
-    else if ("print" in data) print();
+    else if (data.like) {
+      try { location.assign((await study.post("/study/api/create", { like: data.like })).go); } catch (error) { refuse(error.message); }
+    } else if ("print" in data) print();
     else if (data.copyTable) {
       const lines = [...document.querySelectorAll(`${data.copyTable} tbody tr`)].map((line) => [...line.cells].map((cell) => cell.textContent.trim()).join("\t"));
       target.textContent = (await study.copy(lines.join("\n"))) ? "Copied" : "Please select and copy it yourself";

@@ -126,7 +126,6 @@ def _invite(study: Study, invited: Invited) -> Html:
             "For so many people",
             number_input("codes", 5, data_no_save=True),
             {},
-            "each code is one worker; nobody can vote twice with it",
         ),
         button("Make the codes …", look="s", data_act="codes", id="make-codes"),
         class_="line-end",
@@ -138,6 +137,7 @@ def _invite(study: Study, invited: Invited) -> Html:
         el("p", "Whoever has it can take part under a made-up name.", class_="mut small"),
         link,
         el("h3", "Personal codes"),
+        el("p", "Each code is one worker; nobody can vote twice with it.", class_="mut small"),
         codes,
         el("div", id="part-codes"),
         _others(invited.others),
@@ -304,6 +304,7 @@ def _rules(history: Sequence[tuple[Rules, datetime]], study: Study) -> Html:
         ),
         el("h3", "Versions") if len(versions) > 1 else None,
         el("ul", versions, class_="mut small versions"),
+        el("div", button("New draft with these rules", look="s", data_like=study.id, id="again"), class_="acts"),
     )
 
 

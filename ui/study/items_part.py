@@ -70,7 +70,13 @@ def draw_form(models: Sequence[str], kind: str, button_words: str = "Add them") 
         "div",
         el(
             "div",
-            el("span", "Draw ", number_input("draw.count", 100, "", aria_label="How many", **own), " images", class_="gap"),
+            el(
+                "span",
+                "Draw ",
+                number_input("draw.count", 100, "", aria_label="How many", **own),
+                " images",
+                class_="gap",
+            ),
             select("draw.how", HOWS, "random", aria_label="How they are drawn", **own),
             right,
             el("span", "from ", select("draw.reviewed", REVIEWED, "all", aria_label="Reviewed", **own), class_="gap"),

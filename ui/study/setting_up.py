@@ -30,7 +30,7 @@ from ui.views.markup import Html
 
 QUIZ = 5
 """Questions of the quiz of a new draft: without one nobody who is new could vote."""
-CANDIDATES_SECONDS = 10.0
+CANDIDATES_SECONDS = 3.0
 """The test cases are read anew after so long: a filter asks for them with every change."""
 PICKABLE = 60
 Reply = dict[str, Any]
@@ -51,7 +51,12 @@ class SettingUp:
     # A draft
 
     def create(self, data: Mapping[str, Any]) -> Reply:
-        """A new draft, and where it is set up."""
+        """A new draft, and where it is set up: of a template, or with the rules of another study ("like")."""
+        seed = secrets.randbelow(10**6)
+        if like := text_of(data, "like", 80):
+            study = self._studies.study(like)
+            name = f"{study.name[: drafts.LONGEST_NAME - 7]}, again"
+            return {"go": study_address(self._studies.create(name, replace(study.rules, version=0, seed=seed)))}
         rules = template_of(text_of(data, "template", 40) or "own")
         if rules is None:
             raise FieldError("template", "There is no such template. Please reload the page.")
@@ -59,8 +64,7 @@ class SettingUp:
             name = drafts.read_name(data)
         except ValueError as error:
             raise FieldError("name", str(error)) from error
-        study_id = self._studies.create(name, drafts.default_rules(rules, QUIZ, secrets.randbelow(10**6)))
-        return {"go": study_address(study_id)}
+        return {"go": study_address(self._studies.create(name, drafts.default_rules(rules, QUIZ, seed)))}
 
     def shown(self, study_id: str, unread: Sequence[Trouble] = ()) -> SetUp:
         """All that the page shows. `unread`: what was typed and could not be read."""
@@ -190,7 +194,7 @@ class SettingUp:
             problem = problem or seen.problem
         if problem:
             raise FieldError("draw", problem)
-        return {"note": "The model under test is being asked; the figures here follow in a moment."}
+        return {"asked": len(runs)}
 
     def refresh(self, data: Mapping[str, Any], study_id: str) -> Reply:
         """The draft after images came in as files."""
