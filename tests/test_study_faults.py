@@ -23,6 +23,8 @@ from study.truth import Truth
 from study.types import ControlPolicy, Eligibility, NewItem
 from tests.serving import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 VOTES = 3
 RULES = replace(
     TEMPLATES["classification"].rules(),
@@ -123,6 +125,5 @@ def test_three_kills(tmp_path: Path) -> None:
     under_fire(tmp_path / "workspace", kills=3, items=60, crew=5, seconds=0.3)
 
 
-@pytest.mark.slow
 def test_fifty_kills(tmp_path: Path) -> None:
     under_fire(tmp_path / "workspace", kills=50, items=700, crew=12, seconds=0.5)
