@@ -116,7 +116,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
 
     app = FastAPI(title="DILLEMA Studio", docs_url=None, redoc_url=None, openapi_url=None)
 
-    stand_guard(app, studio.workspace.studies, settings.host, settings.password)
+    for_the_signed_in = stand_guard(app, studio.workspace.studies, settings.host, settings.password)
 
     @app.api_route("/healthz", methods=["GET", "HEAD"])
     def healthz() -> dict[str, str]:
@@ -137,7 +137,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
         ssr_mode=False,
         max_file_size=LARGEST_UPLOAD,
         theme=theme(),
-        head=head(),
+        head=head() + for_the_signed_in,
     )
 
 

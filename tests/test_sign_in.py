@@ -210,6 +210,35 @@ def test_the_whole_studio_works_behind_the_sign_in(browser: Browser, served: str
 
 
 @pytest.mark.browser
+def test_whose_sign_in_has_ended_is_told_on_the_explore_page(browser: Browser, behind: tuple[str, Studio]) -> None:
+    from tests.serving import settled
+
+    url, studio = behind
+    context = browser.new_context()
+    context.set_default_timeout(60_000)
+    token = studio.workspace.studies.open_session("lead")
+    context.add_cookies([{"name": COOKIE, "value": token, "url": url}])
+    page = context.new_page()
+    page.goto(f"{url}?run=")
+    page.wait_for_selector(".start h1")
+    settled(page)
+    assert not page.is_visible("#signed-out")
+    studio.workspace.studies.close_session(token)
+    page.click(".sample")
+    page.wait_for_selector("#signed-out")
+    assert page.inner_text("#signed-out").startswith("You are signed out, so nothing here is saved any more.")
+    page.click("#signed-out a")
+    page.fill("#password", PASSWORD)
+    page.press("#password", "Enter")
+    page.wait_for_selector(".start h1")
+    settled(page)
+    page.click(".sample")
+    page.wait_for_selector("#part-source img")
+    assert not page.is_visible("#signed-out")
+    context.close()
+
+
+@pytest.mark.browser
 def test_pages_of_studies_keep_to_their_policy_and_a_hostile_text_runs_nothing(
     browser: Browser, behind: tuple[str, Studio]
 ) -> None:

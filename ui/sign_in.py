@@ -64,8 +64,8 @@ class LeadSignIn:
         return self.sessions.open_session("lead", hours=HOURS)
 
 
-def stand_guard(app: FastAPI, studies: Studies, host: str, password: str) -> None:
-    """Put the guard before everything that `app` serves, and add the sign-in.
+def stand_guard(app: FastAPI, studies: Studies, host: str, password: str) -> str:
+    """Put the guard before everything that `app` serves, and add the sign-in. Gives what pages need in their head.
 
     `password` is the one from the environment, or "" for the one that the workspace keeps, if any. Raises UserError
     without either where other machines can reach `host`, and for a password that is too short.
@@ -88,6 +88,7 @@ def stand_guard(app: FastAPI, studies: Studies, host: str, password: str) -> Non
         inline=re.findall(r"<script>(.*?)</script>", document(""), re.DOTALL),
     )
     add_sign_in(app, lead)
+    return f'<script src="/ui/session.js?v={int((ASSETS / "session.js").stat().st_mtime)}"></script>' if locked else ""
 
 
 def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
