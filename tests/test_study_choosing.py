@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from evaluation.types import Reading, encode_map
 from pipeline.errors import UserError
 from storage.study_types import Candidate
 from storage.workspace import Workspace
@@ -20,7 +22,7 @@ from study.sampling import at_random, stratified
 from study.templates import TEMPLATES
 from study.types import ControlPolicy, Eligibility, NewItem, Question, Rules, Worker
 from tests.study_cases import LABELS, MODEL, object_runs, road_runs
-from ui.study.choosing import Choice, draw, items_of, pool_of, read_choice, verdict_of
+from ui.study.choosing import Choice, Masks, draw, items_of, model_name, pool_of, read_choice, verdict_of
 from ui.study.controlling import MADE, keep_in_step
 from ui.study.posting import FieldError
 from ui.study.setting_up import note_of
@@ -79,11 +81,13 @@ def test_misclassified_images_are_those_that_the_model_gets_wrong(workspace: Wor
     cases = object_runs(workspace, 4, wrong=(1, 6, 14))
     candidates = read(workspace)
     assert [verdict_of(candidate, MODEL) for candidate in candidates][:3] == [(True, True), (True, False), (True, True)]
-    pool = pool_of(candidates, Choice("misclassified", 10))
+    pool = pool_of(candidates, Choice("misclassified", 10), Masks(workspace))
     assert {candidate.test_case for candidate in pool.free} == {cases[1], cases[6], cases[14]}
     assert pool.model == MODEL and pool.unread == 0
     assert note_of(pool, Choice("misclassified", 10)).startswith(f"3 are misclassified by {MODEL}.")
-    items = items_of(workspace, draw(pool, Choice("misclassified", 2), 5), Choice("misclassified", 2), pool.model)
+    items = items_of(
+        draw(pool, Choice("misclassified", 2), 5), Choice("misclassified", 2), pool.model, Masks(workspace)
+    )
     assert len(items) == 2 and {item.group for item in items} == {"misclassified"}
     assert all(item.model_right is False and item.model == MODEL and item.source_sha for item in items)
     assert all(item.origin["source_right"] is True and item.origin["prompt"] for item in items)
@@ -92,15 +96,15 @@ def test_misclassified_images_are_those_that_the_model_gets_wrong(workspace: Wor
 def test_images_of_the_study_are_not_drawn_again(workspace: Workspace) -> None:
     object_runs(workspace, 2)
     study = workspace.studies.create("Birds", CLASSIFICATION)
-    first = pool_of(read(workspace), Choice(count=5))
-    workspace.studies.add_items(study, items_of(workspace, draw(first, Choice(count=5), 0), Choice(), ""))
-    second = pool_of(read(workspace), Choice(count=5), workspace.studies.items(study))
+    first = pool_of(read(workspace), Choice(count=5), Masks(workspace))
+    workspace.studies.add_items(study, items_of(draw(first, Choice(count=5), 0), Choice(), "", Masks(workspace)))
+    second = pool_of(read(workspace), Choice(count=5), Masks(workspace), workspace.studies.items(study))
     assert (len(second.free), second.fitting) == (3, 8)
     assert "besides 5 that are in the study already" in note_of(second, Choice(count=5))
     assert "all 3 would be taken" in note_of(second, Choice(count=5))
-    workspace.studies.add_items(study, items_of(workspace, second.free, Choice(), ""))
+    workspace.studies.add_items(study, items_of(second.free, Choice(), "", Masks(workspace)))
     with pytest.raises(UserError, match="No image is left that fits"):
-        draw(pool_of(read(workspace), Choice(), workspace.studies.items(study)), Choice(), 0)
+        draw(pool_of(read(workspace), Choice(), Masks(workspace), workspace.studies.items(study)), Choice(), 0)
 
 
 def test_reviews_and_tasks_filter(workspace: Workspace) -> None:
@@ -110,7 +114,7 @@ def test_reviews_and_tasks_filter(workspace: Workspace) -> None:
     workspace.append_review(cases[1], "rejected", "no bird")
 
     def fits(**choice: object) -> set[int]:
-        return {candidate.test_case for candidate in pool_of(read(workspace), Choice(**choice)).free}  # type: ignore[arg-type]
+        return {candidate.test_case for candidate in pool_of(read(workspace), Choice(**choice), Masks(workspace)).free}  # type: ignore[arg-type]
 
     assert fits() == {*cases, *roads}
     assert fits(reviewed="accepted") == {cases[0]}
@@ -120,21 +124,51 @@ def test_reviews_and_tasks_filter(workspace: Workspace) -> None:
 
 def test_classes_and_edit_types_are_strata(workspace: Workspace) -> None:
     object_runs(workspace, 8)
-    pool = pool_of(read(workspace), Choice("label", 8))
+    pool = pool_of(read(workspace), Choice("label", 8), Masks(workspace))
     assert set(pool.strata) == set(LABELS)
     labels = Counter(candidate.label for candidate in draw(pool, Choice("label", 8), 0))
     assert set(labels.values()) == {2}
-    pool = pool_of(read(workspace), Choice("edit type", 8))
+    pool = pool_of(read(workspace), Choice("edit type", 8), Masks(workspace))
     assert set(pool.strata) == {"weather", "time of day"}
 
 
 def test_a_scene_shows_what_its_mask_shows(workspace: Workspace) -> None:
     road_runs(workspace, 2, cases=1)
     choice = Choice(kind="segmentation")
-    without, with_one = items_of(workspace, pool_of(read(workspace), choice).free, choice, "")
+    without, with_one = items_of(pool_of(read(workspace), choice, Masks(workspace)).free, choice, "", Masks(workspace))
     assert {"road", "vehicle"} <= set(without.classes) and "pedestrian" not in without.classes
     assert "pedestrian" in with_one.classes
     assert [question.id for question in asked(PRESERVATION.questions, without, {})] == ["road", "vehicles"]
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("resnet50", "resnet50"),
+        ("timm/vit_b_16", "vit_b_16"),
+        ("/some/where/segmenter.safetensors@18ea232a21d02c0e", "segmenter.safetensors"),
+        ("C:\\models\\net.pt@1f (classes.txt)", "net.pt (classes.txt)"),
+        ("", ""),
+    ],
+)
+def test_a_model_is_called_by_its_name_and_not_by_its_folder(key: str, name: str) -> None:
+    assert model_name(key) == name
+
+
+def test_a_segmenter_is_measured_against_the_mask(workspace: Workspace) -> None:
+    road_runs(workspace, 1, cases=1)
+    (held,) = read(workspace)
+    mask = Masks(workspace).of(held.run_id)
+    assert mask is not None
+    names = tuple(mask.classes[number] for number in range(len(mask.classes)))
+    seen = Reading("segmentation", "m", classes=names, class_map=encode_map(mask.numbers)).plain()
+    blind = Reading("segmentation", "m", classes=names, class_map=encode_map(Image.new("L", mask.numbers.size))).plain()
+
+    def verdict(before: object, after: object) -> tuple[bool | None, bool | None]:
+        return verdict_of(replace(held, readings={"m": (before, after)}), "m", mask)  # type: ignore[dict-item]
+
+    assert verdict(seen, seen) == (True, True) and verdict(seen, blind) == (True, False)
+    assert verdict(seen, None) == (None, None)
 
 
 @pytest.mark.parametrize("count", ["0", "many", "", "-3", "1e9", None, True])
@@ -183,14 +217,16 @@ def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -
     studies = workspace.studies
     rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4))
     study = studies.create("Birds", rules)
-    chosen = pool_of(read(workspace), Choice()).free
-    studies.add_items(study, items_of(workspace, chosen, Choice(), MODEL))
+    chosen = pool_of(read(workspace), Choice(), Masks(workspace)).free
+    studies.add_items(study, items_of(chosen, Choice(), MODEL, Masks(workspace)))
     assert keep_in_step(studies, studies.study(study)) and not keep_in_step(studies, studies.study(study))
     held = studies.study(study)
     assert (held.items, held.controls, held.quiz) == (40, 5, 4)
     studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0.2)))
     assert keep_in_step(studies, studies.study(study)) and studies.study(study).controls == 10
-    given = replace(items_of(workspace, chosen[:1], Choice(), MODEL)[0], kind="control", expected={"valid": "yes"})
+    given = replace(
+        items_of(chosen[:1], Choice(), MODEL, Masks(workspace))[0], kind="control", expected={"valid": "yes"}
+    )
     studies.add_items(study, [given])
     assert not keep_in_step(studies, studies.study(study)) and studies.study(study).controls == 11
     studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0), eligibility=Eligibility()))

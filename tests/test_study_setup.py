@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from demo.scene import SEMANTIC_CLASSES
 from evaluation.types import Reading, encode_map
 from storage.studies import Studies
 from storage.workspace import Workspace
@@ -310,31 +311,35 @@ def test_images_of_scenes_are_asked_about_what_they_show(lead: Lead) -> None:
 
 def test_the_model_under_test_is_asked_about_what_it_has_not_read(lead: Lead) -> None:
     road_runs(lead.studio.workspace, 2)
-    load = lead.studio.workspace.image
-    sources = {load(held.source_sha).tobytes() for held in lead.studies.candidates() if held.classes}
-    names = ("sky", "road", "pavement", "lane marking", "vehicle", "pedestrian")
+    workspace = lead.studio.workspace
+    masks: dict[bytes, Image.Image] = {}
+    for held in lead.studies.candidates():
+        run = workspace.run(held.run_id)
+        if run.mask_sha is not None:
+            masks[workspace.image(held.source_sha).tobytes()] = workspace.image(run.mask_sha)
 
     class Reader:
-        """Finds a stripe of every class in a source image, and nothing but sky in any other."""
+        """Finds all of a source image, and nothing but sky in any other."""
 
         def read(self, image: Image.Image) -> Reading:
-            numbers = Image.new("L", (60, 60))
-            for number in range(len(names) if image.tobytes() in sources else 0):
-                numbers.paste(number, (10 * number, 0, 10 * number + 10, 60))
-            return Reading("segmentation", "stripes", classes=names, class_map=encode_map(numbers))
+            numbers = masks.get(image.tobytes(), Image.new("L", image.size))
+            return Reading("segmentation", "m", classes=tuple(SEMANTIC_CLASSES), class_map=encode_map(numbers))
 
     lead.studio.readings.load = lambda wanted: Reader()
     study = lead.create("preservation")
     choice = lead.choice(how="misclassified", kind="segmentation", count="4")
     said = lead.post(f"{study}/draw-note", {"draw": choice})
     assert (said["free"], said["unread"]) == (0, 4)
+    other = lead.post(f"{study}/ask-model", {"draw": {**choice, "model": MODEL}}, 400)
+    assert other["field"] == "draw" and "another model under test" in other["error"]
     assert lead.post(f"{study}/ask-model", {"draw": choice})["asked"] == 2
     end = time.monotonic() + 60
     while lead.post(f"{study}/draw-note", {"draw": choice})["unread"] and time.monotonic() < end:
         time.sleep(0.5)
     lead.post(f"{study}/draw", {"draw": choice})
-    held = [item for item in lead.studies.items(study) if item.kind == "item"]
-    assert len(held) == 4 and all(item.model_right is False and item.model for item in held)
+    drawn = [item for item in lead.studies.items(study) if item.kind == "item"]
+    assert len(drawn) == 4 and all(item.model_right is False for item in drawn)
+    assert {item.model for item in drawn} == {"segmenter.safetensors"}
 
 
 def test_images_can_be_removed_by_one_and_by_sample(lead: Lead) -> None:

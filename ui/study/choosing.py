@@ -6,15 +6,18 @@ the models under test.
 
 from __future__ import annotations
 
+import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from PIL import Image
 from pydantic import ValidationError
 
-from evaluation.metrics import numbers_of, share, without_mask
-from evaluation.types import Reading, decode_map, reading_from
+from evaluation.metrics import against_mask, numbers_of, share, without_mask
+from evaluation.types import LARGEST_MAP, Reading, decode_map, reading_from
 from pipeline.errors import UserError
 from pipeline.types import EDIT_TYPES, Task
 from pipeline.words import classes_in
@@ -36,6 +39,8 @@ ASKED_OF_SCENES = ("road", "vehicle", "pedestrian")
 """Classes of questions: an image shows them also when its data set calls them by a narrower name, such as car."""
 LEAST_SHARE = 0.0005
 """Of the pixels of a mask, below which a class does not count as shown: a person could not find it."""
+MASK_SECONDS = 60.0
+"""A mask is looked up anew after so long: a filter asks for it with every change."""
 MOST = 20_000
 """Items that can be drawn at once."""
 
@@ -91,14 +96,50 @@ def read_choice(data: Mapping[str, Any]) -> Choice:
     )
 
 
-def pool_of(candidates: Sequence[Candidate], choice: Choice, items: Iterable[Item] = ()) -> Pool:
+@dataclass(frozen=True)
+class Mask:
+    """The mask of a run: what a segmenter is measured against, and what its scene shows."""
+
+    numbers: Image.Image
+    """Mode L, a class number a pixel."""
+    classes: Mapping[int, str]
+
+
+class Masks:
+    """The masks of the runs of a workspace, each kept for a while. For any thread."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._held: dict[str, tuple[float, Mask | None]] = {}
+
+    def of(self, run_id: str) -> Mask | None:
+        """The mask of a run, at the size at which a reading is kept; None where it has none."""
+        read, mask = self._held.get(run_id, (-MASK_SECONDS, None))
+        if time.monotonic() - read >= MASK_SECONDS:
+            mask = self._read(run_id)
+            self._held[run_id] = (time.monotonic(), mask)
+        return mask
+
+    def _read(self, run_id: str) -> Mask | None:
+        run = self._workspace.run(run_id)
+        if run.mask_sha is None:
+            return None
+        numbers = self._workspace.image(run.mask_sha)
+        longest = max(numbers.size)
+        if longest > LARGEST_MAP:
+            size = [max(1, round(side * LARGEST_MAP / longest)) for side in numbers.size]
+            numbers = numbers.resize((size[0], size[1]), Image.Resampling.NEAREST)
+        return Mask(numbers, run.mask_classes)
+
+
+def pool_of(candidates: Sequence[Candidate], choice: Choice, masks: Masks, items: Iterable[Item] = ()) -> Pool:
     """What `choice` can draw from `candidates`, without those that are in the study already."""
     taken = {item.test_case for item in items if not item.removed and item.test_case is not None}
     fitting = [candidate for candidate in candidates if _fits(candidate, choice)]
     model = choice.model or most_read(fitting)
     unread = sum(model not in candidate.readings for candidate in fitting)
     if choice.how == "misclassified":
-        fitting = [candidate for candidate in fitting if _misled(candidate, model, choice.source_right)]
+        fitting = [candidate for candidate in fitting if _misled(candidate, model, masks, choice.source_right)]
     free = tuple(candidate for candidate in fitting if candidate.test_case not in taken)
     strata: dict[str, list[int]] = {}
     if choice.how in ("label", "edit type"):
@@ -122,27 +163,32 @@ def draw(pool: Pool, choice: Choice, seed: int) -> tuple[Candidate, ...]:
 
 
 def items_of(
-    workspace: Workspace, candidates: Sequence[Candidate], choice: Choice, model: str, asked_of: Iterable[str] = ()
+    candidates: Sequence[Candidate], choice: Choice, model: str, masks: Masks, asked_of: Iterable[str] = ()
 ) -> tuple[NewItem, ...]:
     """Items of drawn candidates, with all that an analysis may want. `asked_of`: classes that questions name."""
     names = tuple(dict.fromkeys((*ASKED_OF_SCENES, *(name for name in asked_of if name))))
-    shown = {run: _shown(workspace, run, names) for run in {candidate.run_id for candidate in candidates}}
+    shown = {run: _shown(masks.of(run), names) for run in {candidate.run_id for candidate in candidates}}
     group = choice.group or {"misclassified": "misclassified", "random": "random"}.get(choice.how, f"by {choice.how}")
-    return tuple(_item(candidate, group, model, shown[candidate.run_id]) for candidate in candidates)
+    return tuple(_item(candidate, group, model, masks, shown[candidate.run_id]) for candidate in candidates)
 
 
-def verdict_of(candidate: Candidate, model: str) -> tuple[bool | None, bool | None]:
+def verdict_of(candidate: Candidate, model: str, mask: Mask | None = None) -> tuple[bool | None, bool | None]:
     """Whether a model under test is right about the source image and about the generated one; None where unknown.
 
     A classifier is right when its likeliest class is the label or a kind of it; a segmenter is right about a generated
-    image when it still finds every protected class that it found in the source (`evaluation.metrics`).
+    image when it finds every protected class about as well as in the source: measured against the mask where there is
+    one, else against what it found in the source (`evaluation.metrics`).
     """
     source, image = (_reading(value) for value in candidate.readings.get(model, (None, None)))
     if kind_of(candidate) == "classification":
         return _names(source, candidate.label), _names(image, candidate.label)
     if source is None or image is None or "classification" in (source.kind, image.kind):
         return None, None
-    figures = without_mask(decode_map(source.class_map), decode_map(image.class_map), source.classes, candidate.classes)
+    before, after = decode_map(source.class_map), decode_map(image.class_map)
+    if mask is None:
+        figures = without_mask(before, after, source.classes, candidate.classes)
+    else:
+        figures = against_mask(before, after, source.classes, mask.numbers, mask.classes, candidate.classes)
     return True, not any(figure.dropped for figure in figures)
 
 
@@ -165,13 +211,24 @@ def _fits(candidate: Candidate, choice: Choice) -> bool:
     return choice.reviewed == "all" or candidate.verdict != "rejected"
 
 
-def _misled(candidate: Candidate, model: str, source_right: bool) -> bool:
-    before, after = verdict_of(candidate, model)
+def model_name(key: str) -> str:
+    """What a model under test is called: of a file its name alone, without folder and time of its last change."""
+    return re.sub(r"@[0-9a-f]+(?= \(|$)", "", key).rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
+
+
+def _verdict(candidate: Candidate, model: str, masks: Masks) -> tuple[bool | None, bool | None]:
+    """`verdict_of` with the mask looked up where it is needed."""
+    needs = kind_of(candidate) == "segmentation" and model in candidate.readings
+    return verdict_of(candidate, model, masks.of(candidate.run_id) if needs else None)
+
+
+def _misled(candidate: Candidate, model: str, masks: Masks, source_right: bool) -> bool:
+    before, after = _verdict(candidate, model, masks)
     return after is False and (before is True or not source_right)
 
 
-def _item(candidate: Candidate, group: str, model: str, shown: tuple[str, ...]) -> NewItem:
-    source_right, model_right = verdict_of(candidate, model)
+def _item(candidate: Candidate, group: str, model: str, masks: Masks, shown: tuple[str, ...]) -> NewItem:
+    source_right, model_right = _verdict(candidate, model, masks)
     classes = shown or classes_in(candidate.caption, _asked(ASKED_OF_SCENES))
     origin: dict[str, Any] = {"run_name": candidate.run_name, **candidate.origin}
     if source_right is not None:
@@ -185,20 +242,18 @@ def _item(candidate: Candidate, group: str, model: str, shown: tuple[str, ...]) 
         caption=candidate.caption,
         counterfactual=candidate.counterfactual.text,
         test_case=candidate.test_case,
-        model=model if model_right is not None else "",
+        model=model_name(model) if model_right is not None else "",
         model_right=model_right,
         group=group,
         origin=origin,
     )
 
 
-def _shown(workspace: Workspace, run_id: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The classes that the mask of a run shows, by their own names and by those of questions; () without a mask."""
-    run = workspace.run(run_id)
-    if run.mask_sha is None:
+def _shown(mask: Mask | None, names: Sequence[str]) -> tuple[str, ...]:
+    """The classes that a mask shows, by their own names and by those of questions; () without a mask."""
+    if mask is None:
         return ()
-    mask = workspace.image(run.mask_sha)
-    there = {n: name for n, name in run.mask_classes.items() if share(mask, [n]) >= LEAST_SHARE}
+    there = {n: name for n, name in mask.classes.items() if share(mask.numbers, [n]) >= LEAST_SHARE}
     wider = [name for name in names if numbers_of(name, there)]
     return tuple(dict.fromkeys((*wider, *there.values())))
 

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 
 from study.questions import asked, wording
 from study.types import Item, Question, Rules, Study
+from ui.study.choosing import model_name
 from ui.study.controlling import MADE
 from ui.study.fields import Problems, card, number_input, select, text_input, wrong
 from ui.study.words import image_url
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, pill
 
+MOST_READ = "whichever has read most of them"
+"""Of the models under test."""
 SHOWN = 48
 """Items that are shown at once."""
 HOWS = (
@@ -54,7 +57,13 @@ def draw_form(models: Sequence[str], kind: str, button_words: str = "Add them") 
         model = el(
             "span",
             "by ",
-            select("draw.model", [(name, name) for name in models], models[0], aria_label="Model under test", **own),
+            select(
+                "draw.model",
+                [("", MOST_READ), *((key, model_name(key)) for key in models)],
+                "",
+                aria_label="Model under test",
+                **own,
+            ),
             class_="gap",
             data_only_how="",
         )

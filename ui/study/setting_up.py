@@ -15,9 +15,10 @@ from storage.study_types import Candidate
 from study.readiness import findings
 from study.templates import TEMPLATES
 from study.types import Example, Item, NewItem, Rules, Study, Worker
+from ui.readings import model_key
 from ui.studio import Studio
 from ui.study import drafts
-from ui.study.choosing import Choice, Pool, draw, items_of, most_read, pool_of, read_choice
+from ui.study.choosing import Choice, Masks, Pool, draw, items_of, model_name, most_read, pool_of, read_choice
 from ui.study.controlling import MADE, keep_in_step
 from ui.study.drafts import Trouble
 from ui.study.frame import study_address
@@ -42,6 +43,7 @@ class SettingUp:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._lock = threading.RLock()
+        self._masks = Masks(studio.workspace)
         self._candidates: tuple[float, tuple[Candidate, ...]] = (-1e9, ())
 
     @property
@@ -150,7 +152,7 @@ class SettingUp:
     def draw_note(self, data: Mapping[str, Any], study_id: str) -> Reply:
         """What a filter can draw, in words."""
         choice = read_choice(_mapping(data, "draw"))
-        pool = pool_of(self.candidates(), choice, self.items(study_id))
+        pool = pool_of(self.candidates(), choice, self._masks, self.items(study_id))
         return {"note": note_of(pool, choice), "unread": pool.unread, "free": len(pool.free)}
 
     def draw(self, data: Mapping[str, Any], study_id: str) -> Reply:
@@ -166,14 +168,14 @@ class SettingUp:
     def drawn(self, study: Study, choice: Choice) -> tuple[tuple[NewItem, ...], str]:
         """New items by a choice, and how they were drawn in words. Raises UserError when nothing fits."""
         self._candidates = (-1e9, ())
-        pool = pool_of(self.candidates(), choice, self.items(study.id))
+        pool = pool_of(self.candidates(), choice, self._masks, self.items(study.id))
         with in_words():
             chosen = draw(pool, choice, study.rules.seed)
         asked_of = [question.only_with for question in study.rules.questions]
-        new = items_of(self._studio.workspace, chosen, choice, pool.model, asked_of)
+        new = items_of(chosen, choice, pool.model, self._masks, asked_of)
         way = {
             "random": "at random",
-            "misclassified": f"at random of those that {pool.model} got wrong",
+            "misclassified": f"at random of those that {model_name(pool.model)} got wrong",
             "label": "equally of each class",
             "edit type": "equally of each edit type",
         }[choice.how]
@@ -185,16 +187,22 @@ class SettingUp:
     def ask_model(self, data: Mapping[str, Any], study_id: str) -> Reply:
         """Have the model under test read what it has not read yet, while nobody waits."""
         choice = read_choice(_mapping(data, "draw"))
-        pool = pool_of(self.candidates(), replace(choice, how="random"), ())
+        pool = pool_of(self.candidates(), replace(choice, how="random"), self._masks)
         runs = {candidate.run_id for candidate in pool.free if pool.model not in candidate.readings}
-        problem = ""
+        asked, problem = 0, ""
         for run_id in sorted(runs):
             run = self._studio.workspace.run(run_id)
-            seen = self._studio.readings.seen(run, self._studio.settings(run))
-            problem = problem or seen.problem
+            settings = self._studio.settings(run)
+            wanted = self._studio.readings.model_of(run, settings)
+            # A run's images are read by the model under test of that run; another one is chosen on the explore page.
+            if wanted is not None and choice.model in ("", model_key(wanted)):
+                problem = self._studio.readings.seen(run, settings).problem or problem
+                asked += 1
+        if not asked:
+            problem = "These images belong to runs with another model under test: choose that one, or change it there."
         if problem:
             raise FieldError("draw", problem)
-        return {"asked": len(runs)}
+        return {"asked": asked}
 
     def refresh(self, data: Mapping[str, Any], study_id: str) -> Reply:
         """The draft after images came in as files."""
@@ -326,7 +334,7 @@ def note_of(pool: Pool, choice: Choice) -> str:
     free, there = len(pool.free), pool.fitting - len(pool.free)
     words = f"{free:,} fit" + (f", besides {there:,} that are in the study already." if there else ".")
     if choice.how == "misclassified":
-        words = f"{free:,} are misclassified by {pool.model or 'any model under test'}" + (
+        words = f"{free:,} are misclassified by {model_name(pool.model) or 'any model under test'}" + (
             f", besides {there:,} that are in the study already." if there else "."
         )
     if pool.strata:
