@@ -22,10 +22,9 @@ from study.sampling import at_random, stratified
 from study.templates import TEMPLATES
 from study.types import ControlPolicy, Eligibility, NewItem, Question, Rules, Worker
 from tests.study_cases import LABELS, MODEL, object_runs, road_runs
-from ui.study.choosing import Choice, Masks, draw, items_of, model_name, pool_of, read_choice, verdict_of
+from ui.study.choosing import Choice, Masks, draw, items_of, model_name, note_of, pool_of, read_choice, verdict_of
 from ui.study.controlling import MADE, keep_in_step
 from ui.study.posting import FieldError
-from ui.study.setting_up import note_of
 
 CLASSIFICATION, PRESERVATION = (TEMPLATES[name].rules() for name in ("classification", "preservation"))
 

@@ -172,6 +172,26 @@ def items_of(
     return tuple(_item(candidate, group, model, masks, shown[candidate.run_id]) for candidate in candidates)
 
 
+def note_of(pool: Pool, choice: Choice) -> str:
+    """What a choice can draw, in a sentence or two."""
+    if not pool.fitting and not pool.unread:
+        return "No test case of this workspace fits."
+    free, there = len(pool.free), pool.fitting - len(pool.free)
+    words = f"{free:,} fit" + (f", besides {there:,} that are in the study already." if there else ".")
+    if choice.how == "misclassified":
+        words = f"{free:,} are misclassified by {model_name(pool.model) or 'any model under test'}" + (
+            f", besides {there:,} that are in the study already." if there else "."
+        )
+    if pool.strata:
+        sizes = sorted((len(cases), name) for name, cases in pool.strata.items())
+        words += f" {len(sizes)} groups, from {sizes[0][0]} ({sizes[0][1]}) to {sizes[-1][0]} ({sizes[-1][1]})."
+    if free and choice.count > free:
+        words += f" You ask for {choice.count:,}: all {free:,} would be taken."
+    if pool.unread and choice.how == "misclassified":
+        words += f" {pool.unread:,} were not read by it yet."
+    return words
+
+
 def verdict_of(candidate: Candidate, model: str, mask: Mask | None = None) -> tuple[bool | None, bool | None]:
     """Whether a model under test is right about the source image and about the generated one; None where unknown.
 

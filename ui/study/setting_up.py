@@ -18,7 +18,7 @@ from study.types import Example, Item, NewItem, Rules, Study, Worker
 from ui.readings import model_key
 from ui.studio import Studio
 from ui.study import drafts
-from ui.study.choosing import Choice, Masks, Pool, draw, items_of, model_name, most_read, pool_of, read_choice
+from ui.study.choosing import Choice, Masks, draw, items_of, model_name, most_read, note_of, pool_of, read_choice
 from ui.study.controlling import MADE, keep_in_step
 from ui.study.drafts import Trouble
 from ui.study.frame import study_address
@@ -325,26 +325,6 @@ class SettingUp:
             if item.id == data.get("item"):
                 return item
         raise Missing("This image is not in the study any more. Please reload the page.")
-
-
-def note_of(pool: Pool, choice: Choice) -> str:
-    """What a choice can draw, in a sentence or two."""
-    if not pool.fitting and not pool.unread:
-        return "No test case of this workspace fits."
-    free, there = len(pool.free), pool.fitting - len(pool.free)
-    words = f"{free:,} fit" + (f", besides {there:,} that are in the study already." if there else ".")
-    if choice.how == "misclassified":
-        words = f"{free:,} are misclassified by {model_name(pool.model) or 'any model under test'}" + (
-            f", besides {there:,} that are in the study already." if there else "."
-        )
-    if pool.strata:
-        sizes = sorted((len(cases), name) for name, cases in pool.strata.items())
-        words += f" {len(sizes)} groups, from {sizes[0][0]} ({sizes[0][1]}) to {sizes[-1][0]} ({sizes[-1][1]})."
-    if free and choice.count > free:
-        words += f" You ask for {choice.count:,}: all {free:,} would be taken."
-    if pool.unread and choice.how == "misclassified":
-        words += f" {pool.unread:,} were not read by it yet."
-    return words
 
 
 def _new(item: Item) -> NewItem:
