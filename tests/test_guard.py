@@ -1,4 +1,4 @@
-"""Who gets in: the guard, the password and the sign-in, on the real sessions and log of a workspace."""
+"""Who gets in with a password and who does not, on the real sessions and log of a workspace."""
 
 from __future__ import annotations
 
@@ -7,58 +7,24 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi import FastAPI, Request, WebSocket
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from pipeline.errors import UserError
 from storage.workspace import Workspace
+from tests.guarded import HTML, PASSWORD, application, events, sign_in
 from ui.guard import COOKIE
-from ui.passwords import SECRET, beyond_this_machine, choose, hashed, matches
-from ui.refusals import Refusals
+from ui.passwords import SECRET, hashed
 from ui.sign_in import ATTEMPTS, SIGN_IN_ASSETS, local, stand_guard
-
-PASSWORD = "correct horse battery"
-HERE = "http://127.0.0.1:7860"
-HTML = {"accept": "text/html,application/xhtml+xml"}
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
     with Workspace(tmp_path / "workspace") as opened:
         yield opened
-
-
-def application(workspace: Workspace, host: str = "127.0.0.1", password: str = "") -> FastAPI:
-    """Something behind a guard: pages, what Gradio has, a socket, and an annotators' part."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    stand_guard(app, workspace.studies, host, password)
-    part = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-
-    @part.get("/")
-    def annotators() -> str:
-        return "annotators"
-
-    @app.get("/healthz")
-    def healthz() -> str:
-        return "well"
-
-    @app.websocket("/socket")
-    async def socket(connection: WebSocket) -> None:
-        await connection.accept()
-        await connection.send_text("secret")
-        await connection.close()
-
-    app.mount("/annotate", part)
-
-    @app.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-    def everything(request: Request, path: str) -> dict[str, Any]:
-        return {"secret": path, "signed_in": request.state.signed_in}
-
-    return app
 
 
 @pytest.fixture(scope="module")
@@ -73,78 +39,6 @@ def locked(workspace: Workspace, kept: str) -> Iterator[TestClient]:
         yield client
 
 
-@pytest.fixture
-def unlocked(workspace: Workspace) -> Iterator[TestClient]:
-    with TestClient(application(workspace), base_url=HERE, follow_redirects=False) as client:
-        yield client
-
-
-def sign_in(client: TestClient, password: str = PASSWORD, wanted: str = "/") -> Any:
-    return client.post("/sign-in", data={"password": password, "next": wanted})
-
-
-def events(workspace: Workspace) -> list[tuple[str, str]]:
-    return [(entry.event, entry.detail) for entry in workspace.studies.log()]
-
-
-# The password
-
-
-def test_a_password_is_kept_as_a_hash_with_a_salt_of_its_own(kept: str) -> None:
-    again = hashed(PASSWORD)
-    assert kept != again
-    assert PASSWORD not in kept
-    assert matches(PASSWORD, kept)
-    assert matches(PASSWORD, again)
-    assert not matches(PASSWORD + " ", kept)
-    assert not matches("", kept)
-
-
-def test_the_same_letters_typed_in_two_ways_are_one_password() -> None:
-    assert matches("caf\u00e9 au lait", hashed("cafe\u0301 au lait"))
-
-
-@pytest.mark.parametrize(
-    "damaged", ["", "x", "scrypt$1$2", "scrypt$x$8$3$00$00", "scrypt$3$8$1$00$00", "md5$1$1$1$0$0"]
-)
-def test_nobody_gets_in_with_a_damaged_hash(damaged: str) -> None:
-    assert not matches("", damaged)
-    assert not matches(PASSWORD, damaged)
-
-
-@pytest.mark.parametrize(
-    ("password", "words"), [("", "too short"), ("seven77", "at least 8"), ("x" * 1025, "too long")]
-)
-def test_a_password_that_will_not_do(password: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        hashed(password)
-
-
-def test_a_new_password_is_typed_twice() -> None:
-    typed = iter(["long enough", "long enough", "long enough", "long enoughh"])
-    assert matches("long enough", choose(lambda _: next(typed), twice=True))
-    with pytest.raises(UserError, match="differ"):
-        choose(lambda _: next(typed), twice=True)
-
-
-@pytest.mark.parametrize(
-    ("host", "beyond"),
-    [
-        ("127.0.0.1", False),
-        ("127.1.2.3", False),
-        ("::1", False),
-        ("localhost", False),
-        ("0.0.0.0", True),
-        ("::", True),
-        ("", True),
-        ("192.0.2.1", True),
-        ("nowhere.invalid", True),
-    ],
-)
-def test_what_other_machines_can_reach(host: str, beyond: bool) -> None:
-    assert beyond_this_machine(host) is beyond
-
-
 def test_beyond_this_machine_it_takes_a_password(workspace: Workspace, kept: str) -> None:
     with pytest.raises(UserError, match=r"STUDIO_PASSWORD.*--set-password"):
         application(workspace, "0.0.0.0")
@@ -153,9 +47,6 @@ def test_beyond_this_machine_it_takes_a_password(workspace: Workspace, kept: str
     application(workspace, "0.0.0.0", PASSWORD)
     workspace.studies.set_secret(SECRET, kept)
     application(workspace, "0.0.0.0")
-
-
-# With a password
 
 
 @pytest.mark.parametrize(
@@ -386,156 +277,6 @@ def test_pages_that_show_what_strangers_wrote_run_no_script_in_them(locked: Test
         policy = locked.get(path).headers["content-security-policy"]
         scripts = next(part for part in policy.split("; ") if part.startswith("script-src"))
         assert re.fullmatch(r"script-src 'self' 'sha256-[\w+/=]+'", scripts), "the one that picks the theme is known"
-
-
-# Without a password
-
-
-@pytest.mark.parametrize(
-    "host",
-    ["127.0.0.1:7860", "localhost:7860", "LOCALHOST", "[::1]:7860", "127.0.0.9", "studio.localhost:1", "localhost."],
-)
-def test_on_this_machine_it_opens_at_once(unlocked: TestClient, host: str) -> None:
-    reply = unlocked.get("/study/", headers={"host": host})
-    assert reply.json() == {"secret": "study/", "signed_in": False}
-    assert unlocked.get("/sign-in", headers={"host": host}).headers["location"] == "/", "there is nothing to sign in to"
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        "rebound.example.org:7860",
-        "127.0.0.1.example.org",
-        "192.0.2.1",
-        "0.0.0.0:7860",
-        "localhost@example.org",
-        "",
-        "[",
-    ],
-)
-@pytest.mark.parametrize("path", ["/study/", "/annotate/", "/gradio_api/info"])
-def test_another_name_for_this_machine_opens_nothing(unlocked: TestClient, host: str, path: str) -> None:
-    reply = unlocked.get(path, headers={"host": host})
-    assert reply.status_code == 403
-    assert "secret" not in reply.text
-    assert unlocked.get("/healthz", headers={"host": host}).status_code == 200
-
-
-@pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host", "via"])
-def test_a_proxy_opens_nothing_without_a_password(unlocked: TestClient, name: str) -> None:
-    reply = unlocked.get("/study/", headers={name: "192.0.2.1"})
-    assert reply.status_code == 403
-    assert "--set-password" in reply.text
-
-
-# Other sites
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"origin": "http://example.org"},
-        {"origin": "null"},
-        {"origin": "http://127.0.0.1:9999"},
-        {"origin": "https://127.0.0.1:7860.example.org"},
-        {"origin": "http://[broken"},
-        {"origin": "http://127.0.0.1:port"},
-        {"origin": "file://"},
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "same-site"},
-        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"},
-        {"sec-fetch-site": "something new"},
-    ],
-)
-@pytest.mark.parametrize(
-    "path", ["/study/api/new", "/files", "/gradio_api/upload", "/annotate/", "/sign-in", "/sign-out"]
-)
-def test_another_site_can_send_nothing(unlocked: TestClient, headers: dict[str, str], path: str) -> None:
-    reply = unlocked.post(path, headers=headers)
-    assert reply.status_code == 403
-    assert reply.json() == {"error": "This came from another site."}
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"origin": HERE},
-        {"sec-fetch-site": "same-origin"},
-        {"sec-fetch-site": "none"},
-        # Behind a proxy that renames the host, the browser still knows better.
-        {"origin": "https://studio.example.org", "sec-fetch-site": "same-origin"},
-    ],
-)
-def test_our_own_pages_can(unlocked: TestClient, headers: dict[str, str]) -> None:
-    assert unlocked.post("/files", headers=headers).status_code == 200
-
-
-def test_a_link_from_another_site_can_be_followed_but_nothing_be_read(unlocked: TestClient) -> None:
-    cross = {"sec-fetch-site": "cross-site"}
-    assert unlocked.get("/study/", headers=cross | {"sec-fetch-mode": "navigate"}).status_code == 200
-    assert unlocked.get("/study/", headers=cross | {"sec-fetch-mode": "cors"}).status_code == 403
-    assert unlocked.get("/study/", headers=cross | {"sec-fetch-mode": "no-cors"}).status_code == 403
-    assert unlocked.get("/study/", headers={"origin": "http://example.org"}).status_code == 403
-
-
-def test_an_origin_of_the_usual_port(workspace: Workspace, kept: str) -> None:
-    workspace.studies.set_secret(SECRET, kept)
-    with TestClient(application(workspace, "0.0.0.0"), base_url="http://studio.test") as client:
-        for host, origin, status in (
-            ("studio.test", "https://studio.test", 401),
-            ("studio.test:443", "https://studio.test", 401),
-            ("STUDIO.test", "http://studio.TEST:80", 401),
-            ("studio.test:8443", "https://studio.test", 403),
-            ("studio.test", "https://studio.test:8443", 403),
-        ):
-            assert client.post("/files", headers={"host": host, "origin": origin}).status_code == status, (host, origin)
-
-
-# The log of refusals
-
-
-def test_coming_to_sign_in_is_no_attempt_at_anything(workspace: Workspace, locked: TestClient) -> None:
-    locked.get("/?run=1", headers=HTML)
-    locked.get("/favicon.ico")
-    locked.get("/annotate")
-    locked.get("/sign-in")
-    assert events(workspace) == []
-    locked.get("/study/", headers=HTML)
-    locked.get("/")
-    assert [event for event, _ in events(workspace)] == ["refused", "refused"]
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_the_log_is_bounded_and_says_what_it_left_out(workspace: Workspace) -> None:
-    clock = Clock()
-    refusals = Refusals(workspace.studies.note, each=3, in_all=5, seconds=60, clock=clock)
-    for number in range(10):
-        refusals.note("refused", f"GET /{number}", "192.0.2.1")
-    for number in range(10):
-        refusals.note("refused", "GET /", f"192.0.2.{number + 2}")
-    assert len(events(workspace)) == 5
-    clock.now = 60
-    refusals.note("refused", "GET /later\nsigned in", "192.0.2.1")
-    latest, told = events(workspace)[:2]
-    assert latest == ("refused", "GET /later�signed in · from 192.0.2.1")
-    assert told == ("refusals left out", "15 more within a minute were not written down one by one")
-
-
-def test_a_log_that_fails_lets_nobody_in(workspace: Workspace, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise UserError("the disk is full")
-
-    workspace.studies.set_secret(SECRET, kept)
-    monkeypatch.setattr(workspace.studies, "note", fail)
-    with TestClient(application(workspace, "0.0.0.0"), base_url="http://studio.test") as client:
-        assert client.get("/study/").status_code == 401
 
 
 def test_many_who_guess_at_once_all_count_and_keep_nobody_waiting(locked: TestClient) -> None:
