@@ -45,10 +45,11 @@ def _protocol(report: Report) -> list[str]:
             f"{_n(len(follow), 'more question')} {_were(len(follow))} asked only after a certain answer: "
             f"{_and([_described(question) for question in follow])}."
         )
+    scales = any(question.kind == "scale" for question in rules.questions)
     if rules.votes > 1:
         sentences.append(
             f"A question of an image counted if at least {rules.consensus} of its {rules.votes} answers were equal, "
-            "and was discarded otherwise."
+            f"and was discarded otherwise{'; ratings are reported by their mean over all of them' if scales else ''}."
         )
     if rules.show_source:
         sentences.append(
@@ -59,10 +60,7 @@ def _protocol(report: Report) -> list[str]:
         sentences.append("The generated image was shown without its source.")
     if rules.show_captions:
         sentences.append("Both captions were shown with the changed words marked.")
-    sentences.append(
-        "No answer was pre-selected, the order of the images was random for every worker, and no worker saw the "
-        "answers of others."
-    )
+    sentences += _manner(report)
     if rules.version > 1:
         sentences.append(
             f"The rules were fixed before the first vote; when the study was extended they were changed openly, to "
@@ -71,6 +69,21 @@ def _protocol(report: Report) -> list[str]:
     elif rules.version == 1:
         sentences.append("The rules were fixed before the first vote.")
     return sentences
+
+
+def _manner(report: Report) -> list[str]:
+    """How the votes were collected, as far as that is known: of votes from a file it is not."""
+    here = (
+        "no answer was pre-selected, the order of the images was random for every worker, and no worker saw the "
+        "answers of others"
+    )
+    imported = report.votes_imported
+    if not imported:
+        return [f"{here[0].upper()}{here[1:]}."]
+    all_of_them = imported == report.votes_cast
+    came = "All votes were" if all_of_them else f"{_n(imported, 'vote')} of {report.votes_cast:,} {_were(imported)}"
+    said = f"{came} collected elsewhere and brought in from a file; how is to be reported from there."
+    return [said] if all_of_them else [said, f"For the others, {here}."]
 
 
 def _described(question: Question) -> str:
@@ -170,7 +183,7 @@ def _results(report: Report) -> list[str]:
             f"invalid if one has a consensus on another. {_rate('Of all images', report.images, report.images_before)}"
         )
     for result in report.questions:
-        sentences.append(_result(result, len(report.questions) > 1))
+        sentences.append(_result(result, len(report.questions) > 1, report.study.rules.consensus))
     if telling:
         sentences.append(
             "Intervals on shares of images are 95 % Wilson intervals with the image as the unit; the bounds take all "
@@ -181,7 +194,7 @@ def _results(report: Report) -> list[str]:
     return sentences
 
 
-def _result(result: QuestionResult, several: bool) -> str:
+def _result(result: QuestionResult, several: bool, consensus: int) -> str:
     """What one question found."""
     name = f"“{result.question.id}”" if several else "Result"
     if result.question.kind == "text":
@@ -197,9 +210,12 @@ def _result(result: QuestionResult, several: bool) -> str:
         given = [f"{answer.share.count} on “{answer.answer}”" for answer in result.answers if answer.share.count]
         agreed = result.after.items - result.after.discarded - result.after.short - result.after.waiting
         on = f" ({', '.join(given)})" if given else ""
-        parts.append(
-            f"{name}: {_n(agreed, 'image')} with a consensus{on}, {result.after.discarded} discarded without one."
-        )
+        if result.question.kind == "scale":  # reported by its mean, from all votes: nothing is discarded
+            parts.append(f"{name}: at least {consensus} ratings equal on {_n(agreed, 'image')}{on}.")
+        else:
+            parts.append(
+                f"{name}: {_n(agreed, 'image')} with a consensus{on}, {result.after.discarded} discarded without one."
+            )
     if result.mean is not None and result.mean.value is not None:
         parts.append(f"The mean rating was {result.mean.words}.")
     parts.append(_agreement(result.agreement))

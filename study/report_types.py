@@ -164,6 +164,8 @@ class Report:
     """Items with all K votes."""
     votes_cast: int
     """On items, by anybody."""
+    votes_imported: int
+    """Of those, brought in from a file."""
     votes_excluded: int
     """Of those, by excluded workers."""
     votes_surplus: int

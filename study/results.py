@@ -53,6 +53,7 @@ def analyse(data: StudyData) -> Report:
         items=len(items),
         complete=sum(len(after.get(item.id, ())) == rules.votes for item in items),
         votes_cast=len(cast),
+        votes_imported=sum(vote.imported for vote in cast),
         votes_excluded=votes_excluded,
         votes_surplus=len(cast) - votes_excluded - votes_counted,
         votes_counted=votes_counted,

@@ -183,6 +183,8 @@ class Vote:
     """How often it was undone or answered anew."""
     verdict: ApprovalVerdict = "pending"
     reason: str = ""
+    imported: bool = False
+    """It came in a file: how it was collected is not known here."""
 
 
 @dataclass(frozen=True)
