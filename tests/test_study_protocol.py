@@ -32,7 +32,6 @@ from pipeline.profile import load_profile
 from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, TestCase, Trace
 from storage.workspace import Workspace
 from study.cells import csv_text
-from study.controls import made_controls
 from study.methods import paragraph
 from study.questions import wording
 from study.results import analyse
@@ -42,7 +41,6 @@ from study.types import ControlPolicy, NewItem, Rules
 from tests.scripted import ScriptedModels
 from tests.serving import ROOT, serving_here
 from ui.readings import model_key
-from ui.study.choosing import Choice, draw, items_of, pool_of
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 
@@ -62,8 +60,10 @@ SCENES, WRONG = 90, 50
 FIRST_SEED = 2_000_000
 CONTROLS = ControlPolicy(share=0.1, min_seen=8, min_right=0.75)
 RULES = replace(TEMPLATES["classification"].rules(), controls=CONTROLS, seed=7)
-CREW = ["12:accuracy=0.95", "2:lazy=0.95"]
-"""Twelve who look, two who do not; then one with a bad record and one without any."""
+CREW = ["12:accuracy=0.95", "2:accuracy=0.15", "1:lazy=0.95"]
+"""Twelve who look, two who have it the wrong way round, one who does not look; then one with a bad record and one
+without any."""
+EXCLUDED, INELIGIBLE = slice(12, 14), slice(15, 17)
 
 
 @dataclass(frozen=True)
@@ -179,30 +179,35 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
     with serving_here(world.workspace, ScriptedModels()) as (url, studio):
         workspace, studies = studio.workspace, studio.workspace.studies
         study_id = studies.create("The paper's protocol", RULES)
-        for choice in (Choice("random", 300), Choice("misclassified", 100)):
-            pool = pool_of(studies.candidates(), choice, studies.items(study_id))
-            chosen = draw(pool, choice, RULES.seed)
-            assert len(chosen) == choice.count
-            studies.add_items(study_id, items_of(workspace, chosen, choice, pool.model))
-        items = studies.items(study_id)
+
+        def lead(name: str, **data: object) -> None:
+            """What the set-up page sends."""
+            place = f"{url}study/api/{study_id}/{name}"
+            reply = httpx.post(place, json=data, headers={"x-studio": "1"}, timeout=120)
+            assert reply.status_code == 200, reply.text
+
+        for how, count in (("random", "300"), ("misclassified", "100")):
+            draw = {"how": how, "count": count, "reviewed": "all", "kind": "any", "model": "", "group": ""}
+            lead("draw", draw=draw)
+        items = [item for item in studies.items(study_id) if item.kind == "item"]
         assert {group: sum(i.group == group for i in items) for group in ("random", "misclassified")} == {
             "random": 300,
             "misclassified": 100,
         }
         assert all(item.model_right is False for item in items if item.group == "misclassified")
         assert len({item.image_sha for item in items}) == 400
-        studies.add_items(study_id, made_controls(items, RULES))
-        studies.start(study_id)
+        assert studies.study(study_id).controls >= 40, "made of the source images, as many as one worker sees"
+        lead("act", act="start")
 
         codes, names = [], []
-        for _ in range(16):
+        for _ in range(17):
             worker, code = studies.add_worker()
             studies.enrol(study_id, worker.id)
             codes.append(code)
             names.append(worker.id)
         shas = [item.image_sha for item in items]
-        record(workspace, names[:14], shas)
-        record(workspace, [names[14]], shas, rejected=5)
+        record(workspace, names[:15], shas)
+        record(workspace, [names[15]], shas, rejected=5)
         (tmp_path / "codes").write_text("\n".join(codes))
         (tmp_path / "truth.csv").write_text(truth_of(workspace, study_id, RULES, world.shown))
         command = [sys.executable, "-m", "study", "simulate", "--url", url, "--study", study_id, "--seconds", "0"]
@@ -229,13 +234,14 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
     # What was acknowledged is there, and nothing else.
     acknowledged = [json.loads(line) for line in (tmp_path / "votes.jsonl").read_text().splitlines()]
     assert len(acknowledged) == len(data.votes) == len({(vote.item, vote.worker) for vote in data.votes})
-    # Who was not eligible has no vote; who did not look is out.
+    # Who was not eligible has no vote; who has it the wrong way round is out.
     assert "2 not eligible" in told.stdout
-    assert not {vote.worker for vote in data.votes} & set(names[14:])
-    assert {exclusion.worker for exclusion in data.exclusions} >= set(names[12:14])
+    assert not {vote.worker for vote in data.votes} & set(names[INELIGIBLE])
+    assert {exclusion.worker for exclusion in data.exclusions} >= set(names[EXCLUDED])
     assert {exclusion.by for exclusion in data.exclusions} == {"rule"}
 
     report = analyse(data)
+    print(paragraph(report))
     script = [sys.executable, "tests/independent_analysis.py", str(tmp_path / "answers.csv")]
     script += ["--min-seen", str(CONTROLS.min_seen), "--min-right", str(CONTROLS.min_right)]
     found = json.loads(subprocess.run(script, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout)
