@@ -121,7 +121,7 @@
     if (!dirty) return;
     dirty = false;
     clearTimeout(timer);
-    fetch(study.api("save"), { method: "POST", keepalive: true, headers: { "content-type": "application/json", "x-studio": "1" }, body: JSON.stringify({ form: collect() }) });
+    fetch(study.api("save"), { method: "POST", keepalive: true, headers: { "content-type": "application/json", "x-studio": "1" }, body: JSON.stringify({ form: collect(), based: flying ? undefined : changed }) });
   };
   addEventListener("pagehide", leave);
 
