@@ -27,6 +27,8 @@ _JSON = "taskAnswers"
 MAX_SECONDS = 24 * 3600.0
 MAX_COMMENT = 2000
 SHOWN_PROBLEMS = 5
+_LOOKED_AT = 1000
+"""Rows that tell which column names the images."""
 _OWN = frozenset(f"Answer.{name}" for name in OURS)
 
 
@@ -163,7 +165,7 @@ def _find(name: str, known: Mapping[str, Item]) -> Item | None:
 def _image_column(table: Table, known: Mapping[str, Item]) -> str:
     """The column that names the images."""
     found = {
-        name: sum(_find(row.get(name, ""), known) is not None for row in table.rows)
+        name: sum(_find(row.get(name, ""), known) is not None for row in table.rows[:_LOOKED_AT])
         for name in table.columns
         if name == "HITId" or name.startswith("Input.")
     }
