@@ -56,7 +56,6 @@ def draw_form(models: Sequence[str], kind: str, button_words: str = "Add them") 
     if models:
         model = el(
             "span",
-            "by ",
             select(
                 "draw.model",
                 [("", MOST_READ), *((key, model_name(key)) for key in models)],
@@ -90,7 +89,7 @@ def draw_form(models: Sequence[str], kind: str, button_words: str = "Add them") 
             right,
             el("span", "from ", select("draw.reviewed", REVIEWED, "all", aria_label="Reviewed", **own), class_="gap"),
             el("span", "of ", select("draw.kind", KINDS, kind, aria_label="Task", **own), class_="gap"),
-            el("span", "verdicts ", model, class_="gap") if model is not None else None,
+            el("span", "model under test ", model, class_="gap") if model is not None else None,
             el(
                 "span",
                 "as the sample ",
