@@ -89,7 +89,10 @@ def made_controls(items: Sequence[NewItem], rules: Rules) -> tuple[NewItem, ...]
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
-    """The source beside `image_sha`, with nothing left of the item that the page or an analysis could tell it by."""
+    """The source beside `image_sha`, as the item looked; nothing an analysis could take it for one of its own by.
+
+    Its counterfactual caption stays, as two equal captions would tell that it is a control item.
+    """
     return NewItem(
         image_sha=image_sha,
         source_sha=item.source_sha,
@@ -98,7 +101,7 @@ def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> New
         label=item.label,
         classes=item.classes,
         caption=item.caption,
-        counterfactual=item.caption,
+        counterfactual=item.counterfactual or item.caption,
         origin={"made": made, "source": item.source_sha},
     )
 

@@ -24,6 +24,7 @@ from study.types import ControlPolicy, Eligibility, NewItem, Question, Rules, Wo
 from tests.study_cases import LABELS, MODEL, object_runs, road_runs
 from ui.study.choosing import Choice, Masks, draw, items_of, model_name, note_of, pool_of, read_choice, verdict_of
 from ui.study.controlling import MADE, keep_in_step
+from ui.study.disguise import Disguises
 from ui.study.posting import FieldError
 
 CLASSIFICATION, PRESERVATION = (TEMPLATES[name].rules() for name in ("classification", "preservation"))
@@ -213,27 +214,44 @@ def test_a_quiz_has_as_many_questions_as_can_be_made(count: int, labels: tuple[s
 
 def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -> None:
     object_runs(workspace, 10)
-    studies = workspace.studies
+    studies, disguise = workspace.studies, Disguises(workspace)
     rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4))
     study = studies.create("Birds", rules)
     chosen = pool_of(read(workspace), Choice(), Masks(workspace)).free
     studies.add_items(study, items_of(chosen, Choice(), MODEL, Masks(workspace)))
-    assert keep_in_step(studies, studies.study(study)) and not keep_in_step(studies, studies.study(study))
+    assert keep_in_step(studies, studies.study(study), disguise) and not keep_in_step(
+        studies, studies.study(study), disguise
+    )
     held = studies.study(study)
     assert (held.items, held.controls, held.quiz) == (40, 5, 4)
     studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0.2)))
-    assert keep_in_step(studies, studies.study(study)) and studies.study(study).controls == 10
+    assert keep_in_step(studies, studies.study(study), disguise) and studies.study(study).controls == 10
     given = replace(
         items_of(chosen[:1], Choice(), MODEL, Masks(workspace))[0], kind="control", expected={"valid": "yes"}
     )
     studies.add_items(study, [given])
-    assert not keep_in_step(studies, studies.study(study)) and studies.study(study).controls == 11
+    assert not keep_in_step(studies, studies.study(study), disguise) and studies.study(study).controls == 11
     studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0), eligibility=Eligibility()))
-    assert keep_in_step(studies, studies.study(study))
+    assert keep_in_step(studies, studies.study(study), disguise)
     assert [MADE in item.origin for item in studies.items(study) if item.kind != "item" and not item.removed] == [False]
     # With a given one there, none are made again by themselves.
     studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0.1), eligibility=Eligibility()))
-    assert not keep_in_step(studies, studies.study(study))
+    assert not keep_in_step(studies, studies.study(study), disguise)
+
+
+def test_beside_its_source_a_made_item_cannot_be_told_by_equal_pictures_or_captions(workspace: Workspace) -> None:
+    object_runs(workspace, 10)
+    studies, disguise = workspace.studies, Disguises(workspace)
+    study = studies.create("Birds", replace(TEMPLATES["lance"].rules(), eligibility=Eligibility(quiz=4)))
+    chosen = pool_of(read(workspace), Choice(), Masks(workspace)).free
+    studies.add_items(study, items_of(chosen, Choice(), MODEL, Masks(workspace)))
+    assert keep_in_step(studies, studies.study(study), disguise)
+    made = [item for item in studies.items(study) if item.kind != "item"]
+    assert len(made) == 9 and all(item.image_sha != item.source_sha for item in made)
+    assert all(item.counterfactual and item.counterfactual != item.caption for item in made)
+    shown, source = workspace.image(made[0].image_sha), workspace.image(str(made[0].source_sha))
+    assert shown.size == source.size and shown.tobytes() != source.convert("RGB").tobytes()
+    assert not keep_in_step(studies, studies.study(study), Disguises(workspace)), "the same again: nothing to do"
 
 
 # What stands in the way

@@ -1,22 +1,26 @@
 """Keeps the control and quiz items that were made of source images in step with the draft they belong to.
 
-Those that a person gave stay as they are. As long as there are only given ones, none are made beside them.
+Those that a person gave stay as they are. As long as there are only given ones, none are made beside them. Where the
+source is shown beside an item, a source image as an item is disguised (`ui.study.disguise`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from storage.studies import Studies
 from study.controls import made_controls
 from study.quiz import made_quiz
-from study.types import Item, ItemKind, NewItem, Study
+from study.types import Item, ItemKind, NewItem, Rules, Study
 
 MADE = "made"
 """The key of `NewItem.origin` that says that an item was made, and of what."""
+Disguise = Callable[[str], str]
+"""Gives the hash of an image that stands in for the one with this hash."""
 
 
-def keep_in_step(studies: Studies, study: Study) -> bool:
+def keep_in_step(studies: Studies, study: Study, disguise: Disguise) -> bool:
     """Make the control and quiz items of a draft anew, if they are others now. Whether anything changed."""
     items = [item for item in studies.items(study.id) if not item.removed]
     plain = [item for item in items if item.kind == "item"]
@@ -27,7 +31,7 @@ def keep_in_step(studies: Studies, study: Study) -> bool:
     quiz: Sequence[NewItem] = _given(items, "quiz")
     if rules.eligibility.quiz and (_made(items, "quiz") or not quiz):
         quiz = (*quiz, *made_quiz(plain, rules, controls))
-    wanted = [item for item in (*controls, *quiz) if MADE in item.origin]
+    wanted = [_shown(item, rules, disguise) for item in (*controls, *quiz) if MADE in item.origin]
     there = [item for item in items if item.kind != "item" and MADE in item.origin]
     if sorted(map(_signature, wanted)) == sorted(map(_signature, there)):
         return False
@@ -38,9 +42,18 @@ def keep_in_step(studies: Studies, study: Study) -> bool:
     return True
 
 
-def for_more(study: Study, new: Sequence[NewItem]) -> tuple[NewItem, ...]:
-    """The control items that go with images that are added to a study that runs; none if its were all given."""
-    return made_controls(new, study.rules) if study.rules.controls.share > 0 else ()
+def for_more(study: Study, new: Sequence[NewItem], disguise: Disguise) -> tuple[NewItem, ...]:
+    """The control items that go with images that are added to a study that runs; none if it has no control items."""
+    if study.rules.controls.share <= 0:
+        return ()
+    return tuple(_shown(item, study.rules, disguise) for item in made_controls(new, study.rules))
+
+
+def _shown(item: NewItem, rules: Rules, disguise: Disguise) -> NewItem:
+    """The item so that nobody sees that it was made."""
+    if rules.show_source and item.source_sha and item.image_sha == item.source_sha:
+        return replace(item, image_sha=disguise(item.source_sha))
+    return item
 
 
 def _given(items: Sequence[Item], kind: ItemKind) -> tuple[Item, ...]:

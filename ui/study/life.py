@@ -167,7 +167,7 @@ class Life:
     def _before_items(self, study: Study, data: Mapping[str, Any]) -> Told:
         _need(study, "running", "paused")
         new, drawn = self._setting_up.drawn(study, read_choice(_draw(data)))
-        controls = for_more(study, new)
+        controls = for_more(study, new, self._setting_up.disguise)
         words = [
             f"{drawn[0].upper()}{drawn[1:]}.",
             f"{_count(len(new) * study.rules.votes, 'more vote')} will be collected.",
@@ -179,7 +179,7 @@ class Life:
 
     def _items(self, study: Study, data: Mapping[str, Any]) -> Reply:
         new, drawn = self._setting_up.drawn(study, read_choice(_draw(data)))
-        self._studies.add_items(study.id, [*new, *for_more(study, new)])
+        self._studies.add_items(study.id, [*new, *for_more(study, new, self._setting_up.disguise)])
         self._studies.note("items drawn", drawn, study.id)
         return {"reload": True}
 

@@ -20,6 +20,7 @@ from ui.studio import Studio
 from ui.study import drafts
 from ui.study.choosing import Choice, Masks, draw, items_of, model_name, most_read, note_of, pool_of, read_choice
 from ui.study.controlling import MADE, keep_in_step
+from ui.study.disguise import Disguises
 from ui.study.drafts import Trouble
 from ui.study.frame import study_address
 from ui.study.items_part import given_shown, item_window, items_shown, thumbs
@@ -44,6 +45,7 @@ class SettingUp:
         self._studio = studio
         self._lock = threading.RLock()
         self._masks = Masks(studio.workspace)
+        self.disguise = Disguises(studio.workspace)
         self._candidates: tuple[float, tuple[Candidate, ...]] = (-1e9, ())
 
     @property
@@ -105,7 +107,7 @@ class SettingUp:
                 self._studies.set_rules(study_id, rules)
             if name != study.name:
                 self._studies.rename(study_id, name)
-            keep_in_step(self._studies, self._studies.study(study_id))
+            keep_in_step(self._studies, self._studies.study(study_id), self.disguise)
             return self._reply(study_id, data, redraw)
 
     def _acted(self, rules: Rules, data: Mapping[str, Any]) -> tuple[Rules, set[str]]:
@@ -162,7 +164,7 @@ class SettingUp:
             new, words = self.drawn(study, read_choice(_mapping(data, "draw")))
             self._studies.add_items(study_id, new)
             self._studies.note("items drawn", words, study_id)
-            keep_in_step(self._studies, self._studies.study(study_id))
+            keep_in_step(self._studies, self._studies.study(study_id), self.disguise)
             return {**self._reply(study_id, data), "said": f"{words[0].upper()}{words[1:]}."}
 
     def drawn(self, study: Study, choice: Choice) -> tuple[tuple[NewItem, ...], str]:
@@ -207,7 +209,7 @@ class SettingUp:
     def refresh(self, data: Mapping[str, Any], study_id: str) -> Reply:
         """The draft after images came in as files."""
         with self._lock:
-            keep_in_step(self._studies, self._studies.study(study_id))
+            keep_in_step(self._studies, self._studies.study(study_id), self.disguise)
             return self._reply(study_id, data)
 
     def remove(self, data: Mapping[str, Any], study_id: str) -> Reply:
@@ -222,7 +224,7 @@ class SettingUp:
             if ids:
                 self._studies.remove_items(study_id, ids)
                 self._studies.note("items removed", f"{len(ids)} removed from the draft", study_id)
-            keep_in_step(self._studies, self._studies.study(study_id))
+            keep_in_step(self._studies, self._studies.study(study_id), self.disguise)
             return self._reply(study_id, data)
 
     def known(self, data: Mapping[str, Any], study_id: str) -> Reply:
@@ -240,7 +242,7 @@ class SettingUp:
                 new = replace(new, group="given")
             self._studies.remove_items(study_id, [item.id])
             self._studies.add_items(study_id, [new])
-            keep_in_step(self._studies, self._studies.study(study_id))
+            keep_in_step(self._studies, self._studies.study(study_id), self.disguise)
             return self._reply(study_id, data)
 
     def _expected(self, study: Study, data: Mapping[str, Any]) -> dict[str, str]:
