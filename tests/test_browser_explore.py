@@ -155,6 +155,16 @@ def test_typing_is_not_disturbed_by_what_goes_on(studio: Studio, page: Page) -> 
     assert page.evaluate("document.activeElement.id") == "caption-text"
 
 
+def test_the_chosen_theme_stays_whatever_gradio_does(studio: Studio, page: Page) -> None:
+    page.click("[data-theme-switch]")
+    assert page.evaluate("document.body.classList.contains('dark')")
+    page.evaluate("document.body.classList.remove('dark')")  # as Gradio does when it gets ready late
+    page.wait_for_function("document.body.classList.contains('dark')")
+    page.click("[data-theme-switch]")
+    page.wait_for_timeout(100)
+    assert not page.evaluate("document.body.classList.contains('dark')")
+
+
 def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
     upload_bird(page)
     page.click("#run-all")

@@ -129,5 +129,9 @@
     const chosen = localStorage.getItem("studio-theme");
     if (chosen && !new URLSearchParams(location.search).get("__theme")) document.body.classList.toggle("dark", chosen === "dark");
   }
-  window.addEventListener("studio-ready", () => { rememberTheme(); setTimeout(rememberTheme, 500); });
+  window.addEventListener("studio-ready", () => {
+    rememberTheme();
+    // Gradio sets a theme of its own when it is ready, which on a slow machine is late.
+    new MutationObserver(rememberTheme).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  });
 })();
