@@ -129,9 +129,10 @@
     const chosen = localStorage.getItem("studio-theme");
     if (chosen && !new URLSearchParams(location.search).get("__theme")) document.body.classList.toggle("dark", chosen === "dark");
   }
-  window.addEventListener("studio-ready", () => {
+  function keepTheme() {
     rememberTheme();
     // Gradio sets a theme of its own when it is ready, which on a slow machine is late.
     new MutationObserver(rememberTheme).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-  });
+  }
+  if (document.body?.dataset.view) keepTheme(); else window.addEventListener("studio-ready", keepTheme, { once: true });
 })();
