@@ -17,7 +17,7 @@ APP_ARGS = $(if $(PROFILE),--profile "$(PROFILE)") $(if $(WORKSPACE),--workspace
   $(if $(PORT),--port "$(PORT)") $(if $(findstring command,$(origin HOST)),--host "$(HOST)")
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast lint format demo-report bench screenshots train $(RECIPES:%=train-%) $(UNDER_TEST:%=train-%) requirements hooks chromium clean
+.PHONY: help run test test-fast soak lint format demo-report bench screenshots train $(RECIPES:%=train-%) $(UNDER_TEST:%=train-%) requirements hooks chromium clean
 
 help: ## This list
 	@echo "DILLEMA Studio"
@@ -32,6 +32,9 @@ test: $(TEST_READY) chromium ## Set up what is missing and run all tests (ARGS="
 
 test-fast: $(TEST_READY) ## The tests without the slow ones and the browser
 	@exec $(BIN)/python -m pytest -m "not slow and not browser" $(ARGS)
+
+soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work
+	@exec $(BIN)/python -m pytest -m soak $(ARGS)
 
 lint: $(TEST_READY) ## Style, layout and types
 	@$(BIN)/ruff check .

@@ -125,5 +125,6 @@ def test_three_kills(tmp_path: Path) -> None:
     under_fire(tmp_path / "workspace", kills=3, items=60, crew=5, seconds=0.3)
 
 
+@pytest.mark.soak
 def test_fifty_kills(tmp_path: Path) -> None:
     under_fire(tmp_path / "workspace", kills=50, items=700, crew=12, seconds=0.5)
