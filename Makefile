@@ -53,7 +53,7 @@ bench: $(TEST_READY) chromium ## Measure what people wait for, against its bound
 	@exec $(BIN)/python -m benchmarks $(ARGS)
 
 screenshots: $(TEST_READY) chromium ## Make the pictures of docs/ anew
-	@exec $(BIN)/python -m docs.screenshots
+	@exec $(BIN)/python -m docs.screenshots $(ARGS)
 
 train: ## Train all embedded models from nothing, one after another (hours on a CPU, minutes on a GPU; resumes)
 	@for recipe in $(RECIPES) $(UNDER_TEST); do $(MAKE) --no-print-directory train-$$recipe || exit; done

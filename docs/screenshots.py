@@ -15,8 +15,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
+from docs import study_screenshots
 from docs.camera import Camera
-from docs.study_screenshots import shoot
 from tests.chromium import ADVICE, find_chromium
 from tests.serving import ServerProcess, browsing, settled
 
@@ -106,25 +106,34 @@ def _results(page: Page, _url: str, camera: Camera) -> None:
     camera.states("8-keys")
 
 
-def main() -> int:
-    """The exit code."""
-    parser = argparse.ArgumentParser(prog="python -m docs.screenshots", description=__doc__)
-    parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the pictures (docs)")
-    folder: Path = parser.parse_args().out
-    chromium = find_chromium()
-    if chromium is None:
-        print(ADVICE, file=sys.stderr)
-        return 2
+def shoot(chromium: str, folder: Path) -> Iterator[Path]:
+    """All of the explore page, on a server of their own."""
     with tempfile.TemporaryDirectory() as place:
         server = ServerProcess(Path(place) / "workspace", Path(place) / "log").start()
         try:
             with browsing(chromium) as page:
-                for path in take(page, server.url, folder):
-                    print(path)
+                yield from take(page, server.url, folder)
         finally:
             server.stop()
-    for path in shoot(chromium, folder):
-        print(path)
+
+
+PAGES = {"explore": shoot, "study": study_screenshots.shoot}
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m docs.screenshots", description=__doc__)
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the pictures (docs)")
+    parser.add_argument("--only", choices=PAGES, help="of one part of the studio")
+    options = parser.parse_args()
+    chromium = find_chromium()
+    if chromium is None:
+        print(ADVICE, file=sys.stderr)
+        return 2
+    for name, shoot_page in PAGES.items():
+        if options.only in (None, name):
+            for path in shoot_page(chromium, options.out):
+                print(path)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Makes the pictures of the validity study: part of `make screenshots`, or `python -m docs.study_screenshots`.
+"""Makes the pictures of the validity study: part of `make screenshots`.
 
 A lead sets a study up on the page, an annotator judges on a desktop and on a phone, simulated annotators do the rest
 over HTTP, and the lead reads the results. The images are scenes of the drawn world, drawn anew in another weather or
@@ -7,8 +7,6 @@ at another time; the readings of the model under test and the votes are made up,
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,11 +20,9 @@ from study.behaviour import Behaviour
 from study.questions import asked, wording
 from study.simulate import Plan, run
 from study.truth import Truth, pixels_of, sight
-from tests.chromium import ADVICE, find_chromium
 from tests.serving import ServerProcess, browsing
 from tests.study_cases import object_runs
 
-FOLDER = Path(__file__).resolve().parent
 NAME = "Objects in other weather"
 RUNS = 15
 MISTAKEN = (3, 7, 12, 20, 33, 41, 50, 55)
@@ -165,21 +161,3 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
                 yield from take(page, server, folder)
         finally:
             server.stop()
-
-
-def main() -> int:
-    """The exit code."""
-    parser = argparse.ArgumentParser(prog="python -m docs.study_screenshots", description=__doc__)
-    parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the pictures (docs)")
-    folder: Path = parser.parse_args().out
-    chromium = find_chromium()
-    if chromium is None:
-        print(ADVICE, file=sys.stderr)
-        return 2
-    for path in shoot(chromium, folder):
-        print(path)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
