@@ -142,7 +142,7 @@ def _loaded_by(*modules: str) -> set[str]:
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("target", ["run", "test", "test-fast", "soak", "lint", "format", "demo-report", "train", "clean"])
+@pytest.mark.parametrize("target", "run test test-fast soak lint format demo-report train clean".split())
 def test_make_knows_its_targets(target: str) -> None:
     assert _make("--dry-run", target)
     assert f"make {target} " in _make("help")
