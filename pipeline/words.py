@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from pipeline.types import Task
 
@@ -134,19 +135,30 @@ def says_something(word: str) -> bool:
 
 def tokens(text: str) -> list[str]:
     """The words of a text, lower case, without punctuation; a hyphen stays inside its word."""
-    return [text[start:end].lower() for start, end in token_spans(text)]
+    return list(_words_of(text)[0])
 
 
 def token_spans(text: str) -> list[Span]:
     """Where each word of `tokens(text)` stands."""
-    return [match.span() for match in re.finditer(r"\w+(?:-\w+)*", text)]
+    return list(_words_of(text)[1])
+
+
+@lru_cache(maxsize=4096)
+def _words_of(text: str) -> tuple[tuple[str, ...], tuple[Span, ...]]:
+    """The words of a text and where they stand. One look at a run asks for those of the same few texts thousands of
+    times, a time for each word that stands for a protected class."""
+    spans = tuple(match.span() for match in re.finditer(r"\w+(?:-\w+)*", text))
+    return tuple(text[start:end].lower() for start, end in spans), spans
 
 
 def find_run(words: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """The indices at which `wanted` begins in `words`, not overlapping; [] when nothing is wanted."""
+    if not wanted or wanted[0] not in words:
+        return []
+    words, wanted = tuple(words), tuple(wanted)
     found, at = [], 0
-    while wanted and at + len(wanted) <= len(words):
-        if list(words[at : at + len(wanted)]) == list(wanted):
+    while at + len(wanted) <= len(words):
+        if words[at : at + len(wanted)] == wanted:
             found.append(at)
             at += len(wanted)
         else:
@@ -156,8 +168,9 @@ def find_run(words: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 def find_phrase(text: str, phrase: str) -> list[Span]:
     """Every place where the words of `phrase` stand in `text`, from left to right, not overlapping; [] for no words."""
-    spans, wanted = token_spans(text), tokens(phrase)
-    return [(spans[at][0], spans[at + len(wanted) - 1][1]) for at in find_run(tokens(text), wanted)]
+    words, spans = _words_of(text)
+    wanted, _ = _words_of(phrase)
+    return [(spans[at][0], spans[at + len(wanted) - 1][1]) for at in find_run(words, wanted)]
 
 
 def contains(text: str, phrase: str) -> bool:
@@ -177,6 +190,7 @@ def singular(phrase: str) -> str:
     return f"{head} {_singular_word(last)}".strip()
 
 
+@lru_cache(maxsize=1024)
 def forms_of(name: str) -> tuple[str, ...]:
     """The words that stand for a label or a protected class, singular and plural, itself first.
 
