@@ -10,6 +10,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from benchmarks.figures import Figure
+from benchmarks.page import BARE
 from tests.serving import CHROMIUM_ARGUMENTS, ServerProcess, settled
 
 TIMES = 15
@@ -59,9 +60,12 @@ def measure(chromium: str) -> list[Figure]:
             )
             figures = []
             for name, first in (("low", 5), ("high", 105)):
-                times = [float(page.evaluate(_MOVE, [name, first + 10 * n])) for n in range(TIMES)]
+                times, floor = [], []
+                for n in range(TIMES):
+                    floor.append(float(page.evaluate(BARE)))
+                    times.append(float(page.evaluate(_MOVE, [name, first + 10 * n])))
                 words = f"a threshold ({name}) moved, the control image redrawn at {SIDE} pixels"
-                figures.append(Figure(words, tuple(times), BOUND))
+                figures.append(Figure(words, tuple(times), BOUND, floor=tuple(floor)))
             return figures
         finally:
             browser.close()

@@ -1,8 +1,11 @@
 """The explore page put together: which parts it has, and how what is done in the browser gets to `ui.actions` and back.
 
-Every part is a `gr.HTML` whose markup comes from `ui.views`. The script in `assets/` sends what a person does, one
-batch at a time, as data of one event; the reply holds the parts that changed, and the script fits them in without
-touching a field that is being typed in. What a page looks at lives in its browser, everything else here.
+Every part has a `gr.HTML` as its place and its markup from `ui.views`. The script in `assets/` sends what a person
+does, one batch at a time, as data of one event; the reply holds the parts that changed, and the script fits them in
+without touching a field that is being typed in. What a page looks at lives in its browser, everything else here.
+
+The reply is one output: with the parts as outputs of their own Gradio makes each component anew for every reply, also
+of the parts that are skipped, which took as long as all that the studio does.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ PARTS = (
     "queue",
     "keys",
 )
-"""The parts of the page, in the order in which they are event outputs."""
+"""The parts of the page."""
 LARGEST_UPLOAD = "200mb"
 LONGEST_SEARCH = 200
 
@@ -66,24 +69,23 @@ def explore_page(studio: Studio) -> gr.Blocks:
     """The page, not served yet."""
     with gr.Blocks(title="DILLEMA Studio", fill_width=True, analytics_enabled=False) as page:
         bus, inbox = _wire("bus"), _wire("inbox")
-        slots: dict[str, gr.HTML] = {"top": _slot("top")}
+        _slot("top")
         with gr.Row(elem_id="layout"):
             with gr.Column(elem_id="column-runs", min_width=0):
-                slots["runs"] = _slot("runs")
+                _slot("runs")
             with gr.Column(elem_id="column-start", min_width=0):
-                slots["start"] = _slot("start")
+                _slot("start")
                 upload = gr.File(label="A picture of your own", elem_id="upload", type="filepath", height=150)
-                slots["upload-note"] = _slot("upload-note")
+                _slot("upload-note")
             with gr.Column(elem_id="column-stages", min_width=0):
                 for name in ("source", "caption", "keywords", "alternatives", "counterfactuals", "generation"):
-                    slots[name] = _slot(name)
+                    _slot(name)
             with gr.Column(elem_id="column-pictures", min_width=0):
-                slots["pictures"] = _slot("pictures")
-                slots["queue"] = _slot("queue")
-        slots["keys"] = _slot("keys")
-        outputs = [bus, *(slots[name] for name in PARTS)]
+                _slot("pictures")
+                _slot("queue")
+        _slot("keys")
 
-        def on_action(event: gr.EventData) -> list[Any]:
+        def on_action(event: gr.EventData) -> str:
             return answer(studio, event._data)
 
         def on_upload(path: str | None) -> list[Any]:
@@ -91,14 +93,14 @@ def explore_page(studio: Studio) -> gr.Blocks:
 
         # Nothing here takes long, and a batch is sent only after the reply to the one before: no queue is needed.
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
-        bus.click(on_action, None, outputs, trigger_mode="multiple", **quiet)
+        bus.click(on_action, None, bus, trigger_mode="multiple", **quiet)
         # An upload only says what became of it: opening its run takes its turn among the batches.
         upload.upload(on_upload, upload, [upload, inbox], **quiet)
     return page
 
 
-def answer(studio: Studio, data: Mapping[str, Any]) -> list[Any]:
-    """Do what a batch of the page says, up to the first thing that fails, and give the outputs: reply and parts."""
+def answer(studio: Studio, data: Mapping[str, Any]) -> str:
+    """Do what a batch of the page says, up to the first thing that fails, and give the reply with what changed."""
     outcome = Outcome(str(data.get("run") or ""))
     view = View(data["view"].get("case"), str(data["view"].get("mode") or "result"))
     try:
@@ -110,7 +112,7 @@ def answer(studio: Studio, data: Mapping[str, Any]) -> list[Any]:
         log.exception("an action failed")
         text = f"The studio itself failed ({type(error).__name__}): the terminal says more. Reload the page."
         outcome = Outcome(outcome.run_id, text, "source" if outcome.run_id else "start")
-    return _outputs(studio, outcome, view, data)
+    return _reply(studio, outcome, view, data)
 
 
 def take_upload(studio: Studio, path: str | None) -> str:
@@ -127,7 +129,7 @@ def take_upload(studio: Studio, path: str | None) -> str:
     return json.dumps(said)
 
 
-def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, Any]) -> list[Any]:
+def _reply(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, Any]) -> str:
     # Asked for before the state is read: a job that ends in between is then asked for once more, and never missed.
     active = bool(studio.jobs.active())
     try:
@@ -137,11 +139,10 @@ def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, An
     seen = studio.readings.seen(state.run, state.settings) if state is not None else None
     parts = render(studio, state, view, seen, str(data.get("find") or "")[:LONGEST_SEARCH])
     shown = data.get("seen") or {}
-    changed = {name: _stamp(part) for name, part in parts.items() if shown.get(name) != _stamp(part)}
     reply = {
         "reply": next(_replies),
         "ticket": data.get("ticket"),
-        "parts": changed,
+        "parts": {name: part for name, part in parts.items() if shown.get(name) != _stamp(part)},
         "run": outcome.run_id,
         "problem": outcome.problem,
         "where": outcome.where,
@@ -150,7 +151,7 @@ def _outputs(studio: Studio, outcome: Outcome, view: View, data: Mapping[str, An
         "reading": seen is not None and seen.waiting,
         "cases": [case.id for case in state.run.test_cases] if state is not None else [],
     }
-    return [json.dumps(reply), *(parts[name] if name in changed else gr.skip() for name in PARTS)]
+    return json.dumps(reply)
 
 
 def render(
@@ -195,8 +196,9 @@ def _wire(method: str) -> gr.HTML:
     return gr.HTML("", html_template="<i></i>", js_on_load=connect, apply_default_css=False, elem_id=method)
 
 
-def _slot(name: str) -> gr.HTML:
-    return gr.HTML(
+def _slot(name: str) -> None:
+    """The place of a part; the script's `part` is told of it."""
+    gr.HTML(
         "",
         html_template=f'<div class="studio" data-part="{name}"></div>',
         js_on_load=_CONNECT.format(method="part"),

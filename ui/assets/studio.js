@@ -7,11 +7,12 @@
   const studio = { run: "", state: 0, view: { case: null, mode: "result" }, find: "", cases: [], active: false, idle: false, lost: false, afterPatch: [] };
   window.studio = studio;
   const parts = {};            // name -> stamp of what is shown
+  const roots = {};            // name -> the element that holds it
+  const early = {};            // name -> what came before its element was there
   const queue = [];            // actions that wait for the reply to the ones before
-  let due = null;              // the same of what the latest reply brings: a busy browser fits it in later
   let trigger = null, flying = null, ticket = 0, pointerDown = false, pollTimer = null, lostTimer = null;
 
-  // ---- Gradio: one component sends and gets the replies, the others hold a part each
+  // ---- Gradio: one component sends and gets the replies, the others are the places of a part each
 
   studio.bus = (_element, props, watch, fire) => {
     trigger = fire;
@@ -28,21 +29,26 @@
     });
   };
 
-  studio.part = (element, props, watch) => {
+  studio.part = (element) => {
     const root = element.querySelector("[data-part]");
-    const show = () => {
-      const text = props.value || "";
+    roots[root.dataset.part] = root;
+    if (root.dataset.part in early) show({ [root.dataset.part]: early[root.dataset.part] });
+  };
+
+  // All that changed is fitted in first and looked at afterwards, so that the browser lays the page out once.
+  function show(changed) {
+    const fitted = [];
+    for (const [name, text] of Object.entries(changed)) {
+      if (!roots[name]) { early[name] = text; continue; }
       const stamp = /^<!--(\w+)-->/.exec(text);
       const fresh = document.createElement("div");
-      fresh.innerHTML = stamp ? text.slice(stamp[0].length) : text;
-      patchChildren(root, fresh);
-      parts[root.dataset.part] = stamp ? stamp[1] : "";
-      afterPatch(root);
-      settle();
-    };
-    watch("value", show);
-    show();
-  };
+      fresh.innerHTML = text.slice(stamp[0].length);
+      patchChildren(roots[name], fresh);
+      parts[name] = stamp[1];
+      fitted.push(roots[name]);
+    }
+    fitted.forEach(afterPatch);
+  }
 
   // ---- Sending
 
@@ -95,13 +101,9 @@
       const said = reply.problem && reply.where === where ? reply.problem : "";
       if (said || !onlyPolled) tell(where, said);
     }
-    due = reply.parts;
-    setTimeout(() => { if (queue.length) pump(); else schedule(); settle(); }, 0);
-  }
-
-  // Idle: all that was done has come back, and is shown.
-  function settle() {
-    studio.idle = due !== null && !queue.length && !flying && Object.entries(due).every(([name, stamp]) => parts[name] === stamp);
+    show(reply.parts);
+    // Idle: all that was done has come back, and is shown.
+    setTimeout(() => { if (queue.length) pump(); else schedule(); studio.idle = !queue.length && !flying; }, 0);
   }
 
   function tell(where, problem) {
