@@ -66,7 +66,7 @@ def _edits(page: Page, _url: str, camera: Camera) -> None:
     camera.page("explore-stale", 1280, dark=True)
     camera.states("4-stale")
     camera.step("4-keywords", "#stage-keywords")
-    page.click("#run-alternatives")
+    page.click("#from-alternatives")
     page.wait_for_selector("#generate:enabled", timeout=SLOWEST)
     settled(page, SLOWEST / 1000)
     camera.step("5-alternatives", "#stage-alternatives")

@@ -51,7 +51,7 @@ def test_edits_stale_stages_and_a_reload(studio: Studio, page: Page) -> None:
     expect(page.locator("#state-keywords")).to_have_text("edited by you")
     expect(page.locator("#state-alternatives")).to_contain_text("stale: the keywords were changed")
     expect(page.locator("#gate")).to_contain_text("stale")
-    page.click("#run-alternatives")
+    page.click("#from-alternatives")
     page.wait_for_selector("#generate")
     settled(page)
     assert page.locator("#stage-alternatives .row-line").count() == 3
@@ -119,7 +119,7 @@ def test_what_makes_no_sense_is_said_at_the_stage_and_nothing_is_lost(studio: St
     for _ in range(4):
         page.locator("#stage-keywords .chip.on .toggle").first.click()
         settled(page)
-    page.click("#run-alternatives")
+    page.click("#from-alternatives")
     expect(page.locator("#problem-alternatives")).to_contain_text("No keyword is chosen")
     assert page.locator("#stage-alternatives .row-line").count() == 4
 
@@ -276,7 +276,7 @@ def test_a_sample_through_all_five_stages_with_the_embedded_models(tmp_path: Pat
         for stage in ("alternatives", "counterfactuals"):
             expect(page.locator(f"#state-{stage}")).to_contain_text("stale: ")
         expect(page.locator("#gate")).to_contain_text("stale")
-        page.click("#run-alternatives")
+        page.click("#from-alternatives")
         page.wait_for_selector("#generate", timeout=DEMO_SECONDS * 1000)
         settled(page, DEMO_SECONDS)
         assert page.locator("#stage-alternatives .row-line").count() == 1

@@ -99,7 +99,7 @@ def test_a_card_says_its_state_as_icon_word_and_colour(studio: Studio, page: Pag
     expect(page.locator("#state-keywords")).to_have_text("edited by you")
     expect(page.locator("#state-alternatives")).to_contain_text("stale: the keywords were changed")
     assert page.locator("#state-alternatives svg").inner_html() != page.locator("#state-keywords svg").inner_html()
-    page.click("#run-alternatives")
+    page.click("#from-alternatives")
     settled(page)
     assert state(page, "alternatives") == state(page, "counterfactuals") == "ready"
 
@@ -136,7 +136,7 @@ def test_a_protected_word_is_refused_with_the_reason_and_taken_when_a_person_ins
     expect(page.locator("#problem-keywords")).to_have_count(0)
     value = studio.workspace.run(run_of(page)).values["keywords"].value.value
     assert Keyword("bird", "attribute", forced=True) in value.items, "it is recorded"
-    page.click("#run-alternatives")
+    page.click("#from-alternatives")
     settled(page)
     expect(page.locator("#state-alternatives")).to_have_text("ready")
     line = page.locator("#stage-counterfactuals .line", has_text="bird → ")

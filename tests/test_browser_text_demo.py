@@ -68,16 +68,19 @@ def test_a_card_says_its_state_and_running_again_reuses_what_is_fresh(desk: Desk
         assert re.search(rf"{model}.* · \d+(\.\d)? s", page.inner_text(f"#stage-{name} .meta"))
     assert state(page, "generation") == "waiting for your yes"
 
-    # An edit outdates what was made from it; from there only that is run.
+    # An edit outdates what was made from it; from there only that is run. The buttons stay where they were, and what
+    # they were: one may be pressed at that moment.
+    places = [page.locator(f"#{button}-alternatives").bounding_box() for button in ("run", "from")]
     keyword_chip(page, "grassy").locator(".toggle").click()
     expect(page.locator("#state-keywords")).to_have_text("edited by you")
     expect(page.locator("#state-alternatives")).to_have_text("stale: the keywords were changed after this was made")
     expect(page.locator("#state-counterfactuals")).to_contain_text("stale: the stage before it (alternatives) is stale")
     expect(page.locator("#gate")).to_contain_text("stale")
+    assert [page.locator(f"#{button}-alternatives").bounding_box() for button in ("run", "from")] == places
     icons = {page.inner_html(f"#state-{name} svg") for name in ("caption", "keywords", "alternatives")}
     assert len(icons) == 3, "told apart without a colour"
     edited = version(page, "keywords")
-    page.click("#run-alternatives")
+    page.click("#from-alternatives")
     page.wait_for_selector("#generate:enabled", timeout=SLOWEST)
     settled(page, DEMO_SECONDS)
     assert [state(page, name) for name in TEXT_STAGES] == ["ready", "edited by you", "ready", "ready"]
@@ -86,7 +89,7 @@ def test_a_card_says_its_state_and_running_again_reuses_what_is_fresh(desk: Desk
 
     # This stage only, and what is there is kept when a person says so.
     keyword_chip(page, "grassy").locator(".toggle").click()
-    stage(page, "alternatives").locator("button[data-do=run]").click()
+    page.click("#run-alternatives")
     settled(page, DEMO_SECONDS)
     assert state(page, "alternatives") == "ready" and "stale" in state(page, "counterfactuals")
     kept = lines(page).locator(".diff").all_inner_texts()
@@ -183,7 +186,7 @@ def test_keywords_are_ticked_added_reworded_dropped_refused_and_forced(desk: Des
     expect(keyword_chip(page, "bird")).to_contain_text("forced")
     assert stage(page, "keywords").locator(".chip.add .pop input").input_value() == ""
     settled(page, DEMO_SECONDS)
-    page.click("#run-alternatives")
+    page.click("#from-alternatives")
     settled(page, DEMO_SECONDS)
     if state(page, "alternatives") != "ready":  # the model has no other word for a bird
         stage(page, "alternatives").locator("button[data-do=keep]").click()

@@ -9,6 +9,7 @@ import io
 import logging
 from collections.abc import Callable
 from functools import lru_cache
+from mimetypes import guess_type
 from typing import Any
 from urllib.parse import quote
 
@@ -22,7 +23,7 @@ from pipeline.masks import overlay
 from ui import exchange, masks
 from ui.drawing_routes import add_drawing_routes
 from ui.studio import Studio
-from ui.theme import ASSETS
+from ui.theme import ASSETS, BUNDLES, bundle
 
 FROM_PAGE = "x-studio"
 """A header that only our own page sends: a browser lets no other site send it, so no other site can give us files."""
@@ -68,6 +69,8 @@ def add_routes(app: FastAPI, studio: Studio) -> None:
 
     @app.get("/ui/{name}", include_in_schema=False)
     def asset(name: str) -> Response:
+        if name in BUNDLES:  # asked for by the stamp of what is in it
+            return Response(bundle(name), media_type=guess_type(name)[0], headers=_FOR_EVER)
         known = {file.name: file for file in ASSETS.iterdir()}
         if name not in known:
             return PlainTextResponse("There is no such file.", status_code=404)

@@ -21,7 +21,7 @@ from ui.views.told import Summary, history, told, was_told
 
 AGAIN: dict[StageName, str] = {"caption": "Caption again"}
 FROM_HERE = "This stage and all after it that are empty or stale, up to the gate"
-
+STAGE_ONLY = "This stage only"
 
 ICONS: dict[str, str] = {
     "empty": "empty",
@@ -143,21 +143,23 @@ def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None,
 
 
 def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, shut: bool) -> Child:
+    """They keep their words and their places at the right end whatever becomes of the stage: it may become stale in
+    the moment in which somebody presses one."""
     missing = [name for name in STAGES[: STAGES.index(stage)] if name not in state.run.values]
-    if stage in state.stale:
-        return join(
-            button("Keep as it is", "keep", "s", data_stage=stage, disabled=shut),
-            button("Run", "run", "s", data_stage=stage, disabled=shut or bool(missing), title="This stage only"),
-            button("Run from here", "run-all", "s p", disabled=shut, id=f"run-{stage}", title=FROM_HERE),
-        )
+    closed, stale = shut or bool(missing), stage in state.stale
     word = "Run" if stored is None else AGAIN.get(stage, "Run again")
-    look = "s p" if stored is None and not missing else "s"
-    closed = shut or bool(missing)
     hint = comes_first(missing[0]) if missing else None
-    run = button(word, "run", look, data_stage=stage, disabled=closed, id=f"run-{stage}", title=hint)
+    keep = button("Keep as it is", "keep", "s", data_stage=stage, disabled=shut) if stale else None
     if stage == TEXT_STAGES[-1]:
-        return run
-    return join(run, button("Run from here", "run-from", "s", data_stage=stage, disabled=closed, title=FROM_HERE))
+        look = "s p" if stale or (stored is None and not missing) else "s"
+        action = "run-all" if stale else "run"
+        return join(keep, button(word, action, look, data_stage=stage, disabled=closed, id=f"run-{stage}", title=hint))
+    look = "s p" if stored is None and not missing else "s"
+    alone = hint or (STAGE_ONLY if stale else None)
+    run = button(word, "run", look, data_stage=stage, disabled=closed, id=f"run-{stage}", title=alone)
+    action, look = ("run-all", "s p") if stale else ("run-from", "s")
+    here = button("Run from here", action, look, data_stage=stage, disabled=closed, id=f"from-{stage}", title=FROM_HERE)
+    return join(keep, run, here)
 
 
 def comes_first(stage: StageName) -> str:
