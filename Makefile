@@ -27,8 +27,9 @@ help: ## This list
 run: $(RUN_READY) ## Set up what is missing and serve the studio (PROFILE=paper WORKSPACE=folder PORT=7860 HOST=127.0.0.1)
 	@exec $(BIN)/python app.py $(strip $(APP_ARGS))
 
+# All of them run on all cores, a file at a time on each; then threads that compute would only wait for each other.
 test: $(TEST_READY) chromium ## Set up what is missing and run all tests (ARGS="-k storage" picks some)
-	@exec $(BIN)/python -m pytest $(ARGS)
+	@$(if $(ARGS),exec,OMP_NUM_THREADS=1 exec) $(BIN)/python -m pytest $(or $(ARGS),--numprocesses auto --dist loadfile --no-loadscope-reorder)
 
 test-fast: $(TEST_READY) ## The tests without the slow ones and the browser
 	@exec $(BIN)/python -m pytest -m "not slow and not browser" $(ARGS)
