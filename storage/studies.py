@@ -43,6 +43,10 @@ class Studies:
         """Give a study another name, in any state. Raises UserError for a name that does not do."""
         self._database.write(lambda db: study_rows.rename_study(db, study_id, name))
 
+    def delete_draft(self, study_id: str) -> None:
+        """Let a draft go, for good. Raises UserError once it has started."""
+        self._database.write(lambda db: study_rows.delete_draft(db, study_id))
+
     def set_rules(self, study_id: str, rules: Rules) -> None:
         """Give a draft other rules. Raises UserError once it has started."""
         self._database.write(lambda db: study_rows.set_rules(db, study_id, rules))

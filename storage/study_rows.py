@@ -48,6 +48,17 @@ def rename_study(db: sqlite_utils.Database, study_id: str, name: str) -> None:
         append_log(db, "renamed", f"from “{study['name']}” to “{name}”", study_id)
 
 
+def delete_draft(db: sqlite_utils.Database, study_id: str) -> None:
+    """Let a draft go, with its items; a line of the log stays. Raises UserError once the study has started."""
+    study = require_study(db, study_id)
+    if study["state"] != "draft":
+        raise UserError("A study that has started is kept, with all its votes; it can be closed.")
+    for table in ("study_items", "enrolments"):
+        db.execute(f"DELETE FROM {table} WHERE study = ?", [study_id])
+    db.execute("DELETE FROM studies WHERE id = ?", [study_id])
+    append_log(db, "draft deleted", study["name"], study_id)
+
+
 def set_rules(db: sqlite_utils.Database, study_id: str, rules: Rules) -> None:
     """Give a draft other rules. Raises UserError for a study that has started."""
     if require_study(db, study_id)["state"] != "draft":

@@ -266,7 +266,10 @@ TRIGGERS = (
         OR (OLD.state <> 'draft' AND (NEW.state = 'draft' OR NEW.votes < OLD.votes))
     BEGIN SELECT RAISE(ABORT, 'a study goes from draft to running to closed, and asks for no fewer votes later'); END
     """,
-    "CREATE TRIGGER studies_stay BEFORE DELETE ON studies BEGIN SELECT RAISE(ABORT, 'studies are kept'); END",
+    """
+    CREATE TRIGGER studies_stay BEFORE DELETE ON studies WHEN OLD.state <> 'draft'
+    BEGIN SELECT RAISE(ABORT, 'a study that has started is kept'); END
+    """,
     """
     CREATE TRIGGER study_items_keep_what_they_are
     BEFORE UPDATE OF id, study, public, kind, image, source, content, created ON study_items

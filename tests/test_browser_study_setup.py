@@ -127,6 +127,22 @@ def test_nothing_is_started_without_a_yes(desk: Desk) -> None:
     assert not desk.page.is_visible("#confirm") and desk.study.state == "draft"
 
 
+def test_a_draft_is_deleted_when_asked_twice(desk: Desk) -> None:
+    page = desk.page
+    desk.new(name="A mistake")
+    desk.draw(10)
+    desk.page.click("#delete")
+    desk.page.wait_for_selector("#confirm-no")
+    desk.page.click("#confirm-no")
+    assert desk.study.name == "A mistake"
+    address = page.url
+    assert "its choice of 10 images" in desk.confirm("#delete")
+    page.wait_for_url(f"{desk.url}study/")
+    assert "A mistake" not in page.inner_text("main")
+    page.goto(address)
+    assert "Not there" in page.inner_text("main")
+
+
 def test_what_is_typed_is_saved_and_mistakes_stay_beside_their_fields(desk: Desk) -> None:
     page = desk.page
     desk.new()

@@ -557,5 +557,5 @@ def test_the_page_of_an_unknown_study_says_so(lead: Lead, path: str) -> None:
 
 def test_an_act_that_there_is_none_is_refused(lead: Lead) -> None:
     study = lead.create()
-    for act in ("delete", "", "__init__", 5, None):
+    for act in ("erase", "", "__init__", 5, None):
         lead.post(f"{study}/act", {"act": act}, 400)

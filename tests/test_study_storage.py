@@ -94,6 +94,23 @@ def test_items_come_back_as_they_went_in(workspace: Workspace) -> None:
     assert [item.id for item in studies.items(study_id)] == [ids[1]]
 
 
+def test_a_draft_is_deleted_and_a_study_that_has_started_is_kept(workspace: Workspace) -> None:
+    studies, kept = workspace.studies, started(workspace)
+    draft = studies.create("Boats", rules())
+    worker, _ = studies.add_worker()
+    studies.add_items(draft, [NewItem(picture(workspace))])
+    studies.enrol(draft, worker.id)
+    studies.delete_draft(draft)
+    assert [study.id for study in studies.studies()] == [kept]
+    with pytest.raises(UserError, match="no study"):
+        studies.items(draft)
+    with pytest.raises(UserError, match="no study"):
+        studies.delete_draft(draft)
+    assert (studies.log(draft)[0].event, studies.log(draft)[0].detail) == ("draft deleted", "Boats")
+    with pytest.raises(UserError, match="has started is kept"):
+        studies.delete_draft(kept)
+
+
 def test_a_study_from_start_to_end(workspace: Workspace) -> None:
     studies, study_id = workspace.studies, workspace.studies.create("Birds", rules())
     with pytest.raises(UserError, match="has no items yet"):
@@ -139,7 +156,7 @@ def test_votes_go_up_only(workspace: Workspace) -> None:
     for statement, words in (
         ("UPDATE studies SET votes = 1", "no fewer votes"),
         ("UPDATE studies SET state = 'draft'", "from draft to running"),
-        ("DELETE FROM studies", "are kept"),
+        ("DELETE FROM studies", "is kept"),
         ("DELETE FROM study_items", "are kept"),
         ("UPDATE study_items SET content = '{}'", "stays what it is"),
         ("UPDATE study_items SET place = place + 1", "keeps its place"),

@@ -1,4 +1,4 @@
-"""What a lead does with a study that is set up: start, pause, extend, close, invite. Each is told before it is done."""
+"""What a lead does with a whole study: delete, start, pause, extend, close, invite. Each is told before it is done."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ class Life:
         self._studies, self._setting_up = studies, setting_up
         self._lock = threading.Lock()
         self._acts: Mapping[str, tuple[Callable[[Study, Mapping[str, Any]], Told], Callable[..., Reply]]] = {
+            "delete": (self._before_delete, self._delete),
             "start": (self._before_start, self._start),
             "pause": (self._before_pause, self._pause),
             "resume": (self._before_resume, self._resume),
@@ -75,7 +76,20 @@ class Life:
             raise UserError("There is no such thing to do. Please reload the page.")
         return self._acts[name]
 
-    # Start, pause, resume, close
+    # Delete, start, pause, resume, close
+
+    def _before_delete(self, study: Study, data: Mapping[str, Any]) -> Told:
+        _need(study, "draft")
+        words = (
+            "The draft is gone for good: its questions, its instructions and its choice of "
+            f"{_count(study.items, 'image')}.",
+            "The images themselves stay, and so do the runs that they come from.",
+        )
+        return Told(f"Delete “{study.name}”?", words, "Delete the draft", bad=True)
+
+    def _delete(self, study: Study, data: Mapping[str, Any]) -> Reply:
+        self._studies.delete_draft(study.id)
+        return {"go": "/study/"}
 
     def _before_start(self, study: Study, data: Mapping[str, Any]) -> Told:
         _need(study, "draft")
