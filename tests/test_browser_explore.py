@@ -38,6 +38,7 @@ def pixels(page: Page, selector: str) -> np.ndarray:
 
 
 def test_edits_stale_stages_and_a_reload(studio: Studio, page: Page) -> None:
+    expect(page.locator("#sign-out")).to_be_hidden()
     upload_bird(page)
     expect(page.locator("#unknown-picture")).to_contain_text("make run PROFILE=paper")
     page.click("#run-all")

@@ -205,8 +205,12 @@ def test_the_whole_studio_works_behind_the_sign_in(browser: Browser, served: str
     page.wait_for_selector("#part-source img")
     settled(page)
     assert page.evaluate("document.querySelector('#part-source img').naturalWidth") > 0
-    context.close()
     assert not problems
+    page.click("#sign-out button")
+    page.wait_for_selector("#password")
+    page.goto(served)
+    assert page.is_visible("#password")
+    context.close()
 
 
 @pytest.mark.browser

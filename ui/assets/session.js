@@ -1,6 +1,8 @@
-// Tells a person whose sign-in has ended, on a page that asks for nothing but data: it would stay silent for ever.
+// Read only where a sign-in is asked for. Shows the way out, and tells a person whose sign-in has ended, on a page that
+// asks for nothing but data: it would stay silent for ever.
 (() => {
   "use strict";
+  document.documentElement.classList.add("locked");
   const ask = window.fetch;
   const tell = () => {
     if (document.getElementById("signed-out")) return;

@@ -71,31 +71,29 @@ def page(
 ) -> str:
     """A page of the lead as a document: header, then `content` in its main part.
 
-    `here` is a name of NAVIGATION, `ends` stands at the right end of the header; `signed_in` shows a way out, which
-    is a POST to /sign-out.
+    `here` is a name of NAVIGATION, `ends` stands at the right end of the header; `signed_in` shows a way out.
     """
     return document(title, header(here, ends, signed_in), el("main", join(*content)), sheets=sheets, scripts=scripts)
 
 
 def header(here: str = "study", ends: Child = None, signed_in: bool = False) -> Html:
     """Name, pages, and the switch of the theme."""
-    out = el(
-        "form",
-        el("button", "Sign out", type="submit", class_="btn s q"),
-        method="post",
-        action="/sign-out",
-        id="sign-out",
-    )
     return el(
         "header",
         el("b", "DILLEMA Studio", class_="name"),
         navigation(here),
         el("span", class_="grow"),
         ends,
-        out if signed_in else None,
+        sign_out() if signed_in else None,
         theme_switch(),
         class_="top",
     )
+
+
+def sign_out(**attributes: str) -> Html:
+    """The way out, a POST to /sign-out."""
+    leave = el("button", "Sign out", type="submit", class_="btn s q")
+    return el("form", leave, method="post", action="/sign-out", id="sign-out", **attributes)
 
 
 def navigation(here: str, **attributes: str) -> Html:

@@ -11,7 +11,7 @@ from ui.job_views import JobView
 from ui.run_state import RunState
 from ui.samples import Sample
 from ui.studio import clock, task_problem
-from ui.study.frame import navigation
+from ui.study.frame import navigation, sign_out
 from ui.views.keys import keys_button
 from ui.views.markup import Child, Html, el
 from ui.views.masks import mask_row
@@ -31,6 +31,7 @@ def header(profile: Profile, jobs: tuple[JobView, ...], waiting_for: str, run_id
         _job(job, waiting_for, run_id) if job is not None else None,
         pill(["profile ", el("b", profile.name)], id="profile", title=profile.title),
         pill(f"saved {clock(saved)}", "ok", id="saved") if saved is not None else None,
+        sign_out(class_="where-locked"),
         el(
             "button",
             icon("half"),
