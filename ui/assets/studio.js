@@ -10,13 +10,17 @@
   const roots = {};            // name -> the element that holds it
   const early = {};            // name -> what came before its element was there
   const queue = [];            // actions that wait for the reply to the ones before
-  let trigger = null, flying = null, ticket = 0, pointerDown = false, pollTimer = null, lostTimer = null;
+  let trigger = null, flying = null, ticket = 0, pointerDown = false, held = null, pollTimer = null, lostTimer = null;
 
   // ---- Gradio: one component sends and gets the replies, the others are the places of a part each
 
   studio.bus = (_element, props, watch, fire) => {
     trigger = fire;
-    watch("value", () => { if (props.value) onReply(JSON.parse(props.value)); });
+    watch("value", () => {
+      if (!props.value) return;
+      // What is under a pressed pointer must not become something else before it is released.
+      if (pointerDown) held = props.value; else onReply(JSON.parse(props.value));
+    });
     const wanted = new URLSearchParams(location.search).get("run") ?? localStorage.getItem("studio-run") ?? "";
     send({ name: "open", run: wanted });
   };
@@ -65,9 +69,25 @@
     flying = queue.splice(0).map(resolve);
     clearTimeout(pollTimer);
     clearTimeout(lostTimer);
-    lostTimer = setTimeout(() => { flying = null; setLost(true); schedule(); }, LOST);
+    lostTimer = setTimeout(giveUp, LOST);
     trigger("click", { do: flying.map(({ done, refused, ...plain }) => ({ ...plain, tab: TAB })), run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, ticket: ++ticket });
   }
+
+  function giveUp() {
+    clearTimeout(lostTimer);
+    flying = null;
+    setLost(true);
+    schedule();
+  }
+
+  // A server that is gone refuses at once: nobody need wait until its reply is overdue.
+  const ask = window.fetch;
+  window.fetch = async (...given) => {
+    try { return await ask(...given); } catch (error) {
+      if (flying && String(given[0]?.url ?? given[0]).includes("/run/predict")) giveUp();
+      throw error;
+    }
+  };
 
   const resolve = (action) => (typeof action === "function" ? { showed: studio.state, ...action() } : action);
 
@@ -208,9 +228,16 @@
     else sessionStorage.removeItem(`draft:${field.dataset.draft}`);
   }
 
-  document.addEventListener("pointerdown", () => { pointerDown = true; }, true);
-  for (const name of ["pointerup", "pointercancel"])
-    document.addEventListener(name, () => { setTimeout(() => { pointerDown = false; pump(); }, 0); }, true);
+  const release = () => setTimeout(() => {
+    pointerDown = false;
+    const reply = held;
+    held = null;
+    if (reply) onReply(JSON.parse(reply));
+    pump();
+  }, 0);
+  document.addEventListener("pointerdown", (event) => { pointerDown = event.button === 0; }, true);
+  for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, release, true);
+  window.addEventListener("blur", release);   // released over another window
 
   Object.assign(studio, { send, fitHeight, markTyped });
 
