@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.desk import (
     BIRD,
@@ -35,6 +35,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.demo, pytest.mark.slow]
 def desk(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     with desk_of(chromium_path, tmp_path_factory.mktemp("stages")) as opened:
         yield opened
+
+
+def place_of(page: Page, button: str) -> dict[str, float]:
+    """Where a button stands in the card of the alternatives, and how large it is."""
+    card, inside = stage(page, "alternatives").bounding_box(), page.locator(f"#{button}-alternatives").bounding_box()
+    assert card and inside
+    return {**inside, "x": inside["x"] - card["x"], "y": inside["y"] - card["y"]}
 
 
 def test_a_card_says_its_state_and_running_again_reuses_what_is_fresh(desk: Desk) -> None:
@@ -70,13 +77,13 @@ def test_a_card_says_its_state_and_running_again_reuses_what_is_fresh(desk: Desk
 
     # An edit outdates what was made from it; from there only that is run. The buttons stay where they were, and what
     # they were: one may be pressed at that moment.
-    places = [page.locator(f"#{button}-alternatives").bounding_box() for button in ("run", "from")]
+    places = [place_of(page, button) for button in ("run", "from")]
     keyword_chip(page, "grassy").locator(".toggle").click()
     expect(page.locator("#state-keywords")).to_have_text("edited by you")
     expect(page.locator("#state-alternatives")).to_have_text("stale: the keywords were changed after this was made")
     expect(page.locator("#state-counterfactuals")).to_contain_text("stale: the stage before it (alternatives) is stale")
     expect(page.locator("#gate")).to_contain_text("stale")
-    assert [page.locator(f"#{button}-alternatives").bounding_box() for button in ("run", "from")] == places
+    assert [place_of(page, button) for button in ("run", "from")] == places
     icons = {page.inner_html(f"#state-{name} svg") for name in ("caption", "keywords", "alternatives")}
     assert len(icons) == 3, "told apart without a colour"
     edited = version(page, "keywords")

@@ -52,7 +52,7 @@ def stage_card(stage: StageName, state: RunState, body: Child, summary: Summary)
         pill("prompt edited", "acc", title="This run has a prompt of its own.") if stage in state.run.prompts else None,
         el("span", class_="grow"),
         el("span", _made_by(stored, state.model_names), class_="meta"),
-        el("span", _head_buttons(stage, state, stored, running), class_="actions"),
+        el("div", _head_buttons(stage, state, stored, running), class_="steps"),
     )
     held, told = state.problems.get(stage), state.notices.get(stage)
     parts: list[Child] = [head]
@@ -125,26 +125,28 @@ def _made_by(stored: StoredValue | None, names: dict[str, str]) -> str:
 
 
 def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None, running: bool) -> Child:
+    """On a line of their own, in the order in which a stage gets them: what comes later moves none that was there."""
     shut = (state.job is not None and state.job.active) or bool(task_problem(state.run.task))
     versions = state.histories.get(stage, ())
-    parts: list[Child] = []
+    parts: list[Child] = [_toggle("Settings", "settings")]
+    if was_told(stage, state):
+        parts.append(_toggle("What it was told", "told"))
+    if len(versions) > 1:
+        parts.append(_toggle("History", "history"))
     if undo_target(versions) is not None:
         words = [icon("undo"), "Undo"]
         hint = "Undo the last edit of this stage (Ctrl+Z)"
         parts.append(button(words, "undo", "s q", data_stage=stage, id=f"undo-{stage}", title=hint))
-    if len(versions) > 1:
-        parts.append(_toggle("History", "history"))
-    if was_told(stage, state):
-        parts.append(_toggle("What it was told", "told"))
-    parts.append(_toggle("Settings", "settings"))
+    parts.append(el("span", class_="grow"))
     if running:
         return join(*parts, button("Cancel", "cancel", "s"))
     return join(*parts, _run_buttons(stage, state, stored, shut))
 
 
 def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, shut: bool) -> Child:
-    """They keep their words and their places at the right end whatever becomes of the stage: it may become stale in
-    the moment in which somebody presses one."""
+    """They keep their words, and their places at the right end, whatever becomes of the stage: it may become stale in
+    the moment in which somebody presses one.
+    """
     missing = [name for name in STAGES[: STAGES.index(stage)] if name not in state.run.values]
     closed, stale = shut or bool(missing), stage in state.stale
     word = "Run" if stored is None else AGAIN.get(stage, "Run again")
