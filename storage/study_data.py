@@ -139,7 +139,8 @@ def _votes(db: sqlite_utils.Database, study_id: str) -> tuple[Vote, ...]:
     # CROSS JOIN keeps SQLite at the index that has the votes in their order.
     query = """
         SELECT assignments.id AS assignment, item, kind, assignments.worker, answers, comment, accepted, submitted,
-            seconds, side, changes, assignments.verdict, coalesce(decisions.reason, '') AS reason, imported
+            seconds, side, changes, assignments.verdict, coalesce(decisions.reason, '') AS reason,
+            iif(assignments.verdict = 'pending' OR imported, NULL, decisions.created) AS decided, imported
         FROM assignments CROSS JOIN study_votes ON study_votes.id = assignments.vote
             LEFT JOIN decisions ON decisions.id = assignments.decision
         WHERE assignments.study = ? AND state = 'submitted' ORDER BY first_vote
@@ -151,6 +152,7 @@ def _votes(db: sqlite_utils.Database, study_id: str) -> tuple[Vote, ...]:
                 "answers": json.loads(row["answers"]),
                 "accepted": when(row["accepted"]),
                 "submitted": when(row["submitted"]),
+                "decided": when(row["decided"]) if row["decided"] else None,
                 "imported": bool(row["imported"]),
             }
         )

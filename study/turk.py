@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from study.cells import Row
 from study.tables import counted_assignments
-from study.types import Item, Rules, StudyData, Vote, Worker
+from study.types import ApprovalVerdict, Item, Rules, StudyData, Vote, Worker
 
 HEAD = (
     "HITId HITTypeId Title Description Keywords Reward CreationTime MaxAssignments RequesterAnnotation "
@@ -62,6 +62,8 @@ def turk_rows(data: StudyData) -> list[Row]:
             "AssignmentStatus": "Submitted" if vote.verdict == "pending" else vote.verdict.capitalize(),
             "AcceptTime": turk_time(vote.accepted),
             "SubmitTime": turk_time(vote.submitted),
+            "ApprovalTime": _decided(vote, "approved"),
+            "RejectionTime": _decided(vote, "rejected"),
             "RequesterFeedback": vote.reason,
             "WorkTimeInSeconds": math.ceil(vote.seconds),
             "LifetimeApprovalRate": _rate(workers.get(vote.worker)),
@@ -75,6 +77,10 @@ def turk_rows(data: StudyData) -> list[Row]:
         row |= {f"Answer.{question.id}": vote.answers.get(question.id, "") for question in rules.questions}
         rows.append(row)
     return rows
+
+
+def _decided(vote: Vote, verdict: ApprovalVerdict) -> str:
+    return turk_time(vote.decided) if vote.decided and vote.verdict == verdict else ""
 
 
 def _inputs(vote: Vote, item: Item) -> Row:

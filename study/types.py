@@ -183,6 +183,8 @@ class Vote:
     """How often it was undone or answered anew."""
     verdict: ApprovalVerdict = "pending"
     reason: str = ""
+    decided: datetime | None = None
+    """When it was approved or rejected here; None while it is pending, and of votes that were imported."""
     imported: bool = False
     """It came in a file: how it was collected is not known here."""
 

@@ -123,6 +123,18 @@ def test_turks_columns_are_there_in_their_order() -> None:
     assert (first["AssignmentStatus"], first["WorkTimeInSeconds"]) == ("Submitted", 4)
 
 
+def test_turks_times_of_decisions() -> None:
+    then = datetime(2026, 11, 3, 8, 30, tzinfo=UTC)
+    votes = [
+        vote(1, 1, "heron-41", {"valid": "yes"}, verdict="approved", decided=then),
+        vote(2, 1, "crane-2", {"valid": "no"}, verdict="rejected", reason="asleep", decided=then),
+        vote(3, 1, "owl-7", {"valid": "no"}),
+    ]
+    read = frame(turk_file(data([item(1)], votes)).decode())
+    assert list(read["ApprovalTime"]) == ["Tue Nov 03 08:30:00 UTC 2026", "", ""]
+    assert list(read["RejectionTime"]) == ["", "Tue Nov 03 08:30:00 UTC 2026", ""]
+
+
 def test_a_file_of_ours_comes_back_as_the_same_votes() -> None:
     items = [item(1, label="bird"), item(2, label="owl", kind="control", expected={"valid": "yes"})]
     votes = [

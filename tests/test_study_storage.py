@@ -338,7 +338,9 @@ def test_approval_is_counted_over_all_studies_and_can_be_reversed(workspace: Wor
         ("rejected", "all the same answer")
     }
     assert studies.undo(second, worker) is None  # it was decided on
+    assert all(given.decided and given.decided > given.submitted for given in studies.data(second).votes)
     studies.decide(second, worker, "pending", "was looked at again")
+    assert not any(given.decided for given in studies.data(second).votes)
     assert studies.worker(worker).pending == 2
     assert studies.undo(second, worker) is not None
     assert studies.worker(worker).pending == 1
