@@ -53,13 +53,11 @@ class Desk:
 def desk_of(chromium: str, folder: Path) -> Iterator[Desk]:
     """A desk with a server of its own, which has not failed when it is left."""
     server = ServerProcess(folder / "workspace", folder / "log").start()
-    expect.set_options(timeout=30_000)  # the machine may be busy with other things
     try:
         with browsing(chromium) as page:
             yield Desk(page, server.url)
             page.goto("about:blank")
     finally:
-        expect.set_options(timeout=5_000)
         server.stop()
     assert "Traceback" not in server.said()
 

@@ -139,8 +139,9 @@ def serving_application(application: FastAPI, studio: Studio, port: int) -> Iter
 @contextmanager
 def browsing(chromium: str) -> Iterator[Page]:
     """A page in a new browser. Fails at the end when it asked for anything outside this machine, or a script failed."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=30_000)  # the machine may be busy with other things
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_ARGUMENTS))
         # `wait_for_function` evaluates a text in the page, which ours forbid; test_sign_in.py goes by what they forbid.

@@ -62,10 +62,8 @@ class Place:
 @pytest.fixture(scope="module")
 def place(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder: Path = tmp_path_factory.mktemp("annotate")
-    expect.set_options(timeout=30_000)  # the machine may be busy with other things
     with serving_here(folder / "workspace", ScriptedModels()) as (url, studio):
         yield Place(studio, url, page)
-    expect.set_options(timeout=5_000)
 
 
 def at(page: Page, number: int, of: int | None = None) -> None:

@@ -21,7 +21,6 @@ from tests.serving import ServerProcess, settled
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
-expect.set_options(timeout=30_000)  # the machine may be busy with other things
 
 
 @pytest.fixture

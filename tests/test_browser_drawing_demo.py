@@ -33,7 +33,6 @@ def page(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """The sample of a bird at the gate, on a page of a laptop's size."""
     folder = tmp_path_factory.mktemp("drawing")
     server = ServerProcess(folder / "workspace", folder / "log").start()
-    expect.set_options(timeout=25_000)
     with browsing(chromium_path) as opened:
         opened.set_viewport_size({"width": 1280, "height": 900})
         open_start(opened, server.url)
@@ -44,7 +43,6 @@ def page(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         settled(opened, DEMO_SECONDS)
         yield opened
         opened.goto("about:blank")
-    expect.set_options(timeout=30_000)
     server.stop()
     assert "Traceback" not in server.said()
 

@@ -25,7 +25,6 @@ from tests.serving import ServerProcess, serving_here, settled
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
-expect.set_options(timeout=30_000)  # a page that is idle asks every four seconds, and the machine may be busy
 NASTY = "<img src=x onerror=\"document.title='broken'\"> & <b>bold</b>"
 DROP = """
 ([selector, name, data]) => {

@@ -27,7 +27,6 @@ def page(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """A bird with three images of it, of few steps."""
     folder = tmp_path_factory.mktemp("results")
     server = ServerProcess(folder / "workspace", folder / "log").start()
-    expect.set_options(timeout=25_000)
     with browsing(chromium_path) as opened:
         open_start(opened, server.url)
         opened.click(".sample[data-sample=bird-on-a-twig]")
@@ -43,7 +42,6 @@ def page(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         settled(opened, DEMO_SECONDS)
         yield opened
         opened.goto("about:blank")
-    expect.set_options(timeout=30_000)
     server.stop()
     assert "Traceback" not in server.said()
 

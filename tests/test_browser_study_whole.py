@@ -15,16 +15,13 @@ from ui.studio import Studio
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 ITEMS = 6
-SLOW = 30_000
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, Studio]]:
-    expect.set_options(timeout=SLOW)  # the machine may be busy with other things
     with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
         object_runs(studio.workspace, 4)
         yield url, studio
-    expect.set_options(timeout=5_000)
 
 
 def set_up(page: Page, url: str) -> str:

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 from pipeline.types import Keyword
 from tests.explorer import open_start, state, to_the_gate
 from tests.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels, answer
-from tests.serving import browsing, serving_here, settled
+from tests.serving import serving_here, settled
 from ui.studio import Studio
 
 pytestmark = pytest.mark.browser
@@ -42,14 +42,6 @@ class TextModels(ScriptedModels):
     def __init__(self) -> None:
         super().__init__(ScriptedLanguageModel(reply))
         self.captioner = OtherCaptioner()
-
-
-@pytest.fixture(scope="module")
-def page(chromium_path: str) -> Iterator[Page]:
-    expect.set_options(timeout=30_000)  # the machine may be busy with other things
-    with browsing(chromium_path) as opened:
-        yield opened
-    expect.set_options(timeout=5_000)
 
 
 @pytest.fixture(scope="module")
