@@ -41,7 +41,12 @@ def place_of(page: Page, button: str) -> dict[str, float]:
     """Where a button stands in the card of the alternatives, and how large it is."""
     card, inside = stage(page, "alternatives").bounding_box(), page.locator(f"#{button}-alternatives").bounding_box()
     assert card and inside
-    return {**inside, "x": inside["x"] - card["x"], "y": inside["y"] - card["y"]}
+    return {
+        "x": inside["x"] - card["x"],
+        "y": inside["y"] - card["y"],
+        "width": inside["width"],
+        "height": inside["height"],
+    }
 
 
 def test_a_card_says_its_state_and_running_again_reuses_what_is_fresh(desk: Desk) -> None:

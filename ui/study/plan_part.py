@@ -138,7 +138,6 @@ def missing_part(study: Study, troubles: Sequence[Trouble], found: Sequence[Find
             "div",
             el("a", "Preview", href=study_address(study.id, "preview"), class_="btn", target="_blank", id="preview"),
             button("Start the study …", look="p", data_act="start", id="start", disabled=bool(stops)),
-            button("Delete the draft …", look="q", data_act="delete", id="delete"),
             class_="acts",
         ),
         id="part-missing",

@@ -102,7 +102,7 @@ def setup_page(shown: SetUp, assumed: Assumptions, signed_in: bool) -> str:
     content = el("div", form, aside, class_="setup")
     return page(
         study.name or "Set-up",
-        study_head(study),
+        study_head(study, "", button("Delete the draft …", look="s q", data_act="delete", id="delete")),
         content,
         dialogs(),
         ends=saved,
