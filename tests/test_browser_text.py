@@ -96,6 +96,25 @@ def test_a_card_says_its_state_as_icon_word_and_colour(studio: Studio, page: Pag
     assert state(page, "alternatives") == state(page, "counterfactuals") == "ready"
 
 
+def test_nothing_changes_under_a_pressed_pointer(studio: Studio, page: Page) -> None:
+    toggle, seconds = keyword_chip(page, "grassy").locator(".toggle"), 1.0
+    page.evaluate(
+        """seconds => { const ask = window.fetch; window.fetch = async (...given) => {
+            const reply = await ask(...given);
+            await new Promise((on) => setTimeout(on, 1000 * seconds));
+            return reply; } }""",
+        seconds,
+    )
+    toggle.click()
+    page.mouse.move(4, 500)
+    page.mouse.down()
+    page.wait_for_timeout(2000 * seconds)
+    assert [item.used for item in studio.workspace.run(run_of(page)).values["keywords"].value.value.items].count(False)
+    assert toggle.get_attribute("aria-pressed") == "true", "the reply has come, and waits"
+    page.mouse.up()
+    expect(toggle).to_have_attribute("aria-pressed", "false")
+
+
 def test_run_from_here_runs_this_stage_anew_and_only_what_it_outdates(studio: Studio, page: Page) -> None:
     before = studio.workspace.run(run_of(page)).values
     page.click("#stage-alternatives button[data-do=run-from]")
