@@ -77,7 +77,7 @@ def test_a_card_says_its_state_and_running_again_reuses_what_is_fresh(desk: Desk
     assert version(page, "caption") == first, "what was there and fresh is reused"
     for name, model in zip(TEXT_STAGES, ("BLIP", "LLaMA", "LLaMA", "LLaMA"), strict=True):
         assert state(page, name) == "ready"
-        assert re.search(rf"{model}.* · \d+(\.\d)? s", page.inner_text(f"#stage-{name} .meta"))
+        assert re.search(rf"{model}.* · \d+(\.\d+)? s", page.inner_text(f"#stage-{name} .meta"))
     assert state(page, "generation") == "waiting for your yes"
 
     # An edit outdates what was made from it; from there only that is run. The buttons stay where they were, and what

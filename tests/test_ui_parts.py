@@ -68,7 +68,9 @@ def test_a_form_has_every_setting_with_its_bounds() -> None:
     assert 'min="1" max="150"' in form and "Denoising steps" in form
 
 
-@pytest.mark.parametrize(("value", "shown"), [(0.31, "0.3 s"), (11.2, "11 s"), (125, "2 min 5 s")])
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.036, "0.04 s"), (0.096, "0.1 s"), (0.31, "0.3 s"), (11.2, "11 s"), (125, "2 min 5 s")]
+)
 def test_times_are_as_exact_as_needed(value: float, shown: str) -> None:
     assert seconds(value) == shown
 

@@ -117,7 +117,9 @@ def differences(pieces: tuple[Piece, ...]) -> Html:
 
 
 def seconds(value: float) -> str:
-    """Such as 0.3 s, 11 s, 2 min 5 s."""
+    """Such as 0.04 s, 0.3 s, 11 s, 2 min 5 s."""
+    if value < 0.095:
+        return f"{value:.2f} s"
     if value < 9.95:
         return f"{value:.1f} s"
     whole = round(value)
