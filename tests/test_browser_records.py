@@ -331,7 +331,8 @@ def test_a_page_that_stays_open_outlives_the_server_and_shows_the_truth(tmp_path
         second.close()
         caption, run_id = page.input_value("#caption-text"), page.evaluate("studio.run")
         server.stop(signal.SIGKILL)
-        page.wait_for_function("document.body.classList.contains('lost')")
+        # Told at once, and not only when the reply is overdue, which takes twenty seconds.
+        page.wait_for_function("document.body.classList.contains('lost')", timeout=15_000)
         page.wait_for_timeout(500)
         server.start()
 
