@@ -85,7 +85,7 @@ def votes(place: Place, study_id: str) -> list[tuple[str, dict[str, str]]]:
 
 def test_two_annotators_finish_a_study_with_keys_alone(place: Place) -> None:
     items = [*items_of(place.studio.workspace, 4), *controls_of(place.studio.workspace, 2)]
-    study_id, link = place.running(items, replace(BIRD_RULES, controls=ControlPolicy(share=0.3, min_seen=3)))
+    study_id, link = place.running(items, replace(BIRD_RULES, controls=ControlPolicy(share=0.5, min_seen=3)))
     browser = place.page.context.browser
     assert browser is not None
     contexts = [browser.new_context(viewport={"width": 1280, "height": 860}) for _ in range(2)]
