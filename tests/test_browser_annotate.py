@@ -71,8 +71,8 @@ def at(page: Page, number: int, of: int | None = None) -> None:
     words = f"Image {number} of" + (f" {of}" if of else "")
     page.wait_for_selector(f"#place:has-text('{words}')")
     page.wait_for_selector(".answer:enabled, .several textarea")
-    page.wait_for_timeout(250)  # a key that was meant for the item before does nothing so soon
-    assert page.locator(".picture.loading").count() == 0
+    expect(page.locator(".picture.loading")).to_have_count(0)
+    page.wait_for_timeout(250)  # a key that was meant for the item before does nothing so soon after its picture
 
 
 def end(page: Page, title: str) -> None:

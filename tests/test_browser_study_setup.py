@@ -287,6 +287,7 @@ def test_the_preview_is_the_annotators_page_and_records_nothing(desk: Desk) -> N
     for place in range(1, 4):
         page.wait_for_selector(f"text=Image {place} of")
         page.wait_for_selector(".answer:enabled")
+        page.wait_for_selector(".picture.loading", state="detached")
         page.wait_for_timeout(250)  # a key that was meant for the image before does nothing so soon
         page.keyboard.press("y" if place % 2 else "n")
     page.wait_for_selector("text=Image 4 of")

@@ -63,6 +63,7 @@ def at(page: Page, number: int) -> None:
     """The page shows this item, ready to be answered, and nothing is chosen."""
     page.wait_for_selector(f"#place:has-text('Image {number} of {ITEMS}')")
     page.wait_for_selector(".answer:enabled")
+    expect(page.locator(".picture.loading")).to_have_count(0)
     page.wait_for_timeout(250)  # a key that was meant for the item before does nothing so soon
     assert page.locator(".chosen, [aria-checked=true], :checked").count() == 0
 
