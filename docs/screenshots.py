@@ -83,8 +83,7 @@ def _drawing(page: Page, _url: str, camera: Camera) -> None:
     page.click("#generate")
     page.wait_for_selector("#queue")
     page.wait_for_selector("#results .thumb[data-view-case]", timeout=SLOWEST)
-    camera.page("screens/6-drawing-1920-light", 1920)
-    camera.page("screens/6-drawing-1280-dark", 1280, dark=True)
+    camera.states("6-drawing")
     page.wait_for_selector("#generate", timeout=SLOWEST)
     settled(page, SLOWEST / 1000)
 
