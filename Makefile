@@ -31,8 +31,10 @@ run: $(RUN_READY) ## Set up what is missing and serve the studio (PROFILE=paper 
 test: $(TEST_READY) chromium ## Set up what is missing and run all tests (ARGS="-k storage" picks some)
 	@$(if $(ARGS),exec,OMP_NUM_THREADS=1 exec) $(BIN)/python -m pytest $(or $(ARGS),--numprocesses auto --dist loadfile --no-loadscope-reorder)
 
-test-fast: $(TEST_READY) ## The tests without the slow ones and the browser
-	@exec $(BIN)/python -m pytest -m "not slow and not browser" $(ARGS)
+# Its tests are small and many, so that a core takes over what another has left.
+test-fast: $(TEST_READY) ## The tests without the slow ones, the browser and the embedded models: about a minute
+	@OMP_NUM_THREADS=1 exec $(BIN)/python -m pytest -m "not slow and not browser and not demo and not soak" \
+	  --numprocesses auto --dist worksteal $(ARGS)
 
 soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work
 	@exec $(BIN)/python -m pytest -m soak $(ARGS)
@@ -80,7 +82,7 @@ clean: ## Remove .venv and caches; the workspace and training checkpoints stay
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 chromium: $(TEST_READY)
-	@$(BIN)/python -m tests.chromium
+	@$(BIN)/python -m benchmarks.chromium
 
 # The stamps are written last: that one exists means that the installation before it went through.
 $(RUN_READY): requirements.txt

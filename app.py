@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from pipeline.profile import Profile
-    from pipeline.runner import ModelBox
-    from ui.studio import Studio
+    from pipeline.seams import Models
+    from services.studio import Studio
+    from ui.explore import Explorer
 
 SHUTDOWN_SECONDS = 3
 
@@ -75,7 +76,7 @@ def read_settings(
     return ServerSettings(given.profile, Path(given.workspace), given.host, port, password, given.set_password)
 
 
-def build(settings: ServerSettings, models: ModelBox | None = None) -> tuple[FastAPI, Studio]:
+def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastAPI, Studio]:
     """The application, not served yet, and the studio behind it, whose workspace is open: close both at the end.
 
     `models` stands in for those of the profile. Raises UserError for an unknown profile, missing weights, a
@@ -83,8 +84,8 @@ def build(settings: ServerSettings, models: ModelBox | None = None) -> tuple[Fas
     """
     from pipeline.models import load_models
     from pipeline.profile import load_profile
+    from services.studio import put_together
     from storage.workspace import Workspace
-    from ui.studio import Studio
 
     profile = load_profile(settings.profile)
     if models is None:
@@ -95,7 +96,7 @@ def build(settings: ServerSettings, models: ModelBox | None = None) -> tuple[Fas
     _keep_uploads_apart()
     workspace = Workspace(settings.workspace).open()
     try:
-        studio = Studio(profile, models, workspace)
+        studio = put_together(profile, models, workspace)
         return _application(settings, studio), studio
     except BaseException:
         workspace.close()
@@ -108,6 +109,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
 
     from pipeline.version import version
     from ui.annotate.application import annotate_application
+    from ui.drawing_routes import add_drawing_routes
     from ui.explore import LARGEST_UPLOAD, explore_page
     from ui.routes import add_routes
     from ui.sign_in import stand_guard
@@ -122,12 +124,13 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     def healthz() -> dict[str, str]:
         return {"status": "ok", "profile": studio.profile.name, "version": version()}
 
-    add_routes(app, studio)
-    add_study_routes(app, studio)
-    app.mount("/annotate", annotate_application(studio))
+    add_routes(app, studio.workspace.images, studio.runs, studio.exchange)
+    add_drawing_routes(app, studio.control_images, studio.previews, studio.profile.settings.generation)
+    add_study_routes(app, studio.workspace, studio.commands, studio.studies)
+    app.mount("/annotate", annotate_application(studio.workspace))
     return gr.mount_gradio_app(
         app,
-        explore_page(studio),
+        explore_page(explorer_of(studio)),
         path="/",
         server_name=settings.host,
         server_port=settings.port,
@@ -138,6 +141,23 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
         max_file_size=LARGEST_UPLOAD,
         theme=theme(),
         head=head() + for_the_signed_in,
+    )
+
+
+def explorer_of(studio: Studio) -> Explorer:
+    """The explore page with the services that it calls."""
+    from ui.explore import Explorer
+
+    return Explorer(
+        studio.commands,
+        studio.runs,
+        studio.states,
+        studio.notes,
+        studio.jobs,
+        studio.estimates,
+        studio.predictions,
+        studio.similarities,
+        studio.exchange,
     )
 
 
@@ -224,8 +244,8 @@ def set_password(settings: ServerSettings) -> None:
     except (EOFError, KeyboardInterrupt) as error:
         raise UserError("No password was given: nothing was changed.") from error
     with Workspace(settings.workspace) as workspace:
-        workspace.studies.set_secret(SECRET, kept)
-        workspace.studies.close_sessions("lead")
+        workspace.studies.sessions.set_secret(SECRET, kept)
+        workspace.studies.sessions.close_all("lead")
     print(f"The password of {settings.workspace} is set; a studio that is running without one asks after a new start.")
     if settings.password:
         print("STUDIO_PASSWORD is set as well: as long as it is, that one counts.")

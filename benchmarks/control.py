@@ -11,7 +11,7 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.figures import Figure
 from benchmarks.page import BARE
-from tests.serving import CHROMIUM_ARGUMENTS, ServerProcess, settled
+from benchmarks.serving import CHROMIUM_ARGUMENTS, ServerProcess, settled
 
 TIMES = 15
 SIDE, BOUND = 1024, 150

@@ -12,7 +12,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.figures import Figure
-from tests.serving import CHROMIUM_ARGUMENTS, ServerProcess, settled
+from benchmarks.serving import CHROMIUM_ARGUMENTS, ServerProcess, settled
 
 TIMES = 15
 FIRST_PAINT, EDIT = 2000, 200

@@ -24,10 +24,10 @@ from typing import Any
 from PIL import Image
 
 from benchmarks.figures import Figure, table
+from benchmarks.serving import ROOT, ServerProcess
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
 from study.types import ControlPolicy, Eligibility, NewItem
-from tests.serving import ROOT, ServerProcess
 
 ANNOTATORS, SECONDS, MINUTES = 100, 4.0, 10.0
 BOUND = 250.0
@@ -67,7 +67,7 @@ def prepared(folder: Path, items: int) -> tuple[str, str]:
             controls=ControlPolicy(0.1, 100, 0.0),
         )
         study_id = studies.create("Load", rules)
-        shas = [workspace.add_image(picture(number)) for number in range(PICTURES)]
+        shas = [workspace.images.add(picture(number)) for number in range(PICTURES)]
         new = [NewItem(shas[number % PICTURES], label="bird") for number in range(items)]
         controls = [NewItem(sha, kind="control", label="bird", expected={"valid": "yes"}) for sha in shas]
         studies.add_items(study_id, [*new, *controls])
@@ -103,7 +103,7 @@ def look_at(folder: Path, study_id: str, journal: Path) -> None:
     with Workspace(folder) as workspace:
         data = workspace.studies.data(study_id)
         for vote in acknowledged:
-            kept = workspace.studies.assignment(str(vote["assignment"]))
+            kept = workspace.studies.assignments.get(str(vote["assignment"]))
             assert kept is not None and kept.state == "submitted", "a vote is lost"
             assert dict(kept.answers) == vote["answers"], "a vote is another one"
     assert len({vote["assignment"] for vote in acknowledged}) == len(acknowledged), "a vote was acknowledged twice"

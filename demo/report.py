@@ -19,11 +19,13 @@ from demo.judges import WEIGHTS as JUDGES
 from demo.report_facts import facts_of_scene
 from demo.report_rows import Row, missed, percent, share, table
 from demo.report_walk import FIRST_SEED, ListeningModels, Walk, start_walk, walk_text
+from pipeline.driver import Driver
 from pipeline.errors import UserError
+from pipeline.lineage import TestCase
 from pipeline.models import load_models
 from pipeline.profile import load_profile
-from pipeline.runner import Runner
-from pipeline.types import CounterfactualCaptions, TestCase
+from pipeline.recipes import DILLEMA
+from pipeline.types import CounterfactualCaptions
 
 PARTS = ("captions", "language", "images", "speed")
 SCENES = 240
@@ -64,19 +66,19 @@ def measure(parts: tuple[str, ...], count: int, sheet: Path | None = None) -> li
     rows: list[Row] = []
     if parts != ("speed",):
         models = ListeningModels(loaded)
-        runner = Runner(profile, models)
+        driver = Driver(profile, models)
         walks = [start_walk(number, profile) for number in range(count)]
         for walk in tqdm(walks, "captions", mininterval=2):
-            walk.caption = runner.caption(walk.image, walk.task, seed=walk.number).value.text
+            walk.caption = driver.produce(DILLEMA, "caption", walk.image, walk.task, {}, seed=walk.number).value.text
         if "captions" in parts:
             rows += caption_rows(walks)
         if "language" in parts or "images" in parts:
             for walk in tqdm(walks, "language", mininterval=2):
-                walk_text(walk, runner, models)
+                walk_text(walk, driver, models)
         if "language" in parts:
             rows += language_rows(walks)
         if "images" in parts:
-            rows += image_rows(walks, runner, sheet)
+            rows += image_rows(walks, driver, sheet)
     if "speed" in parts:
         from demo import report_speed
 
@@ -124,7 +126,7 @@ def language_rows(walks: list[Walk]) -> list[Row]:
     ]
 
 
-def image_rows(walks: list[Walk], runner: Runner, sheet: Path | None) -> list[Row]:
+def image_rows(walks: list[Walk], driver: Driver, sheet: Path | None) -> list[Row]:
     """One image for each planned edit, judged. The first ones, good or bad, are put into the file `sheet`."""
     from demo.judges import Judges
     from demo.report_images import ImageFindings, contact_sheet
@@ -135,7 +137,7 @@ def image_rows(walks: list[Walk], runner: Runner, sheet: Path | None) -> list[Ro
     for walk in tqdm([walk for walk in walks if walk.planned], "images", mininterval=2):
         assert walk.planned is not None
         chosen = CounterfactualCaptions((walk.planned,))
-        for case in runner.generate(walk.image, walk.task, chosen, seed=walk.number):
+        for case in driver.draw(walk.image, walk.task, chosen, seed=walk.number):
             findings.add(walk, case, judges)
             shown += [(walk, case)] if len(shown) < SHOWN else []
     if sheet is not None and shown:

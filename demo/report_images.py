@@ -15,7 +15,7 @@ from demo.render import render
 from demo.report_rows import Row, percent, share
 from demo.report_walk import Walk, edited_things
 from demo.scene import SEMANTIC_CLASSES, Scene
-from pipeline.types import TestCase
+from pipeline.lineage import TestCase
 
 IOU_FLOORS = {"road": 0.85, "vehicle": 0.6}
 
@@ -53,7 +53,7 @@ class ImageFindings:
 
     def add(self, walk: Walk, case: TestCase, judges: Judges) -> None:
         """Judge one image with one edit, and the scene that it was made from."""
-        edit = case.counterfactual.edits[0]
+        edit = case.lineage.counterfactual.edits[0]
         scene, source = walk.scene, judges.read(np.asarray(walk.image))
         made = judges.read(np.asarray(case.image))
         if edit.edit_type == "weather":
@@ -105,9 +105,9 @@ def contact_sheet(cases: Sequence[tuple[Walk, TestCase]]) -> Image.Image:
     draw = ImageDraw.Draw(sheet)
     for place, (walk, case) in enumerate(cases):
         left, top = gap + place % 2 * (cell[0] + gap), gap + place // 2 * cell[1]
-        for column, image in enumerate((walk.image, case.control, case.image)):
+        for column, image in enumerate((walk.image, case.artifacts["control image"], case.image)):
             sheet.paste(image, (left + column * (side + gap), top))
-        told = "; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in case.counterfactual.edits)
+        told = "; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in case.lineage.counterfactual.edits)
         draw.text((left, top + side + 2), told, fill="black")
     return sheet
 

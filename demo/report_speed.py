@@ -18,7 +18,7 @@ from pathlib import Path
 from demo.report_rows import Row
 from demo.report_walk import FIRST_SEED, start_walk
 from demo.scene import random_scene
-from pipeline.runner import Runner
+from pipeline.driver import Driver, MemoryStore, Request
 from pipeline.settings import Settings
 
 IMAGES, THREADS = 4, 2
@@ -46,7 +46,7 @@ def measure() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         _, studio = app.build(app.ServerSettings(workspace=Path(folder)), models)  # the page and the store count too
         try:
-            seconds = walk_through(Runner(profile, models), settings)
+            seconds = walk_through(Driver(profile, models), settings)
         finally:
             studio.close()
             studio.workspace.close()
@@ -54,16 +54,17 @@ def measure() -> dict[str, float]:
     return {"seconds": sum(seconds) / len(seconds), "gigabytes": peak / 1e9}
 
 
-def walk_through(runner: Runner, settings: Settings) -> list[float]:
+def walk_through(driver: Driver, settings: Settings) -> list[float]:
     """Seconds from the image to its last test case, for a road scene and an object scene; a first walk warms up."""
     families = {random_scene(FIRST_SEED + number).family: number for number in range(20)}
-    walks = [start_walk(number, runner.profile) for _, number in sorted(families.items())]
+    walks = [start_walk(number, driver.profile) for _, number in sorted(families.items())]
     seconds = []
     for walk in (walks[0], *walks):  # the first one warms up
         start = time.monotonic()
-        made = list(runner.augment(walk.image, walk.task, settings, seed=walk.number))
+        store = MemoryStore(walk.image)
+        driver.run(Request(walk.task, settings, seed=walk.number), store)
         seconds.append(time.monotonic() - start)
-        images = sum(one.stage == "generation" for one in made)
+        images = len(store.cases)
         if images != IMAGES:
             raise RuntimeError(f"{images} images came out where {IMAGES} were asked for")
     return seconds[1:]

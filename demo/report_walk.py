@@ -10,6 +10,7 @@ import dataclasses
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -18,11 +19,12 @@ from demo.language import TIME_PHRASES
 from demo.render import render
 from demo.report_facts import Facts, facts_of
 from demo.scene import COLOURS, WEATHERS, Scene, random_scene
+from pipeline.driver import Driver
 from pipeline.errors import UnreadableReply
 from pipeline.parsing import Unreadable, read_alternatives, read_caption, read_keywords
 from pipeline.profile import Profile
-from pipeline.runner import ModelBox, Runner
-from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Sentences
+from pipeline.recipes import DILLEMA
+from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Models, Sentences
 from pipeline.settings import ControlKind, LanguageSettings
 from pipeline.types import (
     Alternative,
@@ -71,7 +73,7 @@ class Walk:
 class ListeningModels:
     """The models of a profile; what the language model replies is also kept in `replies`."""
 
-    def __init__(self, models: ModelBox) -> None:
+    def __init__(self, models: Models) -> None:
         self._models, self.replies = models, list[str]()
         self.language: LanguageModel = self
         self.name = "language model"
@@ -114,24 +116,26 @@ def start_walk(number: int, profile: Profile) -> Walk:
     return Walk(number, scene, Image.fromarray(image), mask, task)
 
 
-def walk_text(walk: Walk, runner: Runner, models: ListeningModels) -> None:
+def walk_text(walk: Walk, driver: Driver, models: ListeningModels) -> None:
     """Stages 2 to 4 on the caption that the walk holds: the planned edit alone, then two edits at once."""
     caption = Caption(walk.caption)
     try:
         models.replies.clear()
-        keywords = runner.keywords(caption, walk.task, seed=walk.number).value
+        known: dict[str, Any] = {"caption": caption}
+        keywords = driver.produce(DILLEMA, "keywords", walk.image, walk.task, known, seed=walk.number).value
         walk.first_replies_read.append(_reads(read_keywords, models.replies[0]))
         walk.keywords_free = _leaves_out_protected(models.replies[0], walk.task)
         models.replies.clear()
-        alternatives = runner.alternatives(caption, keywords, walk.task, seed=walk.number).value
+        known["keywords"] = keywords
+        alternatives = driver.produce(DILLEMA, "alternatives", walk.image, walk.task, known, seed=walk.number).value
         walk.first_replies_read.append(_reads(read_alternatives, models.replies[0]))
         edit = plan_edit(walk, alternatives)
         if edit is None:
             return
-        walk.planned = _counterfactual(walk, runner, models, (edit,))
+        walk.planned = _counterfactual(walk, driver, models, (edit,))
         second = plan_second_edit(walk, alternatives, edit)
         if second is not None:
-            _counterfactual(walk, runner, models, (edit, second))
+            _counterfactual(walk, driver, models, (edit, second))
     except UnreadableReply:
         walk.first_replies_read.append(False)
 
@@ -182,15 +186,16 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
 
 
 def _counterfactual(
-    walk: Walk, runner: Runner, models: ListeningModels, edits: tuple[Edit, ...]
+    walk: Walk, driver: Driver, models: ListeningModels, edits: tuple[Edit, ...]
 ) -> CounterfactualCaption:
     """What the pipeline writes for exactly these edits."""
     items = tuple(KeywordAlternatives(e.keyword, e.edit_type, (Alternative(e.alternative),)) for e in edits)
-    own = runner.profile.settings.counterfactuals.model_copy(update={"edits_at_once": len(edits), "captions": 1})
-    settings = runner.profile.settings.model_copy(update={"counterfactuals": own})
+    own = driver.profile.settings.counterfactuals.model_copy(update={"edits_at_once": len(edits), "captions": 1})
+    settings = driver.profile.settings.model_copy(update={"counterfactuals": own})
     models.replies.clear()
-    found: CounterfactualCaptions = runner.counterfactuals(
-        Caption(walk.caption), Alternatives(items), walk.task, settings, seed=walk.number
+    known = {"caption": Caption(walk.caption), "alternatives": Alternatives(items)}
+    found: CounterfactualCaptions = driver.produce(
+        DILLEMA, "counterfactuals", walk.image, walk.task, known, settings, walk.number
     ).value
     walk.first_replies_read.append(_reads(read_caption, models.replies[0]))
     text = found.items[0].text

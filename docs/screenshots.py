@@ -15,10 +15,10 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
+from benchmarks.chromium import ADVICE, find_chromium
+from benchmarks.serving import ServerProcess, browsing, settled
 from docs import study_screenshots
 from docs.camera import Camera
-from tests.chromium import ADVICE, find_chromium
-from tests.serving import ServerProcess, browsing, settled
 
 FOLDER = Path(__file__).resolve().parent
 SAMPLE = "street-two-cars"

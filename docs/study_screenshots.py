@@ -2,7 +2,7 @@
 
 A lead sets a study up on the page, an annotator judges on a desktop and on a phone, simulated annotators do the rest
 over HTTP, and the lead reads the results. The images are scenes of the drawn world, drawn anew in another weather or
-at another time; the readings of the model under test and the votes are made up, and the pictures show no finding.
+at another time; the predictions of the model under test and the votes are made up, and the pictures show no finding.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
+from benchmarks.serving import ServerProcess, browsing
 from docs.camera import Camera
 from storage.workspace import Workspace
 from study.behaviour import Behaviour
 from study.questions import asked, wording
-from study.simulate import Plan, run
+from study.simulate import Simulation, run
 from study.truth import Truth, pixels_of, sight
-from tests.serving import ServerProcess, browsing
 from tests.study_cases import object_runs
 
 NAME = "Objects in other weather"
@@ -45,7 +45,7 @@ def take(page: Page, server: ServerProcess, folder: Path) -> Iterator[Path]:
     assert browser is not None
     yield from _annotate(browser, server, link, folder)
     crew = [Behaviour(one.accuracy, one.bias, 0.3, one.lazy) for one in CREW]
-    plan = Plan(server.url, crew, link=link, truth=_truth(server.workspace, study_id), patience=5)
+    plan = Simulation(server.url, crew, link=link, truth=_truth(server.workspace, study_id), patience=5)
     with ThreadPoolExecutor(1) as other:  # playwright has an event loop on this thread
         other.submit(run, plan).result()
     _results(page, server, camera, study_id)
@@ -125,11 +125,11 @@ def _truth(folder: Path, study_id: str) -> Truth:
     """What the simulated annotators take for true: the answers of control items, and for the others the class."""
     known: dict[str, str] = {}
     with Workspace(folder) as workspace:
-        rules = workspace.studies.study(study_id).rules
+        rules = workspace.studies.get(study_id).rules
         for number, item in enumerate(workspace.studies.items(study_id)):
             for question in asked(rules.questions, item, {}):
                 answer = item.expected.get(question.id) or ("no" if number % HARD == 0 else "yes")
-                known[sight(pixels_of(workspace.image(item.image_sha)), "", wording(question, item))] = answer
+                known[sight(pixels_of(workspace.images.load(item.image_sha)), "", wording(question, item))] = answer
     return Truth(known)
 
 

@@ -7,7 +7,7 @@ import threading
 from PIL import Image
 
 from evaluation.architectures import Network, find_network
-from evaluation.types import LARGEST_MAP, TOP, Guess, Reading, encode_map
+from evaluation.types import LARGEST_MAP, TOP, Guess, Prediction, encode_map
 from pipeline.settings import UnderTestSettings
 from pipeline.types import TaskKind
 
@@ -30,7 +30,7 @@ class ModelUnderTest:
         """What it does."""
         return self._network.kind
 
-    def read(self, image: Image.Image) -> Reading:
+    def predict(self, image: Image.Image) -> Prediction:
         """What it sees in an RGB image of any size."""
         import torch
 
@@ -39,8 +39,8 @@ class ModelUnderTest:
             found = self._network.net(pixels[None].to(self._device))
         logits = (found["out"] if isinstance(found, dict) else found).float().cpu()
         if self.kind == "classification":
-            return Reading("classification", self.name, top=self._top(logits[0]))
-        return Reading("segmentation", self.name, classes=self._network.classes, class_map=self._map(logits, image))
+            return Prediction("classification", self.name, top=self._top(logits[0]))
+        return Prediction("segmentation", self.name, classes=self._network.classes, class_map=self._map(logits, image))
 
     def _top(self, logits: object) -> tuple[Guess, ...]:
         import torch
@@ -51,7 +51,7 @@ class ModelUnderTest:
             Guess(self._network.classes[int(place)], float(value)) for value, place in zip(values, places, strict=True)
         )
 
-    def _map(self, logits: object, image: Image.Image) -> str:
+    def _map(self, logits: object, image: Image.Image) -> bytes:
         import torch
 
         assert isinstance(logits, torch.Tensor)

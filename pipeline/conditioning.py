@@ -10,8 +10,7 @@ thresholds find the same things by day, at night and in fog.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from PIL import Image
 
 from pipeline.ade import colour_of
 from pipeline.errors import UserError
-from pipeline.masks import carried
+from pipeline.masks import NamedMask, resized
 from pipeline.seams import Detector
 from pipeline.settings import ConditioningSettings, ControlKind
 
@@ -28,16 +27,6 @@ DARK_PERCENTILE, BRIGHT_PERCENTILE = 2.0, 98.0
 MAX_GAIN = 5.0
 """The most that a flat image is stretched; beyond it noise would turn into edges."""
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
-
-
-@dataclass(frozen=True)
-class NamedMask:
-    """What each pixel of the source image shows."""
-
-    image: Image.Image
-    """L: the number of a class at every pixel."""
-    classes: Mapping[int, str] = field(default_factory=dict)
-    """The names of the numbers."""
 
 
 def control_image(
@@ -66,7 +55,7 @@ def control_image(
 
 def painted(mask: NamedMask, size: tuple[int, int]) -> Image.Image:
     """A mask in the colours of ADE20K, which the ControlNet for segmentation maps was trained on; RGB, of `size`."""
-    numbers = np.asarray(carried(mask.image.convert("L"), size), np.uint8)
+    numbers = np.asarray(resized(mask.image.convert("L"), size), np.uint8)
     table = np.zeros((256, 3), np.uint8)
     for number, name in mask.classes.items():
         if 0 <= number < 256:

@@ -6,6 +6,11 @@ from __future__ import annotations
 class UserError(Exception):
     """A person's mistake or a missing thing. The message is shown as it is: what was wrong, and what to do."""
 
+    def __init__(self, message: str = "", *, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+        """The field of a command that it belongs to, such as "label"; "" for none."""
+
 
 class UnreadableReply(UserError):
     """A language model's reply did not parse, every attempt spent. Carries what it said, so that a person can go on."""

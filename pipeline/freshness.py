@@ -12,193 +12,161 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from PIL import Image
-from pydantic import BaseModel
-
+from pipeline.methods import method_of
+from pipeline.prompting import PromptSet
+from pipeline.recipes import Recipe
 from pipeline.settings import Settings
-from pipeline.types import (
-    STAGES,
-    Alternatives,
-    Caption,
-    CounterfactualCaption,
-    CounterfactualCaptions,
-    Keywords,
-    StageName,
-    StageValue,
-    T,
-    Task,
-    TextValue,
-    Trace,
-)
+from pipeline.stages.counterfactuals import captions_seen
+from pipeline.types import StageName, StageValue, T, Task, Trace
 
-READS: dict[StageName, tuple[StageName, ...]] = {
-    "caption": (),
-    "keywords": ("caption",),
-    "alternatives": ("caption", "keywords"),
-    "counterfactuals": ("caption", "alternatives"),
-    "generation": ("counterfactuals",),
-}
-"""The earlier stages whose values a stage reads."""
-MARKS_ONLY: dict[StageName, frozenset[str]] = {"alternatives": frozenset(("too_close",))}
-"""Settings that say how a value is shown and not what it is: a change of them outdates nothing."""
 _WORDS: dict[str, str] = {
     "source": "source image was",
     "task": "task was",
     "settings": "settings were",
     "model": "model was",
     "prompt": "prompt was",
-    "caption": "caption was",
-    "keywords": "keywords were",
-    "alternatives": "alternatives were",
-    "counterfactuals": "counterfactual captions were",
 }
 
 
 @dataclass(frozen=True)
-class Maker:
-    """Who makes a stage's value now: the model by its title in the profile, and the template of its prompt."""
+class Producer:
+    """What produces a stage's value now: the model by its title in the profile, and the template of its prompt."""
 
     model: str
     prompt: str = ""
-    """"" for a model that takes none."""
-
-
-def image_sha(image: Image.Image) -> str:
-    """sha256 over the size and the RGB pixels of an image: the same for every file that shows the same pixels."""
-    rgb = image.convert("RGB")
-    return hashlib.sha256(f"{rgb.width}x{rgb.height}".encode() + rgb.tobytes()).hexdigest()
+    """"" for a stage without one."""
 
 
 def inputs_key(
-    stage: StageName, task: Task, source_sha: str, values: Mapping[StageName, TextValue], settings: BaseModel
+    recipe: Recipe,
+    name: StageName,
+    task: Task,
+    source_sha: str,
+    values: Mapping[StageName, Any],
+    settings: Settings,
 ) -> str:
     """The key of what a stage reads: of keywords, alternatives and captions only those that are used.
 
-    `source_sha` is `image_sha` of the source; only stages 1 and 5 read it. `settings` are those of the stage, or a
-    `Settings` with all of them. Raises KeyError when a value that the stage reads is not there.
+    `source_sha` is `image_sha` of the source. Raises KeyError when a value that the stage reads is not there.
     """
-    parts: dict[str, Any] = {"source": source_sha} if stage in ("caption", "generation") else {}
-    parts |= {name: _read(values[name]) for name in READS[stage]}
+    stage = recipe.stage(name)
+    parts: dict[str, Any] = {"source": source_sha} if stage.reads_source else {}
+    parts |= {read: recipe.stage(read).seen(values[read]) for read in stage.reads}
     parts["task"] = [task.kind, *task.kept()]
-    marks = set(MARKS_ONLY.get(stage, ()))
-    if not isinstance(settings, Settings):
-        parts["settings"] = settings.model_dump(mode="json", exclude=marks)
-    elif stage == "generation":
-        parts["settings"] = [settings.conditioning.model_dump(mode="json"), settings.generation.model_dump(mode="json")]
-    else:
-        parts["settings"] = getattr(settings, stage).model_dump(mode="json", exclude=marks)
+    if stage.settings:
+        parts["settings"] = getattr(settings, stage.settings).model_dump(mode="json", exclude=set(stage.marks))
     return _joined(parts)
 
 
-def with_maker(key: str, maker: Maker) -> str:
-    """The key of a value that a model made, with who made it."""
-    parts: dict[str, Any] = {"model": maker.model} | ({"prompt": maker.prompt} if maker.prompt else {})
+def drawing_key(
+    recipe: Recipe, task: Task, source_sha: str, values: Mapping[StageName, Any], settings: Settings
+) -> str:
+    """The key of what images are drawn from. "" when there are no captions to draw."""
+    captions = recipe.captions(values)
+    if captions is None:
+        return ""
+    return _joined(
+        {
+            "source": source_sha,
+            "counterfactuals": captions_seen(captions),
+            "task": [task.kind, *task.kept()],
+            "settings": [
+                getattr(settings, section).model_dump(mode="json") for section in method_of(recipe.method).sections
+            ],
+        }
+    )
+
+
+def with_producer(key: str, producer: Producer) -> str:
+    """The key of a value that a model gave, with what produced it."""
+    parts: dict[str, Any] = {"model": producer.model} | ({"prompt": producer.prompt} if producer.prompt else {})
     return f"{key} {_joined(parts)}"
 
 
 def changed_inputs(
-    stage: StageName,
+    recipe: Recipe,
+    name: StageName,
     value: StageValue[Any],
     task: Task,
     source_sha: str,
-    values: Mapping[StageName, TextValue],
-    settings: BaseModel,
-    maker: Maker | None = None,
+    values: Mapping[StageName, Any],
+    settings: Settings,
+    producer: Producer | None = None,
 ) -> tuple[str, ...]:
     """The inputs ("caption", "task", "settings", ...) that differ from those the value was made from.
 
     Settings, model and prompt do not outdate what a person wrote, and the task does not outdate a caption that was
-    made without it. Without a `maker`, or for a value that was saved without one, model and prompt are not looked at.
+    made without it. Without a `producer`, or for a value that was saved without one, model and prompt are passed over.
     """
     passed_over = set()
     if value.trace.author == "person":
         passed_over.add("settings")
-    if stage == "caption" and not value.trace.prompt:
+    if recipe.stage(name).producer == "captioner" and not value.trace.prompt:
         passed_over.add("task")
-    now = _parts(inputs_key(stage, task, source_sha, values, settings))
+    now = _parts(inputs_key(recipe, name, task, source_sha, values, settings))
     then = _parts(value.inputs_key)
-    if maker is not None and value.trace.author == "model":
-        made_by = _parts(with_maker("", maker))
-        now |= {name: sha for name, sha in made_by.items() if name in then}
-    return tuple(name for name, sha in now.items() if name not in passed_over and then.get(name) != sha)
+    if producer is not None and value.trace.author == "model":
+        made_by = _parts(with_producer("", producer))
+        now |= {part: sha for part, sha in made_by.items() if part in then}
+    return tuple(part for part, sha in now.items() if part not in passed_over and then.get(part) != sha)
 
 
 def stale_stages(
+    recipe: Recipe,
     task: Task,
     source_sha: str,
     stage_values: Mapping[StageName, StageValue[Any]],
     settings: Settings,
-    makers: Mapping[StageName, Maker] | None = None,
+    producers: Mapping[StageName, Producer] | None = None,
 ) -> dict[StageName, str]:
-    """Every text stage whose value is outdated, with a sentence that says why. A stage without a value is not stale.
+    """Every text stage of a recipe whose value is outdated, with a sentence that says why. A stage without a value is
+    not stale.
 
-    A stage is outdated too when one that it reads is, though its own inputs have not changed yet. `makers` says who
-    would make the values now.
+    A stage is outdated too when one that it reads is, though its own inputs have not changed yet. `producers` says what
+    would produce the values now.
     """
-    values: dict[StageName, TextValue] = {stage: held.value for stage, held in stage_values.items()}
+    values = {name: held.value for name, held in stage_values.items()}
     stale: dict[StageName, str] = {}
-    for stage in STAGES:
-        if stage not in stage_values or stage == "generation":
+    for stage in recipe.stages:
+        if stage.name not in stage_values:
             continue
-        missing = [name for name in READS[stage] if name not in values]
+        missing = [read for read in stage.reads if read not in values]
         if missing:
-            stale[stage] = f"the {missing[0]} that this was made from is gone"
+            stale[stage.name] = f"the {missing[0]} that this was made from is gone"
             continue
-        maker = (makers or {}).get(stage)
-        changed = changed_inputs(stage, stage_values[stage], task, source_sha, values, settings, maker)
-        outdated = [name for name in READS[stage] if name in stale]
+        producer = (producers or {}).get(stage.name)
+        held = stage_values[stage.name]
+        changed = changed_inputs(recipe, stage.name, held, task, source_sha, values, settings, producer)
+        outdated = [read for read in stage.reads if read in stale]
         if changed:
-            stale[stage] = f"the {_WORDS[changed[0]]} changed after this was made"
+            words = _WORDS[changed[0]] if changed[0] in _WORDS else recipe.stage(changed[0]).was
+            stale[stage.name] = f"the {words} changed after this was made"
         elif outdated:
-            stale[stage] = f"the stage before it ({outdated[-1]}) is stale"
+            stale[stage.name] = f"the stage before it ({outdated[-1]}) is stale"
     return stale
 
 
 def by_person(
-    stage: StageName,
+    recipe: Recipe,
+    name: StageName,
     value: T,
     task: Task,
     source_sha: str,
-    values: Mapping[StageName, TextValue],
+    values: Mapping[StageName, Any],
     settings: Settings,
 ) -> StageValue[T]:
     """A value that a person typed, as made from what stands before it now."""
-    return StageValue(value, Trace(author="person"), inputs_key(stage, task, source_sha, values, settings))
+    return StageValue(value, Trace(author="person"), inputs_key(recipe, name, task, source_sha, values, settings))
 
 
-def is_current(counterfactual: CounterfactualCaption, counterfactuals: CounterfactualCaptions) -> bool:
-    """Whether an image's caption is still one of those that are ticked, word for word and with the same edits."""
-    return any(
-        item.used and item.text == counterfactual.text and item.edits == counterfactual.edits
-        for item in counterfactuals.items
-    )
-
-
-def _read(value: TextValue) -> Any:
-    """What the later stages see of a value."""
-    match value:
-        case Caption(text=text):
-            return text
-        case Keywords(items=items):
-            return [[item.text, item.edit_type, *_forced(item.forced)] for item in items if item.used]
-        case Alternatives(items=items):
-            return [
-                [
-                    item.keyword,
-                    item.edit_type,
-                    [option.text for option in item.options if option.used],
-                    *_forced(item.forced),
-                ]
-                for item in items
-            ]
-        case CounterfactualCaptions(items=items):
-            return [[item.text, [[e.keyword, e.alternative] for e in item.edits]] for item in items if item.used]
-    raise TypeError(f"no stage gives {type(value).__name__}")
-
-
-def _forced(forced: bool) -> list[str]:
-    # Only where it is so: the keys of values without it stay what they were.
-    return ["forced"] if forced else []
+def producers(recipe: Recipe, captioner: str, language: str, prompts: PromptSet) -> dict[StageName, Producer]:
+    """What would produce the values of a recipe's stages now, given the titles of the two models."""
+    titles = {"captioner": captioner, "language model": language}
+    return {
+        stage.name: Producer(titles[stage.producer], prompts[stage.prompt.name].template if stage.prompt else "")
+        for stage in recipe.stages
+        if stage.producer in titles
+    }
 
 
 def _joined(parts: Mapping[str, Any]) -> str:

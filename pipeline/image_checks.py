@@ -53,8 +53,11 @@ def image_checks(
     if embedder is None:
         return tuple(checks)
     before, after, text = embedder.image(source), embedder.image(image), embedder.text(counterfactual.text)
-    checks += [edit_shows(before, after, text), close_to_source(before, after), fits_caption(after, text)]
-    if source_caption.strip() and source_caption != counterfactual.text:
+    edited = source_caption != counterfactual.text
+    if edited:  # of a caption that was left as it is, nothing is to show
+        checks.append(edit_shows(before, after, text))
+    checks += [close_to_source(before, after), fits_caption(after, text)]
+    if edited and source_caption.strip():
         checks.append(edit_direction(before, after, embedder.text(source_caption), text))
     others = [label for label in dict.fromkeys(labels) if label.casefold() != task.label.casefold()]
     if task.kind == "classification" and task.label and others:

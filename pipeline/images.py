@@ -6,6 +6,7 @@ before anything is decoded. Knows nothing of models.
 
 from __future__ import annotations
 
+import hashlib
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ MAX_PIXELS = 50_000_000
 MAX_BYTES = 200_000_000
 MAX_ASPECT = 4.0
 """Long side over short side; the generator would need too much memory for longer ones."""
+SIDE_MULTIPLE = 8
+"""Latents are smaller by this factor, so both sides of what is generated must be multiples of it."""
 _TAKEN = "PNG, JPEG, WebP, GIF, BMP and TIFF are taken"
 _OTHERS = {
     b"%PDF": "a PDF",
@@ -68,6 +71,12 @@ def opened(data: bytes) -> Image.Image:
     header = _open(data)
     _judge_size(*header.size)
     return header
+
+
+def image_sha(image: Image.Image) -> str:
+    """sha256 over the size and the RGB pixels of an image: the same for every file that shows the same pixels."""
+    rgb = image.convert("RGB")
+    return hashlib.sha256(f"{rgb.width}x{rgb.height}".encode() + rgb.tobytes()).hexdigest()
 
 
 def fit(image: Image.Image, short_side: int, multiple: int = 8) -> Image.Image:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import colorsys
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from PIL import Image
@@ -42,6 +42,16 @@ _COLOURS = (
 
 
 @dataclass(frozen=True)
+class NamedMask:
+    """What each pixel of the source image shows."""
+
+    image: Image.Image
+    """L: the number of a class at every pixel."""
+    classes: Mapping[int, str] = field(default_factory=dict)
+    """The names of the numbers."""
+
+
+@dataclass(frozen=True)
 class Mask:
     """A mask that fits its source image, and what was done to make it fit, a sentence each."""
 
@@ -67,12 +77,12 @@ def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str]) ->
                 "of the same proportions."
             )
         notes.append(f"The mask was brought from {found} to the {wanted} pixels of the source image.")
-        image = carried(image, size)
+        image = resized(image, size)
     require_names(image, classes)
     return Mask(image, dict(classes), tuple(notes))
 
 
-def carried(mask: Image.Image, size: tuple[int, int]) -> Image.Image:
+def resized(mask: Image.Image, size: tuple[int, int]) -> Image.Image:
     """The mask at another size (width, height), as an image of that size needs it. No new class numbers appear."""
     return mask if mask.size == size else mask.resize(size, Image.Resampling.NEAREST)
 

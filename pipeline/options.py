@@ -32,7 +32,7 @@ def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
             raise UserError(f"There is no setting {name!r}: `python -m pipeline settings` lists them.")
         data[stage][field] = value
     try:
-        return Settings.model_validate(data)
+        return type(settings).model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])

@@ -9,7 +9,7 @@ import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -32,6 +32,9 @@ class _Data(BaseModel):
 
 class Weights(_Data):
     """Where a model's weights are: a local `path`, or a `hub` id with its `revision`. Exactly one of the two."""
+
+    family: ClassVar[str] = ""
+    """What a page calls such a model whose weights are a path, which says little to a person; "" for its title."""
 
     path: str = ""
     """A folder (a file for GGUF), relative to the repository or absolute."""
@@ -66,6 +69,8 @@ class Weights(_Data):
 class BlipCaptioner(Weights):
     """A BLIP that captions without being asked."""
 
+    family: ClassVar[str] = "BLIP"
+
     kind: Literal["blip"]
     dtype: DType = "auto"
 
@@ -90,6 +95,8 @@ class Question(_Data):
 class Blip2Captioner(Weights):
     """A BLIP-2 that is asked several questions."""
 
+    family: ClassVar[str] = "BLIP-2"
+
     kind: Literal["blip-2"]
     dtype: DType = "auto"
     questions: tuple[Question, ...] = Field((Question(prompt=""),), min_length=1)
@@ -97,6 +104,8 @@ class Blip2Captioner(Weights):
 
 class GgufLanguage(Weights):
     """A LLaMA in a GGUF file, run by ctransformers."""
+
+    family: ClassVar[str] = "LLaMA"
 
     kind: Literal["llama-gguf"]
     file: str = ""
@@ -135,11 +144,15 @@ class Scheduler(_Data):
 class ControlNet(Weights):
     """A ControlNet for one kind of control image, and the model that draws such images where it takes one."""
 
+    family: ClassVar[str] = "ControlNet"
+
     detector: Weights | None = None
 
 
 class ControlNetGenerator(Weights):
     """A Stable Diffusion with ControlNets, one at a time, run by the stock pipeline of diffusers."""
+
+    family: ClassVar[str] = "Stable Diffusion"
 
     kind: Literal["stable-diffusion-controlnet"]
     controlnets: dict[ControlKind, ControlNet] = Field(min_length=1)
@@ -248,6 +261,8 @@ class Profile(_Data):
     model_under_test: ModelsUnderTest = ModelsUnderTest()
     settings: Settings = Settings()
     """The defaults of every stage, where the profile says nothing else."""
+    recipes: dict[str, dict[str, Any]] = {}
+    """By the name of a recipe: what its own sections of the settings are, where its defaults are not meant."""
     presets: dict[str, dict[str, Any]] = {}
     """Settings of the generation under a name, such as draft; what one leaves out is as in `settings`."""
 

@@ -1,14 +1,14 @@
 """Prompt sets: one TOML file a stage under `prompts/NAME/`, each a `string.Template` and the texts that end a reply.
 
-Knows nothing of models or of how a reply is read. Every variable that a stage fills must be used by its template
-(so the task stands in every prompt, and the label reaches the diffusion model), and no other may be.
+Knows nothing of models, of stages or of how a reply is read. Every variable that a stage fills must be used by its
+template (so the task stands in every prompt, and the label reaches the diffusion model), and no other may be.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -17,15 +17,6 @@ from typing import Any
 from pipeline.errors import UserError
 
 PROMPTS_FOLDER = Path(__file__).resolve().parent.parent / "prompts"
-
-REQUIRED: dict[str, tuple[str, ...]] = {
-    "keywords": ("task", "caption"),
-    "alternatives": ("task", "caption", "keywords"),
-    "counterfactuals": ("task", "caption", "edits"),
-    "diffusion": ("caption", "kept"),
-}
-"""The variables that a template must use."""
-OPTIONAL: dict[str, tuple[str, ...]] = {"alternatives": ("count",)}
 
 
 class PromptError(UserError):
@@ -69,64 +60,81 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class PromptSet:
-    """The prompts of one kind of model."""
+class PromptSlot:
+    """A prompt that a stage or a method needs: its name, and the variables that are filled."""
 
     name: str
-    keywords: Prompt
-    alternatives: Prompt
-    counterfactuals: Prompt
-    diffusion: Prompt
+    """That of the stage, or of what else it is for; its file is NAME.toml."""
+    required: tuple[str, ...]
+    """The variables that a template must use."""
+    optional: tuple[str, ...] = ()
+    """The variables that it may use."""
+    default: str = ""
+    """The template for prompt sets that have no file of this name; "" when there has to be one."""
 
 
-def load_prompts(name: str, folder: Path = PROMPTS_FOLDER) -> PromptSet:
-    """The prompt set `folder/name`. Raises PromptError for an unknown name, an unreadable file or a wrong variable."""
+@dataclass(frozen=True)
+class PromptSet:
+    """The prompts that a recipe uses, by their names."""
+
+    name: str
+    prompts: Mapping[str, Prompt]
+
+    def __getitem__(self, name: str) -> Prompt:
+        return self.prompts[name]
+
+
+def load_prompts(name: str, slots: Sequence[PromptSlot], folder: Path = PROMPTS_FOLDER) -> PromptSet:
+    """These prompts of the set `folder/name`.
+
+    Raises PromptError for an unknown name, an unreadable file or a wrong variable.
+    """
     known = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     if name not in known:
         raise PromptError(
             f"There is no prompt set {name!r}: choose one of {', '.join(known) or 'none (none are there)'}."
         )
-    return PromptSet(name, **{stage: _load(folder / name / f"{stage}.toml", name, stage) for stage in REQUIRED})
+    return PromptSet(name, {slot.name: _load(folder / name / f"{slot.name}.toml", name, slot) for slot in slots})
 
 
-def edited_prompts(prompts: PromptSet, templates: Mapping[str, str]) -> PromptSet:
-    """The set with other templates for some of its prompts, by stage. Raises PromptError, naming the variable."""
+def edited_prompts(prompts: PromptSet, slots: Sequence[PromptSlot], templates: Mapping[str, str]) -> PromptSet:
+    """The set with other templates for some of its prompts, by their names. Raises PromptError, naming the variable."""
+    by_name = {slot.name: slot for slot in slots}
     changed: dict[str, Prompt] = {}
-    for stage, template in templates.items():
-        if stage not in REQUIRED:
-            raise PromptError(f"There is no prompt for {stage!r}: there are {', '.join(REQUIRED)}.")
-        held: Prompt = getattr(prompts, stage)
+    for name, template in templates.items():
+        if name not in by_name:
+            raise PromptError(f"There is no prompt for {name!r}: there are {', '.join(by_name)}.")
+        held = prompts[name]
         if not template.strip():
             raise PromptError(f"The prompt {held.where} is empty: write it, or put the profile's prompt back.")
-        changed[stage] = dataclasses.replace(held, template=template)
-        _check(changed[stage], stage)
-    return PromptSet(prompts.name, **{stage: changed.get(stage, getattr(prompts, stage)) for stage in REQUIRED})
-
-
-def variables_of(stage: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The variables that the template of a stage must use, and those that it may use."""
-    return REQUIRED[stage], OPTIONAL.get(stage, ())
+        changed[name] = dataclasses.replace(held, template=template)
+        _check(changed[name], by_name[name])
+    return PromptSet(prompts.name, {**prompts.prompts, **changed})
 
 
 def prompts_to_plain(prompts: PromptSet) -> dict[str, Any]:
     """JSON-ready data, enough to build the same set without its files."""
-    return dataclasses.asdict(prompts)
+    return {"name": prompts.name} | {name: dataclasses.asdict(prompt) for name, prompt in prompts.prompts.items()}
 
 
-def prompts_from_plain(data: Mapping[str, Any]) -> PromptSet:
+def prompts_from_plain(data: Mapping[str, Any], slots: Sequence[PromptSlot]) -> PromptSet:
     """The set from `prompts_to_plain`. Raises PromptError when the data do not fit."""
     try:
-        built = {stage: Prompt(**{**data[stage], "stop": tuple(data[stage]["stop"])}) for stage in REQUIRED}
-        prompts = PromptSet(str(data["name"]), **built)
+        built = {slot.name: Prompt(**{**data[slot.name], "stop": tuple(data[slot.name]["stop"])}) for slot in slots}
+        prompts = PromptSet(str(data["name"]), built)
     except (KeyError, TypeError) as error:
         raise PromptError("The prompts of this file cannot be read: it was changed or cut.") from error
-    for stage in REQUIRED:
-        _check(built[stage], stage)
+    for slot in slots:
+        _check(built[slot.name], slot)
     return prompts
 
 
-def _load(path: Path, name: str, stage: str) -> Prompt:
-    where = f"{name}/{stage}"
+def _load(path: Path, name: str, slot: PromptSlot) -> Prompt:
+    where = f"{name}/{slot.name}"
+    if slot.default and not path.exists():
+        prompt = Prompt(where, slot.default)
+        _check(prompt, slot)
+        return prompt
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -142,16 +150,15 @@ def _load(path: Path, name: str, stage: str) -> Prompt:
     if not isinstance(stop, list) or not all(isinstance(text, str) and text for text in stop):
         raise PromptError(f"The prompt {where} has a wrong stop: give a list of texts, none of them empty.")
     prompt = Prompt(where, template, tuple(stop))
-    _check(prompt, stage)
+    _check(prompt, slot)
     return prompt
 
 
-def _check(prompt: Prompt, stage: str) -> None:
-    used, required = set(prompt.variables()), REQUIRED[stage]
-    allowed = (*required, *OPTIONAL.get(stage, ()))
+def _check(prompt: Prompt, slot: PromptSlot) -> None:
+    used, allowed = set(prompt.variables()), (*slot.required, *slot.optional)
     for name in sorted(used - set(allowed)):
         listed = ", ".join(f"${each}" for each in allowed)
         raise PromptError(f"The prompt {prompt.where} uses ${name}, which nothing fills: it may use {listed}.")
-    for name in required:
+    for name in slot.required:
         if name not in used:
             raise PromptError(f"The prompt {prompt.where} does not use ${name}: it has to stand in this prompt.")

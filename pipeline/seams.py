@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from PIL import Image
 
+from pipeline.lineage import MethodSettings, TestCase
+from pipeline.masks import NamedMask
+from pipeline.progress import OnProgress
 from pipeline.settings import (
     CaptionSettings,
     ConditioningSettings,
@@ -14,7 +19,7 @@ from pipeline.settings import (
     GenerationSettings,
     LanguageSettings,
 )
-from pipeline.types import CounterfactualCaption, Task, TestCase
+from pipeline.types import CounterfactualCaption, Task
 
 OnStep = Callable[[int, int], None]
 """Called after every denoising step with (steps done, steps in all). Raising `Cancelled` from it stops the work."""
@@ -99,22 +104,73 @@ class Generator(Protocol):
         ...
 
 
-class Method(Protocol):
-    """How a test case is made from a source image: ControlNet here; inversion or a new background could be others."""
+@dataclass(frozen=True)
+class Source:
+    """What test cases are made from."""
+
+    image: Image.Image
+    """RGB."""
+    task: Task
+    caption: str = ""
+    """What the image shows, for the checks and for methods that edit it; "" where nobody said."""
+    mask: NamedMask | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a method made of a source once, for all captions and seeds. A method's own subclass holds what it needs."""
+
+    source: Source
+    settings: MethodSettings
+    artifacts: Mapping[str, Image.Image]
+    """What of it is kept beside every image, by name, the size of the source."""
+
+
+P = TypeVar("P", bound=Prepared)
+
+
+class Method(Protocol[P]):
+    """How a test case is made from a source: `prepare` once, then `make` for each caption and seed.
+
+    What is known of it without its models stands in `pipeline.methods`.
+    """
 
     name: str
 
-    def make(
+    def prepare(
         self,
-        source: Image.Image,
-        task: Task,
-        counterfactual: CounterfactualCaption,
-        conditioning: ConditioningSettings,
-        settings: GenerationSettings,
-        seed: int,
-        on_step: OnStep,
-    ) -> TestCase: ...
+        source: Source,
+        settings: MethodSettings,
+        on_progress: OnProgress | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> P:
+        """What all images of a source share. The same source and settings give the same.
+
+        It may be used for other settings too, as long as the method's description gives them the same
+        `preparation_key`. Raises Cancelled when asked to stop, and UserError for what a person has to put right.
+        """
+        ...
+
+    def make(self, prepared: P, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep) -> TestCase:
+        """One test case. The same arguments give the same pixels on the same machine. Raises what the models raise."""
+        ...
 
     def preview(self) -> Image.Image | None:
         """That of the generator: see `Generator.preview`."""
         ...
+
+
+class Models(Protocol):
+    """The models of a profile, each loaded when it is first asked for."""
+
+    @property
+    def captioner(self) -> Captioner: ...
+    @property
+    def language(self) -> LanguageModel: ...
+    @property
+    def generator(self) -> Generator: ...
+    @property
+    def embedder(self) -> Embedder: ...
+    @property
+    def sentences(self) -> Sentences: ...
+    def detector(self, kind: ControlKind) -> Detector: ...

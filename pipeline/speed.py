@@ -48,19 +48,21 @@ class Speeds:
         """Whether anything was measured."""
         return bool(self._held)
 
-    def add(self, effort: Effort, seconds: float) -> None:
-        """An image of this effort took so long."""
+    def add(self, effort: Effort | None, seconds: float) -> None:
+        """An image of this effort took so long; one of an unknown effort tells nothing."""
+        if effort is None:
+            return
         with self._lock:
             self._held.setdefault(effort, deque(maxlen=KEPT)).append(seconds)
 
-    def seconds(self, effort: Effort) -> float | None:
-        """Seconds an image is likely to take; None when nothing was measured.
+    def seconds(self, effort: Effort | None) -> float | None:
+        """Seconds an image is likely to take; None when nothing was measured, or the effort is not known.
 
         Where no image of just this effort was measured, the one that comes closest serves, scaled by the work: that
         takes the time as proportional to pixels and steps, which it nearly is.
         """
         with self._lock:
-            if not self._held:
+            if not self._held or effort is None:
                 return None
             closest = min(self._held, key=lambda held: _distance(held, effort))
             return statistics.median(self._held[closest]) * effort.work / closest.work

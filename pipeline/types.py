@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args, get_type_hints
 
-from PIL import Image
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-StageName = Literal["caption", "keywords", "alternatives", "counterfactuals", "generation"]
-STAGES: tuple[StageName, ...] = get_args(StageName)
+from pipeline.errors import UserError
+
+StageName = str
+"""The name of a stage of some recipe (see `pipeline.recipes`), or `GENERATION`."""
+GENERATION: StageName = "generation"
+"""What drawing is called where stages are named: it stands behind the gate, after the text stages of any recipe."""
 EditType = Literal["subject", "object", "attribute", "background", "weather", "time of day", "domain"]
 EDIT_TYPES: tuple[EditType, ...] = get_args(EditType)
 TaskKind = Literal["classification", "segmentation"]
@@ -74,7 +78,7 @@ class Alternative:
     text: str
     used: bool = True
     similarity: float | None = None
-    """To what it comes closest to, -1 to 1, as `pipeline.likeness` measures it; None when nothing was measured."""
+    """To what it comes closest to, -1 to 1, as `pipeline.similarity` measures it; None when nothing was measured."""
     like: str = ""
     """What it comes closest to: its keyword, or what the task protects."""
 
@@ -137,28 +141,6 @@ class Check:
     """One sentence for a person, when it did not pass; a remark, when it did."""
 
 
-@dataclass(frozen=True)
-class TestCase:
-    """Stage 5: one generated image with its lineage. Enough to make it again, given the source image and the models."""
-
-    __test__ = False  # not a pytest class
-
-    image: Image.Image
-    """RGB, the source's aspect."""
-    control: Image.Image
-    """The conditioning that the image was drawn on, same size."""
-    counterfactual: CounterfactualCaption
-    seed: int
-    method: str
-    model: str
-    prompt: str
-    negative_prompt: str
-    settings: Mapping[str, Any]
-    """Generation and conditioning settings as plain data."""
-    seconds: float
-    checks: tuple[Check, ...] = ()
-
-
 LONGEST_REASON = 1000
 """Characters in the reason of a decision."""
 
@@ -187,15 +169,7 @@ class Trace:
     seconds: float = 0.0
 
 
-T = TypeVar("T", Caption, Keywords, Alternatives, CounterfactualCaptions)
-TextValue = Caption | Keywords | Alternatives | CounterfactualCaptions
-VALUE_TYPES: dict[StageName, type] = {
-    "caption": Caption,
-    "keywords": Keywords,
-    "alternatives": Alternatives,
-    "counterfactuals": CounterfactualCaptions,
-}
-"""The type of value that each text stage gives. Generation gives `TestCase`s, one at a time."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -204,7 +178,8 @@ class StageValue(Generic[T]):
 
     value: T
     trace: Trace
-    inputs_key: str
+    inputs_key: str = ""
+    """Filled in by whoever runs the stage."""
 
 
 def to_plain(value: Any) -> Any:
@@ -216,6 +191,38 @@ def to_plain(value: Any) -> Any:
 def from_plain(kind: type, data: Any) -> Any:
     """The dataclass `kind` from plain data. Raises pydantic.ValidationError when the data do not fit."""
     return _adapter(kind).validate_python(data)
+
+
+def to_text(value: Any) -> str:
+    """A value of a stage as text that a person can read and edit: `from_text` reads it back.
+
+    A value of one text is that text, one of several texts has a line each, and any other is JSON.
+    """
+    held = [getattr(value, field.name) for field in fields(value)]
+    match held:
+        case [str(text)]:
+            return text
+        case [tuple(texts)] if all(isinstance(text, str) for text in texts):
+            return "\n".join(texts)
+    return json.dumps(to_plain(value), indent=2, ensure_ascii=False)
+
+
+def from_text(kind: type, text: str) -> Any:
+    """The value of a type from text that a person wrote. Raises UserError when it is none."""
+    hints = list(get_type_hints(kind).values())
+    try:
+        if hints == [str]:
+            return from_plain(kind, {fields(kind)[0].name: text.strip()})
+        if hints == [tuple[str, ...]]:
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            return from_plain(kind, {fields(kind)[0].name: lines})
+        return from_plain(kind, json.loads(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the value"
+        raise UserError(f"This cannot be taken: {where}: {first['msg'].removeprefix('Value error, ')}.") from error
+    except ValueError as error:
+        raise UserError(f"This is no JSON ({error}): correct it, or bring an earlier value back.") from error
 
 
 @lru_cache(maxsize=64)

@@ -1,6 +1,6 @@
-"""Items given to workers and what they answer: claim, submit, undo. Functions of an open database.
+"""Items given to workers and what they answer: claim, submit, undo.
 
-Every function that writes runs in one BEGIN IMMEDIATE transaction, so whatever it has read still holds when it writes;
+Every method that writes runs in one BEGIN IMMEDIATE transaction, so whatever it has read still holds when it writes;
 the tables refuse a second assignment of an item to a worker, and more leases and votes than an item gets. Which item
 comes next is `storage.next_items`. Leases that have run out are ended by whoever claims next.
 """
@@ -17,11 +17,12 @@ from typing import Any
 import sqlite_utils
 
 from pipeline.errors import UserError
+from storage.database import Repository, read, write
 from storage.next_items import next_item
 from storage.rows import Row, insert_row, now, pack, when, whole
 from storage.study_rows import item_of, require_study, rules_of, touch
-from storage.study_types import Assignment, Refused, Saved
-from study.types import Answers, ItemKind, Rules
+from storage.study_types import Assignment, Saved, VoteRefused
+from study.types import Answers, Item, ItemKind, Rules
 
 LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
@@ -29,179 +30,216 @@ _NOT_YOURS = "This image is not yours to judge, or no longer; go on with the nex
 """The same for what does not exist and for what is another worker's: nothing is learnt by asking."""
 
 
-def claim(db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
-    """What the worker judges next, leased to them; None when there is nothing of this kind for them now.
+class Assignments(Repository):
+    """The assignments of all studies."""
 
-    That is what they have already, of whatever kind, the earliest first; else one of this kind that they had and did
-    not answer in time, if it still needs a vote; else one that they never had. Raises Refused for a study that is not
-    running, and for a worker who may not vote.
-    """
-    rules = _may_write(db, study_id, worker)
-    time = now()
-    _end_leases(db, study_id, time)
-    expires = _later(time, rules)
-    query = "SELECT id FROM assignments WHERE study = ? AND worker = ? AND state = 'leased' ORDER BY number LIMIT 1"
-    for row in list(db.query(query, [study_id, worker])):
-        db.execute("UPDATE assignments SET expires = ? WHERE id = ?", [expires, row["id"]])
-        return _by_id(db, row["id"])
-    query = """
-        SELECT assignments.id FROM assignments JOIN study_items ON study_items.id = item
-        WHERE assignments.study = :study AND worker = :worker AND state = 'expired' AND assignments.kind = :kind
-            AND (assignments.kind <> 'item' OR study_items.votes + study_items.leases < :votes)
-        ORDER BY number LIMIT 1
-    """
-    for row in list(db.query(query, {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes})):
-        change = "UPDATE assignments SET state = 'leased', accepted = ?, expires = ? WHERE id = ?"
-        db.execute(change, [time, expires, row["id"]])
-        return _by_id(db, row["id"])
-    found = next_item(db, study_id, worker, kind, rules)
-    return None if found is None else _give(db, study_id, worker, found, rules.seed, time, expires)
+    @write
+    def claim(self, db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
+        """What the worker judges next: what they have already, of any kind (its lease begins anew); else an item of
+        `kind` that they let run out and that still needs a vote; else one that they never had, in a random order of
+        their own. None when there is nothing for them now.
 
-
-def submit(
-    db: sqlite_utils.Database,
-    public: str,
-    worker: str,
-    answers: Answers,
-    comment: str,
-    seconds: float,
-    key: str,
-    right: bool | None,
-) -> Saved:
-    """Keep a worker's answers to their assignment; "again" when this key has been kept before.
-
-    A lease that has run out is no hindrance while the item needs the vote. Raises Refused when the assignment is not
-    this worker's, was answered with another key, has all its votes by now, or neither study nor worker may go on.
-    """
-    row = _assignment_row(db, public)
-    if row is None or row["worker"] != worker:
-        raise Refused("not yours", _NOT_YOURS)
-    key = whole(key)
-    if list(db.query("SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key])):
-        return "again"  # before all else: what was saved stays saved, also when the study has closed since
-    _may_write(db, row["study"], worker)
-    if row["state"] == "submitted":
-        raise Refused("answered", "You have answered this image already; undo that answer to give another one.")
-    time = now()
-    if row["state"] == "expired":
-        _end_leases(db, row["study"], time)  # another's that has run out since does not stand in the way
-        if _is_full(db, row):
-            text = "Others have judged this image meanwhile, and it has all its votes; go on with the next one."
-            raise Refused("full", text)
-    if row["kind"] != "item" and right is None:
-        raise ValueError("say whether a control or quiz item was answered right (study.controls.right)")
-    _check_vote(answers, comment, seconds, key)
-    answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
-    bounded = min(max(seconds, 0.0), (when(time) - when(row["accepted"])).total_seconds())
-    vote = _append_vote(db, row["id"], "submitted", key, answers, comment, max(bounded, 0.0), time)
-    columns: dict[str, Any] = {"state": "submitted", "vote": vote, "submitted": time}
-    columns["was_right"] = None if row["kind"] == "item" else int(bool(right))
-    if row["first_vote"] is None:
-        columns["first_vote"] = vote
-    else:
-        columns["changes"] = row["changes"] + 1
-    _update(db, row["id"], columns)
-    touch(db, row["study"])
-    return "saved"
-
-
-def undo(db: sqlite_utils.Database, study_id: str, worker: str) -> Assignment | None:
-    """Take the worker's last answer back; it is theirs to give again, and is in the log of votes. None when there is
-    none, or it was approved or rejected. Raises Refused for a study that is not running.
-    """
-    rules = _may_write(db, study_id, worker)
-    query = """
-        SELECT id, vote FROM assignments WHERE study = ? AND worker = ? AND state = 'submitted' AND verdict = 'pending'
-            AND imported = 0 ORDER BY vote DESC LIMIT 1
-    """
-    for row in list(db.query(query, [study_id, worker])):
+        Raises VoteRefused for a study that is not running, and a worker who is excluded, blocked or not enrolled.
+        """
+        rules = _may_write(db, study_id, worker)
         time = now()
-        said = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
-        answers, comment = json.loads(said["answers"]), said["comment"]
-        _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
-        _update(db, row["id"], {"state": "leased", "expires": _later(time, rules)})
-        touch(db, study_id)
-        return _by_id(db, row["id"])
-    return None
+        _end_leases(db, study_id, time)
+        expires = _later(time, rules)
+        query = "SELECT id FROM assignments WHERE study = ? AND worker = ? AND state = 'leased' ORDER BY number LIMIT 1"
+        for row in list(db.query(query, [study_id, worker])):
+            db.execute("UPDATE assignments SET expires = ? WHERE id = ?", [expires, row["id"]])
+            return _by_id(db, row["id"])
+        query = """
+            SELECT assignments.id FROM assignments JOIN study_items ON study_items.id = item
+            WHERE assignments.study = :study AND worker = :worker AND state = 'expired' AND assignments.kind = :kind
+                AND (assignments.kind <> 'item' OR study_items.votes + study_items.leases < :votes)
+            ORDER BY number LIMIT 1
+        """
+        for row in list(db.query(query, {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes})):
+            change = "UPDATE assignments SET state = 'leased', accepted = ?, expires = ? WHERE id = ?"
+            db.execute(change, [time, expires, row["id"]])
+            return _by_id(db, row["id"])
+        found = next_item(db, study_id, worker, kind, rules)
+        return None if found is None else _give(db, study_id, worker, found, rules.seed, time, expires)
 
+    @read
+    def ahead(self, db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, beside: int) -> Item | None:
+        """The item that `claim` would give once the assignment with the id `beside` is answered, as things stand; None
+        for none. Nothing is given or promised: it is there so that a picture can be on its way.
 
-def release(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
-    """Give back what the worker has, so that others need not wait; it is the first they get when they go on."""
-    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
-    db.execute(query, [study_id, worker])
-
-
-def read_assignment(db: sqlite_utils.Database, public: str) -> Assignment | None:
-    """An assignment by its opaque token, in whatever state it is; None when there is none."""
-    row = _assignment_row(db, public)
-    return None if row is None else _assignment(db, row)
-
-
-def read_image(db: sqlite_utils.Database, token: str, worker: str) -> str | None:
-    """The hash of the picture that a token of an assignment of this worker stands for; None for anything else."""
-    query = """
-        SELECT image AS sha FROM assignments JOIN study_items ON study_items.id = item
-        WHERE image_token = :token AND worker = :worker
-        UNION ALL
-        SELECT source FROM assignments JOIN study_items ON study_items.id = item
-        WHERE source_token = :token AND worker = :worker
-    """
-    for row in list(db.query(query, {"token": whole(token[:100]), "worker": worker})):
-        return str(row["sha"])
-    return None
-
-
-def read_progress(db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[int, int]:
-    """How many items the worker has judged, and how many they could still get as things stand, the one they have
-    included. Control and quiz items are in neither. Raises UserError for an unknown study.
-    """
-    votes = require_study(db, study_id)["votes"]
-    query = """
-        SELECT
-            (SELECT count(*) FROM study_items WHERE study = :study AND kind = 'item' AND votes + leases < :votes)
-            - (
-                SELECT count(*) FROM assignments CROSS JOIN study_items ON study_items.id = item
-                WHERE assignments.study = :study AND worker = :worker AND state = 'submitted'
-                    AND assignments.kind = 'item' AND study_items.votes + study_items.leases < :votes
+        Raises UserError for an unknown study.
+        """
+        rules = rules_of(require_study(db, study_id)["rules"])
+        values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": beside}
+        query = """
+            SELECT study_items.* FROM assignments JOIN study_items ON study_items.id = item
+            WHERE assignments.study = :study AND worker = :worker AND assignments.id <> :beside AND (
+                state = 'leased' OR (
+                    state = 'expired' AND assignments.kind = :kind
+                    AND (assignments.kind <> 'item' OR study_items.votes + study_items.leases < :votes)
+                )
             )
-            + (
-                SELECT count(*) FROM assignments CROSS JOIN study_items ON study_items.id = item
-                WHERE assignments.study = :study AND worker = :worker AND state = 'leased'
-                    AND assignments.kind = 'item' AND study_items.votes + study_items.leases >= :votes
-            ) AS remaining,
-            (SELECT items_seen FROM enrolments WHERE study = :study AND worker = :worker) AS done
-    """
-    row = next(db.query(query, {"study": study_id, "worker": worker, "votes": votes}))
-    return row["done"] or 0, row["remaining"]
+            ORDER BY state = 'expired', number LIMIT 1
+        """
+        for row in list(db.query(query, values)):
+            return item_of(row)
+        found = next_item(db, study_id, worker, kind, rules, remember=False)
+        if found is None:
+            return None
+        return item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [found["id"]])))
 
+    @read
+    def get(self, db: sqlite_utils.Database, public: str) -> Assignment | None:
+        """An assignment by its opaque token, in whatever state; None when there is none. It may be another worker's."""
+        row = _assignment_row(db, public)
+        return None if row is None else _assignment(db, row)
 
-def is_waiting(db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
-    """Whether others have items that this worker has not judged: one of them may come back."""
-    query = """
-        SELECT 1 FROM assignments AS theirs
-        WHERE study = :study AND state = 'leased' AND kind = 'item' AND worker <> :worker AND NOT EXISTS (
-            SELECT 1 FROM assignments WHERE item = theirs.item AND worker = :worker AND state = 'submitted'
-        ) LIMIT 1
-    """
-    return bool(list(db.query(query, {"study": study_id, "worker": worker})))
+    @read
+    def image_of(self, db: sqlite_utils.Database, token: str, worker: str) -> str | None:
+        """The hash of the picture that a token of an assignment of this worker stands for; None for anything else."""
+        query = """
+            SELECT image AS sha FROM assignments JOIN study_items ON study_items.id = item
+            WHERE image_token = :token AND worker = :worker
+            UNION ALL
+            SELECT source FROM assignments JOIN study_items ON study_items.id = item
+            WHERE source_token = :token AND worker = :worker
+        """
+        for row in list(db.query(query, {"token": whole(token[:100]), "worker": worker})):
+            return str(row["sha"])
+        return None
+
+    @write
+    def submit(
+        self,
+        db: sqlite_utils.Database,
+        public: str,
+        worker: str,
+        answers: Answers,
+        comment: str,
+        seconds: float,
+        key: str,
+        right: bool | None = None,
+    ) -> Saved:
+        """Keep the answers; "again" when the client's `key` was kept before, whatever happened since: one vote.
+
+        `answers` are checked before (study.questions.check_answers). `seconds` is bounded by the time since the item
+        was given out. Of a control or quiz item `right` must say whether it was answered right (study.controls.right):
+        the worker's figures count it. A lease that has run out is no hindrance while the item needs the vote.
+
+        Raises VoteRefused: "not yours" (the same for what does not exist), "answered", "full", "not running",
+        "excluded", "blocked".
+        """
+        row = _assignment_row(db, public)
+        if row is None or row["worker"] != worker:
+            raise VoteRefused("not yours", _NOT_YOURS)
+        key = whole(key)
+        if list(db.query("SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key])):
+            return "again"  # before all else: what was saved stays saved, also when the study has closed since
+        _may_write(db, row["study"], worker)
+        if row["state"] == "submitted":
+            raise VoteRefused("answered", "You have answered this image already; undo that answer to give another one.")
+        time = now()
+        if row["state"] == "expired":
+            _end_leases(db, row["study"], time)  # another's that has run out since does not stand in the way
+            if _is_full(db, row):
+                text = "Others have judged this image meanwhile, and it has all its votes; go on with the next one."
+                raise VoteRefused("full", text)
+        if row["kind"] != "item" and right is None:
+            raise ValueError("say whether a control or quiz item was answered right (study.controls.right)")
+        _check_vote(answers, comment, seconds, key)
+        answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
+        bounded = min(max(seconds, 0.0), (when(time) - when(row["accepted"])).total_seconds())
+        vote = _append_vote(db, row["id"], "submitted", key, answers, comment, max(bounded, 0.0), time)
+        columns: dict[str, Any] = {"state": "submitted", "vote": vote, "submitted": time}
+        columns["was_right"] = None if row["kind"] == "item" else int(bool(right))
+        if row["first_vote"] is None:
+            columns["first_vote"] = vote
+        else:
+            columns["changes"] = row["changes"] + 1
+        _update(db, row["id"], columns)
+        touch(db, row["study"])
+        return "saved"
+
+    @write
+    def undo(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Assignment | None:
+        """Take the worker's last answer back: the item is leased to them again, with what they had said; the log of
+        votes has both. None when there is none, or it was approved or rejected. Raises VoteRefused like `claim`.
+        """
+        rules = _may_write(db, study_id, worker)
+        query = """
+            SELECT id, vote FROM assignments WHERE study = ? AND worker = ? AND state = 'submitted'
+                AND verdict = 'pending' AND imported = 0 ORDER BY vote DESC LIMIT 1
+        """
+        for row in list(db.query(query, [study_id, worker])):
+            time = now()
+            said = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
+            answers, comment = json.loads(said["answers"]), said["comment"]
+            _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
+            _update(db, row["id"], {"state": "leased", "expires": _later(time, rules)})
+            touch(db, study_id)
+            return _by_id(db, row["id"])
+        return None
+
+    @write
+    def release(self, db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+        """Give back what the worker has, for a pause; it is the first that they get when they go on, if it is still
+        needed.
+        """
+        query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
+        db.execute(query, [study_id, worker])
+
+    @read
+    def progress(self, db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[int, int]:
+        """How many items the worker has judged, and how many they could still get as things stand, the one they have
+        included. Control and quiz items are in neither. Raises UserError for an unknown study.
+        """
+        votes = require_study(db, study_id)["votes"]
+        query = """
+            SELECT
+                (SELECT count(*) FROM study_items WHERE study = :study AND kind = 'item' AND votes + leases < :votes)
+                - (
+                    SELECT count(*) FROM assignments CROSS JOIN study_items ON study_items.id = item
+                    WHERE assignments.study = :study AND worker = :worker AND state = 'submitted'
+                        AND assignments.kind = 'item' AND study_items.votes + study_items.leases < :votes
+                )
+                + (
+                    SELECT count(*) FROM assignments CROSS JOIN study_items ON study_items.id = item
+                    WHERE assignments.study = :study AND worker = :worker AND state = 'leased'
+                        AND assignments.kind = 'item' AND study_items.votes + study_items.leases >= :votes
+                ) AS remaining,
+                (SELECT items_seen FROM enrolments WHERE study = :study AND worker = :worker) AS done
+        """
+        row = next(db.query(query, {"study": study_id, "worker": worker, "votes": votes}))
+        return row["done"] or 0, row["remaining"]
+
+    @read
+    def waiting(self, db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
+        """Whether others have items that this worker has not judged: one of them may come back."""
+        query = """
+            SELECT 1 FROM assignments AS theirs
+            WHERE study = :study AND state = 'leased' AND kind = 'item' AND worker <> :worker AND NOT EXISTS (
+                SELECT 1 FROM assignments WHERE item = theirs.item AND worker = :worker AND state = 'submitted'
+            ) LIMIT 1
+        """
+        return bool(list(db.query(query, {"study": study_id, "worker": worker})))
 
 
 def _may_write(db: sqlite_utils.Database, study_id: str, worker: str) -> Rules:
-    """The rules of the study. Raises Refused unless it is running and the worker's votes count in it."""
+    """The rules of the study. Raises VoteRefused unless it is running and the worker's votes count in it."""
     study = require_study(db, study_id)
     if study["state"] != "running":
         words = {"paused": "is paused; please come back later", "closed": "is closed; no more votes are taken"}
-        raise Refused("not running", f"This study {words.get(study['state'], 'has not started yet')}.")
+        raise VoteRefused("not running", f"This study {words.get(study['state'], 'has not started yet')}.")
     query = """
         SELECT exclusion, blocked FROM enrolments JOIN workers ON workers.id = worker WHERE study = ? AND worker = ?
     """
     for row in list(db.query(query, [study_id, worker])):
         if row["blocked"]:
-            raise Refused("blocked", "Your worker name was blocked by the study lead; please write to them.")
+            raise VoteRefused("blocked", "Your worker name was blocked by the study lead; please write to them.")
         if row["exclusion"] is not None:
-            raise Refused("excluded", "You can no longer vote in this study; please write to whoever invited you.")
+            raise VoteRefused("excluded", "You can no longer vote in this study; please write to whoever invited you.")
         return rules_of(study["rules"])
-    raise Refused("not enrolled", "You are not part of this study; open the link of its invitation.")
+    raise VoteRefused("not enrolled", "You are not part of this study; open the link of its invitation.")
 
 
 def _end_leases(db: sqlite_utils.Database, study_id: str, time: str) -> None:

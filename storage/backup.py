@@ -24,7 +24,7 @@ import sqlite_utils
 from pipeline.errors import UserError
 from pipeline.types import from_plain, to_plain
 from storage import migrations
-from storage.images import ImageStore, file_name, sync_folder
+from storage.images import ImageFiles, file_name, sync_folder
 from storage.rows import now
 from storage.workspace import DATABASE, IMAGES
 
@@ -35,7 +35,7 @@ _BROKEN = (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError)  # RuntimeErr
 
 
 @dataclass(frozen=True)
-class Manifest:
+class BackupContents:
     """The last entry of a backup: what is in it."""
 
     format: int
@@ -47,7 +47,7 @@ class Manifest:
     """The hashes, which are the names."""
 
 
-def backup(workspace: Path, target: Path) -> Manifest:
+def backup(workspace: Path, target: Path) -> BackupContents:
     """Write the workspace into the zip file `target`, every image checked against its hash.
 
     Raises UserError when `workspace` holds none, something in it is missing or damaged, `target` exists, or its folder
@@ -60,25 +60,25 @@ def backup(workspace: Path, target: Path) -> Manifest:
     with _scratch(target.absolute().parent) as scratch:
         database = scratch / DATABASE
         _copy_database(source, database)
-        manifest = _inspect(database, source)
+        contents = _inspect(database, source)
         draft = scratch / "draft.zip"
-        images = ImageStore(workspace / IMAGES, process=0)
+        images = ImageFiles(workspace / IMAGES)
         with open(draft, "xb") as file, zipfile.ZipFile(file, "w") as archive:
             archive.write(database, DATABASE, zipfile.ZIP_DEFLATED)
-            for sha in manifest.images:
+            for sha in contents.images:
                 # PNG is compressed already
                 _add_image(archive, images.path(sha), sha)
-            archive.writestr(MANIFEST, json.dumps(to_plain(manifest), indent=1), zipfile.ZIP_DEFLATED)
+            archive.writestr(MANIFEST, json.dumps(to_plain(contents), indent=1), zipfile.ZIP_DEFLATED)
             archive.close()
             file.flush()
             os.fsync(file.fileno())
         _refuse_existing(target)  # again: the work took a while
         os.rename(draft, target)
         sync_folder(target.absolute().parent)
-    return manifest
+    return contents
 
 
-def restore(source: Path, folder: Path) -> Manifest:
+def restore(source: Path, folder: Path) -> BackupContents:
     """Make the workspace `folder` from the zip file `source`, all of it checked before the folder takes its name.
 
     Raises UserError when `source` is no whole backup or from a newer version, or `folder` is there and not empty.
@@ -88,20 +88,20 @@ def restore(source: Path, folder: Path) -> Manifest:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is not empty and was left as it is; name a folder that does not exist.")
     with _opened(source) as archive, _scratch(folder.parent) as scratch:
-        manifest = _read_manifest(archive, source)
+        contents = _read_contents(archive, source)
         draft = scratch / "workspace"
         (draft / IMAGES).mkdir(parents=True)
-        _extract(archive, DATABASE, draft / DATABASE, manifest.database_sha, source)
-        for sha in manifest.images:
+        _extract(archive, DATABASE, draft / DATABASE, contents.database_sha, source)
+        for sha in contents.images:
             _extract(archive, f"{IMAGES}/{file_name(sha)}", draft / IMAGES / file_name(sha), sha, source)
         found = _inspect(draft / DATABASE, source)
-        if set(found.images) != set(manifest.images):
+        if set(found.images) != set(contents.images):
             raise UserError(f"{source} is not whole: its images are not those of its database; take another backup.")
         sync_folder(draft / IMAGES)
         sync_folder(draft)
         os.rename(draft, folder)  # onto nothing, or onto an empty folder; anything else fails
         sync_folder(folder.parent)
-    return manifest
+    return contents
 
 
 def _refuse_existing(target: Path) -> None:
@@ -118,7 +118,7 @@ def _copy_database(source: Path, target: Path) -> None:
         raise UserError(f"{source} cannot be read ({error}); name the folder of a workspace.") from error
 
 
-def _inspect(database: Path, source: Path) -> Manifest:
+def _inspect(database: Path, source: Path) -> BackupContents:
     """What the database says is there. Raises UserError about `source` when it is damaged, foreign or newer."""
     try:
         # immutable: looking must not leave anything beside the file
@@ -134,7 +134,7 @@ def _inspect(database: Path, source: Path) -> Manifest:
             cases = connection.execute("SELECT count(*) FROM test_cases").fetchone()[0]
     except sqlite3.Error as error:
         raise UserError(f"The database in {source} is damaged ({error}); use an earlier backup.") from error
-    return Manifest(FORMAT, now(), runs, cases, _hash(database), images)
+    return BackupContents(FORMAT, now(), runs, cases, _hash(database), images)
 
 
 def _add_image(archive: zipfile.ZipFile, path: Path, sha: str) -> None:
@@ -147,12 +147,12 @@ def _add_image(archive: zipfile.ZipFile, path: Path, sha: str) -> None:
         raise UserError(f"The image {path} is damaged, and no backup was written; put back its file first.")
 
 
-def _read_manifest(archive: zipfile.ZipFile, source: Path) -> Manifest:
+def _read_contents(archive: zipfile.ZipFile, source: Path) -> BackupContents:
     try:
         data = json.loads(archive.read(MANIFEST))
         if data.get("format", 0) > FORMAT:
             raise UserError(f"{source} was written by a newer version; update this program.")
-        return from_plain(Manifest, data)
+        return from_plain(BackupContents, data)
     except (KeyError, ValueError, TypeError, AttributeError, *_BROKEN) as error:
         raise UserError(f"{source} is not a whole backup (its {MANIFEST} is missing); take another one.") from error
 

@@ -13,8 +13,9 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlite_utils
 
@@ -24,6 +25,8 @@ BUSY_SECONDS = 15.0
 """How long a write waits for another process's write. Writes take milliseconds, so waiting longer would not help."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R", bound="Repository")
 WriteFunction = Callable[[sqlite_utils.Database], T]
 _Job = tuple[WriteFunction[Any], "Future[Any]"]
 
@@ -42,17 +45,21 @@ class Database:
     def open(self, check: Callable[[sqlite_utils.Database], None], migrate: WriteFunction[None]) -> None:
         """Open or create the file. `check` may refuse it before anything is written; `migrate` is the first write.
 
+        Foreign keys are not enforced while `migrate` runs, so that it may put a table in the place of another one: it
+        has to check them itself before it ends.
+
         Raises UserError when the file cannot be opened, cannot be written, is damaged, or `check` refuses it.
         """
         if self._writer is not None:
             raise RuntimeError("this Database is open already")
         self._local = threading.local()  # this thread may still have its reader of an earlier opening, closed
         opened: Future[None] = Future()
-        self._writer = threading.Thread(target=self._serve, args=(check, opened), name="storage-writer", daemon=True)
+        self._writer = threading.Thread(
+            target=self._serve, args=(check, migrate, opened), name="storage-writer", daemon=True
+        )
         self._writer.start()
         try:
             opened.result()
-            self.write(migrate)
         except BaseException:
             self.close()
             raise
@@ -115,9 +122,11 @@ class Database:
             self._readers.add(db)
         return db
 
-    def _serve(self, check: Callable[[sqlite_utils.Database], None], opened: Future[None]) -> None:
+    def _serve(
+        self, check: Callable[[sqlite_utils.Database], None], migrate: WriteFunction[None], opened: Future[None]
+    ) -> None:
         try:
-            db = _connect(self.path, check)
+            db = _connect(self.path, check, migrate)
         except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
             opened.set_exception(error)
             return
@@ -136,7 +145,41 @@ class Database:
         db.close()
 
 
-def _connect(path: Path, check: Callable[[sqlite_utils.Database], None]) -> sqlite_utils.Database:
+class Repository:
+    """The rows of one kind of thing in an open database.
+
+    A method marked `@write` or `@read` is written with the database as its first argument and called without it: it
+    runs in one transaction. Such a method cannot call another one that is marked; what several of them need stands in
+    functions of the database.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
+def write(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Callable[Concatenate[R, P], T]:
+    """Mark a method that writes: it returns after the commit of its own transaction, and its exception undoes it."""
+
+    @wraps(method)
+    def in_transaction(self: R, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.write(lambda db: method(self, db, *args, **kwargs))
+
+    return in_transaction
+
+
+def read(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Callable[Concatenate[R, P], T]:
+    """Mark a method that only reads: it sees one snapshot."""
+
+    @wraps(method)
+    def in_snapshot(self: R, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.read(lambda db: method(self, db, *args, **kwargs))
+
+    return in_snapshot
+
+
+def _connect(
+    path: Path, check: Callable[[sqlite_utils.Database], None], migrate: WriteFunction[None]
+) -> sqlite_utils.Database:
     try:
         connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     except sqlite3.Error as error:
@@ -151,6 +194,8 @@ def _connect(path: Path, check: Callable[[sqlite_utils.Database], None]) -> sqli
         if mode != "wal":
             raise UserError(f"The disk of {path} cannot keep a database safely; pick a folder on a local disk.")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = OFF")
+        _in_transaction(db, migrate)
         connection.execute("PRAGMA foreign_keys = ON")
         return db
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""The image files of a workspace: `images/SHA.png`, named by the SHA-256 of the file's bytes. Knows no database.
+"""The image files of a workspace: `images/SHA.png`, named by the SHA-256 of the file's bytes; and a row for each.
 
 A file takes its name only when all of it is on the disk, so a file with a name is a whole image. Until then it is a
 temporary file that carries the number of the process that writes it; what dead processes left is removed at opening.
@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
+import sqlite_utils
 from PIL import Image
 
 from pipeline.errors import UserError
+from storage.database import Database
+from storage.rows import now
 
 MODES = ("L", "RGB", "RGBA")
 """The modes that are stored: all of them come back from PNG exactly as they went in."""
@@ -36,19 +39,23 @@ class StoredImage:
     bytes: int
 
 
-class ImageStore:
-    """The folder of image files, as the process number `process` writes it. Safe to use from many threads at once."""
+class ImageFiles:
+    """The folder of image files. Knows no database. Safe to use from many threads at once."""
 
-    def __init__(self, folder: Path, process: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._process = process
+        self.process = 0
+        """The number of the process that writes files here; 0 while nothing may be written."""
 
-    def save(self, image: Image.Image) -> StoredImage:
+    def save(self, image: Image.Image, settled: bool = True) -> StoredImage:
         """Write the pixels as PNG, without text chunks or profiles; return after they are on the disk.
 
-        The same pixels give the same file. Raises ValueError for a mode not in `MODES`, UserError when the disk
+        The same pixels give the same file. Of many images each may be saved with `settled=False`: then `settle` has to
+        follow before any of them gets a row. Raises ValueError for a mode not in `MODES`, UserError when the disk
         refuses.
         """
+        if not self.process:
+            raise RuntimeError("the workspace is closed")
         if image.mode not in MODES:
             raise ValueError(f"an image of mode {image.mode} cannot be stored; convert it to one of {', '.join(MODES)}")
         pixels = image.copy()
@@ -57,17 +64,22 @@ class ImageStore:
         pixels.save(buffer, format="PNG")
         data = buffer.getvalue()
         sha = hashlib.sha256(data).hexdigest()
-        temporary = self.folder / f".{self._process}-{secrets.token_hex(8)}.tmp"
+        temporary = self.folder / f".{self.process}-{secrets.token_hex(8)}.tmp"
         try:
             write_whole(temporary, data)
             os.replace(temporary, self.folder / file_name(sha))
-            sync_folder(self.folder)
+            if settled:
+                sync_folder(self.folder)
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise UserError(
                 f"The image was not saved in {self.folder} ({error.strerror or error}); make room there and try again."
             ) from error
         return StoredImage(sha, image.width, image.height, image.mode, len(data))
+
+    def settle(self) -> None:
+        """Wait until the names of all images that were saved are on the disk."""
+        sync_folder(self.folder)
 
     def path(self, sha: str) -> Path:
         """Where the image lies. Raises UserError when `sha` is no image name or the file is gone."""
@@ -94,6 +106,38 @@ class ImageStore:
                 path.unlink(missing_ok=True)
                 removed += 1
         return removed
+
+
+class Images(ImageFiles):
+    """The images of an open workspace."""
+
+    def __init__(self, folder: Path, database: Database) -> None:
+        super().__init__(folder)
+        self._database = database
+
+    def add(self, image: Image.Image) -> str:
+        """Save an image (L, RGB or RGBA) that was made elsewhere and belongs to no run; returns its hash.
+
+        Raises UserError when the disk refuses.
+        """
+        stored = self.save(image)
+        self._database.write(lambda db: keep_image(db, stored))
+        return stored.sha
+
+
+def keep_image(db: sqlite_utils.Database, image: StoredImage) -> None:
+    """The row of an image whose file is whole. The same image again changes nothing."""
+    db.table("images").insert(
+        {
+            "sha": image.sha,
+            "width": image.width,
+            "height": image.height,
+            "mode": image.mode,
+            "bytes": image.bytes,
+            "created": now(),
+        },
+        ignore=True,
+    )
 
 
 def file_name(sha: str) -> str:

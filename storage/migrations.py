@@ -12,16 +12,17 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from pipeline.errors import UserError
-from storage import study_tables
+from storage import state_tables, study_tables
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 
-STEPS = ("m001_initial", "m002_judgements", "m003_studies")
+STEPS = ("m001_initial", "m002_judgements", "m003_studies", "m004_states")
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
 _FIRST = ("processes", "images", "runs", "run_states", "stage_values", "test_cases")
 _SECOND = ("reviews", "readings")
-APPEND_ONLY = (*_FIRST, *_SECOND, *study_tables.APPEND_ONLY)
+_FOURTH = ("artifacts", "predictions")
+APPEND_ONLY = (*_FIRST, "reviews", *study_tables.APPEND_ONLY, *_FOURTH)
 """The tables whose rows never change and never go."""
 
 
@@ -182,6 +183,106 @@ def m003_studies(db: sqlite_utils.Database) -> None:
     _only_append(db, study_tables.APPEND_ONLY)
 
 
+@studio()
+def m004_states(db: sqlite_utils.Database) -> None:
+    """Stages and recipes as data; and the latest state of everything in columns with an index, kept by triggers."""
+    for statement in (
+        # The same without a list of stages: a recipe says which there are.
+        """
+        CREATE TABLE new_stage_values (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            run TEXT NOT NULL REFERENCES runs (id),
+            stage TEXT NOT NULL CHECK (stage <> '' AND instr(stage, ' ') = 0),
+            value TEXT NOT NULL CHECK (json_valid(value)),
+            author TEXT NOT NULL CHECK (author IN ('model', 'person')),
+            model TEXT NOT NULL,
+            prompt TEXT NOT NULL,
+            raw_reply TEXT NOT NULL,
+            settings TEXT NOT NULL CHECK (json_valid(settings)),
+            seed TEXT NOT NULL,  -- decimal: a seed may have 64 bits, an INTEGER has 63
+            attempts INTEGER NOT NULL,
+            seconds REAL NOT NULL,
+            inputs_key TEXT NOT NULL,
+            brought_back INTEGER REFERENCES stage_values (id),
+            created TEXT NOT NULL
+        ) STRICT
+        """,
+        "INSERT INTO new_stage_values SELECT * FROM stage_values ORDER BY id",
+        *_in_place_of("stage_values"),
+        "CREATE INDEX stage_values_by_run ON stage_values (run, stage, id)",
+        "ALTER TABLE run_states ADD COLUMN recipe TEXT NOT NULL DEFAULT 'dillema'",
+        # The same with its recipe, and with the images that its method made on the way in a table of their own.
+        """
+        CREATE TABLE new_test_cases (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            run TEXT NOT NULL REFERENCES runs (id),
+            job INTEGER,
+            image TEXT NOT NULL REFERENCES images (sha),
+            recipe TEXT NOT NULL,
+            method TEXT NOT NULL,
+            model TEXT NOT NULL,
+            counterfactual TEXT NOT NULL CHECK (json_valid(counterfactual)),
+            seed TEXT NOT NULL,
+            prompt TEXT NOT NULL,
+            negative_prompt TEXT NOT NULL,
+            settings TEXT NOT NULL CHECK (json_valid(settings)),  -- those of its method
+            seconds REAL NOT NULL,
+            checks TEXT NOT NULL CHECK (json_valid(checks)),
+            created TEXT NOT NULL,
+            FOREIGN KEY (job, run) REFERENCES jobs (id, run)
+        ) STRICT
+        """,
+        """
+        INSERT INTO new_test_cases
+        SELECT id, run, job, image, 'dillema', method, model, counterfactual, seed, prompt, negative_prompt, settings,
+            seconds, checks, created FROM test_cases ORDER BY id
+        """,
+        """
+        CREATE TABLE artifacts (  -- such as its control image
+            test_case INTEGER NOT NULL REFERENCES test_cases (id),
+            name TEXT NOT NULL CHECK (name <> ''),
+            image TEXT NOT NULL REFERENCES images (sha),
+            PRIMARY KEY (test_case, name)
+        ) STRICT, WITHOUT ROWID
+        """,
+        "INSERT INTO artifacts SELECT id, 'control image', control FROM test_cases",
+        *_in_place_of("test_cases"),
+        "CREATE INDEX test_cases_by_run ON test_cases (run, id)",
+        "CREATE INDEX test_cases_by_job ON test_cases (job)",
+        "CREATE INDEX test_cases_by_image ON test_cases (image)",
+        # What models under test say; its columns for what was the JSON of a reading, which are converted at opening:
+        # their class maps become files.
+        """
+        CREATE TABLE predictions (  -- the latest row of an image and a model counts
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            image TEXT NOT NULL REFERENCES images (sha),
+            model TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('classification', 'segmentation')),
+            name TEXT NOT NULL,  -- what the page calls the model
+            label TEXT NOT NULL,  -- the likeliest class; '' of a segmentation
+            top TEXT NOT NULL CHECK (json_valid(top)),
+            classes TEXT NOT NULL CHECK (json_valid(classes)),
+            class_map TEXT REFERENCES images (sha),  -- an L-mode PNG of class numbers; NULL of a classification
+            created TEXT NOT NULL
+        ) STRICT
+        """,
+        "CREATE INDEX predictions_by_image ON predictions (image, model, id)",
+        "DROP TRIGGER readings_refuse_update",
+        "DROP TRIGGER readings_refuse_delete",
+        *state_tables.TABLES,
+        *(f"INSERT INTO {table} {rows}" for table, rows in state_tables.REFILL.items()),
+        state_tables.REFILL_OUTCOMES,
+        *state_tables.TRIGGERS,
+    ):
+        db.execute(statement)
+    _only_append(db, ("stage_values", "test_cases", *_FOURTH))
+
+
+def _in_place_of(table: str) -> tuple[str, str]:
+    """The end of SQLite's own procedure for changing a table (https://sqlite.org/lang_altertable.html, section 7)."""
+    return f"DROP TABLE {table}", f"ALTER TABLE new_{table} RENAME TO {table}"
+
+
 def _only_append(db: sqlite_utils.Database, tables: Sequence[str]) -> None:
     for table in tables:
         for verb in ("UPDATE", "DELETE"):
@@ -213,7 +314,14 @@ def check(db: sqlite_utils.Database) -> None:
 def migrate(db: sqlite_utils.Database) -> None:
     """Take the steps that the database has not had. Call it in a transaction: all of them happen, or none.
 
-    Checks again, now that no other process can write. Raises UserError like `check`.
+    Checks again, now that no other process can write, and gives the connection the functions that triggers call. Raises
+    UserError like `check`.
     """
     check(db)
+    state_tables.give_functions(db.conn)
+    done = len(studio.applied(db))
     studio.apply(db)
+    if len(studio.applied(db)) > done:
+        broken = db.execute("PRAGMA foreign_key_check").fetchone()
+        if broken:
+            raise RuntimeError(f"a step left a row of {broken[0]} that refers to nothing")

@@ -1,4 +1,4 @@
-"""How values become columns and come back: times, JSON, seeds, image rows."""
+"""How values become columns and come back: times, JSON, seeds; and what all repositories ask of a run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlite_utils
 
+from pipeline.errors import UserError
 from pipeline.types import from_plain, to_plain
-from storage.images import StoredImage
 
 Row = Mapping[str, Any]
 
@@ -52,16 +52,12 @@ def insert_row(db: sqlite_utils.Database, table: str, row: Row) -> int:
     return int(key)
 
 
-def keep_image(db: sqlite_utils.Database, image: StoredImage) -> None:
-    """The row of an image whose file is whole. The same image again changes nothing."""
-    db.table("images").insert(
-        {
-            "sha": image.sha,
-            "width": image.width,
-            "height": image.height,
-            "mode": image.mode,
-            "bytes": image.bytes,
-            "created": now(),
-        },
-        ignore=True,
-    )
+def require_run(db: sqlite_utils.Database, run_id: str) -> None:
+    """Raises UserError when there is no such run."""
+    if not run_exists(db, run_id):
+        raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.")
+
+
+def run_exists(db: sqlite_utils.Database, run_id: str) -> bool:
+    """Whether there is such a run, removed or not."""
+    return db.execute("SELECT 1 FROM runs WHERE id = ?", [run_id]).fetchone() is not None

@@ -1,6 +1,5 @@
-"""Runs and the versions of their values: the rows and back.
+"""Runs, the versions of their values, and the list of them.
 
-Functions of an open database: those that write run inside `Database.write`, those that read inside `Database.read`.
 What a person typed is only ever a bound parameter.
 """
 
@@ -10,24 +9,305 @@ import itertools
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlite_utils
+from PIL import Image
 
 from pipeline.errors import UserError
-from pipeline.types import STAGES, VALUE_TYPES, StageName, StageValue, Task, Trace, to_plain
-from storage.generation import read_jobs, read_test_cases
-from storage.images import StoredImage, file_name
-from storage.rows import Row, insert_row, keep_image, now, pack, pack_value, unpack_value, when
-from storage.types import Run, StoredState, StoredValue
+from pipeline.lineage import TestCase
+from pipeline.recipes import DEFAULT, value_types
+from pipeline.types import GENERATION, Decision, StageName, StageValue, Task, Trace, to_plain
+from storage.database import Database, Repository, read, write
+from storage.images import Images, StoredImage, file_name, keep_image
+from storage.rows import Row, insert_row, now, pack, pack_value, require_run, run_exists, unpack_value, when
+from storage.test_cases import SavedCase, insert_test_cases, read_jobs, read_test_cases, save_cases
+from storage.types import Run, RunSummary, StoredState, StoredValue
+
+if TYPE_CHECKING:
+    from pipeline.run_record import RunRecord
 
 LONGEST_NAME = 200
 """Characters in the name of a run."""
 
 
-def create_run(
+@dataclass(frozen=True)
+class ImportedRun:
+    """A run that comes from elsewhere."""
+
+    record: RunRecord
+    source: Image.Image
+    """L, RGB or RGBA."""
+    mask: Image.Image | None = None
+    cases: Iterable[TestCase] = ()
+    reviews: Sequence[Decision | None] = ()
+    """What people decided about its test cases, in their order."""
+
+
+@dataclass(frozen=True)
+class _SavedRun:
+    """The same, its files on the disk."""
+
+    record: RunRecord
+    source: StoredImage
+    mask: StoredImage | None
+    cases: Sequence[SavedCase]
+    reviews: Sequence[Decision | None]
+
+
+class Runs(Repository):
+    """The runs of a workspace."""
+
+    def __init__(self, database: Database, images: Images) -> None:
+        super().__init__(database)
+        self._images = images
+
+    def create(
+        self,
+        source: Image.Image,
+        task: Task,
+        profile: str,
+        name: str,
+        settings: Mapping[str, Any],
+        notes: Sequence[str] = (),
+        sample: str = "",
+        recipe: str = DEFAULT,
+    ) -> str:
+        """A new run from a source image (L, RGB or RGBA); returns its id.
+
+        `settings` is plain data; `notes` say what was put right in the picture; `sample` is the name of the sample
+        that it is, if it is one; `recipe` is the name of a recipe. Raises UserError for a name that is empty or too
+        long, or a full disk.
+        """
+        image = self._images.save(source)
+        return self._database.write(
+            lambda db: _insert_run(db, image, task, profile, name, settings, notes, sample, recipe)
+        )
+
+    def import_runs(self, imported: Iterable[ImportedRun]) -> tuple[str, ...]:
+        """Save runs from elsewhere with all that their records hold, and their test cases as reviewed: all of it or
+        nothing, in one transaction.
+
+        Returns their ids in order: that of the record where it is one and still free. Runs and their test cases are
+        taken one by one, so that generators never hold all the pixels. Raises UserError for a name that is empty or too
+        long, or a full disk.
+        """
+        saved = [
+            _SavedRun(
+                run.record,
+                self._images.save(run.source, settled=False),
+                self._images.save(run.mask, settled=False) if run.mask is not None else None,
+                save_cases(self._images, run.cases),
+                run.reviews,
+            )
+            for run in imported
+        ]
+        self._images.settle()
+        return self._database.write(lambda db: tuple(_import_run(db, run) for run in saved))
+
+    @write
+    def duplicate(self, db: sqlite_utils.Database, run_id: str) -> str:
+        """A new run with the source, task, settings, mask, prompts and latest values of this one; returns its id.
+
+        Test cases stay where they were made: one image counted in two runs would count twice in everything that
+        follows. Raises UserError for an unknown run.
+        """
+        require_run(db, run_id)
+        new_id = secrets.token_hex(8)
+        row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [run_id]))
+        db.table("runs").insert({"id": new_id, **row, "created": now()})
+        state = _latest_state(db, run_id)
+        _append_state(db, new_id, {**state, "name": _copy_name(db, state["name"]), "removed": 0})
+        for value in _latest_values(db, run_id).values():
+            _insert_value(db, new_id, value.stage, value.value)
+        return new_id
+
+    # What a person may change. Each change is another row, and the latest one counts
+
+    @write
+    def rename(self, db: sqlite_utils.Database, run_id: str, name: str) -> None:
+        """Give the run another name. Raises UserError for an unknown run, or a name that is empty or too long."""
+        _change_state(db, run_id, name=_name(name))
+
+    @write
+    def set_task(self, db: sqlite_utils.Database, run_id: str, task: Task) -> None:
+        """Give the run another task. Raises UserError for an unknown run."""
+        _change_state(db, run_id, task=pack_value(task))
+
+    @write
+    def set_recipe(self, db: sqlite_utils.Database, run_id: str, recipe: str) -> None:
+        """Give the run another recipe, by its name; its values stay. Raises UserError for an unknown run."""
+        _change_state(db, run_id, recipe=recipe)
+
+    @write
+    def set_settings(self, db: sqlite_utils.Database, run_id: str, settings: Mapping[str, Any]) -> int | None:
+        """Give the run other settings (plain data). Returns the id of the state that it has now, None when they are
+        those it had. Raises UserError for an unknown run.
+        """
+        return _change_state(db, run_id, settings=pack(dict(settings)))
+
+    @write
+    def set_prompts(self, db: sqlite_utils.Database, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
+        """Give the run the prompt templates that a person edited, all at once. Returns and raises as `set_settings`."""
+        return _change_state(db, run_id, prompts=pack(dict(prompts)))
+
+    def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
+        """Give the run a mask (mode L, one class number a pixel) and the names of its classes, or take it away.
+
+        Raises UserError for an unknown run or a full disk, ValueError for an image of another mode.
+        """
+        if mask is not None and mask.mode != "L":
+            raise ValueError(f"a mask has mode L, not {mask.mode}")
+        stored = self._images.save(mask) if mask is not None else None
+        self._database.write(lambda db: _change_state(db, run_id, **_mask_columns(db, stored, classes or {})))
+
+    @write
+    def remove(self, db: sqlite_utils.Database, run_id: str) -> None:
+        """Take the run out of the list of runs; nothing of it is lost. Raises UserError for an unknown run."""
+        _change_state(db, run_id, removed=1)
+
+    @write
+    def restore(self, db: sqlite_utils.Database, run_id: str) -> None:
+        """Put a removed run back into the list of runs. Raises UserError for an unknown run."""
+        _change_state(db, run_id, removed=0)
+
+    # Values of the text stages
+
+    @write
+    def append_value(self, db: sqlite_utils.Database, run_id: str, stage: StageName, value: StageValue[Any]) -> int:
+        """Save a new version of a stage's value; returns its id.
+
+        Raises UserError for an unknown run, TypeError for a value of another stage.
+        """
+        return _insert_value(db, run_id, stage, value)
+
+    @write
+    def bring_back(self, db: sqlite_utils.Database, value_id: int) -> int:
+        """Make an earlier version the latest again by saving a copy; returns the copy's id.
+
+        Raises UserError when there is none with this id.
+        """
+        for row in list(db.query("SELECT * FROM stage_values WHERE id = ?", [value_id])):
+            value = _value(row)
+            return _insert_value(db, value.run_id, value.stage, value.value, brought_back=value_id)
+        raise UserError(f"There is no version {value_id} to bring back; pick one from the history.")
+
+    @read
+    def history(self, db: sqlite_utils.Database, run_id: str, stage: StageName) -> tuple[StoredValue, ...]:
+        """Every version of a stage's value, oldest first. Raises UserError for an unknown run."""
+        require_run(db, run_id)
+        rows = db.query("SELECT * FROM stage_values WHERE run = ? AND stage = ? ORDER BY id", [run_id, stage])
+        return tuple(_value(row) for row in rows)
+
+    @read
+    def share_edited(self, db: sqlite_utils.Database) -> dict[StageName, float]:
+        """For each stage that has values: the share of runs (0 to 1) whose latest value a person wrote."""
+        rows = db.query(
+            """
+            SELECT stage, avg(author = 'person') AS share FROM stage_values
+            WHERE id IN (SELECT max(id) FROM stage_values GROUP BY run, stage) GROUP BY stage
+            """
+        )
+        shares = {row["stage"]: float(row["share"]) for row in rows}
+        return {stage: shares[stage] for stage in value_types() if stage in shares}
+
+    # Looking
+
+    @read
+    def exists(self, db: sqlite_utils.Database, run_id: str) -> bool:
+        """Whether there is such a run, removed or not."""
+        return run_exists(db, run_id)
+
+    @read
+    def get(self, db: sqlite_utils.Database, run_id: str) -> Run:
+        """The run with the latest of everything, also a removed one. Raises UserError for an unknown run."""
+        images = self._images.folder
+        require_run(db, run_id)
+        row = next(db.query("SELECT * FROM runs WHERE id = ?", [run_id]))
+        state = _latest_state(db, run_id)
+        return Run(
+            id=run_id,
+            name=state["name"],
+            task=unpack_value(Task, state["task"]),
+            profile=row["profile"],
+            settings=json.loads(state["settings"]),
+            sample=row["sample"],
+            notes=tuple(json.loads(row["notes"])),
+            source_sha=row["source"],
+            source_path=images / file_name(row["source"]),
+            created=when(row["created"]),
+            values=_latest_values(db, run_id),
+            test_cases=read_test_cases(db, run_id, images),
+            jobs=read_jobs(db, run_id),
+            mask_sha=state["mask"],
+            mask_path=images / file_name(state["mask"]) if state["mask"] else None,
+            mask_classes={int(number): name for number, name in json.loads(state["mask_classes"]).items()},
+            prompts=json.loads(state["prompts"]),
+            removed=bool(state["removed"]),
+            recipe=state["recipe"],
+            state=next(db.query("SELECT max(id) AS id FROM run_states WHERE run = ?", [run_id]))["id"],
+        )
+
+    @read
+    def states(self, db: sqlite_utils.Database, run_id: str, since: int = 0) -> tuple[StoredState, ...]:
+        """Settings and prompts as they were, oldest first, from the state with the id `since` on.
+
+        Raises UserError for an unknown run.
+        """
+        require_run(db, run_id)
+        query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
+        return tuple(_state(row) for row in db.query(query, [run_id, since]))
+
+    @read
+    def prompt_states(self, db: sqlite_utils.Database, run_id: str) -> tuple[StoredState, ...]:
+        """Of the states of a run those with which its prompts became others, oldest first."""
+        changed = "SELECT *, lag(prompts, 1, '{}') OVER (ORDER BY id) AS earlier FROM run_states WHERE run = ?"
+        query = f"SELECT id, settings, prompts, created FROM ({changed}) WHERE prompts <> earlier ORDER BY id"
+        return tuple(_state(row) for row in db.query(query, [run_id]))
+
+    @read
+    def search(
+        self, db: sqlite_utils.Database, limit: int = 50, removed: bool = False, find: str = "", after: str = ""
+    ) -> tuple[RunSummary, ...]:
+        """The runs, the one that was worked on last first; with `removed` those that a person deleted.
+
+        Of them those that have `find` in their name or label, whatever its letters' case; and those that come behind
+        the run with the id `after`, for the next page.
+        """
+        query = """
+            SELECT runs.*, state.name, state.task, state.recipe, summary.removed, changed, stages, test_cases, accepted,
+                job
+            FROM run_summaries AS summary JOIN runs ON runs.id = summary.run
+                JOIN run_states AS state ON state.id = summary.state
+            WHERE summary.removed = :removed AND (:find = '' OR instr(search, :find)) AND (
+                :after = '' OR (changed, number) < (SELECT changed, number FROM run_summaries WHERE run = :after)
+            )
+            ORDER BY changed DESC, number DESC LIMIT :limit
+        """
+        values = {"removed": int(removed), "find": find.casefold(), "limit": limit, "after": after}
+        return tuple(_summary(row, self._images.folder) for row in db.query(query, values))
+
+    @read
+    def count(self, db: sqlite_utils.Database, find: str = "") -> int:
+        """How many runs there are, without the deleted ones, that have `find` in their name or label."""
+        query = "SELECT count(*) FROM run_summaries WHERE removed = 0 AND (:find = '' OR instr(search, :find))"
+        return int(db.execute(query, {"find": find.casefold()}).fetchone()[0])
+
+    def latest(self) -> str | None:
+        """The id of the run that was worked on last; None in an empty workspace."""
+        latest = self.search(limit=1)
+        return latest[0].id if latest else None
+
+
+def is_run_id(text: str) -> bool:
+    """Whether this is written as the id of a run: 16 hexadecimal digits."""
+    return re.fullmatch(r"[0-9a-f]{16}", text) is not None
+
+
+def _insert_run(
     db: sqlite_utils.Database,
     source: StoredImage,
     task: Task,
@@ -36,6 +316,7 @@ def create_run(
     settings: Mapping[str, Any],
     notes: Sequence[str],
     sample: str,
+    recipe: str,
     run_id: str = "",
 ) -> str:
     """A new run; its id is 16 hexadecimal digits, drawn at random unless it is given.
@@ -56,69 +337,45 @@ def create_run(
             "created": now(),
         }
     )
-    state: Row = {"name": _name(name), "task": pack_value(task), "settings": pack(dict(settings))}
+    state: Row = {"name": _name(name), "task": pack_value(task), "settings": pack(dict(settings)), "recipe": recipe}
     _append_state(db, run_id, state)
     return run_id
 
 
-def is_run_id(text: str) -> bool:
-    """Whether this is written as the id of a run: 16 hexadecimal digits."""
-    return re.fullmatch(r"[0-9a-f]{16}", text) is not None
+def _import_run(db: sqlite_utils.Database, saved: _SavedRun) -> str:
+    record = saved.record
+    free = is_run_id(record.id) and not run_exists(db, record.id)
+    run_id = _insert_run(
+        db,
+        saved.source,
+        record.task,
+        record.profile,
+        record.name,
+        record.settings,
+        record.notes,
+        record.sample,
+        record.recipe,
+        record.id if free else "",
+    )
+    if record.prompts:
+        _change_state(db, run_id, prompts=pack(dict(record.prompts)))
+    if saved.mask is not None:
+        _change_state(db, run_id, **_mask_columns(db, saved.mask, record.mask_classes))
+    for stage, value in record.values.items():
+        _insert_value(db, run_id, stage, value)
+    insert_test_cases(db, run_id, None, saved.cases, saved.reviews)
+    return run_id
 
 
-def set_task(db: sqlite_utils.Database, run_id: str, task: Task) -> None:
-    """Give the run another task. Raises UserError for an unknown run."""
-    _change_state(db, run_id, task=pack_value(task))
+def _mask_columns(db: sqlite_utils.Database, mask: StoredImage | None, classes: Mapping[int, str]) -> dict[str, Any]:
+    """The columns of a mask whose file is on the disk, or of none."""
+    if mask is None:
+        return {"mask": None, "mask_classes": "{}"}
+    keep_image(db, mask)
+    return {"mask": mask.sha, "mask_classes": pack({str(number): name for number, name in sorted(classes.items())})}
 
 
-def set_settings(db: sqlite_utils.Database, run_id: str, settings: Mapping[str, Any]) -> int | None:
-    """Give the run other settings; returns the id of the state, None when they are the same. Raises UserError for an
-    unknown run.
-    """
-    return _change_state(db, run_id, settings=pack(dict(settings)))
-
-
-def set_prompts(db: sqlite_utils.Database, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
-    """Give the run prompt templates of its own, all at once; returns as `set_settings`. Raises UserError likewise."""
-    return _change_state(db, run_id, prompts=pack(dict(prompts)))
-
-
-def set_mask(db: sqlite_utils.Database, run_id: str, mask: StoredImage | None, classes: Mapping[int, str]) -> None:
-    """Give the run a mask whose file is on the disk, or take it away. Raises UserError for an unknown run."""
-    if mask is not None:
-        keep_image(db, mask)
-    named = {str(number): name for number, name in sorted(classes.items())} if mask else {}
-    _change_state(db, run_id, mask=mask.sha if mask else None, mask_classes=pack(named))
-
-
-def set_removed(db: sqlite_utils.Database, run_id: str, removed: bool) -> None:
-    """Take the run out of the list of runs, or put it back. Raises UserError for an unknown run."""
-    _change_state(db, run_id, removed=int(removed))
-
-
-def rename(db: sqlite_utils.Database, run_id: str, name: str) -> None:
-    """Give the run another name. Raises UserError for an unknown run, or a name that is empty or too long."""
-    _change_state(db, run_id, name=_name(name))
-
-
-def duplicate_run(db: sqlite_utils.Database, run_id: str) -> str:
-    """A new run with the source, task, settings, mask, prompts and latest values of this one; returns its id.
-
-    Test cases stay where they were made: one image counted in two runs would count twice in everything that follows.
-    Raises UserError for an unknown run.
-    """
-    require_run(db, run_id)
-    new_id = secrets.token_hex(8)
-    row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [run_id]))
-    db.table("runs").insert({"id": new_id, **row, "created": now()})
-    state = _latest_state(db, run_id)
-    _append_state(db, new_id, {**state, "name": _copy_name(db, state["name"]), "removed": 0})
-    for value in _latest_values(db, run_id):
-        append_value(db, new_id, value.stage, value.value)
-    return new_id
-
-
-def append_value(
+def _insert_value(
     db: sqlite_utils.Database,
     run_id: str,
     stage: StageName,
@@ -126,7 +383,7 @@ def append_value(
     brought_back: int | None = None,
 ) -> int:
     """A new version of a stage's value. Raises UserError for an unknown run, TypeError for a value of another stage."""
-    kind = VALUE_TYPES[stage]
+    kind = value_types()[stage]
     if not isinstance(value.value, kind):
         raise TypeError(f"the stage {stage} has a {kind.__name__}, not a {type(value.value).__name__}")
     require_run(db, run_id)
@@ -153,90 +410,6 @@ def append_value(
     )
 
 
-def bring_back(db: sqlite_utils.Database, value_id: int) -> int:
-    """Make an earlier version the latest again, by adding a copy of it. Raises UserError when there is none."""
-    row = _first(db, "SELECT * FROM stage_values WHERE id = ?", [value_id])
-    if row is None:
-        raise UserError(f"There is no version {value_id} to bring back; pick one from the history.")
-    value = _value(row)
-    return append_value(db, value.run_id, value.stage, value.value, brought_back=value_id)
-
-
-def read_history(db: sqlite_utils.Database, run_id: str, stage: StageName) -> tuple[StoredValue, ...]:
-    """Every version of a stage's value, oldest first. Raises UserError for an unknown run."""
-    require_run(db, run_id)
-    rows = db.query("SELECT * FROM stage_values WHERE run = ? AND stage = ? ORDER BY id", [run_id, stage])
-    return tuple(_value(row) for row in rows)
-
-
-def read_run(db: sqlite_utils.Database, run_id: str, images: Path) -> Run:
-    """The run with the latest of everything; `images` is the folder of the image files. Raises UserError."""
-    require_run(db, run_id)
-    row = next(db.query("SELECT * FROM runs WHERE id = ?", [run_id]))
-    state = _latest_state(db, run_id)
-    values = {value.stage: value for value in _latest_values(db, run_id)}
-    return Run(
-        id=run_id,
-        name=state["name"],
-        task=unpack_value(Task, state["task"]),
-        profile=row["profile"],
-        settings=json.loads(state["settings"]),
-        sample=row["sample"],
-        notes=tuple(json.loads(row["notes"])),
-        source_sha=row["source"],
-        source_path=images / file_name(row["source"]),
-        created=when(row["created"]),
-        values={stage: values[stage] for stage in STAGES if stage in values},
-        test_cases=read_test_cases(db, run_id, images),
-        jobs=read_jobs(db, run_id),
-        mask_sha=state["mask"],
-        mask_path=images / file_name(state["mask"]) if state["mask"] else None,
-        mask_classes={int(number): name for number, name in json.loads(state["mask_classes"]).items()},
-        prompts=json.loads(state["prompts"]),
-        removed=bool(state["removed"]),
-        state=next(db.query("SELECT max(id) AS id FROM run_states WHERE run = ?", [run_id]))["id"],
-    )
-
-
-def read_states(db: sqlite_utils.Database, run_id: str, since: int) -> tuple[StoredState, ...]:
-    """The states of a run from the one with the id `since` on, oldest first; of 0 all of them. Raises UserError for an
-    unknown run.
-    """
-    require_run(db, run_id)
-    query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
-    return tuple(_state(row) for row in db.query(query, [run_id, since]))
-
-
-def read_prompt_states(db: sqlite_utils.Database, run_id: str) -> tuple[StoredState, ...]:
-    """The states of a run with which its prompts became others, oldest first."""
-    changed = "SELECT *, lag(prompts, 1, '{}') OVER (ORDER BY id) AS earlier FROM run_states WHERE run = ?"
-    query = f"SELECT id, settings, prompts, created FROM ({changed}) WHERE prompts <> earlier ORDER BY id"
-    return tuple(_state(row) for row in db.query(query, [run_id]))
-
-
-def share_edited(db: sqlite_utils.Database) -> dict[StageName, float]:
-    """For each stage that has values: the share of runs (0 to 1) whose latest value a person wrote."""
-    rows = db.query(
-        """
-        SELECT stage, avg(author = 'person') AS share FROM stage_values
-        WHERE id IN (SELECT max(id) FROM stage_values GROUP BY run, stage) GROUP BY stage
-        """
-    )
-    shares = {row["stage"]: float(row["share"]) for row in rows}
-    return {stage: shares[stage] for stage in STAGES if stage in shares}
-
-
-def run_exists(db: sqlite_utils.Database, run_id: str) -> bool:
-    """Whether there is such a run, removed or not."""
-    return _first(db, "SELECT 1 FROM runs WHERE id = ?", [run_id]) is not None
-
-
-def require_run(db: sqlite_utils.Database, run_id: str) -> None:
-    """Raises UserError when there is no such run."""
-    if not run_exists(db, run_id):
-        raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.")
-
-
 def _change_state(db: sqlite_utils.Database, run_id: str, **changes: Any) -> int | None:
     require_run(db, run_id)
     state = _latest_state(db, run_id)
@@ -255,10 +428,11 @@ def _latest_state(db: sqlite_utils.Database, run_id: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in ("id", "run", "created")}
 
 
-def _latest_values(db: sqlite_utils.Database, run_id: str) -> list[StoredValue]:
+def _latest_values(db: sqlite_utils.Database, run_id: str) -> dict[StageName, StoredValue]:
+    """By stage, in the order of the stages. Values of stages that no known recipe has stay where they are."""
     query = "SELECT * FROM stage_values WHERE id IN (SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage)"
-    found = {value.stage: value for value in map(_value, db.query(query, [run_id]))}
-    return [found[stage] for stage in STAGES if stage in found]
+    found = {row["stage"]: row for row in db.query(query, [run_id])}
+    return {stage: _value(found[stage]) for stage in value_types() if stage in found}
 
 
 def _copy_name(db: sqlite_utils.Database, name: str) -> str:
@@ -293,7 +467,7 @@ def _value(row: Row) -> StoredValue:
         attempts=row["attempts"],
         seconds=row["seconds"],
     )
-    value = unpack_value(VALUE_TYPES[row["stage"]], row["value"])
+    value = unpack_value(value_types()[row["stage"]], row["value"])
     return StoredValue(
         id=row["id"],
         run_id=row["run"],
@@ -304,5 +478,24 @@ def _value(row: Row) -> StoredValue:
     )
 
 
-def _first(db: sqlite_utils.Database, query: str, parameters: Sequence[Any]) -> Row | None:
-    return next(iter(db.query(query, parameters)), None)
+def _summary(row: Row, images: Path) -> RunSummary:
+    present = set(row["stages"].split())
+    if row["test_cases"]:
+        present.add("generation")
+    return RunSummary(
+        id=row["id"],
+        name=row["name"],
+        task=unpack_value(Task, row["task"]),
+        profile=row["profile"],
+        sample=row["sample"],
+        source_sha=row["source"],
+        source_path=images / file_name(row["source"]),
+        created=when(row["created"]),
+        changed=when(row["changed"]),
+        stages=tuple(stage for stage in (*value_types(), GENERATION) if stage in present),
+        test_cases=row["test_cases"],
+        recipe=row["recipe"],
+        accepted=row["accepted"],
+        job=row["job"],
+        removed=bool(row["removed"]),
+    )

@@ -1,4 +1,4 @@
-"""Who is signed in, and what the sign-in is checked against. Functions of an open database.
+"""Who is signed in, and what the sign-in is checked against.
 
 A token is 256 random bits and never stored, only its SHA-256: whoever reads the database cannot take a session over.
 """
@@ -11,59 +11,67 @@ from datetime import UTC, datetime, timedelta
 
 import sqlite_utils
 
+from storage.database import Repository, read, write
 from storage.rows import now, when
 from storage.study_types import Role, Session
-from storage.workers import read_worker
+from storage.workers import require_worker
 
 HOURS = 12.0
 """How long a session lasts unless it is said."""
 
 
-def open_session(db: sqlite_utils.Database, role: Role, worker: str, hours: float) -> str:
-    """A new session; returns its token. Those that have run out go. Raises UserError for an unknown worker."""
-    if (role == "worker") != bool(worker):
-        raise ValueError("a session is the lead's, or a worker's with a name")
-    if worker:
-        read_worker(db, worker)
-    db.execute("DELETE FROM sessions WHERE expires <= ?", [now()])
-    token = secrets.token_urlsafe(32)
-    expires = (datetime.now(UTC) + timedelta(hours=hours)).isoformat(timespec="microseconds")
-    row = {"sha": _sha(token), "role": role, "worker": worker or None, "created": now(), "expires": expires}
-    db.table("sessions").insert(row)
-    return token
+class Sessions(Repository):
+    """The signed-in browsers of the lead and of the workers, and named secrets."""
 
+    @write
+    def open(self, db: sqlite_utils.Database, role: Role, worker: str = "", hours: float = HOURS) -> str:
+        """A new session of the lead, or of the worker named; returns its token, of which only a hash is kept.
 
-def read_session(db: sqlite_utils.Database, token: str) -> Session | None:
-    """The session of a token; None for a token that is none, has run out or was closed."""
-    query = "SELECT role, worker, expires FROM sessions WHERE sha = ? AND expires > ?"
-    for row in db.query(query, [_sha(token[:200]), now()]):
-        return Session(row["role"], row["worker"] or "", when(row["expires"]))
-    return None
+        Those that have run out go. Raises UserError for an unknown worker.
+        """
+        if (role == "worker") != bool(worker):
+            raise ValueError("a session is the lead's, or a worker's with a name")
+        if worker:
+            require_worker(db, worker)
+        db.execute("DELETE FROM sessions WHERE expires <= ?", [now()])
+        token = secrets.token_urlsafe(32)
+        expires = (datetime.now(UTC) + timedelta(hours=hours)).isoformat(timespec="microseconds")
+        row = {"sha": _sha(token), "role": role, "worker": worker or None, "created": now(), "expires": expires}
+        db.table("sessions").insert(row)
+        return token
 
+    @read
+    def get(self, db: sqlite_utils.Database, token: str) -> Session | None:
+        """The session of a token; None for one that is none, has run out or was closed."""
+        query = "SELECT role, worker, expires FROM sessions WHERE sha = ? AND expires > ?"
+        for row in db.query(query, [_sha(token[:200]), now()]):
+            return Session(row["role"], row["worker"] or "", when(row["expires"]))
+        return None
 
-def close_session(db: sqlite_utils.Database, token: str) -> None:
-    """End one session; an unknown one changes nothing."""
-    db.execute("DELETE FROM sessions WHERE sha = ?", [_sha(token[:200])])
+    @write
+    def close(self, db: sqlite_utils.Database, token: str) -> None:
+        """End a session; an unknown token changes nothing."""
+        db.execute("DELETE FROM sessions WHERE sha = ?", [_sha(token[:200])])
 
+    @write
+    def close_all(self, db: sqlite_utils.Database, role: Role, worker: str = "") -> None:
+        """End all sessions of a role, or those of one worker."""
+        if worker:
+            db.execute("DELETE FROM sessions WHERE role = ? AND worker = ?", [role, worker])
+        else:
+            db.execute("DELETE FROM sessions WHERE role = ?", [role])
 
-def close_sessions(db: sqlite_utils.Database, role: Role, worker: str) -> None:
-    """End all sessions of a role, or of one worker."""
-    if worker:
-        db.execute("DELETE FROM sessions WHERE role = ? AND worker = ?", [role, worker])
-    else:
-        db.execute("DELETE FROM sessions WHERE role = ?", [role])
+    @read
+    def secret(self, db: sqlite_utils.Database, name: str) -> str | None:
+        """A named value that a sign-in needs, such as the hash of the lead's password; None when it was never set."""
+        for row in db.query("SELECT value FROM secrets WHERE name = ?", [name]):
+            return str(row["value"])
+        return None
 
-
-def read_secret(db: sqlite_utils.Database, name: str) -> str | None:
-    """A named value that a sign-in needs, such as the hash of the lead's password; None when it was never set."""
-    for row in db.query("SELECT value FROM secrets WHERE name = ?", [name]):
-        return str(row["value"])
-    return None
-
-
-def set_secret(db: sqlite_utils.Database, name: str, value: str) -> None:
-    """Set a named value; the earlier one is gone."""
-    db.table("secrets").insert({"name": name, "value": value, "changed": now()}, replace=True)
+    @write
+    def set_secret(self, db: sqlite_utils.Database, name: str, value: str) -> None:
+        """Set a named value; the earlier one is gone."""
+        db.table("secrets").insert({"name": name, "value": value, "changed": now()}, replace=True)
 
 
 def _sha(text: str) -> str:

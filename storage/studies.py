@@ -1,306 +1,535 @@
-"""The validity studies of a workspace: the only door to what people said in them.
+"""The validity studies of a workspace: their rules, items and life, and all that was said in them.
 
 Every method that saves runs in one transaction and returns after its commit. All may be called from any thread, and
-from two processes. What a person can put right is a UserError, in words for them; what a worker may not do a Refused.
+from two processes. What a person can put right is a UserError, in words for them; every method with the id of a study
+raises one for an unknown study. What a person typed is only ever a bound parameter.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import secrets
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Literal
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import sqlite_utils
 
-from storage import assignments, candidates, judging, look_ahead, sessions, study_data, study_rows, workers
-from storage.database import Database
-from storage.study_types import (
-    Assignment,
-    Candidate,
-    Enrolment,
-    ImportedVote,
-    LogEntry,
-    Role,
-    Saved,
-    Session,
-)
-from study.types import Answers, ApprovalVerdict, Item, ItemKind, NewItem, Rules, Study, StudyData, Worker
+from pipeline.errors import UserError
+from storage.assignments import Assignments
+from storage.database import Database, Repository, read, write
+from storage.next_items import look_again
+from storage.rows import Row, insert_row, now, pack, pack_value, when, whole
+from storage.sessions import Sessions
+from storage.study_rows import append_log, item_of, require_study, rules_of, touch, update_study
+from storage.study_types import ImportedVote, LogEntry
+from storage.workers import Workers, checked_reason, enrol, insert_decision, read_workers
+from study.types import Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
+
+LONGEST_NAME = 200
+"""Characters in the name of a study."""
+MOST_ITEMS = 100_000
+"""Items of a study, control items and quiz included."""
+IMPORTED = "imported-"
+"""Before the name of a worker who voted elsewhere: never the record of a worker of ours with the same name."""
+LONGEST_WORKER = 80
+_CONTENT = ("expected label classes edit_types caption counterfactual test_case model model_right group origin").split()
 
 
-class Studies:
-    """Of one open database."""
+class Studies(Repository):
+    """The studies, and beside them their workers, the assignments, and who is signed in."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
+        self.workers = Workers(database)
+        self.assignments = Assignments(database)
+        self.sessions = Sessions(database)
 
     # Set-up and life
 
-    def create(self, name: str, rules: Rules) -> str:
-        """A new draft; returns its id. Raises UserError for a name that is empty or too long."""
-        return self._database.write(lambda db: study_rows.create_study(db, name, rules))
+    @write
+    def create(self, db: sqlite_utils.Database, name: str, rules: Rules) -> str:
+        """A new draft; its id is 16 hexadecimal digits. Raises UserError for a name that is empty or too long."""
+        study_id, time = secrets.token_hex(8), now()
+        row = {"id": study_id, "name": _name(name), "state": "draft", "created": time, "changed": time}
+        db.table("studies").insert({**row, **_rules_columns(replace(rules, version=0))})
+        append_log(db, "created", "", study_id)
+        return study_id
 
-    def rename(self, study_id: str, name: str) -> None:
-        """Give a study another name, in any state. Raises UserError for a name that does not do."""
-        self._database.write(lambda db: study_rows.rename_study(db, study_id, name))
+    @write
+    def rename(self, db: sqlite_utils.Database, study_id: str, name: str) -> None:
+        """Give the study another name, in any state. Raises UserError for a name that is empty or too long."""
+        study, name = require_study(db, study_id), _name(name)
+        if study["name"] != name:
+            db.execute("UPDATE studies SET name = ? WHERE id = ?", [name, study_id])
+            touch(db, study_id)
+            append_log(db, "renamed", f"from “{study['name']}” to “{name}”", study_id)
 
-    def delete_draft(self, study_id: str) -> None:
-        """Let a draft go, for good. Raises UserError once it has started."""
-        self._database.write(lambda db: study_rows.delete_draft(db, study_id))
+    @write
+    def delete_draft(self, db: sqlite_utils.Database, study_id: str) -> None:
+        """Let a draft go, with its items; a line of the log stays. Raises UserError once the study has started."""
+        study = require_study(db, study_id)
+        if study["state"] != "draft":
+            raise UserError("A study that has started is kept, with all its votes; it can be closed.")
+        for table in ("study_items", "enrolments"):
+            db.execute(f"DELETE FROM {table} WHERE study = ?", [study_id])
+        db.execute("DELETE FROM studies WHERE id = ?", [study_id])
+        append_log(db, "draft deleted", study["name"], study_id)
 
-    def set_rules(self, study_id: str, rules: Rules) -> None:
-        """Give a draft other rules. Raises UserError once it has started."""
-        self._database.write(lambda db: study_rows.set_rules(db, study_id, rules))
+    @write
+    def set_rules(self, db: sqlite_utils.Database, study_id: str, rules: Rules) -> None:
+        """Give a draft other rules. Raises UserError for a study that has started."""
+        if require_study(db, study_id)["state"] != "draft":
+            raise UserError("The rules of a study are fixed when it starts; make a new study for other rules.")
+        update_study(db, study_id, _rules_columns(replace(rules, version=0)))
 
-    def set_votes(self, study_id: str, votes: int, consensus: int) -> None:
-        """Ask for more votes an item in a study that goes on: another version of the rules. UserError for fewer."""
-        self._database.write(lambda db: study_rows.set_votes(db, study_id, votes, consensus))
+    @write
+    def set_votes(self, db: sqlite_utils.Database, study_id: str, votes: int, consensus: int) -> None:
+        """Ask for more votes an item: a new version of the rules.
 
-    def add_items(self, study_id: str, items: Sequence[NewItem]) -> tuple[int, ...]:
-        """Add items to a draft, or to a study that goes on; returns their ids in order. Raises UserError for a closed
-        study or an image that is not in the workspace.
+        Raises UserError for fewer, or a study that is not running or paused.
         """
-        return self._database.write(lambda db: study_rows.add_items(db, study_id, items))
+        row = require_study(db, study_id)
+        rules = rules_of(row["rules"])
+        if row["state"] not in ("running", "paused"):
+            raise UserError("Votes can be added to a study that is running or paused.")
+        if votes < rules.votes:
+            raise UserError(f"Every item gets {rules.votes} votes already; name that number or a larger one.")
+        if not 1 <= consensus <= votes:
+            raise UserError(f"A consensus of {votes} votes takes between 1 and {votes} equal answers.")
+        if (votes, consensus) == (rules.votes, rules.consensus):
+            return
+        later = replace(rules, votes=votes, consensus=consensus, version=rules.version + 1)
+        update_study(db, study_id, _rules_columns(later))
+        _keep_version(db, study_id, later)
+        look_again(db, study_id)
+        change = f"votes of an item from {rules.votes} to {votes}, consensus from {rules.consensus} to {consensus}"
+        append_log(db, "extended", change, study_id)
 
-    def remove_items(self, study_id: str, ids: Sequence[int]) -> None:
-        """Take items out of a draft. Raises UserError once it has started."""
-        self._database.write(lambda db: study_rows.remove_items(db, study_id, ids))
+    @write
+    def add_items(self, db: sqlite_utils.Database, study_id: str, items: Sequence[NewItem]) -> tuple[int, ...]:
+        """Add items whose images are in the workspace; returns their ids, in order.
 
-    def start(self, study_id: str) -> None:
+        Raises UserError for a study that is closed, an image that is not there, or too many items.
+        """
+        study = require_study(db, study_id)
+        if study["state"] == "closed":
+            raise UserError("This study is closed: nothing can be added to it; make a new study.")
+        there = _count(db, "SELECT count(*) FROM study_items WHERE study = ?", [study_id])
+        if there + len(items) > MOST_ITEMS:
+            raise UserError(f"A study has at most {MOST_ITEMS:,} items; choose fewer.")
+        _require_images(db, items)
+        ids = tuple(_insert_item(db, study_id, item) for item in items)
+        if study["state"] != "draft" and ids:
+            _give_places(db, study_id)
+            kinds = {item.kind for item in items}
+            counts = (f"{sum(item.kind == kind for item in items)} of kind {kind}" for kind in sorted(kinds))
+            append_log(db, "extended", "items added: " + ", ".join(counts), study_id)
+        touch(db, study_id)
+        return ids
+
+    @write
+    def remove_items(self, db: sqlite_utils.Database, study_id: str, ids: Sequence[int]) -> None:
+        """Take items out of a draft; ids that are not in it change nothing. Raises UserError once it has started."""
+        if require_study(db, study_id)["state"] != "draft":
+            raise UserError(
+                "The items of a study are fixed when it starts; it can be extended, nothing can be taken out."
+            )
+        for item_id in ids:
+            db.execute("DELETE FROM study_items WHERE id = ? AND study = ?", [item_id, study_id])
+        touch(db, study_id)
+
+    @write
+    def start(self, db: sqlite_utils.Database, study_id: str) -> None:
         """Freeze the rules as version 1 and take votes from now on. Raises UserError without items or questions."""
-        self._database.write(lambda db: study_rows.change_state(db, study_id, "running", "draft"))
+        _change_state(db, study_id, "running", "draft")
 
-    def pause(self, study_id: str) -> None:
+    @write
+    def pause(self, db: sqlite_utils.Database, study_id: str) -> None:
         """Take no votes until it is resumed. Raises UserError for a draft or a closed study."""
-        self._database.write(lambda db: study_rows.change_state(db, study_id, "paused"))
+        _change_state(db, study_id, "paused")
 
-    def resume(self, study_id: str) -> None:
+    @write
+    def resume(self, db: sqlite_utils.Database, study_id: str) -> None:
         """Take votes again. Raises UserError for a draft or a closed study."""
-        self._database.write(lambda db: study_rows.change_state(db, study_id, "running", "paused"))
+        _change_state(db, study_id, "running", "paused")
 
-    def close(self, study_id: str) -> None:
+    @write
+    def close(self, db: sqlite_utils.Database, study_id: str) -> None:
         """Take no votes any more, for good. Raises UserError for a draft."""
-        self._database.write(lambda db: study_rows.change_state(db, study_id, "closed"))
+        _change_state(db, study_id, "closed")
 
-    def set_link(self, study_id: str, on: bool) -> str:
-        """Open the invitation, or end it; returns its token, "" when off. A token that was ended never opens again."""
-        return self._database.write(lambda db: study_rows.set_link(db, study_id, on))
+    @write
+    def set_link(self, db: sqlite_utils.Database, study_id: str, on: bool) -> str:
+        """Open the invitation, or end it; returns its token, "" when it is off. An ended one never opens again."""
+        study = require_study(db, study_id)
+        if bool(study["link"]) == on:
+            return study["link"] or ""
+        link = secrets.token_urlsafe(16) if on else None
+        update_study(db, study_id, {"link": link})
+        append_log(db, "invitation opened" if on else "invitation ended", "", study_id)
+        return link or ""
 
     # Looking
 
-    def study(self, study_id: str) -> Study:
-        """A study with its rules and counts. Raises UserError for an unknown one, as all methods with an id do."""
-        return self._database.read(lambda db: study_rows.read_study(db, study_id))
+    @read
+    def get(self, db: sqlite_utils.Database, study_id: str) -> Study:
+        """A study with its rules and counts."""
+        return _study(db, require_study(db, study_id))
 
-    def studies(self) -> tuple[Study, ...]:
+    @read
+    def all(self, db: sqlite_utils.Database) -> tuple[Study, ...]:
         """All studies, the latest first."""
-        return self._database.read(study_rows.read_studies)
+        rows = list(db.query("SELECT * FROM studies ORDER BY created DESC, rowid DESC"))
+        return tuple(_study(db, row) for row in rows)
 
-    def items(self, study_id: str) -> tuple[Item, ...]:
+    @read
+    def items(self, db: sqlite_utils.Database, study_id: str) -> tuple[Item, ...]:
         """The items, control items and quiz included, in the order in which they were added."""
-        return self._database.read(lambda db: study_rows.read_items(db, study_id))
+        return _items(db, study_id)
 
-    def rules_history(self, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
+    @read
+    def rules_history(self, db: sqlite_utils.Database, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
         """The versions of the rules since the start and since when each counted, oldest first; () of a draft."""
-        return self._database.read(lambda db: study_rows.read_rules(db, study_id))
+        require_study(db, study_id)
+        rows = db.query("SELECT rules, created FROM study_rules WHERE study = ? ORDER BY version", [study_id])
+        return tuple((rules_of(row["rules"]), when(row["created"])) for row in rows)
 
-    def revision(self, study_id: str) -> int:
+    @read
+    def revision(self, db: sqlite_utils.Database, study_id: str) -> int:
         """A number that grows with every change that a result could show: what was worked out for it holds with it."""
-        return self._database.read(lambda db: int(study_rows.require_study(db, study_id)["revision"]))
+        return int(require_study(db, study_id)["revision"])
 
-    def data(self, study_id: str) -> StudyData:
+    @read
+    def data(self, db: sqlite_utils.Database, study_id: str) -> StudyData:
         """All that an analysis needs, in one snapshot."""
-        return self._database.read(lambda db: study_data.read_data(db, study_id))
-
-    def candidates(self) -> tuple[Candidate, ...]:
-        """Every test case of the runs that were not deleted, oldest first."""
-        return self._database.read(candidates.read_candidates)
-
-    def import_votes(self, study_id: str, rows: Iterable[ImportedVote]) -> int:
-        """Save votes that were given elsewhere, all or none, as finished assignments of workers `imported-NAME`, in the
-        order of their times; returns how many. Plain tuples with the fields of `ImportedVote` do as well.
-
-        Raises UserError for a study that is not running or paused, an item that is not one of its, two votes of one
-        worker on an item, and times or names that cannot be.
-        """
-        votes = [ImportedVote(*row) for row in rows]
-        return self._database.write(lambda db: study_data.import_votes(db, study_id, votes))
-
-    def log(self, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
-        """The latest lines of what happened, latest first; of one study, or of all."""
-        return self._database.read(lambda db: study_rows.read_log(db, study_id, limit))
-
-    def note(self, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
-        """Add a line to the log, such as a refusal; too long a text is cut. Neither study nor worker has to exist."""
-        self._database.write(lambda db: study_rows.append_log(db, event, detail, study_id, worker))
-
-    # Workers
-
-    def add_worker(self) -> tuple[Worker, str]:
-        """A new pseudonym and its code, which cannot be shown again: only its hash is kept."""
-        return self._database.write(workers.add_worker)
-
-    def join(self, link: str) -> tuple[str, Worker, str]:
-        """A new worker in the study of an open invitation: the study's id, the worker, the code. Raises UserError for
-        a token that opens nothing, or a study that has not started or is closed.
-        """
-        return self._database.write(lambda db: workers.join(db, link))
-
-    def new_code(self, worker_id: str) -> str:
-        """Another code; the earlier one opens nothing any more, and the worker's sessions end."""
-
-        def renew(db: sqlite_utils.Database) -> str:
-            code = workers.new_code(db, worker_id)
-            sessions.close_sessions(db, "worker", worker_id)
-            return code
-
-        return self._database.write(renew)
-
-    def worker_of(self, code: str) -> str | None:
-        """Whose code this is, however it is spaced, in small letters too; None when nobody's."""
-        return self._database.read(lambda db: workers.worker_of_code(db, code))
-
-    def worker(self, worker_id: str) -> Worker:
-        """A worker with the record in all studies. Raises UserError for an unknown one."""
-        return self._database.read(lambda db: workers.read_worker(db, worker_id))
-
-    def workers(self, study_id: str) -> tuple[Worker, ...]:
-        """The workers of a study in the order in which they came."""
-        return self._database.read(lambda db: workers.read_workers(db, study_id))
-
-    def enrol(self, study_id: str, worker: str) -> None:
-        """Let a worker into a study; again changes nothing."""
-        self._database.write(lambda db: workers.enrol(db, study_id, worker))
-
-    def enrolled(self, worker: str) -> tuple[str, ...]:
-        """The ids of the studies that a worker belongs to, the one they came to last first."""
-        return self._database.read(lambda db: workers.read_enrolled(db, worker))
-
-    def consent(self, study_id: str, worker: str) -> None:
-        """The worker agrees to take part. Raises UserError for one who is not enrolled."""
-        self._database.write(lambda db: workers.consent(db, study_id, worker))
-
-    def enrolment(self, study_id: str, worker: str) -> Enrolment | None:
-        """What is known of a worker in a study; None for one who does not belong to it."""
-        return self._database.read(lambda db: workers.read_enrolment(db, study_id, worker))
-
-    def block(self, worker: str, blocked: bool) -> None:
-        """Keep a worker from voting anywhere, or let them again; votes that were given stay."""
-        self._database.write(lambda db: workers.set_blocked(db, worker, blocked))
-
-    # Who is signed in
-
-    def open_session(self, role: Role, worker: str = "", hours: float = sessions.HOURS) -> str:
-        """A new session of the lead, or of the worker named; returns its token, of which only a hash is kept."""
-        return self._database.write(lambda db: sessions.open_session(db, role, worker, hours))
-
-    def session(self, token: str) -> Session | None:
-        """The session of a token; None for one that is none, has run out or was closed."""
-        return self._database.read(lambda db: sessions.read_session(db, token))
-
-    def close_session(self, token: str) -> None:
-        """End a session; an unknown token changes nothing."""
-        self._database.write(lambda db: sessions.close_session(db, token))
-
-    def close_sessions(self, role: Role, worker: str = "") -> None:
-        """End all sessions of a role, or those of one worker."""
-        self._database.write(lambda db: sessions.close_sessions(db, role, worker))
-
-    def secret(self, name: str) -> str | None:
-        """A named value that a sign-in needs, such as the hash of the lead's password; None when never set."""
-        return self._database.read(lambda db: sessions.read_secret(db, name))
-
-    def set_secret(self, name: str, value: str) -> None:
-        """Set a named value; the earlier one is gone."""
-        self._database.write(lambda db: sessions.set_secret(db, name, value))
-
-    # Annotation
-
-    def claim(self, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
-        """What the worker judges next: what they have already, of any kind (its lease begins anew); else an item of
-        `kind` that they let run out and that still needs a vote; else one that they never had, in a random order of
-        their own. None when there is nothing for them now.
-
-        Raises Refused for a study that is not running, and a worker who is excluded, blocked or not enrolled.
-        """
-        return self._database.write(lambda db: assignments.claim(db, study_id, worker, kind))
-
-    def ahead(self, study_id: str, worker: str, kind: ItemKind, beside: int) -> Item | None:
-        """The item that `claim` would give once the assignment with the id `beside` is answered, as things stand; None
-        for none. Nothing is given or promised: it is there so that a picture can be on its way.
-        """
-        return self._database.read(lambda db: look_ahead.read_ahead(db, study_id, worker, kind, beside))
-
-    def assignment(self, public: str) -> Assignment | None:
-        """An assignment by its opaque token, in whatever state; None when there is none. It may be another worker's."""
-        return self._database.read(lambda db: assignments.read_assignment(db, public))
-
-    def image_of(self, token: str, worker: str) -> str | None:
-        """The hash of the picture behind a token of an assignment of this worker; None for anything else."""
-        return self._database.read(lambda db: assignments.read_image(db, token, worker))
-
-    def submit(
-        self,
-        public: str,
-        worker: str,
-        answers: Answers,
-        comment: str,
-        seconds: float,
-        key: str,
-        right: bool | None = None,
-    ) -> Saved:
-        """Keep the answers; "again" when the client's `key` was kept before, whatever happened since: one vote.
-
-        `answers` are checked before (study.questions.check_answers). `seconds` is bounded by the time since the item
-        was given out. Of a control or quiz item `right` must say whether it was answered right (study.controls.right):
-        the worker's figures count it. A lease that has run out is no hindrance while the item needs the vote.
-
-        Raises Refused: "not yours" (the same for what does not exist), "answered", "full", "not running", "excluded",
-        "blocked".
-        """
-        return self._database.write(
-            lambda db: assignments.submit(db, public, worker, answers, comment, seconds, key, right)
+        return StudyData(
+            study=_study(db, require_study(db, study_id)),
+            items=_items(db, study_id),
+            votes=_votes(db, study_id),
+            workers=read_workers(db, study_id),
+            exclusions=_exclusions(db, study_id),
+            adjudications=_adjudications(db, study_id),
         )
 
-    def undo(self, study_id: str, worker: str) -> Assignment | None:
-        """Take the worker's last answer back: the item is leased to them again, with what they had said; the log of
-        votes has both. None when there is none, or it was approved or rejected. Raises Refused like `claim`.
+    @read
+    def log(self, db: sqlite_utils.Database, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
+        """The latest lines, latest first; of one study, or of all with ""."""
+        where = "WHERE study = :study" if study_id else ""
+        rows = db.query(f"SELECT * FROM study_log {where} ORDER BY id DESC LIMIT :n", {"study": study_id, "n": limit})
+        return tuple(
+            LogEntry(row["id"], when(row["created"]), row["event"], row["detail"], row["study"], row["worker"])
+            for row in rows
+        )
+
+    # What is said in a study, beside the answers of its workers
+
+    @write
+    def note(self, db: sqlite_utils.Database, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
+        """Add a line to the log, such as a refusal; too long a text is cut. Neither study nor worker has to exist."""
+        append_log(db, event, detail, study_id, worker)
+
+    @write
+    def adjudicate(
+        self, db: sqlite_utils.Database, study_id: str, item: int, question: str, answer: str, reason: str
+    ) -> None:
+        """A person's answer to a question of an item, kept apart from the votes; "" takes an earlier one back.
+
+        Raises UserError for an item that is not one of the study's.
         """
-        return self._database.write(lambda db: assignments.undo(db, study_id, worker))
+        require_study(db, study_id)
+        query = "SELECT 1 FROM study_items WHERE id = ? AND study = ? AND kind = 'item'"
+        if not list(db.query(query, [item, study_id])):
+            raise UserError("This item is not one of the study's; reload the page.")
+        if not 0 < len(question) <= 80 or len(answer) > 2000:
+            raise UserError("An adjudication answers one of the study's questions, in at most 2000 characters.")
+        row = {"study": study_id, "item": item, "question": whole(question), "answer": whole(answer)}
+        insert_row(db, "adjudications", {**row, "reason": checked_reason(reason, needed=False), "created": now()})
+        touch(db, study_id)
+        append_log(db, "adjudicated" if answer else "adjudication taken back", f"item {item}, {question}", study_id)
 
-    def release(self, study_id: str, worker: str) -> None:
-        """Give back what the worker has, for a pause; it is the first that they get when they go on, if it is still
-        needed.
+    @write
+    def import_votes(self, db: sqlite_utils.Database, study_id: str, votes: Iterable[ImportedVote]) -> int:
+        """Save votes that were given elsewhere, all or none, as finished assignments of workers named
+        `imported-NAME`, in the order of their times; returns how many. Plain tuples with the fields of `ImportedVote`
+        do as well. An item may get more votes than it asks for: the first count.
+
+        Raises UserError for a study that is not running or paused, an item that is not one of its, a second vote of a
+        worker on an item, and times or names that cannot be.
         """
-        self._database.write(lambda db: assignments.release(db, study_id, worker))
+        if require_study(db, study_id)["state"] not in ("running", "paused"):
+            raise UserError("Votes can be brought into a study that is running or paused; start it first.")
+        rows = sorted((ImportedVote(*vote) for vote in votes), key=lambda vote: vote.submitted)
+        items = {item["id"]: item for item in db.query("SELECT * FROM study_items WHERE study = ?", [study_id])}
+        decisions: dict[tuple[str, str, str], int] = {}
+        numbers: dict[str, int] = {}
+        seen: set[tuple[int, str]] = set()
+        for vote in rows:
+            worker = _imported_worker(db, study_id, vote, numbers)
+            if vote.item not in items:
+                raise UserError(
+                    f"Nothing was brought in: a vote names item {vote.item}, which is not one of the study's."
+                )
+            if (vote.item, worker) in seen:
+                name = items[vote.item]["public"]
+                raise UserError(f"Nothing was brought in: worker {vote.worker[:80]!r} has two votes on item {name}.")
+            seen.add((vote.item, worker))
+            _import_vote(db, study_id, worker, numbers[worker], items[vote.item], vote, decisions)
+        for worker, number in numbers.items():
+            db.execute("UPDATE enrolments SET given = ? WHERE study = ? AND worker = ?", [number, study_id, worker])
+        touch(db, study_id)
+        append_log(db, "votes brought in", f"{len(rows)} votes of {len(numbers)} workers", study_id)
+        return len(rows)
 
-    def progress(self, study_id: str, worker: str) -> tuple[int, int]:
-        """How many items the worker has judged, and how many they could still get as things stand, the one they have
-        included; control and quiz items are in neither.
+
+def _change_state(db: sqlite_utils.Database, study_id: str, state: StudyState, only: StudyState | None = None) -> None:
+    """Start, pause, resume or close; again the same changes nothing. With `only`, no other state is left for it.
+
+    Raises UserError for a step that is none.
+    """
+    old: StudyState = require_study(db, study_id)["state"]
+    if old == state:
+        return
+    if old == "closed":
+        raise UserError("This study is closed, for good; make a new study to go on.")
+    if old == "draft" and (state != "running" or only == "paused"):
+        raise UserError("This study has not started yet; start it first.")
+    if old == "paused" and only == "draft":
+        raise UserError("This study has started already and is paused; resume it.")
+    if old == "draft":
+        _freeze(db, study_id)
+    event = {"running": "started" if old == "draft" else "resumed", "paused": "paused", "closed": "closed"}[state]
+    if state == "closed":
+        db.execute("UPDATE assignments SET state = 'expired' WHERE study = ? AND state = 'leased'", [study_id])
+    update_study(db, study_id, {"state": state})
+    append_log(db, event, "", study_id)
+
+
+def _items(db: sqlite_utils.Database, study_id: str) -> tuple[Item, ...]:
+    require_study(db, study_id)
+    return tuple(map(item_of, db.query("SELECT * FROM study_items WHERE study = ? ORDER BY id", [study_id])))
+
+
+def _study(db: sqlite_utils.Database, row: Row) -> Study:
+    rules = rules_of(row["rules"])
+    counts = {kind: _count_items(db, row, kind) for kind in ("item", "control", "quiz")}
+    # Every step of every annotator asks for the study: over the workers this is far quicker than over the items.
+    query = "SELECT count(*), total(items_seen * (exclusion IS NULL)) FROM enrolments WHERE study = ?"
+    workers, votes = db.execute(query, [row["id"]]).fetchone()
+    return Study(
+        id=row["id"],
+        name=row["name"],
+        state=row["state"],
+        rules=rules,
+        created=when(row["created"]),
+        changed=when(row["changed"]),
+        items=counts["item"],
+        controls=counts["control"],
+        quiz=counts["quiz"],
+        votes=int(votes),
+        needed=counts["item"] * rules.votes,
+        workers=workers,
+        link=row["link"] or "",
+    )
+
+
+def _count_items(db: sqlite_utils.Database, study: Row, kind: str) -> int:
+    # Places are given without gaps, but not yet in a draft.
+    what = "count(*)" if study["state"] == "draft" else "coalesce(max(place) + 1, 0)"
+    return _count(db, f"SELECT {what} FROM study_items WHERE study = ? AND kind = ?", [study["id"], kind])
+
+
+def _freeze(db: sqlite_utils.Database, study_id: str) -> None:
+    row = require_study(db, study_id)
+    if not _count(db, "SELECT count(*) FROM study_items WHERE study = ? AND kind = 'item'", [study_id]):
+        raise UserError("This study has no items yet; choose the images that are to be judged.")
+    rules = replace(rules_of(row["rules"]), version=1)
+    if not rules.questions:
+        raise UserError("This study asks nothing yet; choose a template or write a question.")
+    update_study(db, study_id, _rules_columns(rules))
+    _keep_version(db, study_id, rules)
+    _give_places(db, study_id)
+
+
+def _give_places(db: sqlite_utils.Database, study_id: str) -> None:
+    """Number the items that have no place yet, on from those that have, each kind for itself."""
+    for kind in ("item", "control", "quiz"):
+        first = _count(
+            db, "SELECT count(*) FROM study_items WHERE study = ? AND kind = ? AND place NOT NULL", [study_id, kind]
+        )
+        query = "SELECT id FROM study_items WHERE study = ? AND kind = ? AND place IS NULL ORDER BY id"
+        new = [row["id"] for row in db.query(query, [study_id, kind])]
+        for place, item_id in enumerate(new, first):
+            db.execute("UPDATE study_items SET place = ? WHERE id = ?", [place, item_id])
+    look_again(db, study_id)
+
+
+def _insert_item(db: sqlite_utils.Database, study_id: str, item: NewItem) -> int:
+    content: dict[str, Any] = {name: getattr(item, name) for name in _CONTENT}
+    content.update(expected=dict(item.expected), origin=dict(item.origin))
+    row = {
+        "study": study_id,
+        "public": secrets.token_hex(8),
+        "kind": item.kind,
+        "image": item.image_sha,
+        "source": item.source_sha,
+        "content": pack(content),
+        "created": now(),
+    }
+    return insert_row(db, "study_items", row)
+
+
+def _require_images(db: sqlite_utils.Database, items: Sequence[NewItem]) -> None:
+    wanted = {sha for item in items for sha in (item.image_sha, item.source_sha) if sha is not None}
+    for sha in wanted:
+        if not _count(db, "SELECT count(*) FROM images WHERE sha = ?", [sha]):
+            raise UserError(f"This workspace has no image {sha[:80]!r}; bring it in first.")
+
+
+def _keep_version(db: sqlite_utils.Database, study_id: str, rules: Rules) -> None:
+    row = {"study": study_id, "version": rules.version, "rules": pack_value(rules), "created": now()}
+    db.table("study_rules").insert(row)
+
+
+def _rules_columns(rules: Rules) -> dict[str, Any]:
+    return {"rules": pack_value(rules), "votes": rules.votes}
+
+
+def _count(db: sqlite_utils.Database, query: str, parameters: Sequence[Any]) -> int:
+    return int(db.execute(query, parameters).fetchone()[0])
+
+
+def _name(name: str) -> str:
+    name = whole(" ".join(name.split()))
+    if not name:
+        raise UserError("The study has no name; give it one.")
+    if len(name) > LONGEST_NAME:
+        raise UserError(f"The name of the study has {len(name)} characters; give it one of at most {LONGEST_NAME}.")
+    return name
+
+
+def _imported_worker(db: sqlite_utils.Database, study_id: str, vote: ImportedVote, numbers: dict[str, int]) -> str:
+    """The worker's name here, known and enrolled; counts this vote as their next."""
+    name = whole(" ".join(vote.worker.split()))
+    if not name or len(name) > LONGEST_WORKER:
+        raise UserError(f"Nothing was brought in: a worker's name has 1 to {LONGEST_WORKER} characters.")
+    worker = name if name.startswith(IMPORTED) else IMPORTED + name
+    if worker not in numbers:
+        db.execute("INSERT OR IGNORE INTO workers (id, created) VALUES (?, ?)", [worker, now()])
+        enrol(db, study_id, worker)
+        query = "SELECT given FROM enrolments WHERE study = ? AND worker = ?"
+        numbers[worker] = next(db.query(query, [study_id, worker]))["given"]
+    numbers[worker] += 1
+    return worker
+
+
+def _import_vote(
+    db: sqlite_utils.Database,
+    study_id: str,
+    worker: str,
+    number: int,
+    item: Row,
+    vote: ImportedVote,
+    decisions: dict[tuple[str, str, str], int],
+) -> None:
+    known = "SELECT 1 FROM assignments WHERE item = ? AND worker = ?"
+    if list(db.query(known, [item["id"], worker])):
+        raise UserError(f"Nothing was brought in: {worker} has a vote on item {item['public']} already.")
+    accepted, submitted = _time(vote.accepted), _time(vote.submitted)
+    if accepted > submitted or not math.isfinite(vote.seconds) or vote.seconds < 0:
+        raise UserError(f"Nothing was brought in: a vote of {vote.worker[:80]!r} was given before it was begun.")
+    row = {
+        "public": secrets.token_urlsafe(16),
+        "image_token": secrets.token_urlsafe(16),
+        "study": study_id,
+        "worker": worker,
+        "item": item["id"],
+        "kind": item["kind"],
+        "side": "left",
+        "number": number,
+        "state": "expired",
+        "imported": 1,
+        "accepted": accepted,
+        "expires": submitted,
+    }
+    assignment = insert_row(db, "assignments", row)
+    said = {"assignment": assignment, "event": "submitted", "key": "imported", "answers": pack(dict(vote.answers))}
+    said |= {"comment": vote.comment, "seconds": float(vote.seconds), "created": submitted}
+    saved = insert_row(db, "study_votes", said)
+    decision = None
+    if vote.verdict != "pending":
+        what = (worker, vote.verdict, vote.reason)
+        if what not in decisions:
+            decisions[what] = insert_decision(db, study_id, worker, vote.verdict, vote.reason)
+        decision = decisions[what]
+    db.execute(
         """
-        return self._database.read(lambda db: assignments.read_progress(db, study_id, worker))
+        UPDATE assignments SET state = 'submitted', first_vote = :vote, vote = :vote, submitted = :submitted,
+            was_right = :right, verdict = :verdict, decision = :decision WHERE id = :id
+        """,
+        {
+            "vote": saved,
+            "submitted": submitted,
+            "right": None if vote.right is None or item["kind"] == "item" else int(vote.right),
+            "verdict": vote.verdict,
+            "decision": decision,
+            "id": assignment,
+        },
+    )
 
-    def waiting(self, study_id: str, worker: str) -> bool:
-        """Whether others have items that this worker has not judged: one of them may come back."""
-        return self._database.read(lambda db: assignments.is_waiting(db, study_id, worker))
 
-    # Judging
+def _votes(db: sqlite_utils.Database, study_id: str) -> tuple[Vote, ...]:
+    # CROSS JOIN keeps SQLite at the index that has the votes in their order.
+    query = """
+        SELECT assignments.id AS assignment, item, kind, assignments.worker, answers, comment, accepted, submitted,
+            seconds, side, changes, assignments.verdict, coalesce(decisions.reason, '') AS reason,
+            iif(assignments.verdict = 'pending' OR imported, NULL, decisions.created) AS decided, imported
+        FROM assignments CROSS JOIN study_votes ON study_votes.id = assignments.vote
+            LEFT JOIN decisions ON decisions.id = assignments.decision
+        WHERE assignments.study = ? AND state = 'submitted' ORDER BY first_vote
+    """
+    return tuple(
+        Vote(
+            **{
+                **row,
+                "answers": json.loads(row["answers"]),
+                "accepted": when(row["accepted"]),
+                "submitted": when(row["submitted"]),
+                "decided": when(row["decided"]) if row["decided"] else None,
+                "imported": bool(row["imported"]),
+            }
+        )
+        for row in db.query(query, [study_id])
+    )
 
-    def exclude(self, study_id: str, worker: str, reason: str, by: Literal["rule", "person"]) -> None:
-        """The worker's votes in this study stop counting and their items need other votes, at once. One who is excluded
-        already stays so. Raises UserError for a worker who is not in the study, or no reason.
-        """
-        self._database.write(lambda db: judging.exclude(db, study_id, worker, reason, by))
 
-    def readmit(self, study_id: str, worker: str, reason: str) -> None:
-        """The votes count again; where others replaced them, the first K by time count."""
-        self._database.write(lambda db: judging.readmit(db, study_id, worker, reason))
+def _exclusions(db: sqlite_utils.Database, study_id: str) -> tuple[Exclusion, ...]:
+    query = """
+        SELECT exclusions.* FROM enrolments JOIN exclusions ON exclusions.id = enrolments.exclusion
+        WHERE enrolments.study = ? ORDER BY exclusions.id
+    """
+    return tuple(
+        Exclusion(row["worker"], row["reason"], row["author"], when(row["created"]))
+        for row in db.query(query, [study_id])
+    )
 
-    def decide(self, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str) -> None:
-        """Approve or reject all that the worker has answered in this study so far, or take that back with "pending".
-        Raises UserError for a rejection without a reason.
-        """
-        self._database.write(lambda db: judging.decide(db, study_id, worker, verdict, reason))
 
-    def adjudicate(self, study_id: str, item: int, question: str, answer: str, reason: str) -> None:
-        """A person's answer where the workers found none, apart from the votes; "" takes an earlier one back."""
-        self._database.write(lambda db: judging.adjudicate(db, study_id, item, question, answer, reason))
+def _adjudications(db: sqlite_utils.Database, study_id: str) -> tuple[Adjudication, ...]:
+    query = """
+        SELECT * FROM adjudications WHERE answer <> '' AND id IN (
+            SELECT max(id) FROM adjudications WHERE study = ? GROUP BY item, question
+        ) ORDER BY id
+    """
+    return tuple(
+        Adjudication(row["item"], row["question"], row["answer"], row["reason"], when(row["created"]))
+        for row in db.query(query, [study_id])
+    )
+
+
+def _time(time: datetime) -> str:
+    """As the database has it. A time without a zone would mean another one on another machine."""
+    if time.tzinfo is None:
+        raise ValueError("the times of a vote carry their zone")
+    return time.astimezone(UTC).isoformat(timespec="microseconds")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+from evaluation.types import Prediction
 from pipeline.errors import UserError
 from pipeline.types import CounterfactualCaption
 from study.types import Answers, ApprovalVerdict, AssignmentState, Exclusion, Item, Side
@@ -20,7 +21,7 @@ Saved = Literal["saved", "again"]
 RefusalKind = Literal["not yours", "not running", "full", "answered", "excluded", "blocked", "not enrolled"]
 
 
-class Refused(UserError):
+class VoteRefused(UserError):
     """Why a worker's claim, vote or undo was not taken, as a sentence for the worker and as a word for a program."""
 
     def __init__(self, kind: RefusalKind, sentence: str) -> None:
@@ -105,8 +106,8 @@ class Candidate:
     """Of the edits of the counterfactual caption, each once, in their order."""
     verdict: Literal["accepted", "rejected", ""]
     """The latest review; "" where there is none."""
-    readings: Mapping[str, tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
-    """Model under test to what it said last of the source and of the image, as plain data; None where not asked."""
+    predictions: Mapping[str, tuple[Prediction | None, Prediction | None]]
+    """Model under test to what it said last of the source and of the image; None where not asked."""
     origin: Mapping[str, Any]
     """Run, prompt, model, seed, settings, profile: as `NewItem.origin` takes it."""
 

@@ -11,7 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pipeline.types import Author, Check, CounterfactualCaption, StageName, StageValue, Task
+from pipeline.lineage import Lineage
+from pipeline.recipes import DEFAULT
+from pipeline.types import Author, Check, StageName, StageValue, Task
 
 JobState = Literal["running", "done", "cancelled", "failed", "interrupted"]
 JOB_STATES: tuple[JobState, ...] = get_args(JobState)
@@ -61,24 +63,25 @@ class Review:
 
 
 @dataclass(frozen=True)
+class StoredArtifact:
+    """An image that the method of a test case made on the way."""
+
+    sha: str
+    path: Path
+
+
+@dataclass(frozen=True)
 class StoredTestCase:
-    """A test case with its images on disk. `Workspace.test_case` gives it back with the images loaded."""
+    """A test case with its images on disk. `TestCases.load` gives it back with the images loaded."""
 
     id: int
     run_id: str
     job_id: int | None
     image_sha: str
     image_path: Path
-    control_sha: str
-    control_path: Path
-    counterfactual: CounterfactualCaption
-    seed: int
-    method: str
-    model: str
-    prompt: str
-    negative_prompt: str
-    settings: Mapping[str, Any]
-    seconds: float
+    lineage: Lineage
+    artifacts: Mapping[str, StoredArtifact]
+    """By name, as in `TestCase`."""
     checks: tuple[Check, ...]
     inputs_key: str
     """The key that its job was started with; "" for a test case without a job."""
@@ -137,6 +140,8 @@ class Run:
     """Deleted by a person: out of the list of runs, and nothing of it lost."""
     state: int = 0
     """The id of the `StoredState` that counts."""
+    recipe: str = DEFAULT
+    """The name of its recipe (see `pipeline.recipes`); it may be one that is not known here."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,8 @@ class RunSummary:
     stages: tuple[StageName, ...]
     """The stages that have a value, in the order of the stages."""
     test_cases: int
+    recipe: str = DEFAULT
+    """The name of its recipe now."""
     accepted: int = 0
     """Of the test cases: how many a person accepted."""
     job: JobState | None = None

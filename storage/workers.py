@@ -1,4 +1,4 @@
-"""Workers: pseudonyms, their codes, and the studies they belong to. Functions of an open database.
+"""Workers: pseudonyms, their codes, the studies they belong to, and what is decided of them there.
 
 A code is never stored, only its SHA-256: whoever reads the database cannot sign in as anybody. It has so many random
 bits that no salt and no slow hash is needed.
@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from typing import Literal
 
 import sqlite_utils
 
 from pipeline.errors import UserError
-from storage.rows import Row, now, when, whole
+from storage.database import Repository, read, write
+from storage.next_items import look_again
+from storage.rows import Row, insert_row, now, when, whole
 from storage.study_rows import append_log, require_study, touch
 from storage.study_types import Enrolment
-from study.types import Exclusion, Worker
+from study.types import ApprovalVerdict, Exclusion, Worker
 
+LONGEST_REASON = 500
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Base32 without the letters that are read as digits or spell words: https://www.crockford.com/base32.html."""
 _SYMBOLS = 16
@@ -33,16 +37,209 @@ _BIRDS = (
 ).split()
 
 
-def add_worker(db: sqlite_utils.Database) -> tuple[Worker, str]:
-    """A new pseudonym and its code, which is not known to anybody else and cannot be shown again."""
+class Workers(Repository):
+    """The workers of all studies. A method raises UserError for an unknown worker or study unless it says otherwise."""
+
+    @write
+    def add(self, db: sqlite_utils.Database) -> tuple[Worker, str]:
+        """A new pseudonym and its code, which cannot be shown again: only its hash is kept."""
+        return _add_worker(db)
+
+    @write
+    def join(self, db: sqlite_utils.Database, link: str) -> tuple[str, Worker, str]:
+        """A new worker in the study of an open invitation: the study's id, the worker, the code.
+
+        Raises UserError for a token that opens nothing, or a study that has not started or is closed.
+        """
+        for row in db.query("SELECT id, state FROM studies WHERE link = ?", [whole(link[:200])]):
+            if row["state"] in ("running", "paused"):
+                worker, code = _add_worker(db)
+                enrol(db, row["id"], worker.id)
+                return row["id"], worker, code
+        raise UserError("This invitation is not open; please ask whoever sent it for another one.")
+
+    @write
+    def new_code(self, db: sqlite_utils.Database, worker: str) -> str:
+        """Another code; the earlier one opens nothing any more, and the worker's sessions end."""
+        require_worker(db, worker)
+        code = _new_code(db, worker)
+        db.execute("DELETE FROM sessions WHERE role = 'worker' AND worker = ?", [worker])
+        return code
+
+    @read
+    def of_code(self, db: sqlite_utils.Database, code: str) -> str | None:
+        """Whose code this is, however it is spaced and in small letters too; None when nobody's."""
+        symbols = code[:200].upper().translate(_READ_AS)
+        for row in db.query("SELECT worker FROM worker_codes WHERE sha = ?", [_sha(symbols)]):
+            return str(row["worker"])
+        return None
+
+    @read
+    def get(self, db: sqlite_utils.Database, worker: str) -> Worker:
+        """A worker with the record in all studies."""
+        return require_worker(db, worker)
+
+    @read
+    def of_study(self, db: sqlite_utils.Database, study_id: str) -> tuple[Worker, ...]:
+        """The workers of a study in the order in which they came."""
+        return read_workers(db, study_id)
+
+    @write
+    def enrol(self, db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+        """Let a worker into a study; again changes nothing."""
+        enrol(db, study_id, worker)
+
+    @read
+    def enrolled(self, db: sqlite_utils.Database, worker: str) -> tuple[str, ...]:
+        """The ids of the studies that a worker belongs to, the one they came to last first; () of an unknown one."""
+        return _enrolled(db, worker)
+
+    @write
+    def consent(self, db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+        """The worker agrees to take part; the first time counts. Raises UserError for one who is not enrolled."""
+        query = "UPDATE enrolments SET consented = coalesce(consented, ?) WHERE study = ? AND worker = ?"
+        if not db.execute(query, [now(), study_id, worker]).rowcount:
+            raise UserError("You are not part of this study; open the link of its invitation.")
+
+    @read
+    def enrolment(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolment | None:
+        """What is known of a worker in a study; None for one who does not belong to it."""
+        return _enrolment(db, study_id, worker)
+
+    @write
+    def block(self, db: sqlite_utils.Database, worker: str, blocked: bool) -> None:
+        """Keep a worker from voting anywhere, or let them again; votes that were given stay."""
+        if require_worker(db, worker).blocked != blocked:
+            db.execute("UPDATE workers SET blocked = ? WHERE id = ?", [int(blocked), worker])
+            if blocked:
+                query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
+                for study_id in _enrolled(db, worker):
+                    db.execute(query, [study_id, worker])
+            append_log(db, "worker blocked" if blocked else "worker unblocked", "", worker=worker)
+
+    # What is decided of a worker in a study
+
+    @write
+    def exclude(
+        self, db: sqlite_utils.Database, study_id: str, worker: str, reason: str, by: Literal["rule", "person"]
+    ) -> None:
+        """From now on the worker's votes do not count in this study, and their items need other votes. A worker who is
+        excluded already stays so, for the earlier reason. Raises UserError for one who is not in the study.
+        """
+        enrolment = _require_enrolment(db, study_id, worker)
+        if enrolment.exclusion is not None:
+            return
+        reason = checked_reason(reason, needed=True)
+        row = {"study": study_id, "worker": worker, "excluded": 1, "reason": reason, "author": by, "created": now()}
+        exclusion = insert_row(db, "exclusions", row)
+        change = "UPDATE enrolments SET exclusion = ? WHERE study = ? AND worker = ?"
+        db.execute(change, [exclusion, study_id, worker])
+        db.execute(
+            """
+            UPDATE assignments SET counts = 0, state = CASE state WHEN 'leased' THEN 'expired' ELSE state END
+            WHERE study = ? AND worker = ?
+            """,
+            [study_id, worker],
+        )
+        look_again(db, study_id)
+        touch(db, study_id)
+        append_log(db, "worker excluded", f"by the {by}: {reason}", study_id, worker)
+
+    @write
+    def readmit(self, db: sqlite_utils.Database, study_id: str, worker: str, reason: str) -> None:
+        """The worker's votes count again; where others replaced them meanwhile, the first K by time count.
+
+        A worker who is not excluded stays as they are. Raises UserError for one who is not in the study.
+        """
+        if _require_enrolment(db, study_id, worker).exclusion is None:
+            return
+        reason = checked_reason(reason, needed=False)
+        row = {
+            "study": study_id,
+            "worker": worker,
+            "excluded": 0,
+            "reason": reason,
+            "author": "person",
+            "created": now(),
+        }
+        insert_row(db, "exclusions", row)
+        change = "UPDATE enrolments SET exclusion = NULL, readmitted = 1 WHERE study = ? AND worker = ?"
+        db.execute(change, [study_id, worker])
+        db.execute("UPDATE assignments SET counts = 1 WHERE study = ? AND worker = ?", [study_id, worker])
+        touch(db, study_id)
+        append_log(db, "worker readmitted", reason, study_id, worker)
+
+    @write
+    def decide(
+        self, db: sqlite_utils.Database, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str
+    ) -> None:
+        """Approve or reject all that the worker has answered in this study, or take that back with "pending".
+
+        Raises UserError for a worker who is not in the study, and for a rejection without a reason.
+        """
+        _require_enrolment(db, study_id, worker)
+        reason = checked_reason(reason, needed=verdict == "rejected")
+        decision = insert_decision(db, study_id, worker, verdict, reason)
+        db.execute(
+            "UPDATE assignments SET verdict = ?, decision = ? WHERE study = ? AND worker = ? AND state = 'submitted'",
+            [verdict, decision, study_id, worker],
+        )
+        touch(db, study_id)
+        append_log(db, f"work {verdict}", reason, study_id, worker)
+
+
+def require_worker(db: sqlite_utils.Database, worker: str) -> Worker:
+    """A worker with the record in all studies. Raises UserError for an unknown one."""
+    for row in db.query("SELECT * FROM workers WHERE id = ?", [worker]):
+        return _worker(row)
+    raise UserError(f"There is no worker {worker[:80]!r}; pick one from the list of workers.")
+
+
+def read_workers(db: sqlite_utils.Database, study_id: str) -> tuple[Worker, ...]:
+    """The workers of a study in the order in which they came."""
+    require_study(db, study_id)
+    query = """
+        SELECT workers.* FROM enrolments JOIN workers ON workers.id = enrolments.worker
+        WHERE enrolments.study = ? ORDER BY enrolments.created, workers.rowid
+    """
+    return tuple(map(_worker, db.query(query, [study_id])))
+
+
+def enrol(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+    """Let a worker into a study; again changes nothing. Raises UserError for an unknown study or worker."""
+    require_study(db, study_id)
+    require_worker(db, worker)
+    row = {"study": study_id, "worker": worker, "created": now()}
+    if _enrolment(db, study_id, worker) is None:
+        db.table("enrolments").insert(row)
+        touch(db, study_id)
+
+
+def insert_decision(
+    db: sqlite_utils.Database, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str
+) -> int:
+    """The row of a decision; returns its id."""
+    row = {"study": study_id, "worker": worker, "verdict": verdict, "reason": reason, "created": now()}
+    return insert_row(db, "decisions", row)
+
+
+def checked_reason(reason: str, needed: bool) -> str:
+    """A reason as it is kept. Raises UserError for one that is too long, or that is missing and `needed`."""
+    reason = whole(" ".join(reason.split()))
+    if needed and not reason:
+        raise UserError("Say why: the worker may ask, and the report names the reason.")
+    if len(reason) > LONGEST_REASON:
+        raise UserError(f"The reason has {len(reason)} characters; say it in at most {LONGEST_REASON}.")
+    return reason
+
+
+def _add_worker(db: sqlite_utils.Database) -> tuple[Worker, str]:
     worker = _free_name(db)
     db.table("workers").insert({"id": worker, "created": now()})
-    return read_worker(db, worker), new_code(db, worker)
+    return require_worker(db, worker), _new_code(db, worker)
 
 
-def new_code(db: sqlite_utils.Database, worker: str) -> str:
-    """Another code for a worker; the earlier one opens nothing any more. Raises UserError for an unknown worker."""
-    read_worker(db, worker)
+def _new_code(db: sqlite_utils.Database, worker: str) -> str:
     symbols = "".join(secrets.choice(_CROCKFORD) for _ in range(_SYMBOLS))
     db.execute(
         "INSERT INTO worker_codes (sha, worker, created) VALUES (?, ?, ?) "
@@ -52,77 +249,12 @@ def new_code(db: sqlite_utils.Database, worker: str) -> str:
     return "-".join(symbols[start : start + 4] for start in range(0, _SYMBOLS, 4))
 
 
-def worker_of_code(db: sqlite_utils.Database, code: str) -> str | None:
-    """Whose code this is, however it is spaced and in small letters too; None when nobody's."""
-    symbols = code[:200].upper().translate(_READ_AS)
-    for row in db.query("SELECT worker FROM worker_codes WHERE sha = ?", [_sha(symbols)]):
-        return str(row["worker"])
-    return None
-
-
-def join(db: sqlite_utils.Database, link: str) -> tuple[str, Worker, str]:
-    """A new worker of the study that this invitation is for: its id, the worker, the code. Raises UserError."""
-    for row in db.query("SELECT id, state FROM studies WHERE link = ?", [whole(link[:200])]):
-        if row["state"] in ("running", "paused"):
-            worker, code = add_worker(db)
-            enrol(db, row["id"], worker.id)
-            return row["id"], worker, code
-    raise UserError("This invitation is not open; please ask whoever sent it for another one.")
-
-
-def read_worker(db: sqlite_utils.Database, worker: str) -> Worker:
-    """A worker with the record in all studies. Raises UserError for an unknown one."""
-    for row in db.query("SELECT * FROM workers WHERE id = ?", [worker]):
-        return _worker(row)
-    raise UserError(f"There is no worker {worker[:80]!r}; pick one from the list of workers.")
-
-
-def read_workers(db: sqlite_utils.Database, study_id: str) -> tuple[Worker, ...]:
-    """The workers of a study in the order in which they came. Raises UserError for an unknown study."""
-    require_study(db, study_id)
-    query = """
-        SELECT workers.* FROM enrolments JOIN workers ON workers.id = enrolments.worker
-        WHERE enrolments.study = ? ORDER BY enrolments.created, workers.rowid
-    """
-    return tuple(map(_worker, db.query(query, [study_id])))
-
-
-def set_blocked(db: sqlite_utils.Database, worker: str, blocked: bool) -> None:
-    """Keep a worker from voting in any study, or let them again; votes that were given stay. Raises UserError."""
-    if read_worker(db, worker).blocked != blocked:
-        db.execute("UPDATE workers SET blocked = ? WHERE id = ?", [int(blocked), worker])
-        if blocked:
-            query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
-            for study_id in read_enrolled(db, worker):
-                db.execute(query, [study_id, worker])
-        append_log(db, "worker blocked" if blocked else "worker unblocked", "", worker=worker)
-
-
-def enrol(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
-    """Let a worker into a study; again changes nothing. Raises UserError for an unknown study or worker."""
-    require_study(db, study_id)
-    read_worker(db, worker)
-    row = {"study": study_id, "worker": worker, "created": now()}
-    if read_enrolment(db, study_id, worker) is None:
-        db.table("enrolments").insert(row)
-        touch(db, study_id)
-
-
-def read_enrolled(db: sqlite_utils.Database, worker: str) -> tuple[str, ...]:
-    """The ids of the studies that a worker belongs to, the one they came to last first."""
+def _enrolled(db: sqlite_utils.Database, worker: str) -> tuple[str, ...]:
     query = "SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC"
     return tuple(row["study"] for row in db.query(query, [worker]))
 
 
-def consent(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
-    """The worker agreed to take part, at this time; the first time counts. Raises UserError for one not enrolled."""
-    query = "UPDATE enrolments SET consented = coalesce(consented, ?) WHERE study = ? AND worker = ?"
-    if not db.execute(query, [now(), study_id, worker]).rowcount:
-        raise UserError("You are not part of this study; open the link of its invitation.")
-
-
-def read_enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolment | None:
-    """What is known of a worker in a study; None for one who does not belong to it."""
+def _enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolment | None:
     query = """
         SELECT enrolments.*, reason, author, exclusions.created AS since
         FROM enrolments LEFT JOIN exclusions ON exclusions.id = enrolments.exclusion
@@ -142,6 +274,14 @@ def read_enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enr
             readmitted=bool(row["readmitted"]),
         )
     return None
+
+
+def _require_enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolment:
+    require_study(db, study_id)
+    enrolment = _enrolment(db, study_id, worker)
+    if enrolment is None:
+        raise UserError(f"{worker[:80]!r} is no worker of this study; pick one from its list.")
+    return enrolment
 
 
 def _worker(row: Row) -> Worker:

@@ -16,7 +16,7 @@ from typing import TextIO
 
 from study.behaviour import Behaviour, read_crew
 from study.cells import read_csv
-from study.simulate import Acknowledged, Plan, WorkerRun, journal_line, run
+from study.simulate import Acknowledged, Simulation, WorkerRun, journal_line, run
 from study.truth import Truth, read_truth
 
 LARGEST_FILE = 50_000_000
@@ -50,7 +50,7 @@ def simulate(options: argparse.Namespace) -> int:
                 journal.write(journal_line(vote) + "\n")
                 journal.flush()
 
-        plan = Plan(
+        plan = Simulation(
             url=options.url,
             crew=crew,
             link=options.link,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from study.controls import controls_wanted
+from study.control_items import controls_wanted
 from study.intervals import percent
 from study.types import Rules
 
@@ -24,7 +24,7 @@ class Survival:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PowerPlan:
     """The figures of a plan, as expected values."""
 
     items: int
@@ -68,7 +68,7 @@ def survival(p_yes: float, votes: int = 5, consensus: int = 4) -> Survival:
 
 def plan(
     items: int, rules: Rules, valid: float = 0.95, accuracy: float = 0.95, minutes: float = 30.0, lost: float = LOST
-) -> Plan:
+) -> PowerPlan:
     """What to expect of a study of `items` images under these rules.
 
     Assumes that a share `valid` of the images is valid, that every vote tells the truth with probability `accuracy`,
@@ -113,7 +113,7 @@ def plan(
     )
     if annotators == rules.votes:
         words += " Nobody votes twice on an image: invite one or two more, in case somebody is excluded or stops."
-    return Plan(items, votes, share, rate, low, high, high - low, annotators, each, items_each, hours, words)
+    return PowerPlan(items, votes, share, rate, low, high, high - low, annotators, each, items_each, hours, words)
 
 
 def items_for(width: float, rules: Rules, valid: float = 0.95, accuracy: float = 0.95) -> int:

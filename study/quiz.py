@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from study.controls import made_controls
+from study.control_items import made_controls
 from study.types import NewItem, Rules
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from study.controls import controls_wanted
+from study.control_items import controls_wanted
 from study.questions import asked
 from study.types import NewItem, Rules, Worker
 

@@ -58,7 +58,7 @@ class WorkerRun:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Simulation:
     """Who annotates where, and for how long."""
 
     url: str
@@ -81,12 +81,12 @@ class Plan:
     """Told of every acknowledged vote at once."""
 
 
-def run(plan: Plan) -> list[WorkerRun]:
+def run(plan: Simulation) -> list[WorkerRun]:
     """All workers of the crew at once, until all have ended. Raises ValueError for an address that is none."""
     return asyncio.run(simulate(plan))
 
 
-async def simulate(plan: Plan) -> list[WorkerRun]:
+async def simulate(plan: Simulation) -> list[WorkerRun]:
     """As `run`, in an event loop that is there already."""
     if not plan.url.startswith(("http://", "https://")):
         raise ValueError(f"“{plan.url[:80]}” is no address: it begins with http:// or https://.")
@@ -117,7 +117,7 @@ _SEEN: dict[bytes, str] = {}
 class _Annotator:
     """One simulated worker with a browser's cookies."""
 
-    def __init__(self, plan: Plan, number: int, certificates: ssl.SSLContext, end: float) -> None:
+    def __init__(self, plan: Simulation, number: int, certificates: ssl.SSLContext, end: float) -> None:
         self.plan, self.number, self.end = plan, number, end
         self.behaviour, self.run = plan.crew[number], WorkerRun()
         self.drawn = random.Random(f"{plan.seed}\0{number}")

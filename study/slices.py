@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from study.consensus import Outcome, image_outcome, is_asked, outcome
+from study.consensus import Outcome, counted, image_outcome, is_asked, outcome
 from study.intervals import bounds, wilson
 from study.questions import asked
 from study.report_types import Slice, Slices
@@ -69,6 +69,20 @@ def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, Ou
         if parts:
             found[item] = image_outcome(item, parts)
     return found
+
+
+def outcome_of_image(
+    item: Item, votes: Iterable[Vote], adjudications: Sequence[Adjudication], rules: Rules, closed: bool
+) -> Outcome | None:
+    """Whether the votes on one item, and a person where they found no consensus, say that it is valid.
+
+    `votes` are those of workers who are not excluded, in the order in which they were first given. None when nothing
+    is asked of validity.
+    """
+    outcomes = outcomes_of([item], counted(votes, rules.votes), rules, closed)
+    if adjudications:
+        outcomes = adjudicated(outcomes, adjudications, rules.questions)
+    return of_images(outcomes, rules.questions).get(item.id)
 
 
 def slice_of(name: str, outcomes: Iterable[Outcome], telling: bool = True) -> Slice:

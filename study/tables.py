@@ -12,7 +12,7 @@ from typing import Any
 from study.aggregation import dawid_skene
 from study.cells import Kind, Row, plain
 from study.consensus import Outcome, counted
-from study.controls import right
+from study.control_items import right
 from study.questions import asked
 from study.slices import of_images, outcomes_of
 from study.types import Item, Question, Rules, StudyData, Vote

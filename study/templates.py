@@ -27,6 +27,8 @@ class Template:
     show_captions: bool
     instructions: str
     consent: str = CONSENT
+    task: str = "any"
+    """The kind of task whose images it is about, "classification" or "segmentation"; "any" for no one kind."""
 
     def rules(self) -> Rules:
         """Draft rules that begin with this template; all else is the paper's (5 votes, 4 equal, 95 %, 50 finished)."""
@@ -43,6 +45,7 @@ class Template:
 _CLASSIFICATION = Template(
     name="classification",
     title="Classification: does the image still show its class?",
+    task="classification",
     questions=(Question("valid", "Does the image still show a {label}?", "yes-no", valid=("yes",)),),
     show_source=False,
     show_captions=False,
@@ -56,6 +59,7 @@ _CLASSIFICATION = Template(
 _PRESERVATION = Template(
     name="preservation",
     title="Driving: are road, vehicles and pedestrians kept?",
+    task="segmentation",
     questions=(
         Question(
             "road",
@@ -145,3 +149,8 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType(
     {template.name: template for template in (_CLASSIFICATION, _PRESERVATION, _LANCE, _OWN)}
 )
 """By name, in the order in which a lead is offered them."""
+
+
+def task_of(template: str) -> str:
+    """The kind of task whose images a template is about, by its name; "any" for none, or one not known here."""
+    return TEMPLATES[template].task if template in TEMPLATES else "any"

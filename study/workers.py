@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from study.consensus import Outcome
-from study.controls import right
+from study.control_items import right
 from study.intervals import wilson
 from study.report_types import WorkerFigures
 from study.types import ApprovalVerdict, Exclusion, Item, Rules, StudyData, Vote, Worker

@@ -12,11 +12,12 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from services.studio import Studio
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
 from study.types import ControlPolicy, Eligibility, NewItem, Question, Rules
-from ui.annotate import annotate_application
-from ui.studio import Studio
+from ui.annotate.application import annotate_application
+from ui.bodies import BodyLimit
 
 BIRD_RULES = replace(
     TEMPLATES["classification"].rules(),
@@ -41,7 +42,7 @@ def picture(number: int, size: tuple[int, int] = (96, 64)) -> Image.Image:
 
 def keep_image(workspace: Workspace, image: Image.Image) -> str:
     """An image of no run; its hash."""
-    return workspace.add_image(image)
+    return workspace.images.add(image)
 
 
 def items_of(workspace: Workspace, count: int, **fields: Any) -> list[NewItem]:
@@ -111,7 +112,8 @@ class Annotator:
 def mounted(studio: Studio) -> FastAPI:
     """The application as the studio mounts it, and nothing else."""
     app = FastAPI()
-    app.mount("/annotate", annotate_application(studio))
+    app.add_middleware(BodyLimit)
+    app.mount("/annotate", annotate_application(studio.workspace))
     return app
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from services.studio import Studio
 from storage.studies import Studies
 from study.types import NewItem
 from tests.annotating import BIRD_RULES, keep_image, picture
-from ui.studio import Studio
 
 
 @dataclass
@@ -130,7 +130,7 @@ class World:
 
     def votes(self) -> int:
         """All that were counted, in all studies."""
-        return sum(len(self.studies.data(study.id).votes) for study in self.studies.studies())
+        return sum(len(self.studies.data(study.id).votes) for study in self.studies.all())
 
 
 def build_world(application: FastAPI, studio: Studio, port: int) -> World:
@@ -156,13 +156,13 @@ def build_world(application: FastAPI, studio: Studio, port: int) -> World:
     world.held["hidden"] = hidden
 
     def come(people: Person, study_id: str) -> Mapping[str, Any]:
-        studies.enrol(study_id, people.worker)
-        studies.consent(study_id, people.worker)
+        studies.workers.enrol(study_id, people.worker)
+        studies.workers.consent(study_id, people.worker)
         step: Mapping[str, Any] = world.post("next", {"study": study_id}, cookie=f"annotator={people.token}").json()
         return step
 
     for which in ("me", "other"):
-        worker, code = studies.add_worker()
+        worker, code = studies.workers.add()
         signed_in = world.post("sign-in", {"code": code}, cookie="")
         token = re.findall(r"annotator=([^;]+)", signed_in.headers["set-cookie"])[0]
         person = Person(worker.id, code, token)
@@ -171,24 +171,24 @@ def build_world(application: FastAPI, studio: Studio, port: int) -> World:
     for state in ("paused", "closed", "excluded", "blocked"):
         elsewhere = study(f"A study that is {state}")
         link = studies.set_link(elsewhere, True)
-        worker, code = studies.add_worker()
-        person = Person(worker.id, code, studies.open_session("worker", worker.id))
+        worker, code = studies.workers.add()
+        person = Person(worker.id, code, studies.sessions.open("worker", worker.id))
         person.step = come(person, elsewhere)
         world.held[f"{state} study"], world.held[f"{state} link"] = elsewhere, link
         world.held[f"{state} token"], world.held[state] = person.token, person.id
         if state == "excluded":
-            studies.exclude(elsewhere, worker.id, "too many wrong answers", "rule")
+            studies.workers.exclude(elsewhere, worker.id, "too many wrong answers", "rule")
         elif state == "blocked":
-            studies.block(worker.id, True)
+            studies.workers.block(worker.id, True)
         else:
             getattr(studies, {"paused": "pause", "closed": "close"}[state])(elsewhere)
-    ended = studies.open_session("worker", world.me.worker)
-    studies.close_session(ended)
+    ended = studies.sessions.open("worker", world.me.worker)
+    studies.sessions.close(ended)
     world.held["signed out"] = ended
-    world.held["run out"] = studies.open_session("worker", world.me.worker, hours=-1)
-    world.held["lead"] = studies.open_session("lead")
-    world.held["old code"] = studies.add_worker()[1]
-    studies.new_code(str(studies.worker_of(world.held["old code"])))
+    world.held["run out"] = studies.sessions.open("worker", world.me.worker, hours=-1)
+    world.held["lead"] = studies.sessions.open("lead")
+    world.held["old code"] = studies.workers.add()[1]
+    studies.workers.new_code(str(studies.workers.of_code(world.held["old code"])))
     world.held["old link"] = studies.set_link(hidden, True)
     studies.set_link(hidden, False)
     return world

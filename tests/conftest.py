@@ -12,15 +12,23 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from ui.studio import Studio
+    from services.studio import Studio
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub, which reads it once
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest goes by the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What asks for Chromium, by whatever fixture, is a browser test."""
+    for item in items:
+        if "chromium_path" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
 
 
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
     """For playwright's `executable_path`. Without Chromium the test is skipped, or fails on a build server (CI set)."""
-    from tests.chromium import ADVICE, find_chromium
+    from benchmarks.chromium import ADVICE, find_chromium
 
     path = find_chromium()
     if path is None:
@@ -33,7 +41,7 @@ def chromium_path() -> str:
 @pytest.fixture(scope="module")
 def page(chromium_path: str) -> Iterator[Page]:
     """One page of one browser for all tests of a file; each leaves it when it is done."""
-    from tests.serving import browsing
+    from benchmarks.serving import browsing
 
     with browsing(chromium_path) as opened:
         yield opened

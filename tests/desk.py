@@ -9,8 +9,8 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
+from benchmarks.serving import ServerProcess, browsing, settled
 from tests.explorer import DEMO_SECONDS, open_start
-from tests.serving import ServerProcess, browsing, settled
 
 SLOWEST = DEMO_SECONDS * 1000
 TEXT_STAGES = ("caption", "keywords", "alternatives", "counterfactuals")
@@ -34,7 +34,7 @@ class Desk:
             page.wait_for_selector("#generate", timeout=SLOWEST)
             settled(page, DEMO_SECONDS)
             self.ready[sample] = page.evaluate("studio.run")
-        page.evaluate("of => studio.send({ name: 'run-duplicate', of })", self.ready[sample])
+        page.evaluate("of => studio.send({ name: 'run-duplicate', fields: { run: of } })", self.ready[sample])
         page.wait_for_function("of => studio.run && studio.run !== of", arg=self.ready[sample])
         page.wait_for_selector("#generate:enabled")
         settled(page, DEMO_SECONDS)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from tests.serving import serving_here, settled
+from benchmarks.serving import settled
+from tests.serving import serving_here
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
-    from ui.studio import Studio
+    from services.studio import Studio
 
 DEMO_SECONDS = 600
 """For the embedded models on a machine that is busy with other things."""
@@ -36,6 +37,25 @@ def open_start(page: Page, url: str) -> None:
     page.goto(f"{url}?run=")
     page.wait_for_selector(".start h1")
     settled(page)
+
+
+class HeldBack:
+    """A handler of requests that keeps them from the server until they are let through."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Route] | None = []
+
+    def __call__(self, route: Route) -> None:
+        if self.waiting is None:
+            route.continue_()
+        else:
+            self.waiting.append(route)
+
+    def let_through(self) -> None:
+        """Those that wait, and all that come."""
+        waiting, self.waiting = self.waiting or [], None
+        for route in waiting:
+            route.continue_()
 
 
 def encoded(image: Image.Image, form: str = "PNG", **options: object) -> bytes:
@@ -71,3 +91,13 @@ def to_the_gate(page: Page, image: Image.Image = RED, name: str = "bird.png") ->
 def state(page: Page, stage: str) -> str:
     """The state of a stage as the page says it."""
     return page.inner_text(f"#state-{stage}")
+
+
+def mark_page(page: Page) -> None:
+    """Mark the page, so that `reloaded_by_itself` can tell the one after it."""
+    page.evaluate("window.ofBefore = true")
+
+
+def reloaded_by_itself(page: Page) -> None:
+    """Wait until Gradio, which finds a server again after a loss, has reloaded the page and nothing is on its way."""
+    page.wait_for_function("!window.ofBefore && window.studio && studio.idle", timeout=120_000)

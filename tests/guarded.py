@@ -8,9 +8,12 @@ from fastapi import FastAPI, Request, WebSocket
 from fastapi.testclient import TestClient
 
 from storage.workspace import Workspace
+from ui.passwords import Cost
 from ui.sign_in import stand_guard
 
 PASSWORD = "correct horse battery"
+CHEAP = Cost(2**4, 8, 1)
+"""A password that is tried often need not cost what it costs an attacker: `test_passwords.py` tests what that is."""
 HERE = "http://127.0.0.1:7860"
 HTML = {"accept": "text/html,application/xhtml+xml"}
 
@@ -18,7 +21,7 @@ HTML = {"accept": "text/html,application/xhtml+xml"}
 def application(workspace: Workspace, host: str = "127.0.0.1", password: str = "") -> FastAPI:
     """Something behind a guard: pages, what Gradio has, a socket, and an annotators' part."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    stand_guard(app, workspace.studies, host, password)
+    stand_guard(app, workspace.studies, host, password, CHEAP)
     part = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
     @part.get("/")

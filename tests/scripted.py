@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
@@ -19,7 +19,8 @@ from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind
 from pipeline.types import Task
 
 if TYPE_CHECKING:
-    from ui.studio import Studio
+    from services.studio import Studio
+    from ui.explore import Performed
 
 SUNNY_BIRD = "A red bird in sunny weather by day. The bird sits on a twig. The ground is grassy."
 
@@ -180,10 +181,30 @@ def answer(prompt: str) -> str:
 def studio_in(folder: Path, profile: str = "demo") -> Iterator[Studio]:
     """A studio with stand-ins for its models, on a workspace in `folder`."""
     from pipeline.profile import load_profile
+    from services.studio import put_together
     from storage.workspace import Workspace
-    from ui.studio import Studio
 
     with Workspace(folder / "workspace") as workspace:
-        made = Studio(load_profile(profile), ScriptedModels(), workspace)
+        made = put_together(load_profile(profile), ScriptedModels(), workspace)
         yield made
         made.close()
+
+
+def perform(studio: Studio, run_id: str, name: str, *, tab: Any = "", state: Any = 0, **fields: Any) -> Performed:
+    """One thing done on an explore page that shows a run ("" for the start page): a command by its name, its fields,
+    which page it is, and which state of the run its person saw.
+    """
+    from app import explorer_of
+    from ui.explore import Action
+
+    action = Action(name=name, fields=fields, state=state)
+    return explorer_of(studio).perform(run_id, action, tab)
+
+
+def parts_of(studio: Studio, run_id: str) -> dict[str, str]:
+    """The markup of all parts of an explore page that shows a run."""
+    from app import explorer_of
+    from ui.explore import render
+    from ui.views.pictures import View
+
+    return render(explorer_of(studio).read(run_id, View()))

@@ -1,107 +1,28 @@
-"""Starts the studio for a test, as a process of its own or within this one, and opens a page of it in Chromium."""
+"""Starts the studio for a test within this process. `benchmarks.serving` starts one of its own, and a browser."""
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.serving import START_SECONDS, answers, free_port
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from playwright.sync_api import Page
 
-    from ui.studio import Studio
-
-ROOT = Path(__file__).resolve().parent.parent
-START_SECONDS = 240
-"""Far longer than a start takes: the machine may be busy with other things."""
-SET_BY_TESTS = ("PROFILE", "WORKSPACE", "PORT", "STUDIO_PASSWORD")
-"""What the shell of a test run says of these is not passed on."""
-CHROMIUM_ARGUMENTS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--no-first-run",
-    "--disable-component-update",
-    "--disable-sync",
-)
+    from services.studio import Studio
 
 
-def free_port() -> int:
-    """One that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def answers(port: int) -> bool:
-    """Whether /healthz does."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as reply:
-            return bool(reply.status == 200)
-    except OSError:
-        return False
-
-
-@dataclass
-class ServerProcess:
-    """`python app.py` on a workspace. `code` replaces `app.py` where a test needs something around it."""
-
-    workspace: Path
-    log: Path
-    code: str = ""
-    arguments: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/"
-
-    def start(self) -> ServerProcess:
-        """Start it and wait until it answers."""
-        program = ["-c", self.code] if self.code else ["app.py"]
-        command = [
-            sys.executable,
-            *program,
-            "--workspace",
-            str(self.workspace),
-            "--port",
-            str(self.port),
-            *self.arguments,
-        ]
-        environment = {name: value for name, value in os.environ.items() if name not in SET_BY_TESTS}
-        environment |= self.environment
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
-        end = time.monotonic() + START_SECONDS
-        while not answers(self.port):
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise AssertionError(f"the server did not start: {self.said()}")
-            time.sleep(0.1)
-        return self
-
-    def stop(self, how: int = signal.SIGTERM) -> int:
-        """Send a signal and give the exit code."""
-        assert self.process is not None
-        self.process.send_signal(how)
-        return self.process.wait(60)
-
-    def said(self) -> str:
-        """All that it printed."""
-        return self.log.read_text(errors="replace")
+def until(true: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until it is: far longer than that takes, as the machine may be busy with other things."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"it is not so after {seconds:g} s"
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -134,34 +55,3 @@ def serving_application(application: FastAPI, studio: Studio, port: int) -> Iter
         thread.join(30)
         studio.close()
         studio.workspace.close()
-
-
-@contextmanager
-def browsing(chromium: str) -> Iterator[Page]:
-    """A page in a new browser. Fails at the end when it asked for anything outside this machine, or a script failed."""
-    from playwright.sync_api import expect, sync_playwright
-
-    expect.set_options(timeout=30_000)  # the machine may be busy with other things
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_ARGUMENTS))
-        # `wait_for_function` evaluates a text in the page, which ours forbid; test_sign_in.py goes by what they forbid.
-        context = browser.new_context(viewport={"width": 1440, "height": 1000}, bypass_csp=True)
-        context.set_default_timeout(60_000)
-        outside: list[str] = []
-        broken: list[str] = []
-
-        def on_request(request: Any) -> None:
-            if not request.url.startswith(("http://127.0.0.1", "data:", "blob:")):
-                outside.append(request.url)
-
-        context.on("request", on_request)
-        context.on("weberror", lambda error: broken.append(str(error.error)))
-        yield context.new_page()
-        browser.close()
-        assert not outside, f"the page asked for {outside}"
-        assert not broken, f"a script of the page failed: {broken}"
-
-
-def settled(page: Page, seconds: float = 60) -> None:
-    """Wait until everything that was done has come back, and nothing is running any more."""
-    page.wait_for_function("window.studio && studio.idle && !studio.active", timeout=seconds * 1000)

@@ -1,5 +1,5 @@
 """A workspace with drawn test cases for the tests of the set-up: real pictures and masks of the drawn world, with the
-captions that are true of them, and readings of a model under test that a test decides on.
+captions that are true of them, and predictions of a model under test that a test decides on.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from PIL import Image
 from demo.language import caption
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
-from evaluation.types import Guess, Reading
-from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, TestCase, Trace
+from evaluation.types import Guess, Prediction
+from pipeline.methods.controlnet import ControlNetSettings
+from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
 from storage.workspace import Workspace
+from tests.cases import made_case
 
 MODEL = "classifier of the test"
 LABELS = ("bird", "boat", "mushroom", "lighthouse")
@@ -53,14 +55,14 @@ def road_runs(workspace: Workspace, runs: int, cases: int = 2) -> list[int]:
         scene = replace(scene, look=replace(scene.look, weather="sunny", time="day"))
         task = Task("segmentation", protected=tuple(PROTECTED_ROAD_CLASSES))
         run = _run(workspace, scene, task, f"street {number}")
-        workspace.set_mask(run, Image.fromarray(render(scene)[1]), dict(enumerate(SEMANTIC_CLASSES)))
+        workspace.runs.set_mask(run, Image.fromarray(render(scene)[1]), dict(enumerate(SEMANTIC_CLASSES)))
         made += [_case(workspace, run, scene, change, "") for change in CHANGES[:cases]]
     return made
 
 
 def _run(workspace: Workspace, scene: Scene, task: Task, name: str) -> str:
-    run = workspace.create_run(_picture(scene), task, "demo", name, {})
-    workspace.append_value(run, "caption", StageValue(Caption(caption(scene)), Trace(author="model"), ""))
+    run = workspace.runs.create(_picture(scene), task, "demo", name, {})
+    workspace.runs.append_value(run, "caption", StageValue(Caption(caption(scene)), Trace(author="model"), ""))
     return run
 
 
@@ -69,27 +71,24 @@ def _case(workspace: Workspace, run: str, scene: Scene, change: tuple[str, dict[
     drawn = replace(scene, look=replace(scene.look, **look))
     image = _picture(drawn)
     edit = Edit("sunny weather by day", words, edit_type)  # type: ignore[arg-type]
-    case = TestCase(
-        image=image,
-        control=image,
+    case = made_case(
+        image,
         counterfactual=CounterfactualCaption(caption(drawn), (edit,)),
         seed=scene.seed,
         method="controlnet",
         model="drawn",
         prompt=caption(drawn),
-        negative_prompt="",
-        settings={},
-        seconds=1.0,
+        settings=ControlNetSettings(),
     )
-    number = workspace.append_test_case(run, None, case)
+    number = workspace.test_cases.append(run, None, case)
     if guess:
         _read(workspace, image, guess)
     return number
 
 
 def _read(workspace: Workspace, image: Image.Image, guess: str) -> None:
-    reading = Reading("classification", MODEL, top=(Guess(guess, 0.9),))
-    workspace.append_reading(workspace.add_image(image), MODEL, reading.plain())
+    prediction = Prediction("classification", MODEL, top=(Guess(guess, 0.9),))
+    workspace.predictions.append(workspace.images.add(image), MODEL, prediction)
 
 
 def _picture(scene: Scene) -> Image.Image:

@@ -26,7 +26,7 @@ def rules(**changes: Any) -> Rules:
 
 def picture(workspace: Workspace, shade: int = 0) -> str:
     """The hash of a picture of this shade, 0 to 255."""
-    return workspace.add_image(Image.new("L", (8, 8), shade))
+    return workspace.images.add(Image.new("L", (8, 8), shade))
 
 
 def started(workspace: Workspace, items: int = 3, controls: int = 0, quiz: int = 0, **changes: Any) -> str:
@@ -43,9 +43,9 @@ def started(workspace: Workspace, items: int = 3, controls: int = 0, quiz: int =
 
 def crew(studies: Studies, study_id: str, number: int) -> list[str]:
     """So many new workers of a study."""
-    names = [studies.add_worker()[0].id for _ in range(number)]
+    names = [studies.workers.add()[0].id for _ in range(number)]
     for name in names:
-        studies.enrol(study_id, name)
+        studies.workers.enrol(study_id, name)
     return names
 
 
@@ -53,14 +53,17 @@ def vote(studies: Studies, assignment: Assignment | None, answer: str = "yes", k
     """Submit a vote on an assignment, which has to be there."""
     assert assignment is not None
     right = None if assignment.item.kind == "item" else answer == "yes"
-    assert studies.submit(assignment.public, assignment.worker, {"valid": answer}, "", 1.0, key, right) == "saved"
+    assert (
+        studies.assignments.submit(assignment.public, assignment.worker, {"valid": answer}, "", 1.0, key, right)
+        == "saved"
+    )
     return assignment
 
 
 def vote_all(studies: Studies, study_id: str, worker: str) -> list[int]:
     """Vote until nothing is left for the worker; the ids of the items, in their order."""
     judged: list[int] = []
-    while (assignment := studies.claim(study_id, worker, "item")) is not None:
+    while (assignment := studies.assignments.claim(study_id, worker, "item")) is not None:
         judged.append(vote(studies, assignment).item.id)
     return judged
 

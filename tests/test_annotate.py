@@ -15,6 +15,8 @@ from fastapi import FastAPI
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from services.studies.annotators import Pictures, PictureTokens
+from services.studio import Studio
 from study.types import ControlPolicy, Eligibility, Example, Question
 from tests.annotating import (
     BIRD_RULES,
@@ -28,11 +30,8 @@ from tests.annotating import (
     picture,
     running,
 )
-from ui.annotate import visitors
+from ui.annotate.application import COOKIE
 from ui.annotate.page import SERVED, annotate_page
-from ui.annotate.pictures import Pictures
-from ui.annotate.tokens import Tokens
-from ui.studio import Studio
 
 MISSING = "There is no such thing, or it is not yours. Please reload the page."
 
@@ -238,23 +237,23 @@ def test_failed_controls_exclude_and_their_votes_are_replaced(studio: Studio, on
         held, step = step, one.answer(step, "no")["next"]
     assert step["status"] == "excluded"
     assert "0 of 2 control items right; at least 75 % were asked for." in step["text"]
-    assert studio.workspace.studies.study(study_id).votes == 0
+    assert studio.workspace.studies.get(study_id).votes == 0
     one.post("undo", {"study": study_id}, 403)
     one.answer(held, "yes", status=403)
     assert finish(other.join(link))["status"] == "done"
-    assert studio.workspace.studies.study(study_id).votes == 6
+    assert studio.workspace.studies.get(study_id).votes == 6
 
-    studio.workspace.studies.readmit(study_id, one.worker, "a mistake of ours")
+    studio.workspace.studies.workers.readmit(study_id, one.worker, "a mistake of ours")
     assert one.next()["status"] in ("item", "done"), "a rule does not undo what a person decided"
 
 
 def test_a_vote_of_somebody_who_was_excluded_meanwhile_is_refused(studio: Studio, one: Annotator) -> None:
     study_id, link = running(studio.workspace, 2)
     step = one.join(link).next()
-    studio.workspace.studies.exclude(study_id, one.worker, "sent the same answer always", "person")
+    studio.workspace.studies.workers.exclude(study_id, one.worker, "sent the same answer always", "person")
     assert "You can no longer vote" in one.answer(step, status=403)["error"]
     assert "Sent the same answer always." in one.next()["text"]
-    studio.workspace.studies.block(one.worker, True)
+    studio.workspace.studies.workers.block(one.worker, True)
     assert one.next()["status"] == "not eligible"
 
 
@@ -265,7 +264,7 @@ def test_a_study_that_does_not_run_says_so(studio: Studio, one: Annotator, state
     step = one.join(link).next()
     if state == "draft":
         study_id = one.study = studies.create("Later", BIRD_RULES)
-        studies.enrol(study_id, one.worker)
+        studies.workers.enrol(study_id, one.worker)
         assert one.next()["status"] == "paused" and "not started yet" in one.next()["text"]
         return
     studies.pause(study_id) if state == "paused" else studies.close(study_id)
@@ -312,7 +311,7 @@ def test_a_link_that_is_off_lets_nobody_in(studio: Studio, one: Annotator) -> No
     study_id, link = running(studio.workspace, 2)
     studio.workspace.studies.set_link(study_id, False)
     assert one.post("join", {"link": link}, 401)["error"].startswith("This invitation is not open")
-    assert not studio.workspace.studies.workers(study_id)
+    assert not studio.workspace.studies.workers.of_study(study_id)
 
 
 def test_codes_cannot_be_tried_for_long(studio: Studio, one: Annotator) -> None:
@@ -335,7 +334,7 @@ def test_the_cookie_is_for_this_path_and_no_script(studio: Studio, app: FastAPI)
         with TestClient(app, base_url=base) as client:
             reply = client.post("/annotate/api/join", json={"link": link}, headers={"x-studio": "1"})
             cookie = reply.headers["set-cookie"].lower()
-            assert cookie.startswith(f"{visitors.COOKIE}=") and "httponly" in cookie and "samesite=lax" in cookie
+            assert cookie.startswith(f"{COOKIE}=") and "httponly" in cookie and "samesite=lax" in cookie
             assert "path=/annotate;" in cookie and ("secure" in cookie) is secure
 
 
@@ -478,10 +477,10 @@ def test_an_undone_answer_comes_before_what_was_there_already(studio: Studio, on
 
 
 def test_tokens_are_known_up_to_a_bound() -> None:
-    tokens = Tokens(most=2)
+    tokens = PictureTokens(most=2)
     first = tokens.give("heron-1", "a")
     assert tokens.give("heron-1", "a") == first == tokens.known("heron-1", "a") and tokens.known("heron-2", "a") == ""
-    assert len({first, tokens.give("heron-1", "b"), Tokens().give("heron-1", "a")}) == 3
+    assert len({first, tokens.give("heron-1", "b"), PictureTokens().give("heron-1", "a")}) == 3
     assert tokens.image(first, "heron-1") == "a" and tokens.image(first, "heron-2") is None
     tokens.give("heron-1", "c")
     assert tokens.image(first, "heron-1") is None and tokens.known("heron-1", "b")

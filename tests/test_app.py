@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 import app
+from benchmarks.serving import ROOT, ServerProcess, free_port
 from pipeline.errors import UserError
 from pipeline.version import version
 from tests.scripted import ScriptedModels
-from tests.serving import ROOT, ServerProcess, free_port
 
 START_LIMIT = 8.0
 """Seconds from the command to the first answer, on two slow cores."""
@@ -143,6 +143,7 @@ def test_a_core_is_left_to_the_page(cores: int, threads: str) -> None:
     assert mine == {"OMP_NUM_THREADS": "4"}, "what a person sets is left alone"
 
 
+@pytest.mark.slow
 def test_two_servers_keep_their_uploads_apart() -> None:
     say = (
         "import app; app._keep_uploads_apart(); from gradio.utils import get_upload_folder; print(get_upload_folder())"

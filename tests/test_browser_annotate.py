@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from benchmarks.serving import ServerProcess
+from services.studio import Studio
 from storage.workspace import Workspace
 from study.types import ControlPolicy, Eligibility, Example, Question, StudyData
 from tests.annotating import BIRD_RULES, LANCE_RULES, controls_of, items_of, keep_image, picture, running
 from tests.scripted import ScriptedModels
-from tests.serving import ServerProcess, serving_here
-from ui.studio import Studio
+from tests.serving import serving_here
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 NASTY = "<img src=x onerror=\"document.title='hacked'\">&amp;"
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
@@ -70,9 +71,7 @@ def at(page: Page, number: int, of: int | None = None) -> None:
     """Wait for this item, with its picture, ready to be answered; nothing is chosen."""
     words = f"Image {number} of" + (f" {of}" if of else "")
     page.wait_for_selector(f"#place:has-text('{words}')")
-    page.wait_for_selector(".answer:enabled, .several textarea")
-    expect(page.locator(".picture.loading")).to_have_count(0)
-    page.wait_for_timeout(250)  # a key that was meant for the item before does nothing so soon after its picture
+    page.wait_for_selector(".judge[aria-busy=false]")  # a key that was meant for the item before does nothing
 
 
 def end(page: Page, title: str) -> None:
@@ -117,6 +116,19 @@ def test_two_annotators_finish_a_study_with_keys_alone(place: Place) -> None:
     assert all(0 < vote.seconds < 60 for vote in found)
     for context in contexts:
         context.close()
+
+
+def test_a_double_click_joins_once(place: Place) -> None:
+    study_id, link = place.running(1)
+    with place.annotator() as page:
+        joined: list[str] = []
+        page.on("request", lambda request: joined.append(request.url) if request.url.endswith("/join") else None)
+        page.goto(f"{place.url}annotate/#join={link}")
+        page.dblclick("#join")
+        page.click("#code-kept")
+        page.dblclick("#agree")
+        at(page, 1)
+        assert len(joined) == 1 and place.studio.workspace.studies.get(study_id).workers == 1
 
 
 def test_the_next_picture_loads_while_one_judges(place: Place) -> None:
@@ -309,7 +321,7 @@ def test_an_answer_waits_for_a_new_sign_in(place: Place) -> None:
         page.click("#code-kept")
         page.click("#agree")
         at(page, 1)
-        place.studio.workspace.studies.close_sessions("worker")
+        place.studio.workspace.studies.sessions.close_all("worker")
         page.keyboard.press("n")
         end(page, "Sign in")
         expect(page.locator(".problem")).to_contain_text("your answer is kept and sent then")

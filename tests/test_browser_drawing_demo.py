@@ -15,14 +15,14 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+from benchmarks.serving import ServerProcess, browsing, settled
 from pipeline.conditioning import condition
 from pipeline.settings import ConditioningSettings
-from tests.serving import ServerProcess, browsing, settled
 from tests.test_browser_drawing import control, shown, slide
 from tests.test_browser_explore import DEMO_SECONDS, open_start
 from tests.test_browser_records import downloaded
 
-pytestmark = [pytest.mark.browser, pytest.mark.demo, pytest.mark.slow]
+pytestmark = [pytest.mark.demo, pytest.mark.slow]
 SLOWEST = 180_000
 """Milliseconds for what the models do, on a machine that is busy with other things."""
 SAMPLE = "bird-on-a-twig"
@@ -49,10 +49,11 @@ def page(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def begin(page: Page, **settings: object) -> None:
     """The drawing settings of the profile, but for these."""
-    page.evaluate("studio.send({ name: 'default-settings', stages: 'generation,conditioning' })")
+    page.evaluate("studio.send({ name: 'default-settings', fields: { sections: 'generation,conditioning' } })")
     for name, value in settings.items():
         page.evaluate(
-            "([name, value]) => studio.send({ name: 'setting', setting: `generation.${name}`, value })", [name, value]
+            "([name, value]) => studio.send({ name: 'setting', fields: { setting: `generation.${name}`, value } })",
+            [name, value],
         )
     settled(page, DEMO_SECONDS)
 

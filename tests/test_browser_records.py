@@ -15,16 +15,16 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from pipeline.carried import require_carried
+from benchmarks.serving import ServerProcess, settled
+from pipeline.embedded import require_run_in
 from pipeline.png import with_texts
 from pipeline.types import Task
+from services.studio import Studio
 from storage.workspace import Workspace
-from tests.explorer import encoded, open_start, started, state, upload
+from tests.explorer import encoded, mark_page, open_start, reloaded_by_itself, started, state, upload
 from tests.scripted import ScriptedModels, SlowModels
-from tests.serving import ServerProcess, serving_here, settled
-from ui.studio import Studio
+from tests.serving import serving_here
 
-pytestmark = pytest.mark.browser
 NASTY = "<img src=x onerror=\"document.title='broken'\"> & <b>bold</b>"
 DROP = """
 ([selector, name, data]) => {
@@ -52,13 +52,13 @@ def drop(page: Page, selector: str, name: str, data: bytes) -> None:
 def new_run(studio: Studio, name: str, shade: int = 90) -> str:
     settings = studio.profile.settings.model_dump(mode="json")
     image = Image.new("RGB", (96, 64), (shade, 120, 200 - shade))
-    return studio.workspace.create_run(image, Task("classification", "bird"), "demo", name, settings)
+    return studio.workspace.runs.create(image, Task("classification", "bird"), "demo", name, settings)
 
 
 def finished(page: Page, studio: Studio, name: str = "A red bird") -> str:
     """A run with four images, on the page."""
     run_id = new_run(studio, name)
-    page.evaluate("run => studio.send({ name: 'open', run })", run_id)
+    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", run_id)
     page.wait_for_selector("#run-all:enabled")
     page.click("#run-all")
     page.wait_for_selector("#generate:enabled")
@@ -130,7 +130,7 @@ def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> No
     expect(mine.locator(".asked")).to_contain_text("Delete “A red bird” and its 4 results?")
     mine.locator("[data-keep-run]").click()
     expect(mine.locator(".asked")).to_be_hidden()
-    assert not studio.workspace.run(run_id).removed
+    assert not studio.workspace.runs.get(run_id).removed
 
     # With the keys alone: the menu, the question, the yes.
     if not mine.locator(".menu").evaluate("menu => menu.open"):
@@ -140,7 +140,7 @@ def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> No
     page.wait_for_selector(".start h1")
     expect(mine).to_have_count(0)
     expect(page.locator("#said")).to_contain_text("“A red bird” was deleted.")
-    assert studio.workspace.run(run_id).removed
+    assert studio.workspace.runs.get(run_id).removed
 
     # A page that still has its address says so; the undo brings it back with all its images.
     second = page.context.new_page()
@@ -153,7 +153,7 @@ def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> No
     second.close()
 
     # What was deleted is found below the list too, after a reload as well.
-    studio.workspace.remove_run(other)
+    studio.workspace.runs.remove(other)
     page.reload()
     page.wait_for_selector("#removed-runs")
     page.click("#removed-runs > summary")
@@ -168,7 +168,7 @@ def test_a_run_that_is_worked_on_is_not_deleted(tmp_path: Path, page: Page) -> N
         open_start(page, url)
         page.set_viewport_size({"width": 1700, "height": 1000})
         run_id = new_run(behind, "Busy")
-        page.evaluate("run => studio.send({ name: 'open', run })", run_id)
+        page.evaluate("run => studio.send({ name: 'open', fields: { run } })", run_id)
         page.wait_for_selector("#run-all:enabled")
         page.click("#run-all")
         page.wait_for_selector("#generate:enabled")
@@ -178,7 +178,9 @@ def test_a_run_that_is_worked_on_is_not_deleted(tmp_path: Path, page: Page) -> N
         item(page, run_id).locator(".ask > summary").click()
         expect(item(page, run_id).locator(".asked")).to_contain_text("cancel it first")
         assert item(page, run_id).locator("[data-remove-run]").is_disabled()
-        page.evaluate("run => studio.send({ name: 'run-remove', of: run, refused: (why) => studio.say(why) })", run_id)
+        page.evaluate(
+            "run => studio.send({ name: 'run-remove', fields: { run }, refused: (why) => studio.say(why) })", run_id
+        )
         expect(page.locator("#said")).to_contain_text("being worked on")
         behind.jobs.cancel(run_id)
         page.goto("about:blank")
@@ -193,18 +195,18 @@ def test_a_saved_image_restores_its_run_here_and_in_another_workspace(
     settled(page)
     name, data = downloaded(page, "#save-image")
     assert name.endswith(".png") and "<" not in name
-    held = require_carried(data)
+    held = require_run_in(data)
     assert held.run.name == NASTY and held.case is not None
     shown = page.inner_text("#column-stages")
     case = page.evaluate("studio.view.case")
 
     # Dropped on another run's page, it opens its own, at the image that was dropped.
-    page.evaluate("run => studio.send({ name: 'open', run })", new_run(studio, "Another"))
+    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", new_run(studio, "Another"))
     expect(page.locator("#run-name")).to_have_value("Another")
     drop(page, "#column-pictures", name, data)
     expect(page.locator("#run-name")).to_have_value(NASTY)
     page.wait_for_function("wanted => studio.view.case === wanted", arg=case)
-    assert page.evaluate("studio.run") == run_id and len(studio.runs()) == 2
+    assert page.evaluate("studio.run") == run_id and len(studio.runs.latest()) == 2
 
     with serving_here(tmp_path / "elsewhere", ScriptedModels()) as (url, elsewhere):
         open_start(page, url)
@@ -216,7 +218,7 @@ def test_a_saved_image_restores_its_run_here_and_in_another_workspace(
         assert page.locator("#results .thumb").count() == 1
         assert [state(page, s) for s in ("caption", "keywords", "alternatives", "counterfactuals")] == ["ready"] * 4
         assert shown.split("Generate")[0] == page.inner_text("#column-stages").split("Generate")[0]
-        restored = elsewhere.workspace.run(run_id)
+        restored = elsewhere.workspace.runs.get(run_id)
         assert Image.open(restored.test_cases[0].image_path).tobytes() == Image.open(io.BytesIO(data)).tobytes()
         assert page.title() != "broken"
         page.goto("about:blank")
@@ -224,15 +226,15 @@ def test_a_saved_image_restores_its_run_here_and_in_another_workspace(
 
 def test_a_foreign_file_on_a_runs_page_is_refused_and_can_begin_a_run(studio: Studio, page: Page) -> None:
     run_id = new_run(studio, "A bird")
-    page.evaluate("run => studio.send({ name: 'open', run })", run_id)
+    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", run_id)
     page.wait_for_selector("#run-all")
     foreign = with_texts(encoded(Image.new("RGB", (64, 64), (9, 200, 9))), {"parameters": NASTY})
     drop(page, "#column-stages", f"{NASTY}.png", foreign)
     expect(page.locator("#said")).to_contain_text("There is no run in this file.")
-    assert page.evaluate("studio.run") == run_id and len(studio.runs()) == 1
+    assert page.evaluate("studio.run") == run_id and len(studio.runs.latest()) == 1
     page.click("#said button:has-text('Begin a run')")
     expect(page.locator("#run-name")).to_have_value(re.compile("<img src=x"))
-    assert len(studio.runs()) == 2 and page.title() != "broken"
+    assert len(studio.runs.latest()) == 2 and page.title() != "broken"
 
     # What says it is a run and is none, and what is no picture, are told apart.
     page.set_viewport_size({"width": 1700, "height": 1000})
@@ -266,7 +268,7 @@ def test_a_mask_is_taken_named_shown_and_exported(studio: Studio, page: Page) ->
     expect(page.locator("#mask-problem")).to_contain_text("The mask has 64x96 pixels and the source image 96x64")
     give_mask(page, numbers((96, 64), (0, 40, 41)))
     expect(page.locator("#mask-problem")).to_contain_text("class numbers without a name: 40, 41")
-    assert studio.workspace.run(run_id).mask_sha is None
+    assert studio.workspace.runs.get(run_id).mask_sha is None
 
     # Once the classes are named, the same mask is taken.
     page.fill("#mask-classes", f"0 sky, 40 {NASTY}")
@@ -276,7 +278,7 @@ def test_a_mask_is_taken_named_shown_and_exported(studio: Studio, page: Page) ->
     page.press("#mask-classes", "Enter")
     expect(page.locator(".mask .legend")).to_contain_text("<img src=x")
     expect(page.locator("#mask-problem")).to_be_empty()
-    run = studio.workspace.run(run_id)
+    run = studio.workspace.runs.get(run_id)
     assert run.mask_classes[40] == "road"
     over = page.locator(".mask .overlay .over")
     over.evaluate("image => image.decode()")
@@ -290,7 +292,7 @@ def test_a_mask_is_taken_named_shown_and_exported(studio: Studio, page: Page) ->
     page.wait_for_selector(".mask .legend")
     page.click("#mask-drop")
     expect(page.locator(".mask .legend")).to_have_count(0)
-    assert studio.workspace.run(run_id).mask_sha is None and page.title() != "broken"
+    assert studio.workspace.runs.get(run_id).mask_sha is None and page.title() != "broken"
 
 
 def test_a_sample_of_a_road_brings_its_mask(studio: Studio, page: Page) -> None:
@@ -302,7 +304,7 @@ def test_a_sample_of_a_road_brings_its_mask(studio: Studio, page: Page) -> None:
     page.click(".mask .overlay")
     large = page.locator(".mask .overlay").bounding_box()
     assert small is not None and large is not None and large["width"] > 4 * small["width"]
-    run = studio.workspace.run(page.evaluate("studio.run"))
+    run = studio.workspace.runs.get(page.evaluate("studio.run"))
     assert run.mask_path is not None and run.mask_classes[7] == "vehicle"
 
 
@@ -330,13 +332,14 @@ def test_a_page_that_stays_open_outlives_the_server_and_shows_the_truth(tmp_path
         expect(second.locator("#state-generation")).to_have_text("running")
         second.close()
         caption, run_id = page.input_value("#caption-text"), page.evaluate("studio.run")
+        mark_page(page)
         server.stop(signal.SIGKILL)
         # Told at once, and not only when the reply is overdue, which takes twenty seconds.
         page.wait_for_function("document.body.classList.contains('lost')", timeout=15_000)
-        page.wait_for_timeout(500)
         server.start()
 
         # Nobody touched the page: it finds the server again by itself.
+        reloaded_by_itself(page)
         expect(page.locator("#run-interrupted")).to_contain_text("The studio was stopped while it generated")
         expect(page.locator("#state-generation")).to_contain_text("interrupted: ")
         page.wait_for_function("!document.body.classList.contains('lost')")
@@ -352,7 +355,7 @@ def test_a_page_that_stays_open_outlives_the_server_and_shows_the_truth(tmp_path
     finally:
         server.stop()
     with Workspace(folder) as workspace:
-        assert [job.state for job in workspace.run(run_id).jobs] == ["interrupted", "done"]
+        assert [job.state for job in workspace.runs.get(run_id).jobs] == ["interrupted", "done"]
     assert "Traceback" not in server.said()
 
 
@@ -369,4 +372,4 @@ def test_two_pages_of_one_run_show_the_same(studio: Studio, page: Page) -> None:
     expect(page.locator("#caption-text")).to_have_value(re.compile("snowy"))
     expect(page.locator("#state-keywords")).to_contain_text("stale")
     second.close()
-    assert studio.workspace.run(run_id).name == " ".join(NASTY.split())
+    assert studio.workspace.runs.get(run_id).name == " ".join(NASTY.split())

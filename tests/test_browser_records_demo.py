@@ -15,12 +15,12 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from pipeline.carried import require_carried
-from tests.explorer import DEMO_SECONDS, open_start, upload
-from tests.serving import ServerProcess, browsing, settled
+from benchmarks.serving import ServerProcess, browsing, settled
+from pipeline.embedded import require_run_in
+from tests.explorer import DEMO_SECONDS, mark_page, open_start, reloaded_by_itself, upload
 from tests.test_browser_records import downloaded, drop, item
 
-pytestmark = [pytest.mark.browser, pytest.mark.demo, pytest.mark.slow]
+pytestmark = [pytest.mark.demo, pytest.mark.slow]
 SLOWEST = DEMO_SECONDS * 1000
 SAMPLE = "street-two-cars"
 
@@ -43,7 +43,7 @@ def street(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
         open_start(page, server.url)
         page.click(f".sample[data-sample={SAMPLE}]")
         page.wait_for_selector("#run-all:enabled")
-        page.evaluate("studio.send({ name: 'setting', setting: 'counterfactuals.captions', value: 3 })")
+        page.evaluate("studio.send({ name: 'setting', fields: { setting: 'counterfactuals.captions', value: 3 } })")
         page.click("#run-all")
         page.wait_for_selector("#generate:enabled", timeout=SLOWEST)
         page.click("#generate")
@@ -77,7 +77,7 @@ def test_the_run_is_duplicated_deleted_and_put_back(street: Street) -> None:
 
 def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_path: Path) -> None:
     page = street.page
-    page.evaluate("run => studio.send({ name: 'open', run })", street.run_id)
+    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)
     page.wait_for_selector("#save-image")
     # What the model under test makes of the mask is one of the checks, and travels with them.
     expect(page.locator("#checks")).to_contain_text(re.compile(r"mask kept 0\.\d\d"), timeout=SLOWEST)
@@ -108,7 +108,7 @@ def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_p
 
 def test_the_mask_of_the_sample_lies_over_source_and_result_and_is_exported(street: Street) -> None:
     page = street.page
-    page.evaluate("run => studio.send({ name: 'open', run })", street.run_id)
+    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)
     expect(page.locator(".mask .legend .class.kept")).to_have_count(5)
     page.click("[data-view-mode=mask]")
     over = page.locator(".large .over").first
@@ -122,17 +122,19 @@ def test_the_mask_of_the_sample_lies_over_source_and_result_and_is_exported(stre
         assert numbers.size == Image.open(io.BytesIO(archive.read(image))).size and name.endswith(".zip")
         truth = Image.open(Path("demo/samples") / f"{SAMPLE}.mask.png")
         assert np.array_equal(np.asarray(numbers), np.asarray(truth))
-        assert require_carried(archive.read(image)).mask is not None
+        assert require_run_in(archive.read(image)).mask is not None
 
 
 def test_the_server_is_killed_and_the_page_goes_on(street: Street) -> None:
     page = street.page
-    page.evaluate("run => studio.send({ name: 'open', run })", street.run_id)
+    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)
     page.wait_for_selector("#generate:enabled")
     page.click("#generate")
     page.wait_for_function("studio.cases.length >= 4", timeout=SLOWEST)
+    mark_page(page)
     street.server.stop(signal.SIGKILL)
     street.server.start()
+    reloaded_by_itself(page)
     expect(page.locator("#run-interrupted")).to_contain_text("of 3 images are saved", timeout=120_000)
     expect(item(page, street.run_id).locator(".state")).to_contain_text("interrupted")
     assert page.evaluate("studio.cases.length") in (4, 5)
@@ -150,7 +152,7 @@ def test_a_foreign_file_is_refused_beside_the_embedded_models(street: Street) ->
     expect(page.locator("#start-problem")).to_contain_text("not an image")
     file = io.BytesIO()
     Image.new("RGB", (64, 64), (9, 9, 200)).save(file, "PNG")
-    page.evaluate("run => studio.send({ name: 'open', run })", street.run_id)
+    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)
     page.wait_for_selector("#save-image")
     drop(page, "#column-stages", "<b>x</b>.png", file.getvalue())
     expect(page.locator("#said")).to_contain_text("There is no run in this file.")

@@ -9,15 +9,14 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+from benchmarks.serving import ServerProcess, settled
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
+from services.studio import Studio
 from tests.explorer import DEMO_SECONDS, started, to_the_gate
 from tests.scripted import ScriptedModels
-from tests.serving import ServerProcess, settled
-from tests.test_readings import Bright
-from ui.studio import Studio
+from tests.test_predictions import Bright
 
-pytestmark = pytest.mark.browser
 SOON = 60_000
 """Milliseconds for what the worker does when nobody waits: other such work may come before it."""
 
@@ -33,7 +32,7 @@ def studio(tmp_path: Path, page: Page) -> Iterator[Studio]:
     """The page of a run with four results, of stand-ins for the models."""
     page.set_viewport_size({"width": 1440, "height": 1000})
     with started(page, tmp_path, ScriptedModels()) as behind:
-        behind.readings.load = load
+        behind.predictions.load = load
         to_the_gate(page, Image.new("RGB", (64, 64), (40, 20, 20)))
         page.click("#generate")
         page.wait_for_function("studio.cases.length === 4")
@@ -143,31 +142,31 @@ def test_a_reason_is_text_and_never_markup(studio: Studio, page: Page) -> None:
 
 def test_again_with_a_new_seed_and_again_from_its_caption(studio: Studio, page: Page) -> None:
     run_id = page.evaluate("studio.run")
-    before = studio.workspace.run(run_id).test_cases
+    before = studio.workspace.runs.get(run_id).test_cases
     press(page, "s")
     page.wait_for_function("studio.cases.length === 5")
     settled(page)
-    new = studio.workspace.run(run_id).test_cases[-1]
-    assert new.counterfactual.text == before[-1].counterfactual.text
-    assert new.seed not in {case.seed for case in before}
+    new = studio.workspace.runs.get(run_id).test_cases[-1]
+    assert new.lineage.counterfactual.text == before[-1].lineage.counterfactual.text
+    assert new.lineage.seed not in {case.lineage.seed for case in before}
     assert shown(page) == new.id
 
     press(page, "e")
     line = page.locator("#stage-counterfactuals .line[data-editing]")
     expect(line.locator("textarea")).to_be_focused()
-    assert line.locator("textarea").input_value() == new.counterfactual.text
+    assert line.locator("textarea").input_value() == new.lineage.counterfactual.text
     page.keyboard.press("Control+A")
     page.keyboard.type("A red bird at sea, as far as I can see.")
     page.keyboard.press("Enter")
     settled(page)
     expect(page.locator("#checks")).to_contain_text("of an earlier caption")
-    assert all(case.review is None for case in studio.workspace.run(run_id).test_cases), (
+    assert all(case.review is None for case in studio.workspace.runs.get(run_id).test_cases), (
         "an A in a text accepts nothing"
     )
 
     # Its caption is gone now: the field for a caption of one's own opens with its words.
     press(page, "e")
-    expect(page.locator(".add-caption textarea")).to_have_value(new.counterfactual.text)
+    expect(page.locator(".add-caption textarea")).to_have_value(new.lineage.counterfactual.text)
     page.keyboard.press("Escape")
 
     press(page, "g")
@@ -204,7 +203,7 @@ def test_checks_are_told_apart_by_more_than_colour(studio: Studio, page: Page) -
 
 def test_the_model_under_test_before_and_after_and_another_one(studio: Studio, page: Page) -> None:
     expect(page.locator("#guesses")).to_be_visible(timeout=SOON)
-    page.wait_for_function("!studio.reading", timeout=SOON)
+    page.wait_for_function("!studio.predicting", timeout=SOON)
     source = page.locator("[data-side=source] li")
     assert source.first.inner_text().split() == ["bird", "0.90"] and "right" in (
         source.first.get_attribute("class") or ""
@@ -250,7 +249,7 @@ def test_a_street_at_night_misleads_the_embedded_segmenter(tmp_path: Path, page:
         expect(table).to_be_visible(timeout=DEMO_SECONDS * 1000)
         assert "mask" in page.inner_text("#under-test")
         assert {"road", "vehicle", "pedestrian"} <= set(table.locator("td:first-child").all_inner_texts())
-        assert table.locator(".dropped").count() >= 1 and page.locator(".thumb .misled").count() == 1
+        assert table.locator(".dropped").count() >= 1 and page.locator(".thumb .model-fails").count() == 1
         expect(page.locator("#model-verdict")).to_contain_text("model loses")
         settled(page, DEMO_SECONDS)
         press(page, "9")

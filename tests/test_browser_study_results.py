@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 
 from study.types import NewItem
+from tests.explorer import HeldBack
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
 from tests.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, cast, picture, study_of
@@ -17,7 +19,7 @@ from tests.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, cast, picture,
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from ui.studio import Studio
+    from services.studio import Studio
 
 VOTES = [YES, MOSTLY, SPLIT, NO, SPLIT, YES, MOSTLY, YES, SPLIT, ()]
 
@@ -50,22 +52,22 @@ def test_results_follow_the_study_without_a_reload(page: Page, served: tuple[str
     last = [item for item in studio.workspace.studies.items(study_id) if item.kind == "item"][-1]
     rows = [cast(last, worker, {"valid": "no"}, 900 + n) for n, worker in enumerate(CREW)]
     studio.workspace.studies.import_votes(study_id, rows)
-    page.wait_for_function("document.querySelector('#tile-valid .figure').textContent === '71.4 %'")
+    expect(page.locator("#tile-valid .figure")).to_have_text("71.4 %")
     assert page.evaluate("window.stays") == 1, "the page was not loaded again"
     assert page.locator("#meanings").get_attribute("open") is not None, "what was unfolded stays so"
     studio.workspace.studies.pause(study_id)
-    page.wait_for_function("document.getElementById('state').textContent === 'paused'")
+    expect(page.locator("#state")).to_have_text("paused")
 
 
 def test_a_study_is_paused_from_its_results(page: Page, served: tuple[str, Studio, str]) -> None:
     url, studio, study_id = served
     page.goto(url)
     page.locator("#pause").click()
-    assert studio.workspace.studies.study(study_id).state == "running", "nothing before the yes"
+    assert studio.workspace.studies.get(study_id).state == "running", "nothing before the yes"
     with page.expect_navigation():
         page.locator("#confirm-go").click()
     assert page.locator("#state").inner_text() == "paused"
-    assert studio.workspace.studies.study(study_id).state == "paused"
+    assert studio.workspace.studies.get(study_id).state == "paused"
 
 
 def test_a_worker_is_excluded_and_readmitted_with_keys(page: Page, served: tuple[str, Studio, str]) -> None:
@@ -99,16 +101,16 @@ def test_approval_rejection_escape_and_a_new_code(page: Page, served: tuple[str,
     page.goto(f"{url}workers")
     row = page.locator("[id='worker-imported-bo']")
     row.get_by_role("button", name="Approve").click()
-    page.wait_for_function("document.getElementById('worker-imported-bo').textContent.includes('9 approved')")
+    expect(row).to_contain_text("9 approved")
     row.get_by_role("button", name="Reject…").click()
     page.keyboard.press("Escape")
     assert page.locator("dialog").count() == 0
-    assert studio.workspace.studies.worker("imported-bo").approved == 9, "Escape does nothing"
+    assert studio.workspace.studies.workers.get("imported-bo").approved == 9, "Escape does nothing"
     row.locator("summary").click()
     row.get_by_role("button", name="New code…").click()
     page.locator("dialog").get_by_role("button", name="New code imported-bo").click()
     code = page.locator("dialog code").inner_text()
-    assert studio.workspace.studies.worker_of(code) == "imported-bo"
+    assert studio.workspace.studies.workers.of_code(code) == "imported-bo"
     page.keyboard.press("Escape")
     assert code not in page.content()
 
@@ -129,8 +131,8 @@ def test_workers_are_sorted_by_any_column(page: Page, served: tuple[str, Studio,
 def test_adjudication_goes_by_keys(page: Page, served: tuple[str, Studio, str]) -> None:
     url, studio, study_id = served
     page.goto(url)
-    page.get_by_role("link", name="Adjudicate 3").click()
-    page.wait_for_selector("#adjudicating .r-asked")
+    with page.expect_navigation():  # which waits for the script that takes the keys
+        page.get_by_role("link", name="Adjudicate 3").click()
     assert not page.locator("#peers .answers").is_visible(), "the votes are hidden until asked for"
     page.keyboard.press("v")
     assert page.locator("#peers").inner_text().endswith("3 yes, 2 no")
@@ -141,8 +143,9 @@ def test_adjudication_goes_by_keys(page: Page, served: tuple[str, Studio, str]) 
     with page.expect_navigation():
         page.keyboard.press("n")
     assert "1 of 3 decided" in page.locator("#adjudicating").inner_text()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function("document.querySelector('.r-steps').textContent.includes('3 of 3')")
+    with page.expect_navigation():  # which waits for the next page's script and pictures
+        page.keyboard.press("ArrowRight")
+    assert "3 of 3" in page.locator(".r-steps").inner_text()
     with page.expect_navigation():
         page.keyboard.press("y")
     with page.expect_navigation():
@@ -152,6 +155,22 @@ def test_adjudication_goes_by_keys(page: Page, served: tuple[str, Studio, str]) 
     assert kept == {("no", "no beak, y and n are letters here"), ("yes", "")}
     page.goto(url)
     assert "with your adjudications 77.8 %, n = 9" in page.locator("#tile-valid").inner_text()
+
+
+def test_nobody_decides_on_an_image_that_has_not_come(page: Page, served: tuple[str, Studio, str]) -> None:
+    url, studio, study_id = served
+    pictures = HeldBack()
+    page.route("**/images/**", pictures)
+    page.goto(f"{url}adjudication", wait_until="commit")
+    expect(page.locator("[data-answer=yes]")).to_be_disabled()
+    page.keyboard.press("y")
+    pictures.let_through()
+    expect(page.locator("[data-answer=yes]")).to_be_enabled()
+    assert not studio.workspace.studies.data(study_id).adjudications
+    with page.expect_navigation():
+        page.keyboard.press("n")
+    assert [one.answer for one in studio.workspace.studies.data(study_id).adjudications] == ["no"]
+    page.unroute("**/images/**")
 
 
 def test_the_methods_paragraph_is_copied_whole(page: Page, served: tuple[str, Studio, str]) -> None:
@@ -214,7 +233,7 @@ def test_long_words_do_not_stretch_the_pages(page: Page, tmp_path: Path) -> None
         names = [f"{word[:60]}-{place}" for place in range(5)]
         votes = [cast(item, name, {"valid": SPLIT[n]}, n, comment=word) for n, name in enumerate(names)]
         workspace.studies.import_votes(study_id, votes)
-        workspace.studies.exclude(study_id, f"imported-{names[0]}", word, "person")
+        workspace.studies.workers.exclude(study_id, f"imported-{names[0]}", word, "person")
         page.set_viewport_size({"width": 1280, "height": 900})
         ends = (
             "",

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 
-from tests.explorer import open_start
+from tests.explorer import HeldBack, open_start
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
 from tests.study_cases import object_runs
@@ -17,8 +18,8 @@ from tests.study_cases import object_runs
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+    from services.studio import Studio
     from study.types import Study
-    from ui.studio import Studio
 
 HOSTILE = '<img src=x onerror=alert(1)> & "co"'
 
@@ -45,15 +46,16 @@ class Desk:
         self.page.fill("[name=name]", name)
         self.page.click("#create")
         self.page.wait_for_selector("#setup")
+        self.saved()  # before its script is there no button does anything
 
     @property
     def study(self) -> Study:
         """The study of the page, as it is saved."""
-        return self.studio.workspace.studies.study(str(self.page.get_attribute("[data-study]", "data-study")))
+        return self.studio.workspace.studies.get(str(self.page.get_attribute("[data-study]", "data-study")))
 
     def saved(self) -> None:
         """Wait until what was typed is saved."""
-        self.page.wait_for_function("() => window.study.idle")
+        self.page.wait_for_function("() => window.study?.idle")
 
     def draw(self, count: int, how: str = "random") -> None:
         """Draw images into the draft."""
@@ -61,7 +63,7 @@ class Desk:
         self.page.fill("[name='draw.count']", str(count))
         before = self.study.items
         self.page.click("#draw-now")
-        self.page.wait_for_function(f"() => document.getElementById('part-items').dataset.items != {before}")
+        expect(self.page.locator("#part-items")).not_to_have_attribute("data-items", str(before))
         self.saved()
 
     def confirm(self, button: str) -> str:
@@ -86,7 +88,7 @@ def test_a_lead_sets_up_and_starts_a_study_and_invites(desk: Desk) -> None:
     page.click("nav >> text=Study")
     page.click("#new-study")
     page.click("#create")
-    page.wait_for_function("() => document.querySelector('[data-problem=name]').textContent.includes('name')")
+    expect(page.locator("[data-problem=name]")).to_contain_text("name")
     page.fill("[name=name]", "Birds, November")
     page.press("[name=name]", "Enter")
     page.wait_for_selector("#setup")
@@ -109,7 +111,7 @@ def test_a_lead_sets_up_and_starts_a_study_and_invites(desk: Desk) -> None:
     desk.confirm("#make-codes")
     page.wait_for_selector("#codes-table tbody tr:nth-child(3)")
     code = page.inner_text("#codes-table code >> nth=0")
-    assert desk.studio.workspace.studies.worker_of(code) and page.is_visible("#print-codes")
+    assert desk.studio.workspace.studies.workers.of_code(code) and page.is_visible("#print-codes")
     desk.confirm("#pause")
     page.wait_for_selector("#resume")
     assert not page.query_selector("#codes-table"), "codes are shown once"
@@ -149,16 +151,16 @@ def test_what_is_typed_is_saved_and_mistakes_stay_beside_their_fields(desk: Desk
     page.fill("[name=votes]", "many")
     page.fill("[name=instructions]", "Look closely.")
     desk.saved()
-    page.wait_for_function("() => document.querySelector('[data-problem=votes]').textContent !== ''")
+    expect(page.locator("[data-problem=votes]")).not_to_be_empty()
     assert "but for what is marked" in page.inner_text("#saved")
     assert desk.study.rules.instructions == "Look closely." and desk.study.rules.votes == 5
     page.reload()
-    page.wait_for_function("() => document.querySelector('[data-problem=votes]').textContent !== ''")
+    expect(page.locator("[data-problem=votes]")).not_to_be_empty()
     assert page.input_value("[name=votes]") == "many" and page.input_value("[name=instructions]") == "Look closely."
     desk.draw(10)
     assert page.is_disabled("#start"), "a field that cannot be read stops the start, whatever else is done"
     page.click("#part-missing >> text=Votes an image")
-    page.wait_for_function("() => document.activeElement.name === 'votes'")
+    expect(page.locator("[name=votes]")).to_be_focused()
     page.fill("[name=votes]", "7")
     desk.saved()
     page.wait_for_selector("#start:enabled")
@@ -166,13 +168,81 @@ def test_what_is_typed_is_saved_and_mistakes_stay_beside_their_fields(desk: Desk
     assert page.input_value("[name=votes]") == "7"
 
 
+def test_what_is_typed_before_the_script_is_there_is_saved(desk: Desk) -> None:
+    page, script = desk.page, HeldBack()
+    desk.new()
+    page.route("**/study-setup.js*", script)
+    page.goto(page.url, wait_until="commit")
+    page.fill("[name=consent]", "I agree.")
+    page.wait_for_function("() => window.study")
+    script.let_through()
+    desk.saved()
+    assert desk.study.rules.consent == "I agree."
+    page.unroute("**/study-setup.js*")
+
+
 def test_what_was_typed_last_is_saved_when_the_page_is_left(desk: Desk) -> None:
     desk.new()
+    desk.saved()
     address = desk.page.url
     desk.page.fill("[name=consent]", "I agree.")
     desk.page.goto(f"{desk.url}study/")
     desk.page.goto(address)
-    assert desk.page.input_value("[name=consent]") == "I agree."
+    expect(desk.page.locator("[name=consent]")).to_have_value("I agree.")
+    desk.saved()
+    assert desk.study.rules.consent == "I agree."
+
+
+def test_who_comes_back_before_the_save_arrives_finds_what_was_typed(desk: Desk) -> None:
+    """The save that was sent as the page was left is lost here, as when a connection breaks."""
+    page = desk.page
+    desk.new()
+    desk.saved()
+    page.evaluate("() => { window.fetch = () => new Promise(() => {}); }")
+    page.fill("[name=consent]", "I agree.")
+    page.fill("[name=votes]", "many")
+    page.reload()
+    expect(page.locator("[name=consent]")).to_have_value("I agree.")
+    expect(page.locator("[data-problem=votes]")).not_to_be_empty()
+    desk.saved()
+    assert desk.study.rules.consent == "I agree." and page.input_value("[name=votes]") == "many"
+    assert not page.is_visible("#confirm")
+
+
+def test_who_leaves_while_a_save_is_under_way_is_told_of_another_window(desk: Desk) -> None:
+    page = desk.page
+    desk.new()
+    desk.saved()
+    address = page.url
+    page.evaluate("""() => {
+      const send = window.fetch;
+      window.fetch = (path, how) => how?.body?.includes("Late") ? send(path, how) : new Promise(() => {});
+    }""")
+    page.fill("[name=consent]", "Mine.")
+    page.wait_for_selector("#saved >> text=saving")
+    with second_window(page) as other:
+        other.goto(address)
+        other.fill("[name=votes]", "7")
+        other.wait_for_function("() => window.study?.idle")
+        page.fill("[name=consent]", "Late.")
+        page.goto(f"{desk.url}study/")
+        page.goto(address)
+        page.wait_for_selector("#confirm >> text=another window")
+    assert desk.study.rules.votes == 7 and desk.study.rules.consent != "Late.", "nothing is overwritten"
+    assert page.input_value("[name=consent]") == "Late."
+
+
+def test_a_double_click_removes_one_question(desk: Desk) -> None:
+    page = desk.page
+    desk.new("lance")
+    questions = len(desk.study.rules.questions)
+    desk.saved()
+    page.evaluate("""() => {
+      for (const time of [1, 2]) document.querySelector("[data-question=remove][data-place='0']").click();
+    }""")
+    page.wait_for_selector(f"[name='questions.{questions - 1}.text']", state="detached")
+    desk.saved()
+    assert len(desk.study.rules.questions) == questions - 1
 
 
 def test_questions_are_written_on_the_page(desk: Desk) -> None:
@@ -201,7 +271,7 @@ def test_questions_are_written_on_the_page(desk: Desk) -> None:
     assert first.valid == ("sun",)
     assert (second.text, second.follows, second.follows_answer) == ("Is it real?", first.id, HOSTILE)
     page.click("[data-question=up][data-place='1']")
-    page.wait_for_function("() => document.querySelector(\"[name='questions.0.text']\").value === 'Is it real?'")
+    expect(page.locator("[name='questions.0.text']")).to_have_value("Is it real?")
     assert [question.follows for question in desk.study.rules.questions] == ["", ""]
     page.click("[data-question=remove][data-place='0']")
     page.wait_for_selector("[name='questions.1.text']", state="detached")
@@ -223,16 +293,16 @@ def test_an_image_is_looked_at_marked_and_removed(desk: Desk) -> None:
     desk.draw(20)
     page.click(".item-thumb >> nth=0")
     page.click("[data-known=control]")
-    page.wait_for_function("() => document.querySelector('[data-problem=known]').textContent.includes('right answer')")
+    expect(page.locator("[data-problem=expected]")).to_contain_text("right answer")
     page.select_option("[name='expected.valid']", "yes")
     page.click("[data-known=control]")
-    page.wait_for_function("() => document.getElementById('part-items').dataset.items == 19")
+    expect(page.locator("#part-items")).to_have_attribute("data-items", "19")
     assert "1 given" in page.inner_text("#part-control")
     page.click(".item-thumb >> nth=0")
     page.click("[data-remove-item]")
-    page.wait_for_function("() => document.getElementById('part-items').dataset.items == 18")
+    expect(page.locator("#part-items")).to_have_attribute("data-items", "18")
     page.click("[data-remove-group]")
-    page.wait_for_function("() => document.getElementById('part-items').dataset.items == 0")
+    expect(page.locator("#part-items")).to_have_attribute("data-items", "0")
     assert page.is_disabled("#start")
 
 
@@ -252,10 +322,10 @@ def test_images_come_as_files(desk: Desk, tmp_path: Path) -> None:
     desk.new()
     page.click(".files summary")
     page.set_input_files("#bring", {"name": "birds.zip", "mimeType": "application/zip", "buffer": file.getvalue()})
-    page.wait_for_function("() => document.getElementById('part-items').dataset.items == 3")
+    expect(page.locator("#part-items")).to_have_attribute("data-items", "3")
     assert desk.study.items == 3 and "3 images added" in page.inner_text("#bring-note")
     page.set_input_files("#bring", {"name": "no.png", "mimeType": "image/png", "buffer": b"no picture"})
-    page.wait_for_function("() => document.querySelector('[data-problem=bring]').textContent !== ''")
+    expect(page.locator("[data-problem=bring]")).not_to_be_empty()
     assert desk.study.items == 3
 
 
@@ -286,12 +356,10 @@ def test_the_preview_is_the_annotators_page_and_records_nothing(desk: Desk) -> N
     page.wait_for_selector("text=nothing is recorded")
     for place in range(1, 4):
         page.wait_for_selector(f"text=Image {place} of")
-        page.wait_for_selector(".answer:enabled")
-        page.wait_for_selector(".picture.loading", state="detached")
-        page.wait_for_timeout(250)  # a key that was meant for the image before does nothing so soon
+        page.wait_for_selector(".judge[aria-busy=false]")
         page.keyboard.press("y" if place % 2 else "n")
     page.wait_for_selector("text=Image 4 of")
-    after = desk.studio.workspace.studies.study(study.id)
+    after = desk.studio.workspace.studies.get(study.id)
     assert (after.votes, after.workers, after.state) == (0, 0, "draft")
 
 
@@ -317,9 +385,7 @@ def test_a_study_is_extended_and_closed(desk: Desk) -> None:
     page.wait_for_selector("#run")
     page.fill("[name='more.votes']", "4")
     page.click("#more-votes")
-    page.wait_for_function(
-        "() => document.querySelector('[data-problem=\"more.votes\"]').textContent.includes('only be added')"
-    )
+    expect(page.locator("[data-problem='more.votes']")).to_contain_text("only be added")
     page.fill("[name='more.votes']", "7")
     page.fill("[name='more.consensus']", "5")
     assert "20 more votes" in desk.confirm("#more-votes")

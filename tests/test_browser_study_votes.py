@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
+from playwright.sync_api import expect
 
 from study.templates import TEMPLATES
 from study.types import ControlPolicy, Eligibility, NewItem
@@ -18,9 +19,8 @@ from tests.serving import serving_here
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from ui.studio import Studio
+    from services.studio import Studio
 
-pytestmark = pytest.mark.browser
 RULES = replace(TEMPLATES["classification"].rules(), eligibility=Eligibility(0.0, 0), controls=ControlPolicy(share=0.0))
 
 
@@ -34,7 +34,7 @@ def test_a_file_of_votes_is_looked_at_and_then_taken(page: Page, served: tuple[s
     url, studio = served
     studies = studio.workspace.studies
     study_id = studies.create("From elsewhere", RULES)
-    image = studio.workspace.add_image(Image.effect_noise((64, 64), 50).convert("RGB"))
+    image = studio.workspace.images.add(Image.effect_noise((64, 64), 50).convert("RGB"))
     studies.add_items(study_id, [NewItem(image, label="bird", origin={"file": f"bird_{n}.png"}) for n in (1, 2)])
     studies.start(study_id)
     rows = [
@@ -53,14 +53,14 @@ def test_a_file_of_votes_is_looked_at_and_then_taken(page: Page, served: tuple[s
     assert page.inner_text("#votes-go") == "Bring in the other 6"
     assert studies.data(study_id).votes == ()
     page.click("#votes-go")
-    page.wait_for_function("document.getElementById('votes-note').textContent.includes('brought in')")
+    expect(page.locator("#votes-note")).to_contain_text("brought in")
     assert page.inner_text("#votes-note").startswith("6 votes of 3 workers brought in. Left out: Row 1: ")
     assert len(studies.data(study_id).votes) == 6
-    assert studies.study(study_id).votes == 6
+    assert studies.get(study_id).votes == 6
     page.set_input_files("#votes-file", tmp_path / "Batch_1.csv")
     page.wait_for_selector("#votes-go:visible")
     page.click("#votes-go")
-    page.wait_for_function("document.getElementById('votes-problem').textContent.includes('has a vote on')")
+    expect(page.locator("#votes-problem")).to_contain_text("has a vote on")
     page.set_input_files("#votes-file", {"name": "x.csv", "mimeType": "text/csv", "buffer": b"a,b\n"})
-    page.wait_for_function("document.getElementById('votes-problem').textContent.includes('no column WorkerId')")
+    expect(page.locator("#votes-problem")).to_contain_text("no column WorkerId")
     assert page.is_hidden("#votes-go")

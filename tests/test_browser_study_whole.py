@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from services.studio import Studio
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
 from tests.study_cases import object_runs
-from ui.studio import Studio
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 ITEMS = 6
 
 
@@ -62,9 +62,7 @@ def arrive(context: BrowserContext, link: str) -> Page:
 def at(page: Page, number: int) -> None:
     """The page shows this item, ready to be answered, and nothing is chosen."""
     page.wait_for_selector(f"#place:has-text('Image {number} of {ITEMS}')")
-    page.wait_for_selector(".answer:enabled")
-    expect(page.locator(".picture.loading")).to_have_count(0)
-    page.wait_for_timeout(250)  # a key that was meant for the item before does nothing so soon
+    page.wait_for_selector(".judge[aria-busy=false]")
     assert page.locator(".chosen, [aria-checked=true], :checked").count() == 0
 
 

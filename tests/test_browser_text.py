@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from benchmarks.serving import settled
 from pipeline.types import Keyword
+from services.studio import Studio
 from tests.explorer import open_start, state, to_the_gate
 from tests.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels, answer
-from tests.serving import serving_here, settled
-from ui.studio import Studio
+from tests.serving import serving_here
 
-pytestmark = pytest.mark.browser
 DESERT = "A red bird in a desert in sunny weather by day. The bird sits on a twig. The ground is grassy."
 
 
@@ -96,30 +96,54 @@ def test_a_card_says_its_state_as_icon_word_and_colour(studio: Studio, page: Pag
     assert state(page, "alternatives") == state(page, "counterfactuals") == "ready"
 
 
+HELD_BACK = """() => {
+    const ask = window.fetch, gate = new Promise((open) => { window.letThrough = open; });
+    window.fetch = async (...given) => {
+        const reply = await ask(...given);
+        if (String(given[1]?.body).includes("grassy")) { window.answered = true; await gate; }
+        return reply;
+    }
+}"""
+"""Keeps the reply to a tick of a keyword from the page until `letThrough` is called."""
+
+
 def test_nothing_changes_under_a_pressed_pointer(studio: Studio, page: Page) -> None:
-    toggle, seconds = keyword_chip(page, "grassy").locator(".toggle"), 1.0
-    page.evaluate(
-        """seconds => { const ask = window.fetch; window.fetch = async (...given) => {
-            const reply = await ask(...given);
-            await new Promise((on) => setTimeout(on, 1000 * seconds));
-            return reply; } }""",
-        seconds,
-    )
+    toggle = keyword_chip(page, "grassy").locator(".toggle")
+    page.evaluate(HELD_BACK)
     toggle.click()
+    page.wait_for_function("window.answered")
     page.mouse.move(4, 500)
     page.mouse.down()
-    page.wait_for_timeout(2000 * seconds)
-    assert [item.used for item in studio.workspace.run(run_of(page)).values["keywords"].value.value.items].count(False)
+    page.evaluate("window.letThrough()")
+    page.wait_for_function("studio.held")
+    items = studio.workspace.runs.get(run_of(page)).values["keywords"].value.value.items
+    assert [item.used for item in items].count(False) == 1
     assert toggle.get_attribute("aria-pressed") == "true", "the reply has come, and waits"
     page.mouse.up()
     expect(toggle).to_have_attribute("aria-pressed", "false")
 
 
+def test_a_release_does_not_end_the_press_that_follows_at_once(studio: Studio, page: Page) -> None:
+    toggle = keyword_chip(page, "grassy").locator(".toggle")
+    page.evaluate(HELD_BACK)
+    toggle.click()
+    page.wait_for_function("window.answered")
+    page.evaluate(
+        """() => { for (const name of ["pointerdown", "pointerup", "pointerdown"])
+            document.dispatchEvent(new PointerEvent(name, { button: 0 })); }"""
+    )
+    page.evaluate("window.letThrough()")
+    page.wait_for_function("studio.held")
+    assert toggle.get_attribute("aria-pressed") == "true"
+    page.evaluate("document.dispatchEvent(new PointerEvent('pointerup', { button: 0 }))")
+    expect(toggle).to_have_attribute("aria-pressed", "false")
+
+
 def test_run_from_here_runs_this_stage_anew_and_only_what_it_outdates(studio: Studio, page: Page) -> None:
-    before = studio.workspace.run(run_of(page)).values
+    before = studio.workspace.runs.get(run_of(page)).values
     page.click("#stage-alternatives button[data-do=run-from]")
     settled(page)
-    after = studio.workspace.run(run_of(page)).values
+    after = studio.workspace.runs.get(run_of(page)).values
     assert after["alternatives"].id > before["alternatives"].id
     assert after["keywords"].id == before["keywords"].id, "what stands before it is not touched"
     assert after["counterfactuals"].id == before["counterfactuals"].id, "the same alternatives outdate nothing"
@@ -145,7 +169,7 @@ def test_a_protected_word_is_refused_with_the_reason_and_taken_when_a_person_ins
     page.click("#force-keywords")
     expect(keyword_chip(page, "bird")).to_contain_text("forced")
     expect(page.locator("#problem-keywords")).to_have_count(0)
-    value = studio.workspace.run(run_of(page)).values["keywords"].value.value
+    value = studio.workspace.runs.get(run_of(page)).values["keywords"].value.value
     assert Keyword("bird", "attribute", forced=True) in value.items, "it is recorded"
     page.click("#from-alternatives")
     settled(page)
@@ -162,7 +186,7 @@ def test_alternatives_that_come_too_close_are_flagged_by_a_threshold_that_can_be
     expect(crimson).to_contain_text("1.00 like “red”")
     expect(crimson.locator(".toggle")).to_have_attribute("aria-pressed", "false")
     expect(page.locator("#flagged")).to_have_text("1 flagged")
-    asked = len(studio.runner.models.language.prompts)  # type: ignore[attr-defined]
+    asked = len(studio.driver.models.language.prompts)  # type: ignore[attr-defined]
     page.fill("#too-close", "-1")
     page.press("#too-close", "Enter")
     expect(chip(page, "alternatives", "blue")).to_contain_text("like “red”")
@@ -170,7 +194,7 @@ def test_alternatives_that_come_too_close_are_flagged_by_a_threshold_that_can_be
     page.fill("#too-close", "0.2")
     page.press("#too-close", "Enter")
     expect(page.locator("#flagged")).to_have_text("1 flagged")
-    assert len(studio.runner.models.language.prompts) == asked, "no model was asked"  # type: ignore[attr-defined]
+    assert len(studio.driver.models.language.prompts) == asked, "no model was asked"  # type: ignore[attr-defined]
     crimson.locator(".toggle").click()
     expect(crimson.locator(".toggle")).to_have_attribute("aria-pressed", "true")
 
@@ -223,7 +247,7 @@ def test_counterfactual_captions_show_their_edits_their_checks_and_what_contradi
 def test_what_it_was_told_is_one_click_away_and_its_prompt_can_be_edited_and_put_back(
     studio: Studio, page: Page
 ) -> None:
-    page.click("#stage-keywords [data-panel-of=told]")
+    page.click("#stage-keywords [data-panel-of=prompt]")
     expect(page.locator("#stage-keywords pre.prompt")).to_contain_text(SUNNY_BIRD)
     expect(page.locator("#stage-keywords pre.reply")).to_contain_text("red | attribute")
     template = page.locator("#template-keywords")
@@ -236,7 +260,7 @@ def test_what_it_was_told_is_one_click_away_and_its_prompt_can_be_edited_and_put
     template.fill("Which words may change for $task?")
     save.click()
     expect(page.locator("#problem-keywords")).to_contain_text("does not use $caption")
-    assert not studio.workspace.run(run_of(page)).prompts
+    assert not studio.workspace.runs.get(run_of(page)).prompts
 
     template.fill("Please\n")
     template.press("End")
@@ -255,7 +279,7 @@ def test_what_it_was_told_is_one_click_away_and_its_prompt_can_be_edited_and_put
     expect(page.locator("#stage-keywords pre.prompt")).to_contain_text("Please")
     page.locator("#stage-keywords button[data-do=prompt-back]").click()
     expect(template).to_have_value(original)
-    assert not studio.workspace.run(run_of(page)).prompts
+    assert not studio.workspace.runs.get(run_of(page)).prompts
 
 
 def test_an_edit_is_undone_by_key_and_by_button_and_history_says_who(studio: Studio, page: Page) -> None:
@@ -303,7 +327,7 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page:
     page.keyboard.press("Enter")
     expect(page.locator("#notice-caption")).to_contain_text("changed elsewhere meanwhile")
     expect(page.locator("#caption-text")).to_have_value(mine)
-    texts = [held.value.value.text for held in studio.workspace.history(run_of(page), "caption")]
+    texts = [held.value.value.text for held in studio.workspace.runs.history(run_of(page), "caption")]
     assert texts[-2:] == [DESERT, mine], "both are in the history"
 
     # Of a list both changes are kept; what cannot be applied is refused, and what was typed stays.
@@ -313,6 +337,6 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page:
     page.bring_to_front()
     keyword_chip(page, "sunny").locator(".toggle").click()
     settled(page)
-    items = studio.workspace.run(run_of(page)).values["keywords"].value.value.items
+    items = studio.workspace.runs.get(run_of(page)).values["keywords"].value.value.items
     assert {item.text: item.used for item in items} == {"red": False, "sunny": False, "by day": True, "grassy": True}
     other.close()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
+from benchmarks.serving import settled
 from tests.desk import (
     BIRD,
     SLOWEST,
@@ -25,10 +26,9 @@ from tests.desk import (
     write_line,
 )
 from tests.explorer import DEMO_SECONDS, state
-from tests.serving import settled
 from tests.test_browser_text import add_keyword, chip, keyword_chip
 
-pytestmark = [pytest.mark.browser, pytest.mark.demo, pytest.mark.slow]
+pytestmark = [pytest.mark.demo, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
+from benchmarks.serving import settled
 from tests.desk import (
     BIRD,
     TEXT_STAGES,
@@ -23,10 +24,9 @@ from tests.desk import (
     write_line,
 )
 from tests.explorer import DEMO_SECONDS
-from tests.serving import settled
 from tests.test_browser_text import add_keyword, keyword_chip
 
-pytestmark = [pytest.mark.browser, pytest.mark.demo, pytest.mark.slow]
+pytestmark = [pytest.mark.demo, pytest.mark.slow]
 NASTY = "<img src=x onerror='window.broken=1'><b>bold</b>"
 
 
@@ -40,7 +40,7 @@ def test_what_the_models_were_told_can_be_read_edited_and_put_back(desk: Desk) -
     page = desk.at_gate(BIRD)
     caption = page.input_value("#caption-text")
     for name in TEXT_STAGES[1:]:
-        stage(page, name).locator("[data-panel-of=told]").click()
+        stage(page, name).locator("[data-panel-of=prompt]").click()
         expect(stage(page, name).locator("pre.prompt")).to_contain_text(caption)
         expect(stage(page, name).locator("pre.prompt")).to_contain_text("image classification with the label bird")
     for word in texts(stage(page, "keywords")):
@@ -208,7 +208,7 @@ def test_markup_is_shown_as_text_wherever_it_is_typed(desk: Desk) -> None:
     write_line(lines(page).first, lambda text: f"{text} {NASTY}")
     expect(lines(page).first.locator(".diff")).to_contain_text("onerror")
     for name in TEXT_STAGES[1:]:
-        stage(page, name).locator("[data-panel-of=told]").click()
+        stage(page, name).locator("[data-panel-of=prompt]").click()
         expect(stage(page, name).locator("pre.prompt")).to_contain_text(NASTY)
     page.reload()
     page.wait_for_selector("#stage-caption")

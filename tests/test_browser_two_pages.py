@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from benchmarks.serving import settled
+from services.studio import Studio
 from tests.explorer import started, to_the_gate
 from tests.scripted import ScriptedModels
-from tests.serving import settled
-from ui.studio import Studio
 
-pytestmark = pytest.mark.browser
 FIRST, SECOND = "Name what may change ($task): $caption", "What else could this be ($task)? $caption"
 POLLS = 30_000
 """Milliseconds until an idle page has surely asked what is new, on a busy machine too."""
@@ -66,7 +65,7 @@ def test_of_two_settings_both_are_kept_and_the_later_page_is_told(studio: Studio
     settled(other)
     expect(other.locator("#notice-generation")).to_have_count(0)
     run_id = page.evaluate("studio.run")
-    drawing = studio.settings(studio.workspace.run(run_id)).generation
+    drawing = studio.runs.settings(studio.workspace.runs.get(run_id)).generation
     assert (drawing.steps, drawing.guidance) == (11, 4.5)
 
 
@@ -74,7 +73,7 @@ def test_of_two_prompts_the_later_page_is_told_and_the_other_can_be_brought_back
     studio: Studio, page: Page, other: Page
 ) -> None:
     for opened in (page, other):
-        opened.click("#stage-keywords [data-panel-of=told]")
+        opened.click("#stage-keywords [data-panel-of=prompt]")
     page.fill("#template-keywords", SECOND)
     write_prompt(other, FIRST)
     settled(other)
@@ -90,4 +89,4 @@ def test_of_two_prompts_the_later_page_is_told_and_the_other_can_be_brought_back
     earlier.locator("button").click()
     expect(page.locator("#template-keywords")).to_have_value(FIRST)
     expect(earlier.locator("pre")).to_have_text(SECOND)
-    assert studio.workspace.run(page.evaluate("studio.run")).prompts == {"keywords": FIRST}
+    assert studio.workspace.runs.get(page.evaluate("studio.run")).prompts == {"keywords": FIRST}

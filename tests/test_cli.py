@@ -14,10 +14,10 @@ import pytest
 from PIL import Image
 
 import pipeline.__main__ as cli
-from pipeline import manifest
-from pipeline.carried import require_carried
+from pipeline import run_file
+from pipeline.embedded import require_run_in
 from pipeline.errors import UserError
-from pipeline.freshness import image_sha
+from pipeline.images import image_sha
 from pipeline.options import changed_settings
 from pipeline.profile import ROOT
 from pipeline.seams import OnStep
@@ -67,12 +67,13 @@ def test_augment_writes_images_and_says_where(
 def test_the_run_file_tells_all(models: ScriptedModels, image: Path, tmp_path: Path) -> None:
     augment(image, tmp_path / "out", "--seed", "7", "--edits-at-once", "0")
     data = json.loads((tmp_path / "out" / "run.json").read_text(encoding="utf-8"))
+    run = data["run"]
     assert data["complete"] is True
-    assert data["task"] == {"kind": "classification", "label": "bird", "protected": []}
+    assert run["task"] == {"kind": "classification", "label": "bird", "protected": []}
     assert (data["seed"], data["profile"]["name"], data["source"]["name"]) == (7, "demo", "source picture.png")
-    assert data["settings"]["counterfactuals"]["edits_at_once"] == 0
-    assert set(data["values"]) == {"caption", "keywords", "alternatives", "counterfactuals"}
-    trace = data["values"]["keywords"]["trace"]
+    assert run["settings"]["counterfactuals"]["edits_at_once"] == 0
+    assert set(run["values"]) == {"caption", "keywords", "alternatives", "counterfactuals"}
+    trace = run["values"]["keywords"]["trace"]
     assert trace["model"] == "scripted language model"
     assert "A red bird" in trace["prompt"]
     assert "red | attribute" in trace["raw_reply"]
@@ -81,7 +82,7 @@ def test_the_run_file_tells_all(models: ScriptedModels, image: Path, tmp_path: P
     for held in data["images"]:
         with Image.open(tmp_path / "out" / held["file"]) as made:
             assert image_sha(made) == held["sha256"]
-        assert held["prompt"].endswith("Keep: bird.")
+        assert held["lineage"]["prompt"].endswith("Keep: bird.")
     with Image.open(tmp_path / "out" / data["source"]["file"]) as copy, Image.open(image) as source:
         assert image_sha(copy) == image_sha(source) == data["source"]["sha256"]
 
@@ -123,18 +124,14 @@ def test_the_images_carry_their_run_and_all_of_them_the_same_one(
     models: ScriptedModels, image: Path, tmp_path: Path
 ) -> None:
     augment(image, tmp_path / "out")
-    data = manifest.read(tmp_path / "out" / "run.json")
-    held = [require_carried((tmp_path / "out" / kept.file).read_bytes()) for kept in data.images]
+    data = run_file.read(tmp_path / "out" / "run.json")
+    held = [require_run_in((tmp_path / "out" / kept.file).read_bytes()) for kept in data.images]
     assert len({one.run.id for one in held}) == 1
     for one, kept in zip(held, data.images, strict=True):
-        assert (one.run.name, one.run.profile, one.run.values) == ("source picture", "demo", data.values)
+        assert (one.run.name, one.run.profile, one.run.values) == ("source picture", "demo", data.run.values)
         assert one.source_sha == data.source_sha256 and one.source is not None
-        assert one.case is not None and image_sha(one.case.image) == kept.sha256
-        assert (one.case.counterfactual, one.case.seed, one.case.prompt) == (
-            kept.counterfactual,
-            kept.seed,
-            kept.prompt,
-        )
+        assert one.case is not None and image_sha(one.case.image) == kept.record.sha256
+        assert one.case.lineage == kept.record.lineage
 
 
 def test_a_mask_goes_with_every_image(
@@ -145,13 +142,13 @@ def test_a_mask_goes_with_every_image(
     base = ["augment", str(image), "--task", "segmentation", "--captions", "2", "--steps", "2", "--mask", str(mask)]
     assert cli.main([*base, "--classes", "0 sky, 4 road", "--out", str(out)]) == 0
     assert "The mask was brought from 192x128 to the 96x64 pixels" in capsys.readouterr().err
-    data = manifest.read(out / "run.json")
-    assert data.mask_classes == {0: "sky", 4: "road"}
+    data = run_file.read(out / "run.json")
+    assert data.run.mask_classes == {0: "sky", 4: "road"}
     for kept in data.images:
         with Image.open(out / kept.mask_file) as beside:
             assert (beside.mode, beside.size, beside.getextrema()) == ("L", (96, 64), (4, 4))
-        held = require_carried((out / kept.file).read_bytes())
-        assert held.mask is not None and held.run.mask_classes == data.mask_classes
+        held = require_run_in((out / kept.file).read_bytes())
+        assert held.mask is not None and held.run.mask_classes == data.run.mask_classes
     assert cli.main(["again", str(out / "run.json"), "--out", str(tmp_path / "two")]) == 0
     capsys.readouterr()
 
@@ -199,12 +196,12 @@ def test_an_interrupt_keeps_what_is_finished_and_the_same_command_goes_on(
     assert augment(image, tmp_path / "out") == 130
     assert "Stopped. Images kept: 1" in capsys.readouterr().err
     assert [path.name for path in sorted((tmp_path / "out").glob("image-???.png"))] == ["image-001.png"]
-    assert not manifest.read(tmp_path / "out" / "run.json").complete
+    assert not run_file.read(tmp_path / "out" / "run.json").complete
 
     models.generator = NoiseGenerator()
     assert augment(image, tmp_path / "out") == 0
     assert len(models.generator.made) == 2
-    assert manifest.read(tmp_path / "out" / "run.json").complete
+    assert run_file.read(tmp_path / "out" / "run.json").complete
     for name in ("image-001.png", "image-002.png", "image-003.png"):
         with Image.open(tmp_path / "out" / name) as one, Image.open(whole / name) as other:
             assert one.tobytes() == other.tobytes()
@@ -216,10 +213,10 @@ def test_segmentation_takes_the_profile_s_protected_classes_or_those_given(
     models.captioner.text = "A road with a red car in sunny weather by day. The ground is grassy."
     base = ["augment", str(image), "--task", "segmentation", "--steps", "1", "--captions", "1"]
     assert cli.main([*base, "--out", str(tmp_path / "a")]) == 0
-    protected = manifest.read(tmp_path / "a" / "run.json").task.protected
+    protected = run_file.read(tmp_path / "a" / "run.json").run.task.protected
     assert protected == ("road", "pavement", "lane marking", "vehicle", "pedestrian")
     assert cli.main([*base, "--out", str(tmp_path / "b"), "--protected", "road, car"]) == 0
-    assert manifest.read(tmp_path / "b" / "run.json").task.protected == ("road", "car")
+    assert run_file.read(tmp_path / "b" / "run.json").run.task.protected == ("road", "car")
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from pipeline.conditioning import NamedMask, control_image
+from pipeline.conditioning import control_image
 from pipeline.errors import UserError
+from pipeline.masks import NamedMask
 from pipeline.models import Models, load_models
 from pipeline.models.previews import SIDE, Looks, StepWatch, watching
 from pipeline.profile import Profile, load_profile
@@ -23,6 +23,7 @@ from pipeline.settings import ConditioningSettings, ControlKind, GenerationSetti
 from tests import tiny
 from tests.test_real_classes import paper_at
 
+pytestmark = pytest.mark.slow
 QUICK = GenerationSettings(steps=5, short_side=64, guidance=5.0)
 MASK = NamedMask(Image.new("L", (96, 64), 1), {1: "road"})
 
@@ -52,6 +53,7 @@ def photo(size: tuple[int, int] = (150, 100)) -> Image.Image:
 
 
 def test_soft_edges_are_drawn_in_the_size_of_the_source(tmp_path: Path) -> None:
+    import torch
     from controlnet_aux.hed import ControlNetHED_Apache2
 
     torch.manual_seed(0)
@@ -64,6 +66,7 @@ def test_soft_edges_are_drawn_in_the_size_of_the_source(tmp_path: Path) -> None:
 
 
 def test_line_art_is_drawn_fine_or_coarse(tmp_path: Path) -> None:
+    import torch
     from controlnet_aux.lineart import Generator
 
     for seed, name in enumerate(("sk_model.pth", "sk_model2.pth")):
@@ -90,6 +93,8 @@ def test_a_kind_without_a_model_is_a_clear_word() -> None:
 
 
 def test_each_kind_has_its_controlnet_in_one_pipeline(models: Models) -> None:
+    import torch
+
     canny: Any = models.generator
     seg: Any = canny.on("segmentation")
     control = control_image(photo((96, 64)), ConditioningSettings(kind="segmentation"), mask=MASK)
@@ -128,6 +133,7 @@ def test_a_preview_shows_and_changes_nothing(models: Models) -> None:
 @pytest.mark.parametrize("kind", ["epsilon", "v_prediction"])
 def test_clean_latents_follow_from_a_right_prediction(name: str, kind: str) -> None:
     import diffusers
+    import torch
 
     scheduler: Any = getattr(diffusers, name)(prediction_type=kind, beta_schedule="scaled_linear")
     scheduler.set_timesteps(8)
@@ -153,6 +159,8 @@ def test_clean_latents_follow_from_a_right_prediction(name: str, kind: str) -> N
 
 
 def test_a_large_vae_is_passed_by(models: Models) -> None:
+    import torch
+
     class Large:
         config = type("Config", (), {"latent_channels": 4})()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 from PIL import Image
 
 from evaluation.metrics import ClassFigures, against_mask, iou, mask_check, numbers_of, without_mask
-from evaluation.types import LARGEST_MAP, Reading, decode_map, encode_map, reading_from
+from evaluation.types import LARGEST_MAP, Prediction, coloured_map, decode_map, encode_map
 from pipeline.errors import UserError
+from pipeline.masks import colour
 from pipeline.settings import UnderTestSettings
 
 PROTECTED = ("road", "vehicle")
@@ -23,9 +25,11 @@ def halves(left: int, right: int, at: int = 8, size: tuple[int, int] = (16, 10))
 
 
 def test_a_class_map_survives_being_kept() -> None:
-    reading = Reading("segmentation", "m", classes=("sky", "road"), class_map=encode_map(halves(0, 1)))
-    again = reading_from(reading.plain())
-    assert again == reading and np.array_equal(np.asarray(decode_map(again.class_map)), np.asarray(halves(0, 1)))
+    kept = encode_map(halves(0, 1))
+    assert np.array_equal(np.asarray(decode_map(kept)), np.asarray(halves(0, 1)))
+    with Image.open(io.BytesIO(coloured_map(kept))) as picture:
+        assert picture.convert("RGB").getpixel((0, 0)) == colour(0)
+        assert picture.convert("RGB").getpixel((picture.width - 1, 0)) == colour(1)
 
 
 def test_a_large_class_map_is_kept_smaller() -> None:
@@ -66,11 +70,11 @@ def wanted(**given: str) -> UnderTestSettings:
     return UnderTestSettings.model_validate({"source": "file", **given})
 
 
-def load(settings: UnderTestSettings) -> Reading:
+def load(settings: UnderTestSettings) -> Prediction:
     from evaluation.models import ModelUnderTest
 
     picture = Image.effect_noise((60, 40), 60).convert("RGB")
-    return ModelUnderTest(settings).read(picture)
+    return ModelUnderTest(settings).predict(picture)
 
 
 @pytest.mark.parametrize(
@@ -90,14 +94,14 @@ def test_any_architecture_of_torchvision_or_timm_from_a_checkpoint(tmp_path: Pat
     net, _ = _empty(name, 3, auxiliary=False)
     file = tmp_path / "model.pt"
     torch.save({"state_dict": {f"module.{key}": value for key, value in net.state_dict().items()}}, file)
-    reading = load(wanted(name=name, file=str(file), classes="bird, boat, house"))
-    assert reading.kind == kind
+    prediction = load(wanted(name=name, file=str(file), classes="bird, boat, house"))
+    assert prediction.kind == kind
     if kind == "classification":
-        assert {guess.label for guess in reading.top} == {"bird", "boat", "house"}
-        assert sum(guess.probability for guess in reading.top) == pytest.approx(1, abs=1e-3)
-        assert [g.probability for g in reading.top] == sorted((g.probability for g in reading.top), reverse=True)
+        assert {guess.label for guess in prediction.top} == {"bird", "boat", "house"}
+        assert sum(guess.probability for guess in prediction.top) == pytest.approx(1, abs=1e-3)
+        assert [g.probability for g in prediction.top] == sorted((g.probability for g in prediction.top), reverse=True)
     else:
-        assert decode_map(reading.class_map).size == (60, 40) and reading.classes == ("bird", "boat", "house")
+        assert decode_map(prediction.class_map).size == (60, 40) and prediction.classes == ("bird", "boat", "house")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ from typing import Any
 
 from PIL import Image
 
-from pipeline.freshness import by_person, image_sha, inputs_key, is_current, stale_stages
-from pipeline.settings import CaptionSettings, CounterfactualSettings, KeywordSettings, Settings
+from pipeline.freshness import by_person, drawing_key, inputs_key, stale_stages
+from pipeline.images import image_sha
+from pipeline.recipes import DILLEMA
+from pipeline.settings import CounterfactualSettings, Settings
 from pipeline.types import (
     Alternative,
     Alternatives,
@@ -22,7 +24,6 @@ from pipeline.types import (
     StageName,
     StageValue,
     Task,
-    TextValue,
     Trace,
 )
 
@@ -38,7 +39,7 @@ ALTERNATIVES = Alternatives(
 CAPTIONS = CounterfactualCaptions(
     (CounterfactualCaption("A blue bird on a sunny day.", (Edit("red", "blue", "attribute"),)),)
 )
-TEXTS: dict[StageName, TextValue] = {
+TEXTS: dict[StageName, Any] = {
     "caption": CAPTION,
     "keywords": KEYWORDS,
     "alternatives": ALTERNATIVES,
@@ -49,7 +50,9 @@ TEXTS: dict[StageName, TextValue] = {
 def fresh_values(task: Task = TASK, settings: Settings = SETTINGS) -> dict[StageName, StageValue[Any]]:
     """All four stages as a model gave them, from one another."""
     return {
-        stage: StageValue(value, Trace("model", "m", prompt="p"), inputs_key(stage, task, "sha", TEXTS, settings))
+        stage: StageValue(
+            value, Trace("model", "m", prompt="p"), inputs_key(DILLEMA, stage, task, "sha", TEXTS, settings)
+        )
         for stage, value in TEXTS.items()
     }
 
@@ -57,14 +60,14 @@ def fresh_values(task: Task = TASK, settings: Settings = SETTINGS) -> dict[Stage
 def stale(
     values: dict[StageName, StageValue[Any]], task: Task = TASK, settings: Settings = SETTINGS
 ) -> dict[StageName, str]:
-    return stale_stages(task, "sha", values, settings)
+    return stale_stages(DILLEMA, task, "sha", values, settings)
 
 
-def changed(stage: StageName, value: TextValue) -> dict[StageName, StageValue[Any]]:
+def changed(stage: StageName, value: Any) -> dict[StageName, StageValue[Any]]:
     """The values after a person changed one of them."""
     values = fresh_values()
-    now: dict[StageName, TextValue] = {name: held.value for name, held in values.items()}
-    return values | {stage: by_person(stage, value, TASK, "sha", now, SETTINGS)}  # type: ignore[type-var]
+    now: dict[StageName, Any] = {name: held.value for name, held in values.items()}
+    return values | {stage: by_person(DILLEMA, stage, value, TASK, "sha", now, SETTINGS)}
 
 
 def test_what_was_just_made_is_fresh() -> None:
@@ -128,21 +131,18 @@ def test_settings_outdate_what_a_model_made_and_not_what_a_person_wrote() -> Non
 
 
 def test_another_source_image_outdates_the_caption() -> None:
-    assert stale_stages(TASK, "other", fresh_values(), SETTINGS)["caption"].startswith("the source image was")
-    assert inputs_key("keywords", TASK, "a", TEXTS, SETTINGS) == inputs_key("keywords", TASK, "b", TEXTS, SETTINGS)
-
-
-def test_the_key_is_the_same_from_all_settings_and_from_those_of_the_stage() -> None:
-    for stage, own in (("caption", CaptionSettings()), ("keywords", KeywordSettings())):
-        assert inputs_key(stage, TASK, "s", TEXTS, SETTINGS) == inputs_key(stage, TASK, "s", TEXTS, own)  # type: ignore[arg-type]
+    assert stale_stages(DILLEMA, TASK, "other", fresh_values(), SETTINGS)["caption"].startswith("the source image was")
+    assert inputs_key(DILLEMA, "keywords", TASK, "a", TEXTS, SETTINGS) == inputs_key(
+        DILLEMA, "keywords", TASK, "b", TEXTS, SETTINGS
+    )
 
 
 def test_the_generation_key_follows_the_ticked_captions() -> None:
-    key = inputs_key("generation", TASK, "s", TEXTS, SETTINGS)
+    key = drawing_key(DILLEMA, TASK, "s", TEXTS, SETTINGS)
     unticked = CounterfactualCaptions((dataclasses.replace(CAPTIONS.items[0], used=False),))
-    assert key != inputs_key("generation", TASK, "s", {**TEXTS, "counterfactuals": unticked}, SETTINGS)
-    assert is_current(CAPTIONS.items[0], CAPTIONS)
-    assert not is_current(CAPTIONS.items[0], unticked)
+    assert key != drawing_key(DILLEMA, TASK, "s", {**TEXTS, "counterfactuals": unticked}, SETTINGS)
+    assert DILLEMA.is_current(CAPTIONS.items[0], TEXTS)
+    assert not DILLEMA.is_current(CAPTIONS.items[0], {**TEXTS, "counterfactuals": unticked})
 
 
 def test_the_sha_of_an_image_is_that_of_its_pixels() -> None:

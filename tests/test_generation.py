@@ -12,15 +12,17 @@ import pytest
 from PIL import Image
 
 from pipeline.errors import Cancelled, UserError
-from pipeline.methods import ControlNetMethod
+from pipeline.lineage import TestCase
+from pipeline.methods.controlnet import ControlNetMethod, ControlNetSettings
 from pipeline.progress import Progress
-from pipeline.prompting import load_prompts
-from pipeline.settings import ConditioningSettings, GenerationSettings
+from pipeline.recipes import DILLEMA
+from pipeline.seams import Source
+from pipeline.settings import GenerationSettings
 from pipeline.stages import generation
-from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task, TestCase
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
 from tests.scripted import SUNNY_BIRD, NoiseGenerator
 
-PROMPTS = load_prompts("paper")
+PROMPTS = DILLEMA.prompts("paper")
 BIRD = Task("classification", label="bird")
 ONE = CounterfactualCaption(SUNNY_BIRD.replace("red", "blue"), (Edit("red", "blue", "attribute"),))
 TWO = CounterfactualCaption(SUNNY_BIRD.replace("sunny", "rainy"), (Edit("sunny", "rainy", "weather"),))
@@ -28,16 +30,18 @@ OFF = CounterfactualCaption("A cat.", (Edit("red", "green", "attribute"),), used
 SOURCE = Image.new("RGB", (64, 64), "green")
 SMALL = GenerationSettings(steps=3, images_per_caption=2, short_side=64)
 
+DRAWING = ControlNetSettings(generation=SMALL)
+
 
 def run(captions: CounterfactualCaptions, made: object = (), **more: object) -> Iterator[TestCase]:
     method = ControlNetMethod(NoiseGenerator(), None, PROMPTS)
     images = generation.Images(generation.plan(captions, SMALL, 9, made=made).images)  # type: ignore[arg-type]
-    return generation.run(SOURCE, BIRD, method, ConditioningSettings(), SMALL, images, **more)  # type: ignore[arg-type]
+    return generation.run(method, method.prepare(Source(SOURCE, BIRD), DRAWING), images, **more)  # type: ignore[arg-type]
 
 
 def generate(captions: CounterfactualCaptions, **more: object) -> list[tuple[str, int, bytes]]:
     cases = run(captions, **more)
-    return [(case.counterfactual.text, case.seed, case.image.tobytes()) for case in cases]
+    return [(case.lineage.counterfactual.text, case.lineage.seed, case.image.tobytes()) for case in cases]
 
 
 def test_every_image_has_a_seed_of_its_own_that_hangs_on_nothing_else() -> None:
@@ -56,9 +60,9 @@ def test_images_that_are_there_are_not_made_again() -> None:
 
 def test_the_label_stands_in_the_prompt_of_every_image() -> None:
     generator = NoiseGenerator()
-    method = ControlNetMethod(generator, None, load_prompts("demo"))
+    method = ControlNetMethod(generator, None, DILLEMA.prompts("demo"))
     images = generation.Images(generation.plan(CounterfactualCaptions((ONE,)), SMALL, 0).images)
-    list(generation.run(SOURCE, BIRD, method, ConditioningSettings(), SMALL, images))
+    list(generation.run(method, method.prepare(Source(SOURCE, BIRD), DRAWING), images))
     assert {prompt for prompt, _ in generator.made} == {f"{ONE.text} Keep: bird."}
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TEXTS = (
     "A red bird in sunny weather by day.",
     "Task: x\nCaption: two  spaces, 12 numbers; ünknown létters 日本\nReply:",

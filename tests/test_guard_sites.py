@@ -9,10 +9,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pipeline.errors import UserError
+from services.refusals import Refusals
 from storage.workspace import Workspace
-from tests.guarded import HERE, HTML, PASSWORD, application, events
+from tests.guarded import CHEAP, HERE, HTML, PASSWORD, application, events
 from ui.passwords import SECRET, hashed
-from ui.refusals import Refusals
 
 
 @pytest.fixture
@@ -23,12 +23,12 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 @pytest.fixture(scope="module")
 def kept() -> str:
-    return hashed(PASSWORD)
+    return hashed(PASSWORD, CHEAP)
 
 
 @pytest.fixture
 def locked(workspace: Workspace, kept: str) -> Iterator[TestClient]:
-    workspace.studies.set_secret(SECRET, kept)
+    workspace.studies.sessions.set_secret(SECRET, kept)
     with TestClient(application(workspace, "0.0.0.0"), base_url="http://studio.test", follow_redirects=False) as client:
         yield client
 
@@ -131,7 +131,7 @@ def test_a_link_from_another_site_can_be_followed_but_nothing_be_read(unlocked: 
 
 
 def test_an_origin_of_the_usual_port(workspace: Workspace, kept: str) -> None:
-    workspace.studies.set_secret(SECRET, kept)
+    workspace.studies.sessions.set_secret(SECRET, kept)
     with TestClient(application(workspace, "0.0.0.0"), base_url="http://studio.test") as client:
         for host, origin, status in (
             ("studio.test", "https://studio.test", 401),
@@ -183,7 +183,7 @@ def test_a_log_that_fails_lets_nobody_in(workspace: Workspace, kept: str, monkey
     def fail(*_: object, **__: object) -> None:
         raise UserError("the disk is full")
 
-    workspace.studies.set_secret(SECRET, kept)
+    workspace.studies.sessions.set_secret(SECRET, kept)
     monkeypatch.setattr(workspace.studies, "note", fail)
     with TestClient(application(workspace, "0.0.0.0"), base_url="http://studio.test") as client:
         assert client.get("/study/").status_code == 401

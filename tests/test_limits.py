@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ui.limits import REMEMBERED, Limiter, TooMany, address_key, waiting
+from services.limits import REMEMBERED, Limiter, TooMany, address_key, waiting
 
 
 class Clock:

@@ -11,13 +11,13 @@ from PIL import Image
 from pipeline.errors import UserError
 from pipeline.masks import (
     OVERLAY_ALPHA,
-    carried,
     classes_text,
     colour,
     numbers_in,
     overlay,
     parse_classes,
     read_mask,
+    resized,
 )
 
 CLASSES = {0: "sky", 1: "road", 7: "vehicle"}
@@ -72,7 +72,7 @@ def test_the_same_proportions_are_scaled_without_new_classes() -> None:
     mask = read_mask(encoded(numbers((400, 240))), SIZE, CLASSES)
     assert mask.image.size == SIZE and numbers_in(mask.image) == (0, 1, 7)
     assert mask.notes == ("The mask was brought from 400x240 to the 40x24 pixels of the source image.",)
-    larger = carried(mask.image, (400, 240))
+    larger = resized(mask.image, (400, 240))
     assert larger.size == (400, 240) and numbers_in(larger) == (0, 1, 7)
 
 

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from demo.render import render
 from demo.scene import random_scene
-from pipeline.methods import ControlNetMethod, plain_settings
-from pipeline.prompting import load_prompts
-from pipeline.seams import OnStep
-from pipeline.settings import ConditioningSettings, ControlKind, GenerationSettings
-from pipeline.types import CounterfactualCaption, Edit, Task, TestCase
+from pipeline.errors import Cancelled, UserError
+from pipeline.lineage import TestCase, UnreadSettings
+from pipeline.masks import NamedMask
+from pipeline.methods import Preparations, method_of, read_lineage, read_settings
+from pipeline.methods.controlnet import (
+    CONTROL_IMAGE,
+    CONTROLNET,
+    ControlNetMethod,
+    ControlNetPrepared,
+    ControlNetSettings,
+)
+from pipeline.recipes import DILLEMA
+from pipeline.seams import OnStep, Source
+from pipeline.settings import ConditioningSettings, ControlKind, GenerationSettings, Settings
+from pipeline.types import CounterfactualCaption, Edit, Task
+from tests.scripted import ScriptedModels
 
 SETTINGS = GenerationSettings(short_side=128, steps=3, negative_prompt="blurred")
 SNOW = CounterfactualCaption("A red bird in snowy weather.", (Edit("sunny", "snowy", "weather"),))
@@ -68,39 +84,54 @@ def make(
     generator: Echo, task: Task = BIRD, embedder: Brightness | None = None, **size: int
 ) -> tuple[TestCase, list[tuple[int, int]]]:
     steps: list[tuple[int, int]] = []
-    method = ControlNetMethod(generator, embedder, load_prompts("demo"))
+    method = ControlNetMethod(generator, embedder, DILLEMA.prompts("demo"))
 
     def on_step(done: int, total: int) -> None:
         steps.append((done, total))
 
-    return method.make(source(**size), task, SNOW, ConditioningSettings(), SETTINGS, 9, on_step), steps
+    prepared = method.prepare(Source(source(**size), task), ControlNetSettings(generation=SETTINGS))
+    return method.make(prepared, SNOW, 9, on_step), steps
 
 
 def test_prompt_carries_caption_and_what_is_kept() -> None:
     generator = Echo()
     case, _ = make(generator)
-    assert generator.prompts == [case.prompt]
-    assert SNOW.text in case.prompt and case.prompt.count("bird") == 2
+    assert generator.prompts == [case.lineage.prompt]
+    assert SNOW.text in case.lineage.prompt and case.lineage.prompt.count("bird") == 2
     case, _ = make(generator, Task("segmentation", protected=("road", "lane marking")))
-    assert "road, lane marking" in case.prompt
+    assert "road, lane marking" in case.lineage.prompt
 
 
 def test_generator_gets_its_size_and_the_source_gets_its_own_back() -> None:
     generator = Echo()
     case, steps = make(generator)
     assert generator.sizes == [(192, 128)]
-    assert case.image.size == case.control.size == (150, 100)
-    assert set(np.unique(np.asarray(case.control))) == {0, 255}
+    assert case.image.size == case.artifacts[CONTROL_IMAGE].size == (150, 100)
+    assert set(np.unique(np.asarray(case.artifacts[CONTROL_IMAGE]))) == {0, 255}
     assert steps == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_the_record_is_enough_to_make_it_again() -> None:
-    case, _ = make(Echo())
-    assert (case.seed, case.method, case.model, case.negative_prompt) == (9, "controlnet", "echo", "blurred")
-    assert case.settings == plain_settings(ConditioningSettings(), SETTINGS)
-    conditioning = ConditioningSettings(**case.settings["conditioning"])
-    rest = {key: value for key, value in case.settings.items() if key != "conditioning"}
-    assert (conditioning, GenerationSettings(**rest)) == (ConditioningSettings(), SETTINGS)
+    made = make(Echo())[0].lineage
+    assert (made.seed, made.method, made.model, made.negative_prompt) == (9, "controlnet", "echo", "blurred")
+    assert made.settings == ControlNetSettings(conditioning=ConditioningSettings(), generation=SETTINGS)
+    assert read_lineage(json.loads(json.dumps(made.plain()))) == made
+
+
+def test_settings_as_the_first_version_recorded_them_say_the_same() -> None:
+    flat = {**SETTINGS.model_dump(mode="json"), "conditioning": {"kind": "canny", "low": 41}}
+    read = read_settings("controlnet", flat)
+    assert read == ControlNetSettings(conditioning=ConditioningSettings(low=41), generation=SETTINGS)
+    assert read_settings("controlnet", read.plain()) == read
+
+
+@pytest.mark.parametrize(
+    ("method", "recorded"), [("inversion", {"cross_replace": 0.8}), ("controlnet", {"steps": "many"})]
+)
+def test_settings_that_are_not_known_here_stay_as_they_were_recorded(method: str, recorded: dict[str, Any]) -> None:
+    read = read_settings(method, recorded)
+    assert isinstance(read, UnreadSettings)
+    assert (read.plain(), read.steps) == (recorded, None)
 
 
 def test_checks_say_whether_edges_are_kept_and_the_edit_shows() -> None:
@@ -119,3 +150,71 @@ def test_check_fails_with_a_sentence_when_the_edit_does_not_show() -> None:
     found = {check.name: check for check in case.checks}
     assert not found["edit shows"].passed and "may not show" in found["edit shows"].note
     assert found["edges kept"].value == 0.0 and not found["edges kept"].passed
+
+
+class Counted(ControlNetMethod):
+    """Counts how often it prepares a source."""
+
+    times = 0
+
+    def prepare(self, *arguments: Any) -> ControlNetPrepared:
+        self.times += 1
+        return super().prepare(*arguments)
+
+
+def test_a_preparation_serves_as_long_as_the_control_image_would_be_the_same() -> None:
+    method, kept = Counted(Echo(), None, DILLEMA.prompts("demo")), Preparations()
+
+    def prepared(source: Source, **settings: Any) -> ControlNetPrepared:
+        return kept.prepared(CONTROLNET, method, source, ControlNetSettings(**settings))
+
+    bird = Source(source(), BIRD, "A bird.")
+    first = prepared(bird, generation=SETTINGS)
+    other = prepared(replace(bird, caption="A red bird."), generation=SETTINGS.model_copy(update={"steps": 9}))
+    assert method.times == 1 and other.control is first.control
+    assert (other.source.caption, other.settings.steps) == ("A red bird.", 9), "what is asked for now counts"
+    prepared(bird, generation=SETTINGS, conditioning=ConditioningSettings(coarse=True))
+    assert method.times == 1, "Canny knows no coarse lines"
+
+    prepared(bird, generation=SETTINGS, conditioning=ConditioningSettings(low=41))
+    prepared(bird, generation=SETTINGS.model_copy(update={"short_side": 64}))
+    prepared(replace(bird, image=source(140)), generation=SETTINGS)
+    assert method.times == 4
+
+    painted = ConditioningSettings(kind="segmentation")
+    for value, classes in ((1, {1: "sky"}), (1, {1: "sky"}), (2, {2: "sky"})):
+        mask = NamedMask(Image.new("L", bird.image.size, value), classes)
+        prepared(replace(bird, mask=mask), generation=SETTINGS, conditioning=painted)
+    assert method.times == 6, "another mask paints another map"
+
+
+def test_a_stop_ends_the_preparation() -> None:
+    stop = threading.Event()
+    stop.set()
+    method = ControlNetMethod(Echo(), None, DILLEMA.prompts("demo"))
+    with pytest.raises(Cancelled):
+        method.prepare(Source(source(), BIRD), ControlNetSettings(), None, stop)
+
+
+def test_a_method_that_is_not_known_here_claims_nothing() -> None:
+    unknown = method_of("inversion")
+    settings = unknown.read_settings({"cross_replace": 0.8})
+    assert (unknown.sections, unknown.artifacts, unknown.draws_whole) == ((), (), False)
+    assert unknown.effort(settings, (64, 64)) is None and unknown.lacks(settings, masked=False) == ""
+    assert unknown.settings_of(Settings()) == UnreadSettings()
+    with pytest.raises(UserError, match="inversion"):
+        unknown.with_models(ScriptedModels(), DILLEMA.prompts("demo"))
+
+
+def test_a_preparation_hangs_on_all_of_a_source_where_a_method_says_nothing_else() -> None:
+    bird, plain = Source(source(), BIRD, "A bird."), method_of("inversion")
+    keys = [
+        plain.preparation_key(given, ControlNetSettings())
+        for given in (
+            bird,
+            replace(bird, image=bird.image.copy()),
+            replace(bird, caption="A boat."),
+            replace(bird, mask=NamedMask(Image.new("L", bird.image.size))),
+        )
+    ]
+    assert keys[0] == keys[1] and len(set(keys)) == 3

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import json
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlite_utils
 from PIL import Image
 
-from pipeline.types import Caption, CounterfactualCaption, StageValue, Task, TestCase, Trace
+from evaluation.types import Guess, Prediction, decode_map
+from pipeline.types import Caption, StageValue, Task, Trace
 from storage import migrations
 from storage.database import Database
 from storage.workspace import Workspace
+from tests.cases import made_case
 from tests.study_desk import crew, started, vote
 
 
@@ -29,23 +36,28 @@ def schema(path: Path) -> list[tuple[str, str]]:
     return rows
 
 
+PREDICTION = Prediction("classification", "a classifier", (Guess("bird", 0.75),))
+
+
+PREDICTION = Prediction("classification", "a classifier", (Guess("bird", 0.75),))
+
+
 def filled(folder: Path) -> None:
     """At least one row in every table."""
     with Workspace(folder) as workspace:
         image = Image.new("RGB", (8, 8))
-        run_id = workspace.create_run(image, Task("classification", "bird"), "demo", "A bird", {})
-        workspace.append_value(run_id, "caption", StageValue(Caption("A bird."), Trace("model"), "k"))
-        job = workspace.start_job(run_id, 1)
-        case = TestCase(image, image, CounterfactualCaption("x", ()), 1, "m", "m", "p", "", {}, 0.1)
-        case_id = workspace.append_test_case(run_id, job, case)
-        workspace.finish_job(job, "done")
-        workspace.append_review(case_id, "accepted")
-        workspace.append_reading(workspace.run(run_id).source_sha, "a classifier", {"top": ["bird"]})
+        run_id = workspace.runs.create(image, Task("classification", "bird"), "demo", "A bird", {})
+        workspace.runs.append_value(run_id, "caption", StageValue(Caption("A bird."), Trace("model"), "k"))
+        job = workspace.jobs.start(run_id, 1)
+        case_id = workspace.test_cases.append(run_id, job, made_case(image))
+        workspace.jobs.finish(job, "done")
+        workspace.test_cases.review(case_id, "accepted")
+        workspace.predictions.append(workspace.runs.get(run_id).source_sha, "a classifier", PREDICTION)
         studies, study_id = workspace.studies, started(workspace)
         (worker,) = crew(studies, study_id, 1)
-        judged = vote(studies, studies.claim(study_id, worker, "item")).item.id
-        studies.exclude(study_id, worker, "too fast", "person")
-        studies.decide(study_id, worker, "approved", "")
+        judged = vote(studies, studies.assignments.claim(study_id, worker, "item")).item.id
+        studies.workers.exclude(study_id, worker, "too fast", "person")
+        studies.workers.decide(study_id, worker, "approved", "")
         studies.adjudicate(study_id, judged, "valid", "yes", "")
 
 
@@ -68,37 +80,191 @@ def test_from_an_empty_file_and_again(tmp_path: Path) -> None:
 def test_opening_again_keeps_what_was_saved(tmp_path: Path) -> None:
     filled(tmp_path)
     with Workspace(tmp_path) as workspace:
-        (summary,) = workspace.runs()
-        assert workspace.run(summary.id).values["caption"].value.value == Caption("A bird.")
+        (summary,) = workspace.runs.search()
+        assert workspace.runs.get(summary.id).values["caption"].value.value == Caption("A bird.")
 
 
-def test_a_workspace_of_the_first_version_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def written_by(folder: Path, steps: int, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """A workspace that has had so many of the first steps, with these rows of tables."""
+    folder.mkdir(parents=True, exist_ok=True)
+    db = sqlite_utils.Database(folder / "studio.db")
+    earlier = sqlite_utils.Migrations("studio")
+    for name in migrations.STEPS[:steps]:
+        earlier(name=name)(getattr(migrations, name))
+    earlier.apply(db)
+    for table, row in rows:
+        db.table(table).insert(row)
+    db.close()
+
+
+THEN, SHA, RUN = "2025-11-01T10:00:00.000000+00:00", "a" * 64, "0" * 16
+TASK = '{"kind": "classification", "label": "Möwe", "protected": []}'
+FIRST_ROWS: list[tuple[str, dict[str, Any]]] = [
+    ("images", {"sha": SHA, "width": 8, "height": 8, "mode": "RGB", "bytes": 9, "created": THEN}),
+    ("runs", {"id": RUN, "profile": "demo", "source": SHA, "sample": "", "notes": "[]", "created": THEN}),
+    ("run_states", {"run": RUN, "name": "A bird", "task": TASK, "settings": "{}", "created": THEN}),
+]
+
+
+def test_a_workspace_of_the_first_version_goes_on(tmp_path: Path) -> None:
     """A file that has had the first step only, with a run as that version wrote it, opens with nothing lost."""
-    first = sqlite_utils.Migrations("studio")
-    first(name="m001_initial")(migrations.m001_initial)
-    monkeypatch.setattr(migrations, "studio", first)
-    database = opened(tmp_path / "studio.db")
-    now, sha = "2025-11-01T10:00:00.000000+00:00", "a" * 64
-    task = '{"kind": "classification", "label": "bird", "protected": []}'
-
-    def write(db: sqlite_utils.Database) -> None:
-        db.table("images").insert({"sha": sha, "width": 8, "height": 8, "mode": "RGB", "bytes": 9, "created": now})
-        run = {"id": "0" * 16, "profile": "demo", "source": sha, "sample": "", "notes": "[]", "created": now}
-        db.table("runs").insert(run)
-        state = {"run": "0" * 16, "name": "A bird", "task": task, "settings": "{}", "created": now}
-        db.table("run_states").insert(state)
-
-    database.write(write)
-    database.close()
-    monkeypatch.undo()
-
+    written_by(tmp_path, 1, FIRST_ROWS)
     with Workspace(tmp_path) as workspace:
-        (summary,) = workspace.runs()
-        run = workspace.run(summary.id)
-        assert (run.name, run.source_sha, run.task) == ("A bird", sha, Task("classification", "bird"))
+        (summary,) = workspace.runs.search()
+        run = workspace.runs.get(summary.id)
+        assert (run.name, run.source_sha, run.task) == ("A bird", SHA, Task("classification", "Möwe"))
         assert (run.mask_sha, run.mask_path, run.mask_classes, run.prompts, run.removed) == (None, None, {}, {}, False)
-        workspace.rename(run.id, "A seagull")
-        assert workspace.run(run.id).name == "A seagull"
+        workspace.runs.rename(run.id, "A seagull")
+        assert workspace.runs.get(run.id).name == "A seagull"
+
+
+def value_row(text: str, **columns: Any) -> tuple[str, dict[str, Any]]:
+    row: dict[str, Any] = {
+        "run": RUN,
+        "stage": "caption",
+        "value": json.dumps({"text": text}),
+        "author": "model",
+        "model": "BLIP",
+    }
+    row |= {"prompt": "Say.", "raw_reply": text, "settings": '{"beams": 5}', "seed": str(2**64 - 1), "attempts": 2}
+    return "stage_values", {**row, "seconds": 0.25, "inputs_key": "k", "created": THEN, **columns}
+
+
+def case_row(number: int) -> tuple[str, dict[str, Any]]:
+    row: dict[str, Any] = {
+        "run": RUN,
+        "job": 1,
+        "image": SHA,
+        "control": SHA,
+        "seed": str(2**63 + number),
+        "method": "controlnet",
+    }
+    row |= {"counterfactual": '{"text": "A gull.", "edits": []}', "model": "SD", "prompt": "A gull.", "checks": "[]"}
+    row |= {"negative_prompt": "", "settings": '{"steps": 4}', "seconds": 0.5, "created": THEN}
+    return "test_cases", row
+
+
+def test_a_workspace_of_the_third_step_goes_on(tmp_path: Path) -> None:
+    """Versions, jobs, test cases and reviews as that version wrote them: the list and the run say the same."""
+    later = THEN.replace("2025", "2026")
+    written_by(
+        tmp_path,
+        3,
+        [
+            ("processes", {"host": "x", "pid": 1, "opened": THEN}),
+            *FIRST_ROWS,
+            ("runs", {**FIRST_ROWS[1][1], "id": "1" * 16}),
+            ("run_states", {**FIRST_ROWS[2][1], "run": "1" * 16, "name": "Gone"}),
+            ("run_states", {**FIRST_ROWS[2][1], "run": "1" * 16, "name": "Gone", "removed": 1}),
+            value_row("One."),
+            value_row("Two.", author="person"),
+            value_row("One.", brought_back=1, created=later),
+            (
+                "jobs",
+                {"run": RUN, "process": 1, "total": 3, "inputs_key": "k", "state": "running", "message": ""}
+                | {"started": THEN},
+            ),
+            *(case_row(number) for number in range(3)),
+            ("reviews", {"test_case": 1, "verdict": "accepted", "reason": "", "created": THEN}),
+            ("reviews", {"test_case": 2, "verdict": "accepted", "reason": "", "created": THEN}),
+            ("reviews", {"test_case": 2, "verdict": "open", "reason": "", "created": THEN}),
+            ("reviews", {"test_case": 3, "verdict": "rejected", "reason": "blurred", "created": THEN}),
+        ],
+    )
+    with Workspace(tmp_path) as workspace:
+        (line,) = workspace.runs.search(find="MÖWE")
+        assert (line.name, line.stages, line.test_cases, line.accepted) == ("A bird", ("caption", "generation"), 3, 1)
+        assert (line.job, line.changed.year) == ("interrupted", 2026)
+        assert [run.name for run in workspace.runs.search(removed=True)] == ["Gone"]
+        run = workspace.runs.get(RUN)
+        assert [case.review.verdict if case.review else "" for case in run.test_cases] == ["accepted", "", "rejected"]
+        assert [case.lineage.seed for case in run.test_cases] == [2**63, 2**63 + 1, 2**63 + 2]
+        assert {case.artifacts["control image"].sha for case in run.test_cases} == {SHA}
+        assert {case.lineage.recipe for case in run.test_cases} == {"dillema"}
+        history = workspace.runs.history(RUN, "caption")
+        assert [(held.value.value.text, held.author, held.brought_back) for held in history] == [
+            ("One.", "model", None),
+            ("Two.", "person", None),
+            ("One.", "model", 1),
+        ]
+        trace = history[0].value.trace
+        assert (trace.seed, trace.settings, trace.attempts, trace.raw_reply) == (2**64 - 1, {"beams": 5}, 2, "One.")
+        number = workspace.runs.bring_back(history[1].id)
+        assert number == history[-1].id + 1 and workspace.runs.get(RUN).values["caption"].value.value.text == "Two."
+
+
+def reading_rows() -> list[tuple[str, dict[str, Any]]]:
+    """What models under test said, as the third step kept it: JSON with class maps as PNGs in base64."""
+    coloured = Image.frombytes("P", (6, 4), bytes(range(24)))
+    coloured.putpalette([255 - part for part in range(256) for _ in "rgb"])
+    file = io.BytesIO()
+    coloured.save(file, "PNG", optimize=True)
+    plain = {"kind": "segmentation", "model": "net", "top": [], "classes": ["road", "sky"]}
+    values: list[Any] = [
+        {**plain, "class_map": base64.b64encode(file.getvalue()).decode()},
+        {"kind": "classification", "model": "timm x", "top": [{"label": "gull", "probability": 0.5}], "classes": []}
+        | {"class_map": ""},
+        {"top": "of a version that nobody remembers"},
+        {**plain, "class_map": "no picture"},
+    ]
+    return [
+        ("readings", {"image": SHA, "model": f"model {number}", "value": json.dumps(value), "created": THEN})
+        for number, value in enumerate(values)
+    ]
+
+
+def test_readings_of_the_third_step_become_predictions(tmp_path: Path) -> None:
+    written_by(tmp_path, 3, [*FIRST_ROWS, *reading_rows()])
+    with Workspace(tmp_path) as workspace:
+        seen, guessed, *others = (workspace.predictions.latest(SHA, f"model {number}") for number in range(4))
+        assert seen is not None and (seen.kind, seen.model, seen.classes) == ("segmentation", "net", ("road", "sky"))
+        assert decode_map(seen.class_map).tobytes() == bytes(range(24))
+        assert guessed == Prediction("classification", "timm x", (Guess("gull", 0.5),))
+        assert others == [None, None], "it could not be read before either"
+    with Workspace(tmp_path) as workspace:
+        assert workspace.predictions.latest(SHA, "model 0") == seen
+        assert not workspace._database.read(lambda db: db.table("readings").exists())
+
+
+def test_a_kill_while_readings_become_predictions_leaves_them_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_by(tmp_path, 3, [*FIRST_ROWS, *reading_rows()])
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("storage.predictions.insert_row", stopped)
+    with pytest.raises(KeyboardInterrupt), Workspace(tmp_path):
+        pass
+    monkeypatch.undo()
+    held = sqlite_utils.Database(tmp_path / "studio.db")
+    assert held.table("readings").count == 4 and held.table("predictions").count == 0
+    held.close()
+    test_opening_again_keeps_what_was_saved(tmp_path / "another")
+    with Workspace(tmp_path) as workspace:
+        assert workspace.predictions.latest(SHA, "model 1") is not None
+
+
+def test_a_step_that_breaks_a_reference_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Foreign keys are off while the steps run, so they are checked at the end."""
+    filled(tmp_path)
+    before = schema(tmp_path / "studio.db")
+    steps = sqlite_utils.Migrations("studio")
+    for name in migrations.STEPS:
+        steps(name=name)(getattr(migrations, name))
+
+    @steps()
+    def m999_broken(db: sqlite_utils.Database) -> None:
+        db.execute("DROP TABLE runs")
+
+    monkeypatch.setattr(migrations, "studio", steps)
+    monkeypatch.setattr(migrations, "STEPS", (*migrations.STEPS, "m999_broken"))
+    with pytest.raises(RuntimeError, match="refers to nothing"):
+        opened(tmp_path / "studio.db")
+    monkeypatch.undo()
+    assert schema(tmp_path / "studio.db") == before
+    test_opening_again_keeps_what_was_saved(tmp_path / "another")
 
 
 def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +324,7 @@ def test_text_that_is_no_json_and_rows_without_a_run_are_refused(tmp_path: Path)
     for change in (
         {"value": "{half"},
         {"run": "none"},
-        {"stage": "generation"},
+        {"stage": "two words"},
         {"author": "robot"},
         {"brought_back": 99},
     ):

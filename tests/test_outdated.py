@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from pipeline.types import Task
+from services.studio import Studio
 from tests.scripted import studio_in
 from tests.test_ui_studio import do, part
-from ui.studio import Studio
 
 CLASSES = {0: "sky", 1: "road", 2: "vehicle"}
 
@@ -36,46 +36,46 @@ def drawn(studio: Studio, kind: str) -> str:
     settings["conditioning"]["kind"] = kind
     # The checks of a scene do not matter here, but a bird is what the stand-ins speak of.
     task, picture = Task("classification", label="bird"), Image.new("RGB", (52, 36), (200, 40, 40))
-    run_id = studio.workspace.create_run(picture, task, "paper", "bird", settings)
-    studio.workspace.set_mask(run_id, mask(20), CLASSES)
+    run_id = studio.workspace.runs.create(picture, task, "paper", "bird", settings)
+    studio.workspace.runs.set_mask(run_id, mask(20), CLASSES)
     for name in ("run-all", "generate"):
         assert not do(studio, run_id, name).problem
-    state = studio.state(run_id)
+    state = studio.states.of(run_id)
     assert state.run.test_cases and not state.outdated
     return run_id
 
 
 def test_another_mask_outdates_what_was_drawn_on_it_and_says_so(studio: Studio) -> None:
     run_id = drawn(studio, "segmentation")
-    number = len(studio.state(run_id).run.test_cases)
+    number = len(studio.states.of(run_id).run.test_cases)
     do(studio, run_id, "setting", setting="generation.seed_mode", value="fixed")
     do(studio, run_id, "generate")
-    assert "made" in studio.state(run_id).gate.closed, "a fixed seed gives nothing new"
+    assert "made" in studio.states.of(run_id).gate.closed, "a fixed seed gives nothing new"
 
-    studio.workspace.set_mask(run_id, mask(10), CLASSES)
-    state = studio.state(run_id)
+    studio.workspace.runs.set_mask(run_id, mask(10), CLASSES)
+    state = studio.states.of(run_id)
     assert set(state.outdated.values()) == {"of an earlier mask"} and not state.current
     assert "stale: the mask was changed after these images were drawn" in part(studio, run_id, "generation")
     assert "of an earlier mask" in part(studio, run_id, "pictures")
     assert state.gate.plan is not None and len(state.gate.plan.images) == number, "they can be drawn on the new one"
     assert not do(studio, run_id, "generate").problem
-    assert len(studio.state(run_id).current) == number
+    assert len(studio.states.of(run_id).current) == number
 
-    studio.workspace.set_mask(run_id, mask(20), CLASSES)
-    assert len(studio.state(run_id).outdated) == number, "with the first mask back, the first images fit again"
+    studio.workspace.runs.set_mask(run_id, mask(20), CLASSES)
+    assert len(studio.states.of(run_id).outdated) == number, "with the first mask back, the first images fit again"
     do(studio, run_id, "mask-drop")
-    assert not studio.state(run_id).current
+    assert not studio.states.of(run_id).current
 
 
 def test_the_same_map_under_other_numbers_outdates_nothing_and_another_class_does(studio: Studio) -> None:
     run_id = drawn(studio, "segmentation")
-    studio.workspace.set_mask(run_id, mask(20, (5, 7)), {5: "sky", 7: "road"})
-    assert not studio.state(run_id).outdated
-    studio.workspace.set_mask(run_id, mask(20, (5, 7)), {5: "sky", 7: "vehicle"})
-    assert studio.state(run_id).outdated
+    studio.workspace.runs.set_mask(run_id, mask(20, (5, 7)), {5: "sky", 7: "road"})
+    assert not studio.states.of(run_id).outdated
+    studio.workspace.runs.set_mask(run_id, mask(20, (5, 7)), {5: "sky", 7: "vehicle"})
+    assert studio.states.of(run_id).outdated
 
 
 def test_images_drawn_on_edges_know_no_mask(studio: Studio) -> None:
     run_id = drawn(studio, "canny")
-    studio.workspace.set_mask(run_id, mask(10), CLASSES)
-    assert not studio.state(run_id).outdated
+    studio.workspace.runs.set_mask(run_id, mask(10), CLASSES)
+    assert not studio.states.of(run_id).outdated

@@ -5,17 +5,23 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import UserError
-from tests.guarded import PASSWORD
+from tests.guarded import CHEAP, PASSWORD
 from ui.passwords import beyond_this_machine, choose, hashed, matches
 
 
 @pytest.fixture(scope="module")
 def kept() -> str:
-    return hashed(PASSWORD)
+    return hashed(PASSWORD, CHEAP)
+
+
+def test_a_password_costs_what_is_recommended() -> None:
+    kept = hashed(PASSWORD)
+    assert kept.startswith("scrypt$32768$8$3$")
+    assert matches(PASSWORD, kept)
 
 
 def test_a_password_is_kept_as_a_hash_with_a_salt_of_its_own(kept: str) -> None:
-    again = hashed(PASSWORD)
+    again = hashed(PASSWORD, CHEAP)
     assert kept != again
     assert PASSWORD not in kept
     assert matches(PASSWORD, kept)
@@ -25,7 +31,7 @@ def test_a_password_is_kept_as_a_hash_with_a_salt_of_its_own(kept: str) -> None:
 
 
 def test_the_same_letters_typed_in_two_ways_are_one_password() -> None:
-    assert matches("caf\u00e9 au lait", hashed("cafe\u0301 au lait"))
+    assert matches("caf\u00e9 au lait", hashed("cafe\u0301 au lait", CHEAP))
 
 
 @pytest.mark.parametrize(
@@ -46,9 +52,9 @@ def test_a_password_that_will_not_do(password: str, words: str) -> None:
 
 def test_a_new_password_is_typed_twice() -> None:
     typed = iter(["long enough", "long enough", "long enough", "long enoughh"])
-    assert matches("long enough", choose(lambda _: next(typed), twice=True))
+    assert matches("long enough", choose(lambda _: next(typed), True, CHEAP))
     with pytest.raises(UserError, match="differ"):
-        choose(lambda _: next(typed), twice=True)
+        choose(lambda _: next(typed), True, CHEAP)
 
 
 @pytest.mark.parametrize(

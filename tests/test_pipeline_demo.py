@@ -10,6 +10,7 @@ import dataclasses
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,27 +21,30 @@ from demo.language import TIME_PHRASES, caption, protected_words
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
 from pipeline.checks import counterfactual_checks, failed
+from pipeline.driver import Driver, Event
 from pipeline.errors import Cancelled
 from pipeline.images import read_image
+from pipeline.methods.controlnet import CONTROL_IMAGE
 from pipeline.models import load_models
 from pipeline.profile import load_profile
 from pipeline.progress import Progress
-from pipeline.runner import Runner
+from pipeline.recipes import DILLEMA
 from pipeline.settings import CounterfactualSettings, Settings
 from pipeline.types import Caption, CounterfactualCaption, CounterfactualCaptions, Edit, EditType, Task
 from pipeline.words import contains, is_protected
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 FIRST = 2_000_000
+BLANK = Image.new("RGB", (8, 8))
 ROAD = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
 
 
 @pytest.fixture(scope="module")
-def runner() -> Runner:
+def driver() -> Driver:
     profile = load_profile("demo")
     models = load_models(profile)
     models.check()
-    return Runner(profile, models)
+    return Driver(profile, models)
 
 
 def task_of(scene: Scene) -> Task:
@@ -62,9 +66,9 @@ def edited(before: Scene, after: Scene, keyword: str, alternative: str, kind: Ed
     return CounterfactualCaptions((CounterfactualCaption(caption(after), (Edit(keyword, alternative, kind),)),))
 
 
-def test_captions_name_class_colour_weather_and_time_of_day(runner: Runner) -> None:
+def test_captions_name_class_colour_weather_and_time_of_day(driver: Driver) -> None:
     scenes = [random_scene(FIRST + number, "object") for number in range(12)]
-    said = [runner.caption(picture(scene), task_of(scene)).value.text for scene in scenes]
+    said = [driver.produce(DILLEMA, "caption", picture(scene), task_of(scene), {}).value.text for scene in scenes]
     assert len(set(said)) > 6  # a captioner that does not look says the same of everything
     for part in ("label", "colour", "weather", "time"):
         right = sum(
@@ -76,39 +80,45 @@ def test_captions_name_class_colour_weather_and_time_of_day(runner: Runner) -> N
         assert right >= 10, (part, right, said)
 
 
-def test_captions_of_roads_name_what_is_protected(runner: Runner) -> None:
+def test_captions_of_roads_name_what_is_protected(driver: Driver) -> None:
     scenes = [random_scene(FIRST + number, "road") for number in range(8)]
-    said = [runner.caption(picture(scene), ROAD).value.text for scene in scenes]
+    said = [driver.produce(DILLEMA, "caption", picture(scene), ROAD, {}).value.text for scene in scenes]
     complete = [all(contains(t, word) for word in protected_words(s)) for s, t in zip(scenes, said, strict=True)]
     assert sum(complete) >= 6, said
 
 
-def test_another_caption_is_whole_and_of_the_same_thing(runner: Runner) -> None:
+def test_another_caption_is_whole_and_of_the_same_thing(driver: Driver) -> None:
     """Asked again, the captioner says something else where it sees two ways to say it, and nothing broken or wrong."""
-    balloon = read_image(Path("demo/samples/balloon.png")).image
-    task = Task("classification", label="balloon")
-    said = runner.caption(balloon, task).value.text
-    assert {runner.caption(balloon, task, seed=seed, unlike=said).value.text for seed in range(1, 4)} == {said}
-    street = read_image(Path("demo/samples/street-two-cars.png")).image
-    said = runner.caption(street, ROAD).value.text
-    others = {runner.caption(street, ROAD, seed=seed, unlike=said).value.text for seed in range(1, 4)}
+
+    def said_and_said_again(name: str, task: Task) -> tuple[str, set[str]]:
+        image = read_image(Path(f"demo/samples/{name}.png")).image
+        said = driver.produce(DILLEMA, "caption", image, task, {}).value
+        tries = (driver.produce(DILLEMA, "caption", image, task, {}, seed=seed, before=said) for seed in range(1, 4))
+        return said.text, {made.value.text for made in tries}
+
+    said, others = said_and_said_again("balloon", Task("classification", label="balloon"))
+    assert others == {said}
+    said, others = said_and_said_again("street-two-cars", ROAD)
     assert others - {said} and all("two cars" in text and text.endswith("grassy.") for text in others)
 
 
-def test_language_stages_keep_the_task(runner: Runner) -> None:
+def test_language_stages_keep_the_task(driver: Driver) -> None:
     """Keywords leave out what is protected, each has alternatives, and the new captions carry them."""
     settings = Settings(counterfactuals=CounterfactualSettings(captions=3))
     first_try = asked = passed = written = 0
     for number in range(6):
         scene = random_scene(FIRST + number)
         task, source = task_of(scene), Caption(caption(scene))
-        keywords = runner.keywords(source, task, settings)
+        known: dict[str, Any] = {"caption": source}
+        keywords = driver.produce(DILLEMA, "keywords", BLANK, task, known, settings)
         assert keywords.value.items
         assert not any(is_protected(item.text, task) for item in keywords.value.items)
         assert scene.look.weather in {item.text for item in keywords.value.items if item.edit_type == "weather"}
-        alternatives = runner.alternatives(source, keywords.value, task, settings)
+        known["keywords"] = keywords.value
+        alternatives = driver.produce(DILLEMA, "alternatives", BLANK, task, known, settings)
         assert all(item.options for item in alternatives.value.items)
-        captions = runner.counterfactuals(source, alternatives.value, task, settings)
+        known["alternatives"] = alternatives.value
+        captions = driver.produce(DILLEMA, "counterfactuals", BLANK, task, known, settings)
         asked, first_try = asked + 3, first_try + sum(v.trace.attempts == 1 for v in (keywords, alternatives, captions))
         for item in captions.value.items:
             written += 1
@@ -121,28 +131,29 @@ def test_language_stages_keep_the_task(runner: Runner) -> None:
     assert passed >= written - 1, (passed, written)
 
 
-def test_the_same_seed_gives_the_same_words(runner: Runner) -> None:
-    source, task = Caption(caption(random_scene(FIRST, "road"))), ROAD
-    assert runner.keywords(source, task, seed=3).value == runner.keywords(source, task, seed=3).value
+def test_the_same_seed_gives_the_same_words(driver: Driver) -> None:
+    known = {"caption": Caption(caption(random_scene(FIRST, "road")))}
+    one, two = (driver.produce(DILLEMA, "keywords", BLANK, ROAD, known, seed=3) for _ in range(2))
+    assert one.value == two.value
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_night_is_much_darker_than_day(runner: Runner, number: int) -> None:
+def test_night_is_much_darker_than_day(driver: Driver, number: int) -> None:
     scene = random_scene(FIRST + number, "road").with_look(weather="sunny", time="day")
     chosen = edited(scene, scene.with_look(time="night"), "by day", "at night", "time of day")
     source = picture(scene)
-    case = next(runner.generate(source, ROAD, chosen))
-    assert case.image.size == case.control.size == source.size
+    case = driver.draw(source, ROAD, chosen)[0]
+    assert case.image.size == case.artifacts[CONTROL_IMAGE].size == source.size
     assert np.asarray(case.image).mean() < 0.6 * np.asarray(source).mean()
 
 
 @pytest.mark.parametrize("label", ["house", "balloon", "umbrella"])
-def test_a_red_thing_turns_blue_where_it_is(runner: Runner, label: str) -> None:
+def test_a_red_thing_turns_blue_where_it_is(driver: Driver, label: str) -> None:
     scene = plain_bird(0, label)
     pixels, mask = render(scene)
     inside = mask == SEMANTIC_CLASSES.index("object")
     chosen = edited(scene, scene.with_look(colours=("blue",)), "red", "blue", "attribute")
-    case = next(runner.generate(Image.fromarray(pixels), task_of(scene), chosen))
+    case = driver.draw(Image.fromarray(pixels), task_of(scene), chosen)[0]
 
     def blueness(image: np.ndarray) -> float:
         red, _, blue = image[inside].astype(float).mean(axis=0)
@@ -152,46 +163,44 @@ def test_a_red_thing_turns_blue_where_it_is(runner: Runner, label: str) -> None:
     assert blueness(np.asarray(case.image)) > 20
 
 
-def test_an_unedited_caption_gives_back_much_the_same_picture(runner: Runner) -> None:
+def test_an_unedited_caption_gives_back_much_the_same_picture(driver: Driver) -> None:
     scene = plain_bird(1)
     source = picture(scene)
     same = CounterfactualCaptions((CounterfactualCaption(caption(scene), ()),))
     other = edited(scene, scene.with_look(time="night", weather="snowy"), "by day", "at night", "time of day")
     near, far = (
-        np.abs(
-            np.asarray(next(runner.generate(source, task_of(scene), chosen)).image, float) - np.asarray(source)
-        ).mean()
+        np.abs(np.asarray(driver.draw(source, task_of(scene), chosen)[0].image, float) - np.asarray(source)).mean()
         for chosen in (same, other)
     )
     assert near < 45
     assert far > 1.5 * near
 
 
-def test_an_image_alone_is_the_one_from_the_row(runner: Runner) -> None:
+def test_an_image_alone_is_the_one_from_the_row(driver: Driver) -> None:
     scene = plain_bird(2)
     night = edited(scene, scene.with_look(time="night"), "by day", "at night", "time of day").items[0]
     snow = edited(scene, scene.with_look(weather="snowy"), "sunny", "snowy", "weather").items[0]
     source, task = picture(scene), task_of(scene)
-    row = list(runner.generate(source, task, CounterfactualCaptions((night, snow)), seed=5))
+    row = driver.draw(source, task, CounterfactualCaptions((night, snow)), seed=5)
     off = dataclasses.replace(night, used=False)
-    alone = list(runner.generate(source, task, CounterfactualCaptions((off, snow)), seed=5))
-    assert alone[0].seed == row[1].seed
+    alone = driver.draw(source, task, CounterfactualCaptions((off, snow)), seed=5)
+    assert alone[0].lineage.seed == row[1].lineage.seed
     assert alone[0].image.tobytes() == row[1].image.tobytes()
     assert row[0].image.tobytes() != row[1].image.tobytes()
 
 
-def test_a_stop_ends_the_work_within_a_second(runner: Runner) -> None:
+def test_a_stop_ends_the_work_within_a_second(driver: Driver) -> None:
     scene, stop = plain_bird(3), threading.Event()
     asked: list[float] = []
 
-    def watch(progress: Progress) -> None:
-        if progress.done >= 2 and not stop.is_set():
+    def watch(event: Event) -> None:
+        if isinstance(event, Progress) and event.done >= 2 and not stop.is_set():
             stop.set()
             asked.append(time.monotonic())
 
     chosen = edited(scene, scene.with_look(time="night"), "by day", "at night", "time of day")
     with pytest.raises(Cancelled):
-        list(runner.generate(picture(scene), task_of(scene), chosen, progress=watch, cancelled=stop))
+        driver.draw(picture(scene), task_of(scene), chosen, emit=watch, cancelled=stop)
     assert time.monotonic() - asked[0] < 1.0
 
 

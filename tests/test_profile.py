@@ -10,14 +10,15 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.models import load_models
 from pipeline.profile import PROFILES, ROOT, SentenceModel, load_profile, profile_names
-from pipeline.prompting import load_prompts
+from pipeline.recipes import DILLEMA
+from services.run_state import model_names
 
 
 @pytest.mark.parametrize("name", profile_names())
 def test_shipped_profiles_load_with_their_prompts(name: str) -> None:
     profile = load_profile(name)
     assert profile.name == name and profile.title and profile.licence
-    assert load_prompts(profile.prompts).name == profile.prompts
+    assert DILLEMA.prompts(profile.prompts).name == profile.prompts
     assert profile.tasks.labels and profile.tasks.protected
 
 
@@ -33,6 +34,11 @@ def test_demo_is_local_and_paper_says_size_and_licence() -> None:
     for weights in load_profile("paper").weights().values():
         in_a_package = isinstance(weights, SentenceModel) and weights.package
         assert weights.licence and (in_a_package or (weights.hub and "GB" in weights.size))
+
+
+def test_models_of_a_path_are_called_by_their_family() -> None:
+    assert list(model_names(load_profile("demo")).values()) == ["BLIP", "LLaMA", "Stable Diffusion", "ControlNet"]
+    assert model_names(load_profile("paper")) == {}, "an id on the hub says enough"
 
 
 def test_unknown_name_lists_those_there_are() -> None:

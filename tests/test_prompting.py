@@ -12,10 +12,10 @@ from pipeline.prompting import (
     MissingVariables,
     Prompt,
     PromptError,
-    load_prompts,
     prompts_from_plain,
     prompts_to_plain,
 )
+from pipeline.recipes import DILLEMA
 
 GOOD = {
     "keywords": "Task: $task\nCaption: $caption\n",
@@ -36,41 +36,47 @@ def write_set(folder: Path, **changed: str) -> Path:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in PROMPTS_FOLDER.iterdir() if path.is_dir()))
 def test_every_shipped_set_names_task_and_caption(name: str) -> None:
-    prompts = load_prompts(name)
-    values = {"task": "TASK-1", "caption": "CAPTION-1", "keywords": "KEY-1", "edits": "a -> b", "count": 3}
+    prompts = DILLEMA.prompts(name)
+    values: dict[str, str | int] = {
+        "task": "TASK-1",
+        "caption": "CAPTION-1",
+        "keywords": "KEY-1",
+        "edits": "a -> b",
+        "count": 3,
+    }
     for stage, own in (("keywords", ()), ("alternatives", ("KEY-1",)), ("counterfactuals", ("a -> b",))):
-        text = getattr(prompts, stage).evaluate(**values)
+        text = prompts[stage].evaluate(**values)
         for expected in ("TASK-1", "CAPTION-1", *own):
             assert expected in text
         assert "$" not in text
-    assert "bird" in prompts.diffusion.evaluate(caption="A house.", kept="bird")
+    assert "bird" in prompts["diffusion"].evaluate(caption="A house.", kept="bird")
 
 
 def test_the_paper_set_asks_the_questions_of_the_paper_with_one_example() -> None:
-    prompts = load_prompts("paper")
+    prompts = DILLEMA.prompts("paper")
     question = "what are the key elements that can be modified in the caption so that the ground truth"
-    assert question in prompts.keywords.template
-    assert "what are the possible alternatives for these keywords" in prompts.alternatives.template
-    assert "modify the caption by applying the transformations" in prompts.counterfactuals.template
-    for prompt in (prompts.keywords, prompts.alternatives, prompts.counterfactuals):
+    assert question in prompts["keywords"].template
+    assert "what are the possible alternatives for these keywords" in prompts["alternatives"].template
+    assert "modify the caption by applying the transformations" in prompts["counterfactuals"].template
+    for prompt in (prompts["keywords"], prompts["alternatives"], prompts["counterfactuals"]):
         assert prompt.template.count("Example\n") == 1
         assert "[INST]" not in prompt.template  # the chat wrapping is the profile's
 
 
 def test_the_demo_diffusion_prompt_is_what_it_was_trained_on() -> None:
-    prompt = load_prompts("demo").diffusion
+    prompt = DILLEMA.prompts("demo")["diffusion"]
     assert prompt.evaluate(caption="A red bird.", kept="bird") == "A red bird. Keep: bird."
 
 
 def test_a_line_break_in_a_value_cannot_end_its_field(tmp_path: Path) -> None:
-    prompts = load_prompts("mine", write_set(tmp_path))
-    assert prompts.keywords.evaluate(task="t", caption="One.\n\nTwo.") == "Task: t\nCaption: One. Two.\n"
+    prompts = DILLEMA.prompts("mine", write_set(tmp_path))
+    assert prompts["keywords"].evaluate(task="t", caption="One.\n\nTwo.") == "Task: t\nCaption: One. Two.\n"
 
 
 def test_a_missing_value_is_named(tmp_path: Path) -> None:
-    prompts = load_prompts("mine", write_set(tmp_path))
+    prompts = DILLEMA.prompts("mine", write_set(tmp_path))
     with pytest.raises(MissingVariables, match=r"mine/alternatives needs \$keywords") as caught:
-        prompts.alternatives.evaluate(task="t", caption="c")
+        prompts["alternatives"].evaluate(task="t", caption="c")
     assert caught.value.names == ("keywords",)
 
 
@@ -89,28 +95,28 @@ def test_a_missing_value_is_named(tmp_path: Path) -> None:
 )
 def test_a_broken_file_is_named_with_what_is_wrong(tmp_path: Path, stage: str, content: str, message: str) -> None:
     with pytest.raises(PromptError, match=message) as caught:
-        load_prompts("mine", write_set(tmp_path, **{stage: content}))
+        DILLEMA.prompts("mine", write_set(tmp_path, **{stage: content}))
     assert f"mine/{stage}" in str(caught.value)
 
 
 def test_an_unknown_set_and_a_missing_file_are_refused(tmp_path: Path) -> None:
     folder = write_set(tmp_path)
     with pytest.raises(UserError, match="no prompt set 'other': choose one of mine"):
-        load_prompts("other", folder)
+        DILLEMA.prompts("other", folder)
     (folder / "mine" / "edits.toml").touch()
     (folder / "mine" / "counterfactuals.toml").unlink()
     with pytest.raises(UserError, match="mine/counterfactuals is missing"):
-        load_prompts("mine", folder)
+        DILLEMA.prompts("mine", folder)
 
 
 def test_a_set_comes_back_from_plain_data(tmp_path: Path) -> None:
-    prompts = load_prompts("mine", write_set(tmp_path, keywords="template = '$task $caption'\nstop = ['#']"))
-    assert prompts_from_plain(prompts_to_plain(prompts)) == prompts
-    assert prompts.keywords.stop == ("#",)
+    prompts = DILLEMA.prompts("mine", write_set(tmp_path, keywords="template = '$task $caption'\nstop = ['#']"))
+    assert prompts_from_plain(prompts_to_plain(prompts), DILLEMA.prompt_slots) == prompts
+    assert prompts["keywords"].stop == ("#",)
     data = prompts_to_plain(prompts)
     del data["diffusion"]
     with pytest.raises(PromptError):
-        prompts_from_plain(data)
+        prompts_from_plain(data, DILLEMA.prompt_slots)
 
 
 def test_two_dollars_are_one() -> None:

@@ -14,13 +14,16 @@ from PIL import Image
 
 from pipeline.conditioning import condition
 from pipeline.errors import Cancelled, UserError
-from pipeline.methods import ControlNetMethod
+from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetMethod, ControlNetSettings
 from pipeline.models import Models, load_models
 from pipeline.profile import PROFILES, Profile
-from pipeline.prompting import load_prompts
+from pipeline.recipes import DILLEMA
+from pipeline.seams import Source
 from pipeline.settings import CaptionSettings, ConditioningSettings, GenerationSettings, LanguageSettings
 from pipeline.types import CounterfactualCaption, Edit, Task
 from tests import tiny
+
+pytestmark = pytest.mark.slow
 
 TASK = Task("classification", label="bird")
 QUICK = GenerationSettings(steps=4, short_side=64, guidance=5.0)
@@ -233,15 +236,16 @@ def test_clip_gives_unit_vectors(models: Models) -> None:
 
 
 def test_the_method_brings_the_image_back_to_the_source(models: Models) -> None:
-    method = ControlNetMethod(models.generator, models.embedder, load_prompts("paper"))
+    method = ControlNetMethod(models.generator, models.embedder, DILLEMA.prompts("paper"))
     counterfactual = CounterfactualCaption("A bird at night.", (Edit("by day", "at night", "time of day"),))
     source = photo(4, (130, 90))
-    case = method.make(source, TASK, counterfactual, ConditioningSettings(), QUICK, 11, nothing)
-    assert case.image.size == case.control.size == source.size
-    assert "A bird at night." in case.prompt and "bird" in case.prompt
-    assert case.settings["steps"] == 4 and case.settings["conditioning"]["median"] == 3
-    assert case.seconds > 0 and {"edges kept", "edit shows"} <= {check.name for check in case.checks}
-    again = method.make(source, TASK, counterfactual, ConditioningSettings(), QUICK, 11, nothing)
+    prepared = method.prepare(Source(source, TASK), ControlNetSettings(generation=QUICK))
+    case = method.make(prepared, counterfactual, 11, nothing)
+    assert case.image.size == case.artifacts[CONTROL_IMAGE].size == source.size
+    assert "A bird at night." in case.lineage.prompt and "bird" in case.lineage.prompt
+    assert case.lineage.settings == ControlNetSettings(generation=QUICK) and QUICK.steps == 4
+    assert case.lineage.seconds > 0 and {"edges kept", "edit shows"} <= {check.name for check in case.checks}
+    again = method.make(prepared, counterfactual, 11, nothing)
     assert np.array_equal(np.asarray(case.image), np.asarray(again.image))
 
 

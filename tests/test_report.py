@@ -12,9 +12,8 @@ from demo.report_images import Overlap, painted_pixels
 from demo.report_rows import Row, missed, share, table, wilson
 from demo.report_walk import ListeningModels, Walk, expected_facts, plan_edit, start_walk, walk_text
 from demo.scene import COLOURS, SEMANTIC_CLASSES, random_scene
-from demo.train.batches import coloured_things
+from pipeline.driver import Driver
 from pipeline.profile import load_profile
-from pipeline.runner import Runner
 from pipeline.types import Alternative, Alternatives, Edit, KeywordAlternatives
 from tests.scripted import ScriptedLanguageModel, ScriptedModels
 
@@ -54,7 +53,10 @@ def test_an_edit_of_one_colour_word_changes_every_car_that_has_it() -> None:
     assert expected_facts(facts_of(RED_AND_BLUE), [edit]).colours == ("white", "blue")
 
 
+@pytest.mark.slow
 def test_the_mask_tells_vehicles_apart_nearest_first() -> None:
+    from demo.train.batches import coloured_things
+
     told = 0
     for seed in range(60):
         scene = random_scene(seed, family="road")
@@ -125,7 +127,7 @@ def test_the_language_part_counts_a_first_reply_that_does_not_parse_and_a_protec
         walk.caption.replace(weather, other),
     )
     models = ListeningModels(ScriptedModels(ScriptedLanguageModel(*replies)))
-    walk_text(walk, Runner(load_profile("demo"), models), models)
+    walk_text(walk, Driver(load_profile("demo"), models), models)
     assert walk.first_replies_read == [False, True, True]
     assert walk.keywords_free is None
     assert walk.planned is not None and walk.planned.edits == (Edit(weather, other, "weather"),)
@@ -142,7 +144,7 @@ def test_a_counterfactual_caption_that_loses_the_label_does_not_count() -> None:
         walk.caption.replace(weather, other).replace(label, "thing"),
     )
     models = ListeningModels(ScriptedModels(ScriptedLanguageModel(*replies)))
-    walk_text(walk, Runner(load_profile("demo"), models), models)
+    walk_text(walk, Driver(load_profile("demo"), models), models)
     assert walk.keywords_free is False, "the label was named as a keyword"
     assert walk.edits_right == [False]
 

@@ -11,17 +11,19 @@ import pytest
 from PIL import Image
 
 from evaluation.metrics import ClassFigures
-from evaluation.types import Guess, Reading, encode_map
-from pipeline.prompting import load_prompts
+from evaluation.types import Guess, Prediction, encode_map
+from pipeline.methods.controlnet import CONTROL_IMAGE, CONTROLNET
+from pipeline.recipes import DILLEMA
 from pipeline.settings import Settings, UnderTestSettings
 from pipeline.types import Alternatives, Check, CounterfactualCaption, Edit, Task
-from storage.types import Review, Run, StoredTestCase
-from ui.gate import Gate
-from ui.readings import Seen
-from ui.run_state import RunState
+from services.gate import Gate
+from services.predictions import ModelComparison
+from services.run_state import RunState
+from storage.types import Review, Run, StoredArtifact, StoredTestCase
+from tests.cases import LINEAGE
 from ui.theme import ASSETS
 from ui.views.keys import GROUPS, keys_window
-from ui.views.large import MODES, View, usable_mode
+from ui.views.large import View, artifacts_of, large_picture, modes, usable_mode
 from ui.views.pictures import picture_column
 from ui.views.review import review_bar
 
@@ -41,16 +43,8 @@ def case(number: int = 1, review: Review | None = None) -> StoredTestCase:
         None,
         SHA,
         Path("i"),
-        SHA,
-        Path("c"),
-        caption,
-        7,
-        "m",
-        "m",
-        "p",
-        "",
-        {"steps": 3},
-        1.0,
+        replace(LINEAGE, counterfactual=caption, seed=7),
+        {CONTROL_IMAGE: StoredArtifact(SHA, Path("c"))},
         checks,
         "",
         NOW,
@@ -67,6 +61,8 @@ def state(*cases: StoredTestCase, kind: str = "classification", masked: bool = F
         run = replace(run, mask_sha=SHA, mask_classes={1: "road", 2: EVIL})
     return RunState(
         run=run,
+        recipe=DILLEMA,
+        recipes=(DILLEMA,),
         settings=SETTINGS,
         stale={},
         problems={},
@@ -77,7 +73,7 @@ def state(*cases: StoredTestCase, kind: str = "classification", masked: bool = F
         outdated={},
         model_names={},
         notices={},
-        prompts=load_prompts("demo"),
+        prompts=DILLEMA.prompts("demo"),
         earlier_prompts=(),
         alternatives=Alternatives(()),
     )
@@ -110,35 +106,49 @@ def test_reasons_fit_the_task() -> None:
 
 
 def test_only_what_is_there_can_be_looked_at() -> None:
-    shown, seen = case(), Seen(None)
+    shown, seen = case(), ModelComparison(None)
     assert usable_mode("mask", state(shown), shown, seen) == "result"
     assert usable_mode("mask", state(shown, masked=True), shown, seen) == "mask"
     assert usable_mode("seen", state(shown), shown, seen) == "result"
     assert usable_mode("nonsense", state(shown), shown, seen) == "result"
-    reading = Reading("segmentation", "m", classes=("sky", "road"), class_map=MAP)
-    assert usable_mode("seen", state(shown), shown, Seen(None, source=reading, results={1: reading})) == "seen"
+    prediction = Prediction("segmentation", "m", classes=("sky", "road"), class_map=MAP)
+    assert (
+        usable_mode("seen", state(shown), shown, ModelComparison(None, source=prediction, results={1: prediction}))
+        == "seen"
+    )
 
 
-@pytest.mark.parametrize("mode", [*MODES, "nonsense"])
+def test_every_artifact_has_a_way_to_look_at_it() -> None:
+    drawn = case()
+    drawn = replace(drawn, lineage=replace(drawn.lineage, method="controlnet"))
+    assert list(modes(artifacts_of(drawn)))[4:6] == ["made-control-image", "over-control-image"]
+    other = replace(case(), artifacts={"edited region": StoredArtifact(SHA, Path("e"))})
+    assert "Edited region" in picture_column(state(other), View(1, "made-edited-region"), ModelComparison(None))
+    assert usable_mode("made-edited-region", state(other), other, ModelComparison(None)) == "made-edited-region"
+    gone = replace(drawn, artifacts={})
+    assert usable_mode("made-control-image", state(gone), gone, ModelComparison(None)) == "result"
+
+
+@pytest.mark.parametrize("mode", [*modes(CONTROLNET.artifacts), "made-other-thing", "nonsense"])
 def test_text_never_becomes_markup(mode: str) -> None:
     shown = case(review=reviewed("rejected", EVIL))
-    reading = Reading("segmentation", EVIL, classes=("sky", EVIL), class_map=MAP)
-    seen = Seen(
+    prediction = Prediction("segmentation", EVIL, classes=("sky", EVIL), class_map=MAP)
+    seen = ModelComparison(
         UnderTestSettings(source="file", name=EVIL, file=EVIL),
-        source=reading,
-        results={1: reading},
+        source=prediction,
+        results={1: prediction},
         figures={1: (ClassFigures(EVIL, 0.9, 0.1),)},
-        misled=frozenset({1}),
+        newly_misclassified=frozenset({1}),
     )
     markup = picture_column(state(shown, kind="segmentation", masked=True), View(1, mode), seen)
     assert "<script" not in markup and "&lt;script&gt;" in markup
-    problem = picture_column(state(shown), View(1, mode), Seen(seen.wanted, problem=EVIL))
+    problem = picture_column(state(shown), View(1, mode), ModelComparison(seen.wanted, problem=EVIL))
     assert "<script" not in problem
 
 
 def test_counts_and_marks_are_words() -> None:
     cases = (case(1, reviewed("accepted")), case(2, reviewed("rejected", "other")), case(3))
-    seen = Seen(SETTINGS.under_test, misled=frozenset({2}))
+    seen = ModelComparison(SETTINGS.under_test, newly_misclassified=frozenset({2}))
     markup = picture_column(state(*cases), View(), seen)
     assert "3 results, 1 accepted, 1 rejected" in markup
     assert markup.count('aria-label="The model under test fails here"') == 1
@@ -146,9 +156,9 @@ def test_counts_and_marks_are_words() -> None:
 
 
 def test_the_five_likeliest_classes_before_and_after() -> None:
-    before = Reading("classification", "m", (Guess("bird", 0.98), Guess("boat", 0.01)))
-    after = Reading("classification", "m", (Guess("boat", 0.61), Guess("bird", 0.3)))
-    seen = Seen(SETTINGS.under_test, source=before, results={1: after}, misled=frozenset({1}))
+    before = Prediction("classification", "m", (Guess("bird", 0.98), Guess("boat", 0.01)))
+    after = Prediction("classification", "m", (Guess("boat", 0.61), Guess("bird", 0.3)))
+    seen = ModelComparison(SETTINGS.under_test, source=before, results={1: after}, newly_misclassified=frozenset({1}))
     markup = picture_column(state(case()), View(), seen)
     assert "model: bird → boat 0.61" in markup
     assert markup.count('class="right"') == 2 and markup.count('class="wrong"') == 1
@@ -163,5 +173,22 @@ def test_every_key_of_the_script_is_listed_and_the_other_way_round() -> None:
     alone = {keys[0] for rows in GROUPS.values() for keys, _ in rows if len(keys) == 1}
     listed = {arrows.get(name, name.upper()) for name in alone if not name.isdigit()} - {"ESC", "↵"}
     assert done == listed
-    assert {name for name in alone if name.isdigit()} == {str(number) for number in range(1, len(MODES) + 1)}
+    assert {name for name in alone if name.isdigit()} == {
+        str(number) for number in range(1, len(modes(CONTROLNET.artifacts)) + 1)
+    }
     assert keys_window().count("<dt>") == sum(len(rows) for rows in GROUPS.values())
+
+
+def test_the_picture_of_one_result_never_stands_under_the_name_of_another() -> None:
+    """The page makes what has another key anew, so nobody judges the picture before while this one is fetched."""
+    first, second = case(1), replace(case(2), image_sha="b" * 64)
+    for mode in ("result", "slider", "pair", "difference"):
+        keys = [
+            set(
+                re.findall(
+                    r'data-key="(big-\w+)"', large_picture(state(first, second), one, ModelComparison(None), mode)
+                )
+            )
+            for one in (first, second)
+        ]
+        assert keys[0] and keys[1] and not keys[0] & keys[1]

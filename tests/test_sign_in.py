@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 import app
+from benchmarks.serving import CHROMIUM_ARGUMENTS, ROOT, SET_BY_TESTS, ServerProcess, free_port
 from storage.workspace import Workspace
 from tests.annotating import BIRD_RULES, running
 from tests.scripted import ScriptedModels
-from tests.serving import CHROMIUM_ARGUMENTS, ROOT, SET_BY_TESTS, ServerProcess, free_port, serving_here
+from tests.serving import serving_here
 from ui.guard import COOKIE
 from ui.passwords import SECRET, matches
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-    from ui.studio import Studio
+    from services.studio import Studio
 
 PASSWORD = "a password of the lead"
 
@@ -63,21 +64,23 @@ def test_the_password_comes_from_the_environment_and_is_not_printed() -> None:
     assert app.read_settings(["--set-password"], {}).set_password
 
 
+@pytest.mark.slow
 def test_a_password_is_set_from_the_input(tmp_path: Path) -> None:
     with Workspace(tmp_path) as workspace:
-        token = workspace.studies.open_session("lead")
+        token = workspace.studies.sessions.open("lead")
     done = run("--set-password", "--workspace", str(tmp_path), typed=f"{PASSWORD}\n")
     assert (done.returncode, done.stderr) == (0, "")
     assert "is set" in done.stdout
     assert PASSWORD not in done.stdout
     with Workspace(tmp_path) as workspace:
-        kept = workspace.studies.secret(SECRET)
+        kept = workspace.studies.sessions.secret(SECRET)
         assert kept is not None
         assert matches(PASSWORD, kept)
-        assert workspace.studies.session(token) is None, "who was signed in has to sign in again"
+        assert workspace.studies.sessions.get(token) is None, "who was signed in has to sign in again"
     assert PASSWORD.encode() not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "words"), [("short\n", "at least 8"), ("", "at least 8"), ("\n", "at least 8")])
 def test_a_password_that_will_not_do_changes_nothing(tmp_path: Path, typed: str, words: str) -> None:
     done = run("--set-password", "--workspace", str(tmp_path / "w"), typed=typed)
@@ -87,6 +90,7 @@ def test_a_password_that_will_not_do_changes_nothing(tmp_path: Path, typed: str,
     assert not (tmp_path / "w").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no terminals that a test can open")
 @pytest.mark.parametrize(("again", "code"), [(PASSWORD, 0), ("a slip of the finger", 2)])
 def test_at_a_terminal_it_is_typed_twice_and_not_seen(tmp_path: Path, again: str, code: int) -> None:
@@ -168,7 +172,6 @@ def visitor(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     context.close()
 
 
-@pytest.mark.browser
 def test_signing_in_with_keys_alone_leads_where_one_wanted_to_go(visitor: Page, served: str) -> None:
     visitor.goto(f"{served}study/?x=1")
     assert visitor.title() == "Sign in · DILLEMA Studio"
@@ -187,9 +190,8 @@ def test_signing_in_with_keys_alone_leads_where_one_wanted_to_go(visitor: Page, 
     assert visitor.is_visible("#password")
 
 
-@pytest.mark.browser
 def test_the_whole_studio_works_behind_the_sign_in(browser: Browser, served: str) -> None:
-    from tests.serving import settled
+    from benchmarks.serving import settled
 
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     context.set_default_timeout(60_000)
@@ -213,21 +215,20 @@ def test_the_whole_studio_works_behind_the_sign_in(browser: Browser, served: str
     context.close()
 
 
-@pytest.mark.browser
 def test_whose_sign_in_has_ended_is_told_on_the_explore_page(browser: Browser, behind: tuple[str, Studio]) -> None:
-    from tests.serving import settled
+    from benchmarks.serving import settled
 
     url, studio = behind
     context = browser.new_context()
     context.set_default_timeout(60_000)
-    token = studio.workspace.studies.open_session("lead")
+    token = studio.workspace.studies.sessions.open("lead")
     context.add_cookies([{"name": COOKIE, "value": token, "url": url}])
     page = context.new_page()
     page.goto(f"{url}?run=")
     page.wait_for_selector(".start h1")
     settled(page)
     assert not page.is_visible("#signed-out")
-    studio.workspace.studies.close_session(token)
+    studio.workspace.studies.sessions.close(token)
     page.click(".sample")
     page.wait_for_selector("#signed-out")
     assert page.inner_text("#signed-out").startswith("You are signed out, so nothing here is saved any more.")
@@ -242,7 +243,6 @@ def test_whose_sign_in_has_ended_is_told_on_the_explore_page(browser: Browser, b
     context.close()
 
 
-@pytest.mark.browser
 def test_pages_of_studies_keep_to_their_policy_and_a_hostile_text_runs_nothing(
     browser: Browser, behind: tuple[str, Studio]
 ) -> None:
@@ -251,15 +251,15 @@ def test_pages_of_studies_keep_to_their_policy_and_a_hostile_text_runs_nothing(
     hostile = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
     draft = studies.create(f"Draft {hostile}", BIRD_RULES)
     study_id, _ = running(studio.workspace, name=f"Running {hostile}")
-    worker, _ = studies.add_worker()
-    studies.enrol(study_id, worker.id)
-    given = studies.claim(study_id, worker.id, "item")
+    worker, _ = studies.workers.add()
+    studies.workers.enrol(study_id, worker.id)
+    given = studies.assignments.claim(study_id, worker.id, "item")
     assert given is not None
-    studies.submit(given.public, worker.id, {"valid": "yes"}, hostile, 2.0, "key")
+    studies.assignments.submit(given.public, worker.id, {"valid": "yes"}, hostile, 2.0, "key")
     studies.note("refused", hostile, study_id)
     context = browser.new_context(color_scheme="dark")
     context.set_default_timeout(60_000)
-    token = studies.open_session("lead")
+    token = studies.sessions.open("lead")
     context.add_cookies([{"name": COOKIE, "value": token, "url": url}])
     page = context.new_page()
     said: list[str] = []
@@ -273,8 +273,8 @@ def test_pages_of_studies_keep_to_their_policy_and_a_hostile_text_runs_nothing(
         assert page.evaluate("document.documentElement.classList.contains('dark')") is True, "by a script in the page"
     # What would run if such a text ever became markup: nothing.
     page.goto(f"{url}study/")
-    page.evaluate("text => { document.body.innerHTML = text; }", hostile.replace("src=x", "src='data:,'"))
-    page.wait_for_timeout(300)
+    with page.expect_console_message(lambda message: "Content Security Policy" in message.text):
+        page.evaluate("text => { document.body.innerHTML = text; }", hostile.replace("src=x", "src='data:,'"))
     assert page.title() != "taken"
     assert any("Content Security Policy" in text for text in said[-2:])
     before = [text for text in said if "Content Security Policy" in text]
@@ -283,7 +283,6 @@ def test_pages_of_studies_keep_to_their_policy_and_a_hostile_text_runs_nothing(
     context.close()
 
 
-@pytest.mark.browser
 def test_the_card_stands_in_the_middle_of_every_screen(browser: Browser, served: str) -> None:
     for width, height in ((390, 844), (1280, 800), (1920, 1080)):
         context = browser.new_context(viewport={"width": width, "height": height})

@@ -13,7 +13,7 @@ from PIL import Image
 
 from pipeline.errors import Cancelled, UnreadableReply, UserError
 from pipeline.progress import Progress
-from pipeline.prompting import load_prompts
+from pipeline.recipes import DILLEMA
 from pipeline.settings import (
     AlternativeSettings,
     CaptionSettings,
@@ -34,7 +34,7 @@ from pipeline.types import (
 )
 from tests.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, answer
 
-PROMPTS = load_prompts("paper")
+PROMPTS = DILLEMA.prompts("paper")
 BIRD = Task("classification", label="bird")
 ROAD = Task("segmentation", protected=("road", "vehicle", "pedestrian"))
 CAPTION = Caption(SUNNY_BIRD)
@@ -84,7 +84,7 @@ def test_keywords_come_in_caption_order_without_strangers_and_protected_words() 
         "by day | time of day\nbird | subject\ngreen | attribute\nsunny | weather\nthe bird | subject\nRed | attribute"
     )
     model = ScriptedLanguageModel(reply)
-    made = keywords.run(CAPTION, BIRD, model, PROMPTS, KeywordSettings(), 3)
+    made = keywords.run(CAPTION, BIRD, model, PROMPTS["keywords"], KeywordSettings(), 3)
     assert [(item.text, item.used) for item in made.value.items] == [("Red", True), ("sunny", True), ("by day", True)]
     assert BIRD.describe() in model.prompts[0]
     assert SUNNY_BIRD in model.prompts[0]
@@ -98,7 +98,7 @@ def test_keywords_come_in_caption_order_without_strangers_and_protected_words() 
 
 def test_an_unreadable_reply_is_asked_for_again_with_the_next_seed() -> None:
     model = ScriptedLanguageModel("Sure!", "bird | subject", "red | attribute")
-    made = keywords.run(CAPTION, BIRD, model, PROMPTS, KeywordSettings(attempts=3), 10)
+    made = keywords.run(CAPTION, BIRD, model, PROMPTS["keywords"], KeywordSettings(attempts=3), 10)
     assert model.seeds == [10, 11, 12]
     assert (made.trace.seed, made.trace.attempts, made.trace.raw_reply) == (12, 3, "red | attribute")
 
@@ -106,14 +106,14 @@ def test_an_unreadable_reply_is_asked_for_again_with_the_next_seed() -> None:
 def test_attempts_are_bounded_and_the_last_reply_is_handed_on() -> None:
     model = ScriptedLanguageModel("Sure!", "I cannot.")
     with pytest.raises(UnreadableReply, match="asked 2 times for keywords") as caught:
-        keywords.run(CAPTION, BIRD, model, PROMPTS, KeywordSettings(attempts=2), 0)
+        keywords.run(CAPTION, BIRD, model, PROMPTS["keywords"], KeywordSettings(attempts=2), 0)
     assert (caught.value.raw_reply, caught.value.attempts, caught.value.prompt) == ("I cannot.", 2, model.prompts[0])
 
 
 def test_keywords_of_an_empty_caption_are_refused_before_the_model_is_asked() -> None:
     model = ScriptedLanguageModel("red | attribute")
     with pytest.raises(UserError, match="The caption is empty"):
-        keywords.run(Caption(" \n"), BIRD, model, PROMPTS, KeywordSettings(), 0)
+        keywords.run(Caption(" \n"), BIRD, model, PROMPTS["keywords"], KeywordSettings(), 0)
     assert model.prompts == []
 
 
@@ -123,7 +123,9 @@ def test_keywords_of_an_empty_caption_are_refused_before_the_model_is_asked() ->
 def test_alternatives_are_for_used_keywords_and_differ_from_them() -> None:
     model = ScriptedLanguageModel("sunny: snowy, Sunny, foggy, snowy, rainy\nred: blue\nby day: at night\nbird: cat")
     chosen = Keywords((RED, SUNNY, Keyword("by day", "time of day", used=False)))
-    made = alternatives.run(CAPTION, chosen, BIRD, model, PROMPTS, AlternativeSettings(per_keyword=2), 0)
+    made = alternatives.run(
+        CAPTION, chosen, BIRD, model, PROMPTS["alternatives"], AlternativeSettings(per_keyword=2), 0
+    )
     assert [(item.keyword, [option.text for option in item.options]) for item in made.value.items] == [
         ("red", ["blue"]),
         ("sunny", ["snowy", "foggy"]),
@@ -136,17 +138,21 @@ def test_an_alternative_that_drops_a_protected_word_is_shown_but_not_used() -> N
     street = Caption("A road with a red car.")
     model = ScriptedLanguageModel("red car: blue car, bicycle")
     chosen = Keywords((Keyword("red car", "attribute"),))
-    made = alternatives.run(street, chosen, ROAD, model, PROMPTS, AlternativeSettings(), 0)
+    made = alternatives.run(street, chosen, ROAD, model, PROMPTS["alternatives"], AlternativeSettings(), 0)
     assert made.value.items[0].options == (Alternative("blue car"), Alternative("bicycle", used=False))
 
 
 def test_a_keyword_left_out_is_asked_for_again_and_the_fullest_reply_is_kept() -> None:
     model = ScriptedLanguageModel("red: blue", "sunny: snowy\nred: green", "red: white")
-    made = alternatives.run(CAPTION, Keywords((RED, SUNNY)), BIRD, model, PROMPTS, AlternativeSettings(), 0)
+    made = alternatives.run(
+        CAPTION, Keywords((RED, SUNNY)), BIRD, model, PROMPTS["alternatives"], AlternativeSettings(), 0
+    )
     assert made.trace.attempts == 2
     assert [len(item.options) for item in made.value.items] == [1, 1]
     model = ScriptedLanguageModel("red: blue", "no idea", "red: blue\nsunny: sunny")
-    made = alternatives.run(CAPTION, Keywords((RED, SUNNY)), BIRD, model, PROMPTS, AlternativeSettings(attempts=3), 7)
+    made = alternatives.run(
+        CAPTION, Keywords((RED, SUNNY)), BIRD, model, PROMPTS["alternatives"], AlternativeSettings(attempts=3), 7
+    )
     assert (made.trace.seed, made.trace.attempts, made.trace.raw_reply) == (7, 3, "red: blue")
     assert made.value.items[1].options == ()
 
@@ -163,7 +169,15 @@ def test_a_keyword_left_out_is_asked_for_again_and_the_fullest_reply_is_kept() -
 )
 def test_keywords_that_cannot_be_used_are_refused(chosen: tuple[Keyword, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        alternatives.run(CAPTION, Keywords(chosen), BIRD, ScriptedLanguageModel(""), PROMPTS, AlternativeSettings(), 0)
+        alternatives.run(
+            CAPTION,
+            Keywords(chosen),
+            BIRD,
+            ScriptedLanguageModel(""),
+            PROMPTS["alternatives"],
+            AlternativeSettings(),
+            0,
+        )
 
 
 # 4 counterfactual captions
@@ -172,7 +186,9 @@ def test_keywords_that_cannot_be_used_are_refused(chosen: tuple[Keyword, ...], m
 def test_a_call_for_every_counterfactual_caption() -> None:
     model, seen = ScriptedLanguageModel(answer), list[Progress]()
     options = alternatives_for(red=("blue",), sunny=("snowy",))
-    made = counterfactuals.run(CAPTION, options, BIRD, model, PROMPTS, CounterfactualSettings(), 1, seen.append)
+    made = counterfactuals.run(
+        CAPTION, options, BIRD, model, PROMPTS["counterfactuals"], CounterfactualSettings(), 1, seen.append
+    )
     texts = {item.edits[0].alternative: item.text for item in made.value.items}
     assert texts == {"blue": SUNNY_BIRD.replace("red", "blue"), "snowy": SUNNY_BIRD.replace("sunny", "snowy")}
     assert all(item.used for item in made.value.items)
@@ -188,7 +204,7 @@ def test_all_edits_at_once_are_in_one_caption() -> None:
     options = alternatives_for(red=("blue",), sunny=("snowy",), day=("at night",))
     settings = CounterfactualSettings(edits_at_once=0)
     model = ScriptedLanguageModel(answer)
-    made = counterfactuals.run(CAPTION, options, BIRD, model, PROMPTS, settings, 0)
+    made = counterfactuals.run(CAPTION, options, BIRD, model, PROMPTS["counterfactuals"], settings, 0)
     assert [item.text for item in made.value.items] == [
         "A blue bird in snowy weather at night. The bird sits on a twig. The ground is grassy."
     ]
@@ -200,7 +216,7 @@ def test_a_caption_that_fails_its_checks_is_asked_for_again() -> None:
     good = SUNNY_BIRD.replace("red", "blue")
     model = ScriptedLanguageModel(SUNNY_BIRD, lost, good)
     made = counterfactuals.run(
-        CAPTION, alternatives_for(red=("blue",)), BIRD, model, PROMPTS, CounterfactualSettings(), 0
+        CAPTION, alternatives_for(red=("blue",)), BIRD, model, PROMPTS["counterfactuals"], CounterfactualSettings(), 0
     )
     assert made.value.items[0].text == good
     assert made.value.items[0].used
@@ -212,7 +228,9 @@ def test_a_caption_that_never_passes_is_kept_as_it_is_but_not_used() -> None:
     lost = SUNNY_BIRD.replace("red", "blue").replace("bird", "cat")
     model = ScriptedLanguageModel("A dog.", lost, "A dog.")
     settings = CounterfactualSettings(attempts=3)
-    made = counterfactuals.run(CAPTION, alternatives_for(red=("blue",)), BIRD, model, PROMPTS, settings, 0)
+    made = counterfactuals.run(
+        CAPTION, alternatives_for(red=("blue",)), BIRD, model, PROMPTS["counterfactuals"], settings, 0
+    )
     assert made.value.items[0].text == lost  # one check failed, where "A dog." fails two
     assert not made.value.items[0].used
     assert len(model.prompts) == 3
@@ -225,7 +243,7 @@ def test_a_caption_that_never_comes_ends_the_stage() -> None:
             alternatives_for(red=("blue",)),
             BIRD,
             ScriptedLanguageModel("Sure!"),
-            PROMPTS,
+            PROMPTS["counterfactuals"],
             CounterfactualSettings(),
             0,
         )
@@ -249,7 +267,9 @@ def test_a_caption_that_never_comes_ends_the_stage() -> None:
 )
 def test_alternatives_that_cannot_be_used_are_refused(options: Alternatives, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        counterfactuals.run(CAPTION, options, BIRD, ScriptedLanguageModel(""), PROMPTS, CounterfactualSettings(), 0)
+        counterfactuals.run(
+            CAPTION, options, BIRD, ScriptedLanguageModel(""), PROMPTS["counterfactuals"], CounterfactualSettings(), 0
+        )
 
 
 def test_counterfactual_captions_can_be_stopped_between_two_calls() -> None:
@@ -262,7 +282,9 @@ def test_counterfactual_captions_can_be_stopped_between_two_calls() -> None:
     model = ScriptedLanguageModel(reply)
     options = alternatives_for(red=("blue",), sunny=("snowy",))
     with pytest.raises(Cancelled):
-        counterfactuals.run(CAPTION, options, BIRD, model, PROMPTS, CounterfactualSettings(), 0, None, stop)
+        counterfactuals.run(
+            CAPTION, options, BIRD, model, PROMPTS["counterfactuals"], CounterfactualSettings(), 0, None, stop
+        )
     assert len(model.prompts) == 1
 
 

@@ -13,21 +13,22 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pipeline.types import Caption, CounterfactualCaption, StageValue, Task, TestCase, Trace
+from pipeline.methods.controlnet import CONTROL_IMAGE
+from pipeline.types import Caption, StageValue, Task, Trace
 from storage.__main__ import main
 from storage.workspace import Workspace
+from tests.cases import made_case
 
 ROOT = Path(__file__).parent.parent
 
 
 def fill(workspace: Workspace) -> str:
-    run_id = workspace.create_run(Image.new("RGB", (8, 8)), Task("classification", "bird"), "demo", "A bird", {"x": 1})
-    workspace.append_value(run_id, "caption", StageValue(Caption("A bird."), Trace("person"), "k"))
-    job = workspace.start_job(run_id, 2)
+    run_id = workspace.runs.create(Image.new("RGB", (8, 8)), Task("classification", "bird"), "demo", "A bird", {"x": 1})
+    workspace.runs.append_value(run_id, "caption", StageValue(Caption("A bird."), Trace("person"), "k"))
+    job = workspace.jobs.start(run_id, 2)
     for shade in (1, 2):
         image, control = Image.new("RGB", (8, 8), (shade, 0, 0)), Image.new("L", (8, 8), shade)
-        case = TestCase(image, control, CounterfactualCaption("x", ()), shade, "m", "m", "p", "", {}, 0.1)
-        workspace.append_test_case(run_id, job, case)
+        workspace.test_cases.append(run_id, job, made_case(image, control, seed=shade))
     return run_id
 
 
@@ -67,14 +68,15 @@ def test_there_and_back(source: Path, archive: Path, tmp_path: Path) -> None:
     assert main(["restore", str(archive), str(target)]) == 0
     assert contents(target) == contents(source)
     with Workspace(source) as before, Workspace(target) as after:
-        (summary,) = after.runs()
-        run = after.run(summary.id)
-        for old, new in zip(before.run(summary.id).test_cases, run.test_cases, strict=True):
+        (summary,) = after.runs.search()
+        run = after.runs.get(summary.id)
+        for old, new in zip(before.runs.get(summary.id).test_cases, run.test_cases, strict=True):
             assert new.image_path.is_relative_to(target)
             assert new.image_path.read_bytes() == old.image_path.read_bytes()
-            assert after.test_case(new.id).control.tobytes() == before.test_case(old.id).control.tobytes()
-        after.append_value(run.id, "caption", StageValue(Caption("Later."), Trace("person"), "k"))
-        assert len(before.history(run.id, "caption")) == 1
+            there, here = after.test_cases.load(new.id), before.test_cases.load(old.id)
+            assert there.artifacts[CONTROL_IMAGE].tobytes() == here.artifacts[CONTROL_IMAGE].tobytes()
+        after.runs.append_value(run.id, "caption", StageValue(Caption("Later."), Trace("person"), "k"))
+        assert len(before.runs.history(run.id, "caption")) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.zip", "deep", "source"]
 
 
@@ -85,11 +87,11 @@ def test_of_a_workspace_in_use(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
         fill(workspace)
-        assert workspace.run(run_id).jobs[0].state == "running"
+        assert workspace.runs.get(run_id).jobs[0].state == "running"
     assert main(["restore", str(tmp_path / "backup.zip"), str(tmp_path / "copy")]) == 0
     with Workspace(tmp_path / "copy") as copy:
-        assert [summary.id for summary in copy.runs()] == [run_id]
-        assert copy.run(run_id).jobs[0].state == "interrupted"
+        assert [summary.id for summary in copy.runs.search()] == [run_id]
+        assert copy.runs.get(run_id).jobs[0].state == "interrupted"
 
 
 def test_nothing_is_overwritten(

@@ -143,19 +143,19 @@ def test_another_program_that_keeps_the_lock(database: Database, monkeypatch: py
 
 def test_eight_threads_write_and_nothing_is_lost(tmp_path: Path) -> None:
     with Workspace(tmp_path) as workspace:
-        run_id = workspace.create_run(Image.new("RGB", (8, 8)), Task("classification", "bird"), "demo", "Busy", {})
+        run_id = workspace.runs.create(Image.new("RGB", (8, 8)), Task("classification", "bird"), "demo", "Busy", {})
 
         def work(worker: int) -> list[int]:
             ids = []
             for number in range(15):
                 value = StageValue(Caption(f"{worker} {number}"), Trace("person"), "k")
-                ids.append(workspace.append_value(run_id, "caption", value))
-                assert workspace.run(run_id).values["caption"].id >= ids[-1]
+                ids.append(workspace.runs.append_value(run_id, "caption", value))
+                assert workspace.runs.get(run_id).values["caption"].id >= ids[-1]
             return ids
 
         with ThreadPoolExecutor(8) as pool:
             ids = list(pool.map(work, range(8)))
-        history = workspace.history(run_id, "caption")
+        history = workspace.runs.history(run_id, "caption")
         assert sorted(value_id for own in ids for value_id in own) == [version.id for version in history]
         texts = {version.id: version.value.value.text for version in history}
         for worker, own in enumerate(ids):

@@ -17,9 +17,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pipeline.types import Caption, CounterfactualCaption, StageValue, Task, TestCase, Trace
+from pipeline.lineage import TestCase
+from pipeline.methods.controlnet import CONTROL_IMAGE
+from pipeline.types import Caption, StageValue, Task, Trace
 from storage import images
 from storage.workspace import Workspace
+from tests.cases import made_case
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 
@@ -27,18 +32,20 @@ ROOT = Path(__file__).parent.parent
 def case(number: int) -> TestCase:
     noise = Image.frombytes("RGB", (64, 64), os.urandom(64 * 64 * 3))
     edges = Image.new("L", (64, 64), number % 256)
-    return TestCase(noise, edges, CounterfactualCaption("x", ()), number, "m", "m", "p", "", {}, 0.1)
+    return made_case(noise, edges, seed=number)
 
 
 def victim(folder: str, how: str) -> None:
     """Save without end, and print a line after each thing that is saved."""
     workspace = Workspace(folder).open()
-    run_id = workspace.create_run(Image.new("RGB", (8, 8)), Task("classification", "bird"), "demo", how, {})
-    job = workspace.start_job(run_id, 10_000)
+    run_id = workspace.runs.create(Image.new("RGB", (8, 8)), Task("classification", "bird"), "demo", how, {})
+    job = workspace.jobs.start(run_id, 10_000)
     print(run_id, flush=True)
     for number in range(10_000):
-        case_id = workspace.append_test_case(run_id, job, case(number))
-        value_id = workspace.append_value(run_id, "caption", StageValue(Caption(str(number)), Trace("person"), "k"))
+        case_id = workspace.test_cases.append(run_id, job, case(number))
+        value_id = workspace.runs.append_value(
+            run_id, "caption", StageValue(Caption(str(number)), Trace("person"), "k")
+        )
         print(case_id, value_id, flush=True)
         if number == 2 and how == "in the file":
             os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
@@ -63,15 +70,15 @@ def started(folder: Path, how: str) -> Iterator[subprocess.Popen[str]]:
 def assert_whole(folder: Path, run_id: str, saved: list[tuple[int, int]]) -> None:
     """Everything acknowledged is there, every image is whole, nothing half done is left, the job is interrupted."""
     with Workspace(folder) as workspace:
-        run = workspace.run(run_id)
+        run = workspace.runs.get(run_id)
         cases = {stored.id: stored for stored in run.test_cases}
-        versions = {version.id for version in workspace.history(run_id, "caption")}
+        versions = {version.id for version in workspace.runs.history(run_id, "caption")}
         assert {case_id for case_id, _ in saved} <= set(cases)
         assert {value_id for _, value_id in saved} <= versions
         assert len(cases) <= len(saved) + 1
         for stored in cases.values():
-            assert workspace.image(stored.image_sha).size == (64, 64)
-            assert workspace.image(stored.control_sha).size == (64, 64)
+            assert workspace.images.load(stored.image_sha).size == (64, 64)
+            assert workspace.images.load(stored.artifacts[CONTROL_IMAGE].sha).size == (64, 64)
         (job,) = run.jobs
         assert (job.state, job.done) == ("interrupted", len(cases))
         for path in (folder / "images").iterdir():
@@ -102,7 +109,7 @@ def test_killed_at_the_worst_moment(tmp_path: Path, how: str, left_over: int) ->
     assert len(saved) == 3
     assert_whole(tmp_path, run_id, saved)
     with Workspace(tmp_path) as workspace:
-        assert len(workspace.run(run_id).test_cases) == 3
+        assert len(workspace.runs.get(run_id).test_cases) == 3
 
 
 def test_a_living_process_keeps_its_job_and_its_half_files(tmp_path: Path) -> None:
@@ -110,19 +117,19 @@ def test_a_living_process_keeps_its_job_and_its_half_files(tmp_path: Path) -> No
         assert process.stdout is not None
         run_id, first = process.stdout.readline().strip(), process.stdout.readline()
         with Workspace(tmp_path) as workspace:
-            (job,) = workspace.run(run_id).jobs
+            (job,) = workspace.runs.get(run_id).jobs
             assert job.state == "running"
             half = tmp_path / "images" / f".{1}-{'0' * 16}.tmp"  # the other process is the first that opened it
             half.write_bytes(b"half")
-            workspace.append_value(run_id, "caption", StageValue(Caption("from here"), Trace("person"), "k"))
+            workspace.runs.append_value(run_id, "caption", StageValue(Caption("from here"), Trace("person"), "k"))
             with Workspace(tmp_path) as third:
-                assert third.run(run_id).jobs[0].state == "running"
+                assert third.runs.get(run_id).jobs[0].state == "running"
                 assert half.exists()
         process.kill()
         process.wait()
     with Workspace(tmp_path) as workspace:
-        assert workspace.run(run_id).jobs[0].state == "interrupted"
-        assert [v.value.value.text for v in workspace.history(run_id, "caption")] == ["0", "from here"]
+        assert workspace.runs.get(run_id).jobs[0].state == "interrupted"
+        assert [v.value.value.text for v in workspace.runs.history(run_id, "caption")] == ["0", "from here"]
         assert not half.exists()
     assert first
 
@@ -133,7 +140,7 @@ def test_processes_that_open_a_new_workspace_at_once(tmp_path: Path) -> None:
         "sys.stdin.read()\n"
         "with Workspace(sys.argv[1]) as workspace:\n"
         "    for n in range(5):\n"
-        "        workspace.create_run(Image.new('RGB', (8, 8)), Task('classification', 'bird'), 'demo', f'{n}', {})\n"
+        "        workspace.runs.create(Image.new('RGB', (8, 8)), Task('classification', 'bird'), 'demo', f'{n}', {})\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "new")]
     processes = [subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE) for _ in range(4)]
@@ -142,7 +149,7 @@ def test_processes_that_open_a_new_workspace_at_once(tmp_path: Path) -> None:
         process.stdin.close()
     assert [process.wait() for process in processes] == [0] * 4
     with Workspace(tmp_path / "new") as workspace:
-        assert len(workspace.runs()) == 20
+        assert len(workspace.runs.search()) == 20
 
 
 if __name__ == "__main__":

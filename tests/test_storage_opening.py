@@ -43,7 +43,7 @@ def filled(folder: Path) -> None:
     with Workspace(folder) as workspace:
         for number in range(30):
             image = Image.new("RGB", (8, 8), (number, 0, 0))
-            workspace.create_run(image, Task("classification", "bird"), "demo", f"Run {number}", {"x": "y" * 500})
+            workspace.runs.create(image, Task("classification", "bird"), "demo", f"Run {number}", {"x": "y" * 500})
 
 
 def test_below_a_file(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_damaged_database(tmp_path: Path, harm: Callable[[bytes], bytes]) -> N
 def test_an_empty_file_is_filled(tmp_path: Path) -> None:
     (tmp_path / "studio.db").touch()
     with Workspace(tmp_path) as workspace:
-        assert workspace.runs() == ()
+        assert workspace.runs.search() == ()
 
 
 @pytest.fixture

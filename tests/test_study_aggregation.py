@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import pandas as pd
 import pytest
-from crowdkit.aggregation import DawidSkene, MajorityVote
 
 from study.aggregation import dawid_skene, majority
 
@@ -30,7 +28,11 @@ def drawn(seed, answers=("no", "yes"), tasks=60, workers=7, an_item=5):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("answers", [("no", "yes"), ("1", "2", "3")])
+@pytest.mark.slow
 def test_dawid_skene_is_that_of_crowd_kit(seed, answers):
+    import pandas as pd
+    from crowdkit.aggregation import DawidSkene
+
     votes, _ = drawn(seed, answers)
     frame = pd.DataFrame(votes, columns=["task", "worker", "label"])
     theirs: Any = DawidSkene(n_iter=40, tol=-1e9).fit(frame)
@@ -50,7 +52,11 @@ def test_dawid_skene_is_that_of_crowd_kit(seed, answers):
                     assert chance == pytest.approx(theirs.errors_.loc[(worker, answer), true], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_it_settles_on_the_same_answers():
+    import pandas as pd
+    from crowdkit.aggregation import DawidSkene
+
     votes, _ = drawn(5)
     frame = pd.DataFrame(votes, columns=["task", "worker", "label"])
     ours = dawid_skene(votes)
@@ -71,7 +77,11 @@ def test_it_beats_the_majority_where_workers_differ():
     assert right > sum(majority(given) == truth[task] for task, given in by_task.items())
 
 
+@pytest.mark.slow
 def test_majority_is_that_of_crowd_kit_where_there_is_no_tie():
+    import pandas as pd
+    from crowdkit.aggregation import MajorityVote
+
     votes, _ = drawn(1, an_item=4)
     theirs = MajorityVote().fit_predict(pd.DataFrame(votes, columns=["task", "worker", "label"]))
     by_task: dict[str, list[str]] = {}

@@ -17,12 +17,13 @@ import pytest
 from PIL import Image
 
 import app
+from benchmarks.serving import free_port
 from study.types import NewItem
 from tests.annotating import BIRD_RULES, keep_image, picture
 from tests.attack_list import ATTACKS, FORM
 from tests.attacked import World, build_world
 from tests.scripted import ScriptedModels
-from tests.serving import free_port, serving_application
+from tests.serving import serving_application
 from ui.guard import COOKIE
 
 PASSWORD = "a password of the lead"
@@ -187,9 +188,9 @@ def test_a_picture_tells_nothing_but_its_pixels(world: World) -> None:
     assert set(chunks) == {b"IHDR", b"IDAT", b"IEND"}
     shown = Image.open(io.BytesIO(reply.body))
     assert shown.info == {}
-    item = world.studies.assignment(world.me.id)
+    item = world.studies.assignments.get(world.me.id)
     assert item is not None
-    stored = world.studio.workspace.image(item.item.image_sha)
+    stored = world.studio.workspace.images.load(item.item.image_sha)
     assert shown.tobytes() == stored.tobytes()
     assert reply.headers["content-type"] == "image/png"
     assert reply.headers["cache-control"].startswith("private")
@@ -202,7 +203,7 @@ def test_a_picture_tells_nothing_but_its_pixels(world: World) -> None:
 
 
 def test_names_of_one_item_differ_between_annotators(world: World) -> None:
-    mine, theirs = (world.studies.assignment(person.id) for person in (world.me, world.other))
+    mine, theirs = (world.studies.assignments.get(person.id) for person in (world.me, world.other))
     assert mine is not None and theirs is not None
     given = [mine.public, mine.image_token, theirs.public, theirs.image_token]
     assert len(set(given)) == 4
@@ -216,15 +217,15 @@ def test_a_control_item_looks_like_any_other(world: World) -> None:
     known = NewItem(shas[1], kind="control", expected={"valid": "no"}, label="bird")
     studies.add_items(study_id, [NewItem(shas[0], label="bird"), known])
     studies.start(study_id)
-    worker, _ = studies.add_worker()
-    studies.enrol(study_id, worker.id)
-    studies.consent(study_id, worker.id)
-    cookie = f"annotator={studies.open_session('worker', worker.id)}"
-    studies.claim(study_id, worker.id, "control")
+    worker, _ = studies.workers.add()
+    studies.workers.enrol(study_id, worker.id)
+    studies.workers.consent(study_id, worker.id)
+    cookie = f"annotator={studies.sessions.open('worker', worker.id)}"
+    studies.assignments.claim(study_id, worker.id, "control")
     control = world.post("next", {"study": study_id}, cookie=cookie).json()
     answered = world.post("submit", world.vote(control["assignment"]["id"]), cookie=cookie).json()
     item = answered["next"]
-    held = [studies.assignment(step["assignment"]["id"]) for step in (control, item)]
+    held = [studies.assignments.get(step["assignment"]["id"]) for step in (control, item)]
     assert [assignment and assignment.item.kind for assignment in held] == ["control", "item"]
 
     def without_names(step: dict[str, Any]) -> dict[str, Any]:
@@ -270,10 +271,10 @@ def one_more(world: World) -> tuple[str, dict[str, Any], str]:
     study_id = studies.create("One more", BIRD_RULES)
     studies.add_items(study_id, [NewItem(world.shas[0], label="bird"), NewItem(world.shas[1], label="bird")])
     studies.start(study_id)
-    worker, _ = studies.add_worker()
-    studies.enrol(study_id, worker.id)
-    studies.consent(study_id, worker.id)
-    cookie = f"annotator={studies.open_session('worker', worker.id)}"
+    worker, _ = studies.workers.add()
+    studies.workers.enrol(study_id, worker.id)
+    studies.workers.consent(study_id, worker.id)
+    cookie = f"annotator={studies.sessions.open('worker', worker.id)}"
     step = world.post("next", {"study": study_id}, cookie=cookie).json()
     return study_id, world.vote(step["assignment"]["id"]), cookie
 

@@ -21,6 +21,8 @@ from storage.studies import Studies
 from storage.workspace import Workspace
 from tests.study_desk import YES, assert_counted, crew, started, vote_all
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 SOON = 0.05 / 60
 """A lease of 50 ms, in minutes."""
@@ -32,17 +34,17 @@ def annotator(studies: Studies, study_id: str, worker: str, lock: threading.Lock
     """Vote without end; a line for each thing that was acknowledged."""
     number = 0
     while True:
-        assignment = studies.claim(study_id, worker, "item")
+        assignment = studies.assignments.claim(study_id, worker, "item")
         if assignment is None:
             time.sleep(0.02)
             continue
         number += 1
         answer = random.choice(("yes", "no"))
-        studies.submit(assignment.public, worker, {"valid": answer}, "", 1.0, f"{os.getpid()}-{number}")
+        studies.assignments.submit(assignment.public, worker, {"valid": answer}, "", 1.0, f"{os.getpid()}-{number}")
         with lock:
             print("saved", assignment.public, answer, flush=True)
         if number % 10 == 0:
-            back = studies.undo(study_id, worker)
+            back = studies.assignments.undo(study_id, worker)
             if back is not None:
                 with lock:
                     print("undone", back.public, "-", flush=True)
@@ -80,7 +82,7 @@ def assert_kept(folder: Path, study_id: str, acknowledged: Acknowledged) -> None
     with Workspace(folder) as workspace:
         studies = workspace.studies
         for public, answer in acknowledged.items():
-            kept = studies.assignment(public)
+            kept = studies.assignments.get(public)
             assert kept is not None
             if answer:
                 # A vote that was undone or given again after the last line that could be read is in the log of votes.
@@ -141,7 +143,7 @@ def test_what_a_killed_process_had_given_out_comes_back(tmp_path: Path) -> None:
         studies = workspace.studies
         for worker in workers[1:]:
             vote_all(studies, study_id, worker)
-        assert studies.study(study_id).votes == studies.study(study_id).needed
+        assert studies.get(study_id).votes == studies.get(study_id).needed
         # The page that was open when the server died may still send its answer, once, and again.
         open_one = [given for given in studies.data(study_id).votes if given.worker == workers[0]]
         assert len(open_one) < 30
@@ -153,18 +155,18 @@ def test_a_retry_after_the_kill_is_one_vote(tmp_path: Path) -> None:
     with Workspace(tmp_path) as workspace:
         study_id = started(workspace, items=1, votes=2)
         (worker,) = crew(workspace.studies, study_id, 1)
-        given = workspace.studies.claim(study_id, worker, "item")
+        given = workspace.studies.assignments.claim(study_id, worker, "item")
     assert given is not None
     code = (
         "import os, sys; from storage.workspace import Workspace\n"
         "studies = Workspace(sys.argv[1]).open().studies\n"
-        "studies.submit(sys.argv[2], sys.argv[3], {'valid': 'yes'}, '', 1.0, 'key')\n"
+        "studies.assignments.submit(sys.argv[2], sys.argv[3], {'valid': 'yes'}, '', 1.0, 'key')\n"
         "os.kill(os.getpid(), 9)\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path), given.public, worker]
     assert subprocess.run(command, cwd=ROOT).returncode == -signal.SIGKILL
     with Workspace(tmp_path) as workspace:
-        assert workspace.studies.submit(given.public, worker, YES, "", 1.0, "key") == "again"
+        assert workspace.studies.assignments.submit(given.public, worker, YES, "", 1.0, "key") == "again"
         assert len(workspace.studies.data(study_id).votes) == 1
     assert_counted(tmp_path)
 

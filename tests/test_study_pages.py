@@ -12,12 +12,12 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from services.studies.analyses import LONGEST_SECONDS, Analyses
+from services.studio import Studio
 from study.templates import TEMPLATES
 from study.types import Adjudication, NewItem, Question, Rules, StudyData
 from tests.study_data import ROAD, driving
 from tests.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, birds, cast, picture, study_of
-from ui.studio import Studio
-from ui.study.reports import LONGEST_SECONDS, Reports
 from ui.study.routes import add_study_routes
 
 TEN = [YES, YES, MOSTLY, YES, NO, YES, YES, SPLIT, MOSTLY, YES]
@@ -28,7 +28,7 @@ HOSTILE = "<script>alert(1)</script>"
 @pytest.fixture
 def client(studio: Studio) -> Iterator[TestClient]:
     app = FastAPI()
-    add_study_routes(app, studio)
+    add_study_routes(app, studio.workspace, studio.commands, studio.studies)
     with TestClient(app) as made:
         yield made
 
@@ -96,7 +96,7 @@ def test_the_papers_driving_study_reads_as_in_the_paper(studio: Studio, client: 
 def test_exclusion_changes_the_result_and_the_page_says_both(studio: Studio, client: TestClient) -> None:
     study_id = bird_study(studio.workspace, [MOSTLY, MOSTLY, NO], {"ed": ["no", "no", "no", "yes"], "ada": ["yes"] * 4})
     assert tile(client, study_id, "valid").startswith("Valid images 66.7 %")
-    done(client, study_id, "exclude", worker="imported-ed", reason="answers at random")
+    done(client, study_id, "exclude-worker", worker="imported-ed", reason="answers at random")
     waiting = "Valid images no figure yet no image has all its votes and a consensus yet"
     assert tile(client, study_id, "valid") == waiting, "replacement votes are asked for"
     assert tile(client, study_id, "excluded") == (
@@ -113,7 +113,7 @@ def test_exclusion_changes_the_result_and_the_page_says_both(studio: Studio, cli
 def test_before_and_after_stand_side_by_side_where_they_differ(studio: Studio, client: TestClient) -> None:
     liar = ("yes", "yes", "yes", "no", "no")
     study_id = bird_study(studio.workspace, [YES, YES, liar])
-    done(client, study_id, "exclude", worker="imported-ed", reason="told us so")
+    done(client, study_id, "exclude-worker", worker="imported-ed", reason="told us so")
     studio.workspace.studies.import_votes(
         study_id,
         [
@@ -217,10 +217,10 @@ def test_analyses_are_kept_until_something_changes(studio: Studio) -> None:
         loads.append(one)
         return studies.data(one)
 
-    reports = Reports(load, lambda one: ("running", studies.revision(one)))
+    reports = Analyses(load, lambda one: ("running", studies.revision(one)))
     first = reports.of(study_id)
     assert reports.of(study_id) is first and loads == [study_id]
-    studies.exclude(study_id, "imported-ed", "lazy", "person")
+    studies.workers.exclude(study_id, "imported-ed", "lazy", "person")
     assert reports.of(study_id).report.votes_excluded == 10
     reports.changed()
     reports.of(study_id)
@@ -230,10 +230,10 @@ def test_analyses_are_kept_until_something_changes(studio: Studio) -> None:
 def test_a_slow_analysis_is_kept_for_a_while_and_takes_decisions_in(studio: Studio) -> None:
     studies = studio.workspace.studies
     study_id = bird_study(studio.workspace, TEN)
-    reports = Reports(studies.data, lambda one: (studies.study(one).state, studies.revision(one)))
+    reports = Analyses(studies.data, lambda one: (studies.get(one).state, studies.revision(one)))
     slow = replace(reports.of(study_id), seconds=100.0)
     reports._kept[study_id] = slow
-    studies.exclude(study_id, "imported-ed", "lazy", "person")
+    studies.workers.exclude(study_id, "imported-ed", "lazy", "person")
     assert reports.of(study_id) is slow
     [case] = [case for case in slow.report.disagreements if case.status == "no consensus"]
     decision = Adjudication(case.item, "valid", "no", "", slow.report.study.created)
@@ -252,29 +252,29 @@ def test_a_slow_analysis_is_kept_for_a_while_and_takes_decisions_in(studio: Stud
 def test_approval_rejection_and_their_reversal(studio: Studio, client: TestClient) -> None:
     study_id = bird_study(studio.workspace, [YES, YES])
     worker = "imported-ada"
-    done(client, study_id, "decide", worker=worker, verdict="approved")
-    assert studio.workspace.studies.worker(worker).approved == 2
-    refused = send(client, study_id, "decide", worker=worker, verdict="rejected", reason="  ")
+    done(client, study_id, "decide-assignments", worker=worker, verdict="approved")
+    assert studio.workspace.studies.workers.get(worker).approved == 2
+    refused = send(client, study_id, "decide-assignments", worker=worker, verdict="rejected", reason="  ")
     assert refused.status_code == 400 and refused.json() == {
         "error": "Please give the reason in a few words.",
         "field": "reason",
     }
-    done(client, study_id, "decide", worker=worker, verdict="rejected", reason="did not look")
+    done(client, study_id, "decide-assignments", worker=worker, verdict="rejected", reason="did not look")
     page = shown(client, f"/study/{study_id}/workers/{worker}")
     assert page.count("rejected did not look") == 2
-    done(client, study_id, "decide", worker=worker, verdict="pending")
-    record = studio.workspace.studies.worker(worker)
+    done(client, study_id, "decide-assignments", worker=worker, verdict="pending")
+    record = studio.workspace.studies.workers.get(worker)
     assert (record.approved, record.rejected, record.pending) == (0, 0, 2)
-    assert send(client, study_id, "decide", worker=worker, verdict="paid").status_code == 400
+    assert send(client, study_id, "decide-assignments", worker=worker, verdict="paid").status_code == 400
 
 
 def test_approve_all_leaves_the_excluded_out(studio: Studio, client: TestClient) -> None:
     study_id = bird_study(studio.workspace, [YES, YES])
-    done(client, study_id, "exclude", worker="imported-ed", reason="lazy")
+    done(client, study_id, "exclude-worker", worker="imported-ed", reason="lazy")
     assert "Approve 8 pending assignments of 4 workers" in shown(client, f"/study/{study_id}/workers")
     done(client, study_id, "approve-all")
-    assert studio.workspace.studies.worker("imported-ada").approved == 2
-    assert studio.workspace.studies.worker("imported-ed").approved == 0
+    assert studio.workspace.studies.workers.get("imported-ada").approved == 2
+    assert studio.workspace.studies.workers.get("imported-ed").approved == 0
     assert "Approve 8" not in shown(client, f"/study/{study_id}/workers")
 
 
@@ -282,18 +282,18 @@ def test_exclusion_readmission_blocking_and_a_new_code(studio: Studio, client: T
     studies = studio.workspace.studies
     study_id = bird_study(studio.workspace, [YES, YES])
     worker = "imported-bo"
-    assert send(client, study_id, "exclude", worker=worker, reason="").status_code == 400
-    done(client, study_id, "exclude", worker=worker, reason="in a hurry")
+    assert send(client, study_id, "exclude-worker", worker=worker, reason="").status_code == 400
+    done(client, study_id, "exclude-worker", worker=worker, reason="in a hurry")
     assert "excluded by the study lead: in a hurry; 2 votes left out" in shown(client, f"/study/{study_id}/workers")
-    done(client, study_id, "readmit", worker=worker, reason="was a mistake")
+    done(client, study_id, "readmit-worker", worker=worker, reason="was a mistake")
     assert not studies.data(study_id).exclusions
-    done(client, study_id, "block", worker=worker, blocked="1")
-    assert studies.worker(worker).blocked and "blocked from voting" in shown(client, f"/study/{study_id}/workers")
-    done(client, study_id, "block", worker=worker, blocked="")
-    assert not studies.worker(worker).blocked
-    token = studies.open_session("worker", worker)
-    code = done(client, study_id, "code", worker=worker)["code"]
-    assert studies.worker_of(code) == worker and studies.session(token) is None
+    done(client, study_id, "block-worker", worker=worker, blocked="1")
+    assert studies.workers.get(worker).blocked and "blocked from voting" in shown(client, f"/study/{study_id}/workers")
+    done(client, study_id, "block-worker", worker=worker, blocked="0")
+    assert not studies.workers.get(worker).blocked
+    token = studies.sessions.open("worker", worker)
+    code = done(client, study_id, "renew-code", worker=worker)["code"]
+    assert studies.workers.of_code(code) == worker and studies.sessions.get(token) is None
     assert code not in shown(client, f"/study/{study_id}/workers"), "a code is shown once"
     said = shown(client, f"/study/{study_id}/log")
     assert "worker excluded" in said and "was a mistake" in said
@@ -324,7 +324,7 @@ def test_adjudication_is_apart_goes_on_and_can_be_taken_back(studio: Studio, cli
     ("wrong", "status"),
     [
         ({"item": 0}, 404),
-        ({"item": "2"}, 404),
+        ({"item": "2"}, 400),
         ({"question": "nothing"}, 404),
         ({"answer": "perhaps"}, 400),
         ({"answer": ["yes"]}, 400),
@@ -346,15 +346,25 @@ def test_an_adjudication_that_cannot_be_is_refused(
 def test_what_a_stranger_sends_changes_nothing(studio: Studio, client: TestClient) -> None:
     study_id = bird_study(studio.workspace, [YES])
     before = studio.workspace.studies.revision(study_id)
-    body = {"worker": "imported-ada", "verdict": "approved", "reason": "so", "blocked": "1"}
-    for what in ("decide", "exclude", "readmit", "block", "code", "approve-all", "adjudicate"):
+    worker = {"worker": "imported-ada", "reason": "so"}
+    sent: dict[str, dict[str, Any]] = {
+        "decide-assignments": {**worker, "verdict": "approved"},
+        "exclude-worker": worker,
+        "readmit-worker": worker,
+        "block-worker": {**worker, "blocked": "1"},
+        "renew-code": worker,
+        "approve-all": {},
+        "adjudicate": {"item": 10**9, "question": "valid", "answer": "yes"},
+    }
+    for what, body in sent.items():
         path = f"/study/api/{study_id}/{what}"
         assert client.post(path, json=body).status_code == 403, "another site cannot send the header"
         assert client.get(path).status_code == 405
         assert client.post("/study/api/nothing/" + what, json=body, headers={"x-studio": "1"}).status_code in (400, 404)
-        if what not in ("approve-all",):
-            unknown = send(client, study_id, what, **{**body, "worker": "heron-99"})
-            assert unknown.status_code == 404, what
+        assert send(client, study_id, what, **body, unknown="1").status_code == 400
+        if what != "approve-all":
+            somebody = {"worker": "heron-99"} if "worker" in body else {}
+            assert send(client, study_id, what, **{**body, **somebody}).status_code == 404, what
     assert studio.workspace.studies.revision(study_id) == before
 
 
@@ -381,7 +391,7 @@ def test_hostile_texts_are_shown_as_texts(studio: Studio, client: TestClient) ->
     names = [f"{HOSTILE}/{n}" for n in range(5)]
     votes = [cast(known, name, {"valid": "yes" if n < 3 else "no"}, n, comment=HOSTILE) for n, name in enumerate(names)]
     workspace.studies.import_votes(study_id, votes)
-    done(client, study_id, "exclude", worker=f"imported-{names[0]}", reason=HOSTILE)
+    done(client, study_id, "exclude-worker", worker=f"imported-{names[0]}", reason=HOSTILE)
     studio.workspace.studies.close(study_id)
     done(client, study_id, "adjudicate", item=known.id, question="valid", answer="yes", reason=HOSTILE)
     page = client.get(f"/study/{study_id}/workers").text

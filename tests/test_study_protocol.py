@@ -24,12 +24,14 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from benchmarks.serving import ROOT
 from demo.language import caption
 from demo.render import render
 from demo.scene import OBJECT_CLASSES, random_scene
 from evaluation.models import ModelUnderTest
 from pipeline.profile import load_profile
-from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, TestCase, Trace
+from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
+from services.predictions import model_key
 from storage.workspace import Workspace
 from study.cells import csv_text
 from study.methods import paragraph
@@ -38,9 +40,9 @@ from study.results import analyse
 from study.templates import TEMPLATES
 from study.truth import TRUTH_COLUMNS, pixels_of, sight
 from study.types import ControlPolicy, NewItem, Rules
+from tests.cases import made_case
 from tests.scripted import ScriptedModels
-from tests.serving import ROOT, serving_here
-from ui.readings import model_key
+from tests.serving import serving_here
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 
@@ -85,10 +87,10 @@ def drawn(workspace: Workspace, drawn_by: random.Random) -> dict[str, str]:
         label = OBJECT_CLASSES[number % len(OBJECT_CLASSES)]
         scene = random_scene(FIRST_SEED + number, "object", label).with_look(weather="sunny", time="day")
         source = Image.fromarray(render(scene)[0])
-        run = workspace.create_run(source, Task("classification", label), "demo", f"{label} {number}", {})
+        run = workspace.runs.create(source, Task("classification", label), "demo", f"{label} {number}", {})
         said = StageValue(Caption(caption(scene)), Trace("person"), "key")
-        workspace.append_value(run, "caption", said)
-        shown[workspace.run(run).source_sha] = label
+        workspace.runs.append_value(run, "caption", said)
+        shown[workspace.runs.get(run).source_sha] = label
         for place, (weather, time) in enumerate(LOOKS):
             changed = scene.with_look(weather=weather, time=time)
             if number * len(LOOKS) + place in wrong:  # the generator lost the thing and drew another
@@ -96,9 +98,9 @@ def drawn(workspace: Workspace, drawn_by: random.Random) -> dict[str, str]:
                 changed = random_scene(FIRST_SEED + number, "object", other).with_look(weather=weather, time=time)
             image = Image.fromarray(render(changed)[0])
             edits = [Edit("sunny", weather, "weather"), Edit("day", time, "time of day")]
-            made = TestCase(
-                image=image,
-                control=Image.new("L", image.size),
+            made = made_case(
+                image,
+                Image.new("L", image.size),
                 counterfactual=CounterfactualCaption(
                     caption(scene.with_look(weather=weather, time=time)),
                     tuple(e for e in edits if e.keyword != e.alternative),
@@ -107,12 +109,9 @@ def drawn(workspace: Workspace, drawn_by: random.Random) -> dict[str, str]:
                 method="drawn",
                 model="demo.render",
                 prompt=caption(changed),
-                negative_prompt="",
-                settings={},
-                seconds=0.1,
             )
-            case = workspace.append_test_case(run, None, made)
-            shown[workspace.stored_test_case(case).image_sha] = changed.label
+            case = workspace.test_cases.append(run, None, made)
+            shown[workspace.test_cases.get(case).image_sha] = changed.label
     return shown
 
 
@@ -127,12 +126,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     with Workspace(folder) as workspace:
         shown = drawn(workspace, random.Random(1))
         labels = {}
-        for candidate in workspace.studies.candidates():
+        for candidate in workspace.test_cases.candidates():
             labels[candidate.source_sha] = labels[candidate.image_sha] = candidate.label
         for sha in shown:
-            reading = classifier.read(workspace.image(sha))
-            workspace.append_reading(sha, model_key(wanted), reading.plain())
-            wrong += reading.top[0].label != labels[sha]
+            prediction = classifier.predict(workspace.images.load(sha))
+            workspace.predictions.append(sha, model_key(wanted), prediction)
+            wrong += prediction.top[0].label != labels[sha]
     return World(folder, shown, wrong)
 
 
@@ -147,16 +146,16 @@ def record(workspace: Workspace, workers: list[str], shas: list[str], rejected: 
         studies.add_items(study_id, [NewItem(sha, label="bird") for sha in shas[:count]])
         studies.start(study_id)
         for worker in workers:
-            studies.enrol(study_id, worker)
-            studies.consent(study_id, worker)
+            studies.workers.enrol(study_id, worker)
+            studies.workers.consent(study_id, worker)
             for _ in range(count):
-                assignment = studies.claim(study_id, worker, "item")
+                assignment = studies.assignments.claim(study_id, worker, "item")
                 assert assignment is not None
-                studies.submit(assignment.public, worker, {"valid": "yes"}, "", 3.0, "key")
+                studies.assignments.submit(assignment.public, worker, {"valid": "yes"}, "", 3.0, "key")
             if name == "Earlier":
-                studies.decide(study_id, worker, "approved", "")
+                studies.workers.decide(study_id, worker, "approved", "")
             else:
-                studies.decide(study_id, worker, "rejected", "answered without looking")
+                studies.workers.decide(study_id, worker, "rejected", "answered without looking")
         studies.close(study_id)
 
 
@@ -169,7 +168,7 @@ def truth_of(workspace: Workspace, study_id: str, rules: Rules, shown: Mapping[s
         answer = "yes" if shown[item.image_sha] == item.label else "no"
         if item.kind == "control":
             assert item.expected == {"valid": answer}
-        seen = sight(pixels_of(workspace.image(item.image_sha)), "", asked)
+        seen = sight(pixels_of(workspace.images.load(item.image_sha)), "", asked)
         rows.append(dict(zip(TRUTH_COLUMNS, (item.public, item.kind, "valid", asked, answer, seen), strict=True)))
     return csv_text(rows, TRUTH_COLUMNS)
 
@@ -188,7 +187,7 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
 
         for how, count in (("random", "300"), ("misclassified", "100")):
             draw = {"how": how, "count": count, "reviewed": "all", "kind": "any", "model": "", "group": ""}
-            lead("draw", draw=draw)
+            lead("draw-items", filter=draw)
         items = [item for item in studies.items(study_id) if item.kind == "item"]
         assert {group: sum(i.group == group for i in items) for group in ("random", "misclassified")} == {
             "random": 300,
@@ -196,13 +195,13 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
         }
         assert all(item.model_right is False for item in items if item.group == "misclassified")
         assert len({item.image_sha for item in items}) == 400
-        assert studies.study(study_id).controls >= 40, "made of the source images, as many as one worker sees"
-        lead("act", act="start")
+        assert studies.get(study_id).controls >= 40, "made of the source images, as many as one worker sees"
+        lead("start-study")
 
         codes, names = [], []
         for _ in range(17):
-            worker, code = studies.add_worker()
-            studies.enrol(study_id, worker.id)
+            worker, code = studies.workers.add()
+            studies.workers.enrol(study_id, worker.id)
             codes.append(code)
             names.append(worker.id)
         shas = [item.image_sha for item in items]

@@ -7,21 +7,32 @@ from dataclasses import dataclass, replace
 import pytest
 from scipy import stats
 
-from study.controls import controls_wanted, judge, made_controls, next_kind, right
+from study.control_items import controls_wanted, judge, made_controls, next_kind, right
 from study.eligibility import quiz_needed, standing
 from study.questions import MAX_TEXT, TEMPLATES, asked, check_answers, check_rules, wording
+from study.templates import task_of
 from study.types import ControlPolicy, Eligibility, Exclusion, NewItem, Question, Rules, Worker
 from tests.study_data import BIRD, ROAD, START, excluded, item
 
 LANCE = TEMPLATES["lance"].rules()
 
 
-@pytest.mark.parametrize("name", ["classification", "preservation", "lance"])
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "own"])
 def test_templates_are_sound(name):
     template = TEMPLATES[name]
     check_rules(template.rules())
     assert template.name == name and template.instructions and template.consent
     assert (template.rules().votes, template.rules().consensus) == (5, 4)
+    assert template.task in ("classification", "segmentation", "any") and task_of(name) == template.task
+
+
+def test_a_study_without_a_known_template_takes_images_of_any_task():
+    assert [task_of(name) for name in ("preservation", "own", "", "of a later version")] == [
+        "segmentation",
+        "any",
+        "any",
+        "any",
+    ]
 
 
 def test_the_paper_and_lance():
@@ -248,7 +259,7 @@ def test_no_share_no_controls():
 
 
 def test_when_control_items_run_out_items_go_on():
-    # The desk gets no control item and gives an item instead: the next answer is "control" again, never an error.
+    # Then the annotation service gives an item instead: the next answer is "control" again, never an error.
     assert next_kind(BIRD, "w", 500, 3) == "control"
 
 

@@ -18,7 +18,12 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from demo.scene import SEMANTIC_CLASSES
-from evaluation.types import Reading, encode_map
+from evaluation.types import Prediction, encode_map
+from pipeline.errors import UserError
+from services.studies import draft_form as drafts
+from services.studies.draft_saves import form_state
+from services.studies.drafts import StudyCommand
+from services.studio import Studio
 from storage.studies import Studies
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
@@ -26,8 +31,6 @@ from study.types import Question, Rules
 from tests.scripted import studio_in
 from tests.study_cases import MODEL, object_runs, road_runs
 from ui.routes import add_routes
-from ui.studio import Studio
-from ui.study import drafts
 from ui.study.routes import add_study_routes
 
 HOSTILE = '<img src=x onerror=alert(1)> "quoted" & {label}'
@@ -55,26 +58,32 @@ class Lead:
 
     def create(self, template: str = "classification", name: str = "Birds") -> str:
         """A new draft; its id."""
-        return str(self.post("create", {"name": name, "template": template})["go"].split("/")[2])
+        return str(self.post("create-study", {"title": name, "template": template})["go"].split("/")[2])
 
     def draft(self, count: int = 20, template: str = "classification") -> str:
         """A draft with images drawn at random."""
         study = self.create(template)
-        self.post(f"{study}/draw", {"draw": self.choice(count=str(count))})
+        self.post(f"{study}/draw-items", {"filter": self.choice(count=str(count))})
         return study
 
     def choice(self, **changes: Any) -> dict[str, Any]:
         return {"how": "random", "count": "20", "reviewed": "all", "kind": "any", "model": "", "group": "", **changes}
 
     def save(self, study: str, status: int = 200, **form: Any) -> dict[str, Any]:
-        return self.post(f"{study}/save", {"form": form}, status)
+        return self.post(f"{study}/save-draft", {"form": form}, status)
 
     def act(self, study: str, name: str, status: int = 200, /, **data: Any) -> dict[str, Any]:
-        told = self.post(f"{study}/before", {"act": name, **data}, status)
-        return self.post(f"{study}/act", {"act": name, **data}, status) if status == 200 else told
+        told = self.post(f"{study}/before/{name}", data, status)
+        return self.post(f"{study}/{name}", data, status) if status == 200 else told
+
+    def fetch(self, path: str, status: int = 200, **query: object) -> dict[str, Any]:
+        """What the page fetches again."""
+        reply = self.client.get(f"/study/api/{path}", params={name: str(value) for name, value in query.items()})
+        assert reply.status_code == status, reply.text
+        return dict(reply.json())
 
     def rules(self, study: str) -> Rules:
-        return self.studies.study(study).rules
+        return self.studies.get(study).rules
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +100,8 @@ def lead(drawn: Path, tmp_path: Path) -> Iterator[Lead]:
     shutil.copytree(drawn, tmp_path / "workspace")
     with studio_in(tmp_path) as studio:
         app = FastAPI()
-        add_routes(app, studio)
-        add_study_routes(app, studio)
+        add_routes(app, studio.workspace.images, studio.runs, studio.exchange)
+        add_study_routes(app, studio.workspace, studio.commands, studio.studies)
         with TestClient(app) as client:
             yield Lead(studio, client)
 
@@ -160,10 +169,10 @@ def test_a_question_that_loses_the_one_it_follows_is_asked_always() -> None:
 
 
 def test_a_new_study_needs_a_name_and_says_so_at_its_field(lead: Lead) -> None:
-    assert lead.post("create", {"name": "  ", "template": "classification"}, 400)["field"] == "name"
-    assert lead.post("create", {"name": "x" * 121, "template": "classification"}, 400)["field"] == "name"
-    assert lead.post("create", {"name": "Birds", "template": "of-another-kind"}, 400)["field"] == "template"
-    assert lead.studies.studies() == ()
+    assert lead.post("create-study", {"title": "  ", "template": "classification"}, 400)["field"] == "title"
+    assert lead.post("create-study", {"title": "x" * 121, "template": "classification"}, 400)["field"] == "title"
+    assert lead.post("create-study", {"title": "Birds", "template": "of-another-kind"}, 400)["field"] == "template"
+    assert lead.studies.all() == ()
     assert "There is no study yet" in lead.get("/study/")
 
 
@@ -180,12 +189,12 @@ def test_a_draft_begins_with_its_template(lead: Lead, template: str) -> None:
 def test_a_draft_can_have_the_rules_of_another_study(lead: Lead) -> None:
     first = lead.draft(10)
     lead.save(first, votes="7", consensus="5", consent="Yes.")
-    lead.act(first, "start")
-    again = str(lead.post("create", {"like": first})["go"].split("/")[2])
-    held, rules = lead.studies.study(again), lead.rules(first)
+    lead.act(first, "start-study")
+    again = str(lead.post(f"{first}/copy-rules")["go"].split("/")[2])
+    held, rules = lead.studies.get(again), lead.rules(first)
     assert (held.name, held.state, held.items) == ("Birds, again", "draft", 0)
     assert replace(held.rules, seed=rules.seed, version=1) == rules
-    lead.post("create", {"like": "nothing"}, 400)
+    lead.post("nothing/copy-rules", {}, 400)
 
 
 def test_what_is_typed_is_there_after_a_reload(lead: Lead) -> None:
@@ -194,7 +203,7 @@ def test_what_is_typed_is_there_after_a_reload(lead: Lead) -> None:
     assert said["unread"] == 0 and lead.rules(study).votes == 3
     page = lead.get(f"/study/{study}/")
     assert 'value="Boats"' in page and "Look\nclosely" in page and not lead.rules(study).show_captions
-    assert lead.studies.study(study).name == "Boats"
+    assert lead.studies.get(study).name == "Boats"
 
 
 def test_a_field_that_is_wrong_loses_nothing_of_the_others(lead: Lead) -> None:
@@ -209,7 +218,7 @@ def test_a_field_that_is_wrong_loses_nothing_of_the_others(lead: Lead) -> None:
 
 def test_questions_are_added_changed_moved_and_removed(lead: Lead) -> None:
     study = lead.create()
-    said = lead.post(f"{study}/save", {"form": {}, "act": "question", "do": "add", "place": -1})
+    said = lead.post(f"{study}/edit-questions", {"form": {}, "do": "add", "place": -1})
     assert 'name="questions.1.text"' in said["parts"]["part-questions"]
     asked = [
         {"id": "valid", "text": "Does it show a {label}?", "kind": "yes-no", "valid": ["yes"], "required": True},
@@ -227,30 +236,83 @@ def test_questions_are_added_changed_moved_and_removed(lead: Lead) -> None:
     assert (first.text, first.valid) == ("Does it show a {label}?", ("yes",))
     assert (second.id, second.options, second.valid) == ("weather", ("sun", "rain"), ("sun",))
     assert (third.follows, third.follows_answer, third.required) == ("weather", "rain", False)
-    lead.post(f"{study}/save", {"form": {}, "act": "question", "do": "up", "place": 1})
+    lead.post(f"{study}/edit-questions", {"form": {}, "do": "up", "place": 1})
     assert [question.id for question in lead.rules(study).questions] == ["weather", "valid", "why"]
-    lead.post(f"{study}/save", {"form": {}, "act": "question", "do": "remove", "place": 0})
+    lead.post(f"{study}/edit-questions", {"form": {}, "do": "remove", "place": 0})
     assert [(question.id, question.follows) for question in lead.rules(study).questions] == [("valid", ""), ("why", "")]
 
 
 def test_another_template_replaces_questions_and_texts_only(lead: Lead) -> None:
     study = lead.create()
     lead.save(study, votes="7")
-    said = lead.post(f"{study}/save", {"form": {"votes": "7"}, "act": "template", "template": "lance"})
+    said = lead.post(f"{study}/take-template", {"form": {"votes": "7"}, "template": "lance"})
     rules, lance = lead.rules(study), TEMPLATES["lance"]
     assert (rules.questions, rules.instructions, rules.show_source) == (lance.questions, lance.instructions, True)
     assert rules.votes == 7 and {"part-questions", "part-texts"} <= set(said["parts"])
-    assert "no such template" in lead.post(f"{study}/save", {"act": "template", "template": "x"}, 400)["error"]
+    assert "no such template" in lead.post(f"{study}/take-template", {"template": "x"}, 400)["error"]
 
 
 def test_another_window_does_not_overwrite_what_was_saved(lead: Lead) -> None:
     study = lead.create()
-    based = lead.studies.study(study).changed.isoformat()
-    first = lead.post(f"{study}/save", {"form": {"votes": "7"}, "based": based})
-    refused = lead.post(f"{study}/save", {"form": {"votes": "3"}, "based": based}, 400)
+    based = form_state(lead.studies.get(study))
+    first = lead.post(f"{study}/save-draft", {"form": {"votes": "7"}, "based": based})
+    refused = lead.post(f"{study}/save-draft", {"form": {"votes": "3"}, "based": based}, 400)
     assert "another window" in refused["error"] and lead.rules(study).votes == 7
-    lead.post(f"{study}/save", {"form": {"votes": "9"}, "based": first["changed"]})
+    lead.post(f"{study}/save-draft", {"form": {"votes": "9"}, "based": first["state"]})
     assert lead.rules(study).votes == 9
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1), (1, 2, 2), (2, 1, 2)])
+def test_a_page_does_not_stand_in_its_own_way(lead: Lead, order: tuple[int, ...]) -> None:
+    """What is sent as a page is left says the state before the save that is still under way."""
+    study = lead.create()
+    based = form_state(lead.studies.get(study))
+    for number in order:
+        form = {"votes": str(6 + number)}
+        lead.post(f"{study}/save-draft", {"form": form, "based": based, "tab": "one", "number": number})
+    assert lead.rules(study).votes == 8, "neither what comes late nor what comes twice changes anything"
+
+
+def test_what_comes_late_does_not_overwrite_another_window(lead: Lead) -> None:
+    study = lead.create()
+    based = form_state(lead.studies.get(study))
+    lead.post(f"{study}/save-draft", {"form": {"votes": "7"}, "based": based, "tab": "one", "number": 1})
+    other = lead.post(f"{study}/save-draft", {"form": {"votes": "8"}, "tab": "two", "number": 1})
+    late = {"form": {"votes": "9"}, "based": based, "tab": "one", "number": 2}
+    assert "another window" in lead.post(f"{study}/save-draft", late, 400)["error"]
+    again = lead.post(f"{study}/save-draft", {"form": {"votes": "7"}, "based": based, "tab": "one", "number": 1})
+    assert again["state"] == other["state"] and lead.rules(study).votes == 8, "taken already, and changed since"
+
+
+def test_a_form_without_the_question_that_was_just_added_does_not_remove_it(lead: Lead) -> None:
+    study = lead.create()
+    page = {"based": form_state(lead.studies.get(study)), "tab": "one", "form": {"questions": []}}
+    lead.post(f"{study}/edit-questions", {**page, "number": 1, "do": "add"})
+    lead.post(f"{study}/save-draft", {**page, "number": 2}, 400)
+    assert len(lead.rules(study).questions) == 1
+
+
+def test_images_that_come_twice_are_drawn_once(lead: Lead) -> None:
+    study = lead.create()
+    sent = {"filter": lead.choice(count="10"), "tab": "one", "number": 1}
+    for _ in range(2):
+        lead.post(f"{study}/draw-items", sent)
+    assert lead.studies.get(study).items == 10
+
+
+def test_images_of_two_windows_stand_beside_each_other(lead: Lead) -> None:
+    study = lead.create()
+    based = form_state(lead.studies.get(study))
+    for tab in ("one", "two"):
+        lead.post(f"{study}/draw-items", {"filter": lead.choice(count="10"), "based": based, "tab": tab, "number": 1})
+    assert lead.studies.get(study).items == 20
+
+
+def test_files_do_not_make_a_window_forget_what_another_one_saved(lead: Lead) -> None:
+    study = lead.create()
+    based = form_state(lead.studies.get(study))
+    lead.save(study, votes="7")
+    assert "another window" in lead.post(f"{study}/refresh-draft", {"form": {}, "based": based}, 400)["error"]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +340,7 @@ def test_texts_are_shown_as_texts(lead: Lead) -> None:
     study = lead.create(name=HOSTILE)
     question = {"id": "", "text": HOSTILE, "kind": "choice", "options": f"{HOSTILE}\nno", "valid": [HOSTILE]}
     lead.save(study, instructions=HOSTILE, consent=HOSTILE, questions=[question])
-    lead.post(f"{study}/draw", {"draw": lead.choice(group=HOSTILE)})
+    lead.post(f"{study}/draw-items", {"filter": lead.choice(group=HOSTILE)})
     for path in (f"/study/{study}/", "/study/"):
         page = lead.get(path)
         assert "<img src=x" not in page and "&lt;img src=x" in page
@@ -289,23 +351,25 @@ def test_texts_are_shown_as_texts(lead: Lead) -> None:
 
 def test_drawn_images_bring_control_and_quiz_items_with_them(lead: Lead) -> None:
     study = lead.create()
-    said = lead.post(f"{study}/draw", {"draw": lead.choice(count="20")})
+    said = lead.post(f"{study}/draw-items", {"filter": lead.choice(count="20")})
     assert said["said"].startswith("20 images drawn at random, from 48 that fitted, seed ")
-    held = lead.studies.study(study)
+    held = lead.studies.get(study)
     assert (held.items, held.controls, held.quiz) == (20, 3, 5)
     assert not said["problems"] and "points" in said["parts"]["part-plan"]
     assert [entry.event for entry in lead.studies.log(study)].count("items drawn") == 1
-    more = lead.post(f"{study}/draw", {"draw": lead.choice(how="misclassified", count="40", model=MODEL)})
+    more = lead.post(f"{study}/draw-items", {"filter": lead.choice(how="misclassified", count="40", model=MODEL)})
     assert "(40 were asked for)" in more["said"]
-    assert lead.post(f"{study}/draw-note", {"draw": lead.choice()})["free"] == 48 - lead.studies.study(study).items
+    assert (
+        lead.post(f"{study}/describe-filter", {"filter": lead.choice()})["free"] == 48 - lead.studies.get(study).items
+    )
 
 
 def test_images_of_scenes_are_asked_about_what_they_show(lead: Lead) -> None:
     road_runs(lead.studio.workspace, 6)
     study = lead.create("preservation")
-    lead.post(f"{study}/draw", {"draw": lead.choice(kind="segmentation", count="12")})
-    said = lead.post(f"{study}/refresh")
-    held = lead.studies.study(study)
+    lead.post(f"{study}/draw-items", {"filter": lead.choice(kind="segmentation", count="12")})
+    said = lead.post(f"{study}/refresh-draft")
+    held = lead.studies.get(study)
     assert held.items == 12 and held.controls and held.quiz == 5 and not said["problems"]
 
 
@@ -313,30 +377,30 @@ def test_the_model_under_test_is_asked_about_what_it_has_not_read(lead: Lead) ->
     road_runs(lead.studio.workspace, 2)
     workspace = lead.studio.workspace
     masks: dict[bytes, Image.Image] = {}
-    for held in lead.studies.candidates():
-        run = workspace.run(held.run_id)
+    for held in lead.studio.workspace.test_cases.candidates():
+        run = workspace.runs.get(held.run_id)
         if run.mask_sha is not None:
-            masks[workspace.image(held.source_sha).tobytes()] = workspace.image(run.mask_sha)
+            masks[workspace.images.load(held.source_sha).tobytes()] = workspace.images.load(run.mask_sha)
 
-    class Reader:
+    class Predictor:
         """Finds all of a source image, and nothing but sky in any other."""
 
-        def read(self, image: Image.Image) -> Reading:
+        def predict(self, image: Image.Image) -> Prediction:
             numbers = masks.get(image.tobytes(), Image.new("L", image.size))
-            return Reading("segmentation", "m", classes=tuple(SEMANTIC_CLASSES), class_map=encode_map(numbers))
+            return Prediction("segmentation", "m", classes=tuple(SEMANTIC_CLASSES), class_map=encode_map(numbers))
 
-    lead.studio.readings.load = lambda wanted: Reader()
+    lead.studio.predictions.load = lambda wanted: Predictor()
     study = lead.create("preservation")
     choice = lead.choice(how="misclassified", kind="segmentation", count="4")
-    said = lead.post(f"{study}/draw-note", {"draw": choice})
+    said = lead.post(f"{study}/describe-filter", {"filter": choice})
     assert (said["free"], said["unread"]) == (0, 4)
-    other = lead.post(f"{study}/ask-model", {"draw": {**choice, "model": MODEL}}, 400)
-    assert other["field"] == "draw" and "another model under test" in other["error"]
-    assert lead.post(f"{study}/ask-model", {"draw": choice})["asked"] == 2
+    other = lead.post(f"{study}/ask-model", {"filter": {**choice, "model": MODEL}}, 400)
+    assert other["field"] == "filter" and "another model under test" in other["error"]
+    assert lead.post(f"{study}/ask-model", {"filter": choice})["asked"] == 2
     end = time.monotonic() + 60
-    while lead.post(f"{study}/draw-note", {"draw": choice})["unread"] and time.monotonic() < end:
+    while lead.post(f"{study}/describe-filter", {"filter": choice})["unread"] and time.monotonic() < end:
         time.sleep(0.5)
-    lead.post(f"{study}/draw", {"draw": choice})
+    lead.post(f"{study}/draw-items", {"filter": choice})
     drawn = [item for item in lead.studies.items(study) if item.kind == "item"]
     assert len(drawn) == 4 and all(item.model_right is False for item in drawn)
     assert {item.model for item in drawn} == {"segmenter.safetensors"}
@@ -345,52 +409,54 @@ def test_the_model_under_test_is_asked_about_what_it_has_not_read(lead: Lead) ->
 def test_images_can_be_removed_by_one_and_by_sample(lead: Lead) -> None:
     study = lead.draft(10)
     item = lead.studies.items(study)[0]
-    lead.post(f"{study}/remove", {"item": item.id})
-    assert lead.studies.study(study).items == 9
-    lead.post(f"{study}/remove", {"item": 10**9})
-    said = lead.post(f"{study}/remove", {"group": "random"})
-    held = lead.studies.study(study)
+    lead.post(f"{study}/remove-item", {"item": item.id})
+    assert lead.studies.get(study).items == 9
+    lead.post(f"{study}/remove-item", {"item": 10**9})
+    said = lead.post(f"{study}/remove-sample", {"sample": "random"})
+    held = lead.studies.get(study)
     assert (held.items, held.controls, held.quiz) == (0, 0, 0) and "items" in said["problems"]
 
 
 def test_an_image_whose_answer_is_known_becomes_a_control_item_and_back(lead: Lead) -> None:
     study = lead.draft(20)
     item = next(item for item in lead.studies.items(study) if item.kind == "item")
-    shown = lead.post(f"{study}/window", {"item": item.id})["html"]
+    shown = lead.fetch(f"{study}/item", item=item.id)["html"]
     assert "Use as control item" in shown and item.image_sha in shown
-    refused = lead.post(f"{study}/known", {"item": item.id, "kind": "control", "expected": {"valid": "perhaps"}}, 400)
-    assert refused["field"] == "known"
-    lead.post(f"{study}/known", {"item": item.id, "kind": "control", "expected": {"valid": "yes"}})
+    refused = lead.post(
+        f"{study}/mark-item", {"item": item.id, "kind": "control", "expected": {"valid": "perhaps"}}, 400
+    )
+    assert refused["field"] == "expected"
+    lead.post(f"{study}/mark-item", {"item": item.id, "kind": "control", "expected": {"valid": "yes"}})
     given = [one for one in lead.studies.items(study) if one.image_sha == item.image_sha and not one.removed]
     assert [(one.kind, dict(one.expected)) for one in given] == [("control", {"valid": "yes"})]
-    lead.post(f"{study}/known", {"item": given[0].id, "kind": "item"})
-    assert lead.studies.study(study).items == 20
-    assert "not in the study" in lead.post(f"{study}/known", {"item": item.id, "kind": "item"}, 404)["error"]
+    lead.post(f"{study}/mark-item", {"item": given[0].id, "kind": "item"})
+    assert lead.studies.get(study).items == 20
+    assert "not in the study" in lead.post(f"{study}/mark-item", {"item": item.id, "kind": "item"}, 404)["error"]
 
 
 def test_examples_are_pictures_of_the_workspace_with_an_answer(lead: Lead) -> None:
     study = lead.draft(20)
-    shas = re.findall(r'data-example-add="(\w+)"', lead.post(f"{study}/examples")["html"])
+    shas = re.findall(r'data-example-add="(\w+)"', lead.fetch(f"{study}/examples")["html"])
     assert shas and not set(shas) & {item.image_sha for item in lead.studies.items(study) if item.kind == "item"}
-    lead.post(f"{study}/save", {"form": {}, "act": "example-add", "sha": shas[0]})
+    lead.post(f"{study}/add-example", {"sha": shas[0]})
     for sha in ("0" * 64, "../studio.db", ""):
-        lead.post(f"{study}/save", {"form": {}, "act": "example-add", "sha": sha}, 400)
+        lead.post(f"{study}/add-example", {"sha": sha}, 400)
     lead.save(study, examples=[{"sha": shas[0], "answer": "yes", "why": "it has wings"}])
     assert [(one.sha, one.answer, one.why) for one in lead.rules(study).examples] == [(shas[0], "yes", "it has wings")]
-    lead.post(f"{study}/save", {"form": {}, "act": "example-remove", "place": 0})
+    lead.post(f"{study}/remove-example", {"place": 0})
     assert lead.rules(study).examples == ()
 
 
 def test_the_plan_follows_what_is_expected(lead: Lead) -> None:
     study = lead.draft(40)
-    wide = lead.post(f"{study}/plan", {"plan": {"valid": "60"}})["parts"]["part-plan"]
-    narrow = lead.post(f"{study}/plan", {"plan": {"valid": "99"}})["parts"]["part-plan"]
+    wide = lead.fetch(f"{study}/plan", valid="60")["parts"]["part-plan"]
+    narrow = lead.fetch(f"{study}/plan", valid="99")["parts"]["part-plan"]
 
     def width(part: str) -> float:
         return float(re.findall(r"([\d.]+) points</b>", part)[0])
 
     assert width(wide) > width(narrow)
-    assert lead.post(f"{study}/plan", {"plan": {"accuracy": "20"}}, 400)["field"] == "plan.accuracy"
+    assert lead.fetch(f"{study}/plan", 400, accuracy="20")["field"] == "plan.accuracy"
 
 
 # Preview
@@ -402,8 +468,8 @@ def test_the_preview_shows_consent_quiz_images_and_records_nothing(lead: Lead) -
     before = lead.studies.log(study)
     page = lead.get(f"/study/{study}/preview")
     assert f'data-preview="{study}"' in page
-    steps = [lead.post("preview/next", {"study": study, "number": number}) for number in range(1, 18)]
-    held = lead.studies.study(study)
+    steps = [lead.post(f"{study}/preview-step", {"number": number}) for number in range(1, 18)]
+    held = lead.studies.get(study)
     assert [step["status"] for step in steps[:3]] == ["consent", "quiz", "quiz"]
     shown = [step for step in steps if step["status"] == "item"]
     # Ten images and the control items that one annotator would meet among them.
@@ -414,19 +480,19 @@ def test_the_preview_shows_consent_quiz_images_and_records_nothing(lead: Lead) -
                           "comment"}  # fmt: skip
     assert first["answers"] == {} and "kind" not in json.dumps({**first, "questions": []})
     assert lead.client.get(first["image"]).status_code == 200
-    assert lead.studies.log(study) == before and lead.studies.study(study).votes == 0
+    assert lead.studies.log(study) == before and lead.studies.get(study).votes == 0
 
 
 @pytest.mark.parametrize("number", [0, -1, "1", None, True, 1.5, 10**9])
 def test_a_step_that_the_preview_does_not_have_is_refused(lead: Lead, number: object) -> None:
-    assert "no such step" in lead.post("preview/next", {"study": lead.create(), "number": number}, 400)["error"]
+    assert "no such step" in lead.post(f"{lead.create()}/preview-step", {"number": number}, 400)["error"]
 
 
 def test_an_empty_draft_has_a_preview_too(lead: Lead) -> None:
     study = lead.create("own")
-    assert lead.post("preview/next", {"study": study, "number": 1})["status"] == "closed"
+    assert lead.post(f"{study}/preview-step", {"number": 1})["status"] == "closed"
     study = lead.create()
-    assert [lead.post("preview/next", {"study": study, "number": n})["status"] for n in (1, 2)] == ["consent", "done"]
+    assert [lead.post(f"{study}/preview-step", {"number": n})["status"] for n in (1, 2)] == ["consent", "done"]
 
 
 # Life
@@ -434,40 +500,43 @@ def test_an_empty_draft_has_a_preview_too(lead: Lead) -> None:
 
 def test_a_study_starts_is_paused_goes_on_and_is_closed(lead: Lead) -> None:
     study = lead.draft(10)
-    told = lead.post(f"{study}/before", {"act": "start"})
-    assert any("50 votes" in words for words in told["words"]) and lead.studies.study(study).state == "draft"
-    assert lead.act(study, "start")["go"] == f"/study/{study}/run"
-    assert (lead.studies.study(study).state, lead.rules(study).version) == ("running", 1)
+    told = lead.post(f"{study}/before/start-study")
+    assert any("50 votes" in words for words in told["words"]) and lead.studies.get(study).state == "draft"
+    assert lead.act(study, "start-study")["go"] == f"/study/{study}/run"
+    assert (lead.studies.get(study).state, lead.rules(study).version) == ("running", 1)
     assert "frozen" in lead.save(study, 400, votes="7")["error"]
-    assert "by now" in lead.act(study, "start", 400)["error"]
-    for act, state in (("pause", "paused"), ("resume", "running"), ("close", "closed")):
+    assert "by now" in lead.act(study, "start-study", 400)["error"]
+    for act, state in (("pause-study", "paused"), ("resume-study", "running"), ("close-study", "closed")):
         lead.act(study, act)
-        assert lead.studies.study(study).state == state
+        assert lead.studies.get(study).state == state
         lead.get(f"/study/{study}/run")
-    for act in ("pause", "resume", "close", "start", "link-on", "codes", "votes", "items"):
-        lead.act(study, act, 400, codes="2", draw=lead.choice(), **{"more.votes": "9", "more.consensus": "7"})
-    assert lead.studies.study(study).state == "closed"
+    for act in ("pause-study", "resume-study", "close-study", "start-study", "open-invitation"):
+        lead.act(study, act, 400)
+    lead.act(study, "make-codes", 400, codes="2")
+    lead.act(study, "ask-for-votes", 400, votes="9", consensus="7")
+    lead.act(study, "add-items", 400, filter=lead.choice())
+    assert lead.studies.get(study).state == "closed"
 
 
 def test_a_study_that_lacks_something_does_not_start(lead: Lead) -> None:
     study = lead.create()
-    assert "no image" in lead.act(study, "start", 400)["error"]
-    lead.post(f"{study}/draw", {"draw": lead.choice()})
+    assert "no image" in lead.act(study, "start-study", 400)["error"]
+    lead.post(f"{study}/draw-items", {"filter": lead.choice()})
     lead.save(study, consensus="2")
-    assert "more than half" in lead.act(study, "start", 400)["error"]
-    assert lead.studies.study(study).state == "draft"
+    assert "more than half" in lead.act(study, "start-study", 400)["error"]
+    assert lead.studies.get(study).state == "draft"
     lead.get(f"/study/{study}/run", 303)
 
 
 def test_more_votes_are_a_new_version_of_the_rules(lead: Lead) -> None:
     study = lead.draft(10)
-    lead.act(study, "start")
-    for votes, consensus, field in (("4", "4", "more.votes"), ("5", "4", "more.votes"), ("7", "3", "more.consensus"),
-                                    ("x", "4", "more.votes")):  # fmt: skip
-        more: dict[str, Any] = {"more.votes": votes, "more.consensus": consensus}
-        refused = lead.act(study, "votes", 400, **more)
+    lead.act(study, "start-study")
+    for votes, consensus, field in (("4", "4", "votes"), ("5", "4", "votes"), ("7", "3", "consensus"),
+                                    ("x", "4", "votes")):  # fmt: skip
+        more: dict[str, Any] = {"votes": votes, "consensus": consensus}
+        refused = lead.act(study, "ask-for-votes", 400, **more)
         assert refused["field"] == field
-    lead.act(study, "votes", **{"more.votes": "7", "more.consensus": "5"})
+    lead.act(study, "ask-for-votes", votes="7", consensus="5")
     rules = lead.rules(study)
     assert (rules.votes, rules.consensus, rules.version) == (7, 5, 2)
     assert "version 2" in lead.get(f"/study/{study}/run")
@@ -475,52 +544,52 @@ def test_more_votes_are_a_new_version_of_the_rules(lead: Lead) -> None:
 
 def test_more_images_come_with_their_control_items(lead: Lead) -> None:
     study = lead.draft(10)
-    lead.act(study, "start")
-    before = lead.studies.study(study)
-    told = lead.post(f"{study}/before", {"act": "items", "draw": lead.choice(count="12")})
-    assert told["title"] == "Add 12 images?" and lead.studies.study(study).items == 10
-    lead.act(study, "items", draw=lead.choice(count="12"))
-    after = lead.studies.study(study)
+    lead.act(study, "start-study")
+    before = lead.studies.get(study)
+    told = lead.post(f"{study}/before/add-items", {"filter": lead.choice(count="12")})
+    assert told["title"] == "Add 12 images?" and lead.studies.get(study).items == 10
+    lead.act(study, "add-items", filter=lead.choice(count="12"))
+    after = lead.studies.get(study)
     assert after.items == 22 and after.controls > before.controls
 
 
 def test_the_invitation_is_opened_and_ended(lead: Lead) -> None:
     study = lead.draft(10)
-    lead.act(study, "link-on", 400)
-    lead.act(study, "start")
-    lead.act(study, "link-on")
-    link = lead.studies.study(study).link
+    lead.act(study, "open-invitation", 400)
+    lead.act(study, "start-study")
+    lead.act(study, "open-invitation")
+    link = lead.studies.get(study).link
     assert f"#join={link}" in lead.get(f"/study/{study}/run")
-    lead.act(study, "link-off")
-    assert lead.studies.study(study).link == "" and link not in lead.get(f"/study/{study}/run")
+    lead.act(study, "end-invitation")
+    assert lead.studies.get(study).link == "" and link not in lead.get(f"/study/{study}/run")
 
 
 def test_personal_codes_are_shown_once_and_open_the_study(lead: Lead) -> None:
     study = lead.draft(10)
-    lead.act(study, "start")
-    part = lead.act(study, "codes", codes="4")["parts"]["part-codes"]
+    lead.act(study, "start-study")
+    part = lead.act(study, "make-codes", codes="4")["parts"]["part-codes"]
     codes = re.findall(r"<code>([\w-]+)</code>", part)
-    workers = [lead.studies.worker_of(code) for code in codes]
+    workers = [lead.studies.workers.of_code(code) for code in codes]
     assert len(set(codes)) == len(set(workers)) == 4
-    assert {worker.id for worker in lead.studies.workers(study)} == set(workers)
+    assert {worker.id for worker in lead.studies.workers.of_study(study)} == set(workers)
     assert not any(code in lead.get(f"/study/{study}/run") for code in codes)
     for number in ("0", "201", "some", ""):
-        assert lead.act(study, "codes", 400, codes=number)["field"] == "codes"
+        assert lead.act(study, "make-codes", 400, codes=number)["field"] == "codes"
 
 
 def test_workers_of_other_studies_can_be_added(lead: Lead) -> None:
     first, second = lead.draft(10), lead.draft(10)
     for study in (first, second):
-        lead.act(study, "start")
-    lead.act(first, "codes", codes="3")
-    one, two, blocked = (worker.id for worker in lead.studies.workers(first))
-    lead.studies.block(blocked, True)
+        lead.act(study, "start-study")
+    lead.act(first, "make-codes", codes="3")
+    one, two, blocked = (worker.id for worker in lead.studies.workers.of_study(first))
+    lead.studies.workers.block(blocked, True)
     page = lead.get(f"/study/{second}/run")
     assert one in page and two in page and blocked not in page and one not in lead.get(f"/study/{first}/run")
-    assert lead.act(second, "enrol", 400, workers=[])["field"] == "workers"
-    lead.act(second, "enrol", 400, workers=["nobody-99"])
-    lead.act(second, "enrol", workers=[one, one])
-    assert [worker.id for worker in lead.studies.workers(second)] == [one]
+    assert lead.act(second, "enrol-workers", 400, workers=[])["field"] == "workers"
+    lead.act(second, "enrol-workers", 400, workers=["nobody-99"])
+    lead.act(second, "enrol-workers", workers=[one, one])
+    assert [worker.id for worker in lead.studies.workers.of_study(second)] == [one]
 
 
 # What no page sends
@@ -528,7 +597,7 @@ def test_workers_of_other_studies_can_be_added(lead: Lead) -> None:
 
 def test_only_the_studio_s_own_pages_are_listened_to(lead: Lead) -> None:
     study = lead.create()
-    path = f"/study/api/{study}/save"
+    path = f"/study/api/{study}/save-draft"
     assert lead.client.post(path, json={"form": {"votes": "9"}}).status_code == 403
     ours = {"x-studio": "1"}
     assert lead.client.post(path, data={"form": "1"}, headers=ours).status_code == 400
@@ -538,16 +607,40 @@ def test_only_the_studio_s_own_pages_are_listened_to(lead: Lead) -> None:
     assert lead.rules(study).votes == 5
 
 
-@pytest.mark.parametrize(
-    "name", ["save", "draw", "before", "act", "window", "more", "remove", "known", "refresh", "plan"]
-)
-def test_an_unknown_study_is_refused_in_words(lead: Lead, name: str) -> None:
-    reply = lead.client.post(
-        f"/study/api/nothing/{name}",
-        json={"act": "start", "draw": lead.choice(), "from": 0},
-        headers={"x-studio": "1"},
-    )
-    assert reply.status_code in (400, 404) and reply.json()["error"]
+def test_an_unknown_study_is_refused_in_words(lead: Lead) -> None:
+    sent: dict[str, dict[str, Any]] = {
+        "save-draft": {"form": {}},
+        "draw-items": {"filter": lead.choice()},
+        "describe-filter": {"filter": lead.choice()},
+        "remove-item": {"item": 1},
+        "mark-item": {"item": 1, "kind": "item"},
+        "refresh-draft": {},
+        "start-study": {},
+        "before/start-study": {},
+        "preview-step": {"number": 1},
+    }
+    for name, data in sent.items():
+        assert "study" in lead.post(f"nothing/{name}", data, 400)["error"], name
+    for path, query in (("item", {"item": 1}), ("thumbs", {"start": 0}), ("plan", {}), ("examples", {}), ("live", {})):
+        assert "study" in lead.fetch(f"nothing/{path}", 404, **query)["error"], path
+
+
+def test_every_command_of_a_study_is_bounded_and_described(lead: Lead) -> None:
+    """A command says what it does, and takes no field that it does not know."""
+    commands = lead.studio.commands
+    of_studies = {name: kind for name, kind in commands.known().items() if issubclass(kind, StudyCommand)}
+    assert {"save-draft", "start-study", "adjudicate", "preview-step"} <= set(of_studies)
+    for name, kind in of_studies.items():
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", name) and kind.__doc__ and kind.__doc__.endswith(".")
+        with pytest.raises(UserError):
+            commands.parse(name, {"study": "x" * 81, "unknown": 1})
+
+
+def test_another_window_keeps_what_it_saved_while_files_came_in(lead: Lead) -> None:
+    study = lead.create()
+    lead.save(study, votes="7")
+    said = lead.post(f"{study}/refresh-draft", {"form": {"votes": "3", "consensus": "many"}})
+    assert lead.rules(study).votes == 7 and said["unread"] == 1 and "consensus" in said["problems"]
 
 
 @pytest.mark.parametrize("path", ["/study/nothing/", "/study/nothing/run", "/study/nothing/preview", "/study/nothing"])
@@ -557,5 +650,8 @@ def test_the_page_of_an_unknown_study_says_so(lead: Lead, path: str) -> None:
 
 def test_an_act_that_there_is_none_is_refused(lead: Lead) -> None:
     study = lead.create()
-    for act in ("erase", "", "__init__", 5, None):
-        lead.post(f"{study}/act", {"act": act}, 400)
+    for act in ("erase", "__init__", "before", "5", "run-remove"):
+        lead.post(f"{study}/{act}", {}, 404)
+        lead.post(f"{study}/before/{act}", {}, 404)
+    lead.post(f"{study}/before/save-draft", {}, 404)
+    assert lead.post(f"{study}/start-study", {"now": True}, 400)["field"] == "now"

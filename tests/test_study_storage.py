@@ -12,14 +12,18 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from evaluation.types import Guess, Prediction
 from pipeline.errors import UserError
-from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, TestCase, Trace
+from pipeline.lineage import UnreadSettings
+from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
 from storage.backup import backup, restore
+from storage.state_tables import give_functions
 from storage.study_types import ImportedVote
 from storage.workspace import Workspace
 from study.results import analyse
 from study.templates import TEMPLATES
 from study.types import ControlPolicy, Eligibility, Example, Item, NewItem
+from tests.cases import made_case
 from tests.study_desk import YES, assert_counted, crew, picture, rules, started, vote, vote_all
 
 THEN = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
@@ -43,8 +47,8 @@ def content(workspace: Workspace) -> bytes:
 def test_a_draft_keeps_what_it_is_given(workspace: Workspace) -> None:
     studies = workspace.studies
     first = studies.create("  Birds,\n November ", TEMPLATES["lance"].rules())
-    assert (studies.study(first).name, studies.study(first).state) == ("Birds, November", "draft")
-    assert studies.study(first).rules == TEMPLATES["lance"].rules()
+    assert (studies.get(first).name, studies.get(first).state) == ("Birds, November", "draft")
+    assert studies.get(first).rules == TEMPLATES["lance"].rules()
     sha = picture(workspace)
     wanted = rules(
         votes=7,
@@ -55,10 +59,10 @@ def test_a_draft_keeps_what_it_is_given(workspace: Workspace) -> None:
         seed=2**63,
     )
     studies.set_rules(first, replace(wanted, version=9))
-    assert studies.study(first).rules == wanted
+    assert studies.get(first).rules == wanted
     second = studies.create("Boats", rules())
     studies.rename(first, "Birds again")
-    assert [(study.id, study.name) for study in studies.studies()] == [(second, "Boats"), (first, "Birds again")]
+    assert [(study.id, study.name) for study in studies.all()] == [(second, "Boats"), (first, "Birds again")]
     assert studies.rules_history(first) == ()
 
 
@@ -88,7 +92,7 @@ def test_items_come_back_as_they_went_in(workspace: Workspace) -> None:
     assert found[0] == Item(**vars(full), id=ids[0], public=found[0].public)
     assert found[1] == Item(**vars(plain), id=ids[1], public=found[1].public)
     assert len({item.public for item in found}) == 2
-    study = studies.study(study_id)
+    study = studies.get(study_id)
     assert (study.items, study.controls, study.quiz, study.needed) == (1, 1, 0, 2)
     studies.remove_items(study_id, [ids[0], 999])
     assert [item.id for item in studies.items(study_id)] == [ids[1]]
@@ -97,11 +101,11 @@ def test_items_come_back_as_they_went_in(workspace: Workspace) -> None:
 def test_a_draft_is_deleted_and_a_study_that_has_started_is_kept(workspace: Workspace) -> None:
     studies, kept = workspace.studies, started(workspace)
     draft = studies.create("Boats", rules())
-    worker, _ = studies.add_worker()
+    worker, _ = studies.workers.add()
     studies.add_items(draft, [NewItem(picture(workspace))])
-    studies.enrol(draft, worker.id)
+    studies.workers.enrol(draft, worker.id)
     studies.delete_draft(draft)
-    assert [study.id for study in studies.studies()] == [kept]
+    assert [study.id for study in studies.all()] == [kept]
     with pytest.raises(UserError, match="no study"):
         studies.items(draft)
     with pytest.raises(UserError, match="no study"):
@@ -118,7 +122,7 @@ def test_a_study_from_start_to_end(workspace: Workspace) -> None:
     (item,) = studies.add_items(study_id, [NewItem(picture(workspace))])
     studies.start(study_id)
     studies.start(study_id)  # a double click
-    assert studies.study(study_id).state == "running" and studies.study(study_id).rules.version == 1
+    assert studies.get(study_id).state == "running" and studies.get(study_id).rules.version == 1
     for refused in (lambda: studies.set_rules(study_id, rules()), lambda: studies.remove_items(study_id, [item])):
         with pytest.raises(UserError, match="fixed when it starts"):
             refused()
@@ -129,7 +133,7 @@ def test_a_study_from_start_to_end(workspace: Workspace) -> None:
     studies.set_votes(study_id, 5, 4)
     (first, since), (second, later) = studies.rules_history(study_id)
     assert (first.version, first.votes, second.version, second.votes, second.consensus) == (1, 2, 2, 5, 4)
-    assert since < later and studies.study(study_id).rules == second and studies.study(study_id).needed == 5
+    assert since < later and studies.get(study_id).rules == second and studies.get(study_id).needed == 5
     studies.close(study_id)
     for change in (
         lambda: studies.resume(study_id),
@@ -153,6 +157,7 @@ def test_votes_go_up_only(workspace: Workspace) -> None:
     studies.set_votes(study_id, 5, 4)
     assert len(studies.rules_history(study_id)) == 1
     database = sqlite3.connect(workspace.folder / "studio.db")
+    give_functions(database)
     for statement, words in (
         ("UPDATE studies SET votes = 1", "no fewer votes"),
         ("UPDATE studies SET state = 'draft'", "from draft to running"),
@@ -171,19 +176,19 @@ def test_votes_go_up_only(workspace: Workspace) -> None:
     [
         (lambda studies: studies.create(" \n", rules()), "has no name"),
         (lambda studies: studies.create("x" * 201, rules()), "201 characters"),
-        (lambda studies: studies.study("nothing"), "no study 'nothing'"),
+        (lambda studies: studies.get("nothing"), "no study 'nothing'"),
         (lambda studies: studies.items("nothing"), "no study"),
         (lambda studies: studies.data("nothing"), "no study"),
-        (lambda studies: studies.worker("nobody"), "no worker 'nobody'"),
-        (lambda studies: studies.new_code("nobody"), "no worker"),
+        (lambda studies: studies.workers.get("nobody"), "no worker 'nobody'"),
+        (lambda studies: studies.workers.new_code("nobody"), "no worker"),
         (lambda studies: studies.pause(studies.create("A", rules())), "has not started"),
         (lambda studies: studies.resume(studies.create("A", rules())), "has not started"),
         (lambda studies: studies.close(studies.create("A", rules())), "has not started"),
         (lambda studies: studies.add_items(studies.create("A", rules()), [NewItem("a" * 64)]), "has no image"),
-        (lambda studies: studies.enrol(studies.create("A", rules()), "nobody"), "no worker"),
-        (lambda studies: studies.consent(studies.create("A", rules()), "nobody"), "not part of this study"),
-        (lambda studies: studies.join(""), "is not open"),
-        (lambda studies: studies.join("guessed"), "is not open"),
+        (lambda studies: studies.workers.enrol(studies.create("A", rules()), "nobody"), "no worker"),
+        (lambda studies: studies.workers.consent(studies.create("A", rules()), "nobody"), "not part of this study"),
+        (lambda studies: studies.workers.join(""), "is not open"),
+        (lambda studies: studies.workers.join("guessed"), "is not open"),
     ],
 )
 def test_a_mistake_is_told_in_a_sentence(workspace: Workspace, mistake: Callable[[Any], Any], words: str) -> None:
@@ -195,15 +200,15 @@ def test_the_revision_grows_with_what_a_result_could_show_and_with_nothing_else(
     studies, study_id = workspace.studies, started(workspace)
     (worker,) = crew(studies, study_id, 1)
     before = studies.revision(study_id)
-    given = studies.claim(study_id, worker, "item")
+    given = studies.assignments.claim(study_id, worker, "item")
     studies.note("refused", "a guess", study_id)
     assert studies.revision(study_id) == before
     seen = [before]
     for change in (
         lambda: vote(studies, given),
-        lambda: studies.undo(study_id, worker),
-        lambda: studies.exclude(study_id, worker, "why", "person"),
-        lambda: studies.readmit(study_id, worker, "because"),
+        lambda: studies.assignments.undo(study_id, worker),
+        lambda: studies.workers.exclude(study_id, worker, "why", "person"),
+        lambda: studies.workers.readmit(study_id, worker, "because"),
         lambda: studies.adjudicate(study_id, studies.items(study_id)[0].id, "valid", "yes", ""),
         lambda: studies.rename(study_id, "B"),
         lambda: studies.pause(study_id),
@@ -218,7 +223,7 @@ def test_the_revision_grows_with_what_a_result_could_show_and_with_nothing_else(
 
 def test_a_pseudonym_and_a_code_that_is_nowhere(workspace: Workspace) -> None:
     studies = workspace.studies
-    found = [studies.add_worker() for _ in range(30)]
+    found = [studies.workers.add() for _ in range(30)]
     names, codes = [worker.id for worker, _ in found], [code for _, code in found]
     assert len(set(names)) == len(set(codes)) == 30
     for name, code in zip(names, codes, strict=True):
@@ -226,21 +231,21 @@ def test_a_pseudonym_and_a_code_that_is_nowhere(workspace: Workspace) -> None:
         groups = code.split("-")
         assert [len(group) for group in groups] == [4, 4, 4, 4]
         assert set("".join(groups)) <= set("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
-        assert studies.worker_of(code) == name
-    assert studies.worker_of(codes[0].lower().replace("-", " ").replace("0", "o").replace("1", "l")) == names[0]
+        assert studies.workers.of_code(code) == name
+    assert studies.workers.of_code(codes[0].lower().replace("-", " ").replace("0", "o").replace("1", "l")) == names[0]
     for wrong in ("", "-", "guess", codes[0][:-1], codes[0] + "A", "x" * 10_000, "ü\0'"):
-        assert studies.worker_of(wrong) is None
+        assert studies.workers.of_code(wrong) is None
     everything = content(workspace)
     assert not any(form.encode() in everything for code in codes for form in (code, code.replace("-", "")))
 
 
 def test_a_new_code_ends_the_earlier_one(workspace: Workspace) -> None:
     studies = workspace.studies
-    worker, old = studies.add_worker()
-    token = studies.open_session("worker", worker.id)
-    new = studies.new_code(worker.id)
-    assert (studies.worker_of(old), studies.worker_of(new)) == (None, worker.id)
-    assert studies.session(token) is None
+    worker, old = studies.workers.add()
+    token = studies.sessions.open("worker", worker.id)
+    new = studies.workers.new_code(worker.id)
+    assert (studies.workers.of_code(old), studies.workers.of_code(new)) == (None, worker.id)
+    assert studies.sessions.get(token) is None
 
 
 def test_an_invitation_lets_in_until_it_is_ended(workspace: Workspace) -> None:
@@ -248,36 +253,36 @@ def test_an_invitation_lets_in_until_it_is_ended(workspace: Workspace) -> None:
     study_id = studies.create("Birds", rules())
     studies.add_items(study_id, [NewItem(picture(workspace))])
     link = studies.set_link(study_id, True)
-    assert studies.set_link(study_id, True) == link == studies.study(study_id).link
+    assert studies.set_link(study_id, True) == link == studies.get(study_id).link
     with pytest.raises(UserError, match="is not open"):
-        studies.join(link)  # not started yet
+        studies.workers.join(link)  # not started yet
     studies.start(study_id)
-    joined, worker, code = studies.join(link)
-    assert joined == study_id and studies.worker_of(code) == worker.id
-    assert studies.enrolled(worker.id) == (study_id,) and studies.workers(study_id) == (worker,)
-    assert studies.set_link(study_id, False) == "" == studies.study(study_id).link
+    joined, worker, code = studies.workers.join(link)
+    assert joined == study_id and studies.workers.of_code(code) == worker.id
+    assert studies.workers.enrolled(worker.id) == (study_id,) and studies.workers.of_study(study_id) == (worker,)
+    assert studies.set_link(study_id, False) == "" == studies.get(study_id).link
     with pytest.raises(UserError, match="is not open"):
-        studies.join(link)
+        studies.workers.join(link)
     again = studies.set_link(study_id, True)
-    assert again != link and studies.join(again)
+    assert again != link and studies.workers.join(again)
     studies.close(study_id)
     with pytest.raises(UserError, match="is not open"):
-        studies.join(again)
+        studies.workers.join(again)
 
 
 def test_consent_and_enrolment(workspace: Workspace) -> None:
     studies, study_id = workspace.studies, started(workspace)
-    worker = studies.add_worker()[0].id
-    assert studies.enrolment(study_id, worker) is None
-    studies.enrol(study_id, worker)
-    studies.enrol(study_id, worker)
-    found = studies.enrolment(study_id, worker)
+    worker = studies.workers.add()[0].id
+    assert studies.workers.enrolment(study_id, worker) is None
+    studies.workers.enrol(study_id, worker)
+    studies.workers.enrol(study_id, worker)
+    found = studies.workers.enrolment(study_id, worker)
     assert found is not None and not found.consented and found.exclusion is None
-    studies.consent(study_id, worker)
-    studies.consent(study_id, worker)
-    found = studies.enrolment(study_id, worker)
+    studies.workers.consent(study_id, worker)
+    studies.workers.consent(study_id, worker)
+    found = studies.workers.enrolment(study_id, worker)
     assert found is not None and found.consented
-    assert studies.study(study_id).workers == 1
+    assert studies.get(study_id).workers == 1
 
 
 # Sessions and secrets
@@ -285,36 +290,36 @@ def test_consent_and_enrolment(workspace: Workspace) -> None:
 
 def test_sessions_last_so_long_and_end_when_they_are_closed(workspace: Workspace) -> None:
     studies = workspace.studies
-    worker = studies.add_worker()[0].id
-    lead, theirs, second = studies.open_session("lead"), studies.open_session("worker", worker), ""
-    second = studies.open_session("worker", worker, hours=1)
+    worker = studies.workers.add()[0].id
+    lead, theirs, second = studies.sessions.open("lead"), studies.sessions.open("worker", worker), ""
+    second = studies.sessions.open("worker", worker, hours=1)
     assert len({lead, theirs, second}) == 3 and len(lead) >= 43  # 256 bits
-    found = studies.session(second)
+    found = studies.sessions.get(second)
     assert found is not None and (found.role, found.worker) == ("worker", worker)
     assert timedelta(minutes=59) < found.expires - datetime.now(UTC) <= timedelta(hours=1)
-    assert studies.session(studies.open_session("lead", hours=0)) is None
+    assert studies.sessions.get(studies.sessions.open("lead", hours=0)) is None
     assert not any(token.encode() in content(workspace) for token in (lead, theirs, second))
     for wrong in ("", "guess", lead[:-1], lead + "x"):
-        assert studies.session(wrong) is None
-    studies.close_session(theirs)
-    studies.close_session("guess")
-    assert studies.session(theirs) is None and studies.session(second) is not None
-    studies.close_sessions("worker", worker)
-    assert studies.session(second) is None and studies.session(lead) is not None
-    studies.close_sessions("lead")
-    assert studies.session(lead) is None
+        assert studies.sessions.get(wrong) is None
+    studies.sessions.close(theirs)
+    studies.sessions.close("guess")
+    assert studies.sessions.get(theirs) is None and studies.sessions.get(second) is not None
+    studies.sessions.close_all("worker", worker)
+    assert studies.sessions.get(second) is None and studies.sessions.get(lead) is not None
+    studies.sessions.close_all("lead")
+    assert studies.sessions.get(lead) is None
     with pytest.raises(ValueError):
-        studies.open_session("worker")
+        studies.sessions.open("worker")
     with pytest.raises(ValueError):
-        studies.open_session("lead", worker)
+        studies.sessions.open("lead", worker)
 
 
 def test_secrets(workspace: Workspace) -> None:
     studies = workspace.studies
-    assert studies.secret("password") is None
-    studies.set_secret("password", "scrypt:one")
-    studies.set_secret("password", "scrypt:two")
-    assert studies.secret("password") == "scrypt:two"
+    assert studies.sessions.secret("password") is None
+    studies.sessions.set_secret("password", "scrypt:one")
+    studies.sessions.set_secret("password", "scrypt:two")
+    assert studies.sessions.secret("password") == "scrypt:two"
 
 
 # What is decided
@@ -323,27 +328,27 @@ def test_secrets(workspace: Workspace) -> None:
 def test_approval_is_counted_over_all_studies_and_can_be_reversed(workspace: Workspace) -> None:
     studies, first, second = workspace.studies, started(workspace, items=4), started(workspace, items=2)
     (worker,) = crew(studies, first, 1)
-    studies.enrol(second, worker)
+    studies.workers.enrol(second, worker)
     vote_all(studies, first, worker)
     vote_all(studies, second, worker)
-    record = studies.worker(worker)
+    record = studies.workers.get(worker)
     assert (record.approved, record.rejected, record.pending, record.approval) == (0, 0, 6, None)
-    studies.decide(first, worker, "approved", "")
+    studies.workers.decide(first, worker, "approved", "")
     with pytest.raises(UserError, match="Say why"):
-        studies.decide(second, worker, "rejected", " ")
-    studies.decide(second, worker, "rejected", "all the same answer")
-    record = studies.worker(worker)
+        studies.workers.decide(second, worker, "rejected", " ")
+    studies.workers.decide(second, worker, "rejected", "all the same answer")
+    record = studies.workers.get(worker)
     assert (record.finished, record.approval, record.pending) == (6, 4 / 6, 0)
     assert {(given.verdict, given.reason) for given in studies.data(second).votes} == {
         ("rejected", "all the same answer")
     }
-    assert studies.undo(second, worker) is None  # it was decided on
+    assert studies.assignments.undo(second, worker) is None  # it was decided on
     assert all(given.decided and given.decided > given.submitted for given in studies.data(second).votes)
-    studies.decide(second, worker, "pending", "was looked at again")
+    studies.workers.decide(second, worker, "pending", "was looked at again")
     assert not any(given.decided for given in studies.data(second).votes)
-    assert studies.worker(worker).pending == 2
-    assert studies.undo(second, worker) is not None
-    assert studies.worker(worker).pending == 1
+    assert studies.workers.get(worker).pending == 2
+    assert studies.assignments.undo(second, worker) is not None
+    assert studies.workers.get(worker).pending == 1
     events = [(entry.event, entry.detail, entry.worker) for entry in studies.log(second, limit=3)]
     assert events[0] == ("work pending", "was looked at again", worker)
 
@@ -351,19 +356,19 @@ def test_approval_is_counted_over_all_studies_and_can_be_reversed(workspace: Wor
 def test_exclusions_are_kept_with_their_reasons(workspace: Workspace) -> None:
     studies, study_id = workspace.studies, started(workspace)
     one, two = crew(studies, study_id, 2)
-    studies.exclude(study_id, one, "1 of 4 right", "rule")
-    studies.exclude(study_id, one, "another reason", "person")  # excluded already
+    studies.workers.exclude(study_id, one, "1 of 4 right", "rule")
+    studies.workers.exclude(study_id, one, "another reason", "person")  # excluded already
     (found,) = studies.data(study_id).exclusions
     assert (found.worker, found.reason, found.by) == (one, "1 of 4 right", "rule")
-    studies.readmit(study_id, two, "was never out")
-    studies.readmit(study_id, one, "the control was wrong")
+    studies.workers.readmit(study_id, two, "was never out")
+    studies.workers.readmit(study_id, one, "the control was wrong")
     assert studies.data(study_id).exclusions == ()
-    studies.exclude(study_id, one, "again", "person")
+    studies.workers.exclude(study_id, one, "again", "person")
     assert studies.data(study_id).exclusions[0].reason == "again"
     for mistake in (
-        lambda: studies.exclude(study_id, "nobody", "why", "person"),
-        lambda: studies.exclude(study_id, two, "  ", "person"),
-        lambda: studies.decide(study_id, "nobody", "approved", ""),
+        lambda: studies.workers.exclude(study_id, "nobody", "why", "person"),
+        lambda: studies.workers.exclude(study_id, two, "  ", "person"),
+        lambda: studies.workers.decide(study_id, "nobody", "approved", ""),
     ):
         with pytest.raises(UserError):
             mistake()
@@ -400,17 +405,17 @@ def test_the_log_is_bounded_line_by_line_and_knows_no_references(workspace: Work
 def test_the_data_of_a_study_are_in_the_order_of_the_first_answers(workspace: Workspace) -> None:
     studies, study_id = workspace.studies, started(workspace, items=2, controls=1, votes=2)
     one, two = crew(studies, study_id, 2)
-    first = vote(studies, studies.claim(study_id, one, "item"), "no")
-    second = vote(studies, studies.claim(study_id, two, "item"))
-    third = vote(studies, studies.claim(study_id, two, "control"))
-    studies.undo(study_id, one)
-    studies.submit(first.public, one, {"valid": "yes"}, "now I see it", 1.0, "second")
+    first = vote(studies, studies.assignments.claim(study_id, one, "item"), "no")
+    second = vote(studies, studies.assignments.claim(study_id, two, "item"))
+    third = vote(studies, studies.assignments.claim(study_id, two, "control"))
+    studies.assignments.undo(study_id, one)
+    studies.assignments.submit(first.public, one, {"valid": "yes"}, "now I see it", 1.0, "second")
     data = studies.data(study_id)
     assert [given.assignment for given in data.votes] == [first.id, second.id, third.id]
     assert (data.votes[0].comment, data.votes[0].changes, data.votes[0].answers) == ("now I see it", 1, YES)
     assert data.votes[0].submitted > data.votes[2].submitted > data.votes[0].accepted
     assert [worker.id for worker in data.workers] == [one, two]
-    assert data.study == studies.study(study_id) and data.items == studies.items(study_id)
+    assert data.study == studies.get(study_id) and data.items == studies.items(study_id)
     report = analyse(data)
     assert report is not None
 
@@ -450,11 +455,11 @@ def test_votes_from_elsewhere_are_saved_as_they_were_given(workspace: Workspace)
         ("pending", ""),
         ("pending", ""),
     ]
-    record = studies.worker("imported-A1")
+    record = studies.workers.get("imported-A1")
     assert (record.approved, record.rejected, record.pending) == (0, 2, 1)
-    found = studies.enrolment(study_id, "imported-A1")
+    found = studies.workers.enrolment(study_id, "imported-A1")
     assert found is not None and (found.controls_seen, found.controls_right, found.items_seen) == (1, 0, 2)
-    found = studies.enrolment(study_id, "imported-B2")
+    found = studies.workers.enrolment(study_id, "imported-B2")
     assert found is not None and found.controls_seen == 0
     (worker,) = crew(studies, study_id, 1)
     assert vote_all(studies, study_id, worker) == [two]  # people here go on where the file ends
@@ -490,43 +495,48 @@ def test_an_imported_name_is_never_a_worker_of_ours(workspace: Workspace) -> Non
     (worker,) = crew(studies, study_id, 1)
     item = studies.items(study_id)[0].id
     studies.import_votes(study_id, [an_import(item, worker), an_import(item, "imported-" + "x", 1)])
-    assert studies.worker(worker).pending == 0
+    assert studies.workers.get(worker).pending == 0
     assert {given.worker for given in studies.data(study_id).votes} == {f"imported-{worker}", "imported-x"}
 
 
 # Candidates, files
 
 
+def saying(label: str) -> Prediction:
+    """What a classifier says of an image."""
+    return Prediction("classification", "net", (Guess(label, 0.5),))
+
+
 def test_candidates_are_the_test_cases_with_what_is_known_of_them(workspace: Workspace) -> None:
     source, made = Image.new("RGB", (8, 8)), Image.new("RGB", (8, 8), "red")
     task = Task("segmentation", protected=("road", "car"))
-    run_id = workspace.create_run(source, task, "demo", "A street", {"a": 1})
-    workspace.append_value(run_id, "caption", StageValue(Caption("A grey street."), Trace("model"), "k"))
+    run_id = workspace.runs.create(source, task, "demo", "A street", {"a": 1})
+    workspace.runs.append_value(run_id, "caption", StageValue(Caption("A grey street."), Trace("model"), "k"))
     edits = (Edit("grey", "red", "attribute"), Edit("dry", "wet", "weather"), Edit("old", "new", "attribute"))
-    case = TestCase(
-        made, made, CounterfactualCaption("A red street.", edits), 2**63 + 1, "m", "sd", "p", "n", {"s": 4}, 1
-    )
-    case_id = workspace.append_test_case(run_id, None, case)
-    other = workspace.create_run(source, Task("classification", "bird"), "demo", "A bird", {})
-    second = workspace.append_test_case(other, None, case)
-    gone = workspace.create_run(source, Task("classification", "boat"), "demo", "A boat", {})
-    workspace.append_test_case(gone, None, case)
-    workspace.remove_run(gone)
-    workspace.append_review(case_id, "accepted")
-    workspace.append_review(second, "rejected", "blurred")
-    workspace.append_review(second, "open")
-    image_sha, source_sha = (workspace.stored_test_case(case_id).image_sha, workspace.run(run_id).source_sha)
-    workspace.append_reading(source_sha, "net", {"top": "bird"})
-    workspace.append_reading(image_sha, "net", {"top": "boat"})
-    workspace.append_reading(image_sha, "net", {"top": "house"})
-    workspace.append_reading(image_sha, "other", {"top": "bird"})
+    settings = UnreadSettings(recorded={"s": 4})
+    caption = CounterfactualCaption("A red street.", edits)
+    case = made_case(made, counterfactual=caption, seed=2**63 + 1, settings=settings)
+    case_id = workspace.test_cases.append(run_id, None, case)
+    other = workspace.runs.create(source, Task("classification", "bird"), "demo", "A bird", {})
+    second = workspace.test_cases.append(other, None, case)
+    gone = workspace.runs.create(source, Task("classification", "boat"), "demo", "A boat", {})
+    workspace.test_cases.append(gone, None, case)
+    workspace.runs.remove(gone)
+    workspace.test_cases.review(case_id, "accepted")
+    workspace.test_cases.review(second, "rejected", "blurred")
+    workspace.test_cases.review(second, "open")
+    image_sha, source_sha = (workspace.test_cases.get(case_id).image_sha, workspace.runs.get(run_id).source_sha)
+    workspace.predictions.append(source_sha, "net", saying("bird"))
+    workspace.predictions.append(image_sha, "net", saying("boat"))
+    workspace.predictions.append(image_sha, "net", saying("house"))
+    workspace.predictions.append(image_sha, "other", saying("bird"))
 
-    first, later = workspace.studies.candidates()
+    first, later = workspace.test_cases.candidates()
     assert (first.test_case, first.run_id, first.run_name, first.profile) == (case_id, run_id, "A street", "demo")
     assert (first.label, first.classes, first.caption) == ("", ("road", "car"), "A grey street.")
     assert (first.image_sha, first.source_sha) == (image_sha, source_sha)
-    assert (first.counterfactual, first.edit_types) == (case.counterfactual, ("attribute", "weather"))
-    assert first.readings == {"net": ({"top": "bird"}, {"top": "house"}), "other": (None, {"top": "bird"})}
+    assert (first.counterfactual, first.edit_types) == (case.lineage.counterfactual, ("attribute", "weather"))
+    assert first.predictions == {"net": (saying("bird"), saying("house")), "other": (None, saying("bird"))}
     assert first.origin["seed"] == str(2**63 + 1) and first.origin["prompt"] == "p"
     assert first.origin["settings"] == {"s": 4} and first.origin["run_name"] == "A street"
     assert (later.test_case, later.label, later.caption, later.verdict) == (second, "bird", "", "")
@@ -536,18 +546,18 @@ def test_candidates_are_the_test_cases_with_what_is_known_of_them(workspace: Wor
 def test_a_study_survives_backup_and_restore(tmp_path: Path) -> None:
     with Workspace(tmp_path / "one") as workspace:
         studies, study_id = workspace.studies, started(workspace, items=3)
-        worker, code = studies.add_worker()
-        studies.enrol(study_id, worker.id)
+        worker, code = studies.workers.add()
+        studies.workers.enrol(study_id, worker.id)
         for _ in range(2):
-            vote(studies, studies.claim(study_id, worker.id, "item"))
-        held = studies.claim(study_id, worker.id, "item")
+            vote(studies, studies.assignments.claim(study_id, worker.id, "item"))
+        held = studies.assignments.claim(study_id, worker.id, "item")
         before = studies.data(study_id)
         backup(tmp_path / "one", tmp_path / "one.zip")
     restore(tmp_path / "one.zip", tmp_path / "two")
     with Workspace(tmp_path / "two") as workspace:
         studies = workspace.studies
         assert studies.data(study_id) == before
-        assert studies.worker_of(code) == worker.id
+        assert studies.workers.of_code(code) == worker.id
         vote(studies, held)  # the page that was open goes on
-        assert workspace.image_path(before.items[0].image_sha).is_file()
+        assert workspace.images.path(before.items[0].image_sha).is_file()
     assert_counted(tmp_path / "two")

@@ -10,6 +10,8 @@ import pytest
 from demo.language import caption
 from demo.scene import random_scene
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("transformers")
 
 

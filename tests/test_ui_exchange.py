@@ -16,18 +16,17 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from pipeline.errors import UserError
-from pipeline.freshness import image_sha
+from pipeline.images import image_sha
 from pipeline.png import with_texts
 from pipeline.types import Task
-from tests.scripted import studio_in
-from tests.test_readings import Bright
+from services import exchange
+from services.predictions import ModelComparison
+from services.studio import Studio
+from storage.runs import ImportedRun
+from tests.scripted import perform, studio_in
+from tests.test_predictions import Bright
 from tests.test_ui_studio import do
-from ui import exchange, masks
-from ui.actions import perform
-from ui.exchange import saved_image, saved_with_mask, take_picture, take_run
-from ui.readings import Seen
 from ui.routes import add_routes
-from ui.studio import Studio
 from ui.views.masks import legend, mask_row
 
 NASTY = "<img src=x onerror=alert(1)> \"'& 鳥/../"
@@ -57,67 +56,69 @@ def finished(studio: Studio, name: str = NASTY) -> str:
     """A run with four images and a mask."""
     settings = studio.profile.settings.model_dump(mode="json")
     source = Image.effect_noise((48, 32), 90).convert("RGB")
-    run_id = studio.workspace.create_run(source, Task("classification", "bird"), "demo", name, settings)
+    run_id = studio.workspace.runs.create(source, Task("classification", "bird"), "demo", name, settings)
     assert not do(studio, run_id, "run-all").problem
     assert not do(studio, run_id, "generate").problem
-    studio.workspace.set_prompts(run_id, {"keywords": f"$task $caption {NASTY}"})
-    masks.give_mask(studio, run_id, mask_file(), CLASSES)
+    studio.workspace.runs.set_prompts(run_id, {"keywords": f"$task $caption {NASTY}"})
+    studio.runs.give_mask(run_id, mask_file(), CLASSES)
     return run_id
 
 
 def test_a_saved_image_brings_its_run_back_in_another_workspace(studio: Studio, elsewhere: Studio) -> None:
-    run = studio.workspace.run(finished(studio))
+    run = studio.workspace.runs.get(finished(studio))
     case = run.test_cases[1]
-    name, data = saved_image(studio, case.id)
+    name, data = studio.exchange.saved_image(case.id)
     assert name.endswith(f"-{case.id}.png") and not set(name) & set("/<>\"'& ")
     assert Image.open(io.BytesIO(data)).tobytes() == Image.open(case.image_path).tobytes()
 
-    taken = take_picture(elsewhere, data, "whatever.png")
-    there = elsewhere.workspace.run(taken.run_id)
+    taken = elsewhere.exchange.take_picture(data, "whatever.png")
+    there = elsewhere.workspace.runs.get(taken.run_id)
     assert taken.run_id == run.id and "was restored from the file" in taken.said
     for part in ("name", "task", "profile", "settings", "prompts", "source_sha", "mask_sha", "mask_classes"):
         assert getattr(there, part) == getattr(run, part), part
     assert {s: v.value for s, v in there.values.items()} == {s: v.value for s, v in run.values.items()}
     (restored,) = there.test_cases
-    assert (restored.id, restored.image_sha, restored.control_sha) == (taken.case_id, case.image_sha, case.control_sha)
-    for part in ("counterfactual", "seed", "method", "model", "prompt", "settings", "checks", "seconds"):
-        assert getattr(restored, part) == getattr(case, part), part
-    assert elsewhere.state(run.id).stale == studio.state(run.id).stale, "what is fresh here is fresh there"
-    assert set(elsewhere.state(run.id).stale) == {"keywords", "alternatives", "counterfactuals"}, "another prompt"
+    assert (restored.id, restored.image_sha) == (taken.case_id, case.image_sha)
+    assert (restored.lineage, restored.checks) == (case.lineage, case.checks)
+    assert {name: one.sha for name, one in restored.artifacts.items()} == {
+        name: one.sha for name, one in case.artifacts.items()
+    }
+    assert elsewhere.states.of(run.id).stale == studio.states.of(run.id).stale, "what is fresh here is fresh there"
+    assert set(elsewhere.states.of(run.id).stale) == {"keywords", "alternatives", "counterfactuals"}, "another prompt"
 
     # The same file again opens it, another image of the same run joins it.
-    assert take_run(elsewhere, data).case_id == taken.case_id
-    second = take_run(elsewhere, saved_image(studio, run.test_cases[2].id)[1])
-    assert second.run_id == run.id and len(elsewhere.workspace.run(run.id).test_cases) == 2
-    assert len(elsewhere.runs()) == 1
+    assert elsewhere.exchange.take_run(data).case_id == taken.case_id
+    second = elsewhere.exchange.take_run(studio.exchange.saved_image(run.test_cases[2].id)[1])
+    assert second.run_id == run.id and len(elsewhere.workspace.runs.get(run.id).test_cases) == 2
+    assert len(elsewhere.runs.latest()) == 1
 
 
 def test_the_check_of_the_mask_travels_and_is_not_doubled(studio: Studio, elsewhere: Studio) -> None:
     run_id = finished(studio)
-    studio.workspace.set_task(run_id, Task("segmentation", protected=("road",)))
-    case_id = studio.workspace.run(run_id).test_cases[0].id
-    without = saved_image(studio, case_id)[1]
+    studio.workspace.runs.set_task(run_id, Task("segmentation", protected=("road",)))
+    case_id = studio.workspace.runs.get(run_id).test_cases[0].id
+    without = studio.exchange.saved_image(case_id)[1]
     seen = read_all(studio, run_id)
-    data = saved_image(studio, case_id)[1]
+    data = studio.exchange.saved_image(case_id)[1]
     assert data != without, "what was measured since is in the file"
-    taken = take_run(elsewhere, data)
-    assert saved_image(elsewhere, taken.case_id or 0)[1] == data, "before the model was asked there"
+    taken = elsewhere.exchange.take_run(data)
+    assert elsewhere.exchange.saved_image(taken.case_id or 0)[1] == data, "before the model was asked there"
     there = read_all(elsewhere, run_id)
-    (case,) = elsewhere.workspace.run(run_id).test_cases
-    assert there.checks(case) == case.checks == seen.checks(studio.workspace.stored_test_case(case_id))
+    (case,) = elsewhere.workspace.runs.get(run_id).test_cases
+    assert there.checks(case) == case.checks == seen.checks(studio.workspace.test_cases.get(case_id))
     assert [check.name for check in case.checks].count("mask kept") == 1
-    assert saved_image(elsewhere, case.id)[1] == data, "and after"
+    assert elsewhere.exchange.saved_image(case.id)[1] == data, "and after"
     do(elsewhere, run_id, "mask-drop")
     assert "mask kept" not in [check.name for check in read_all(elsewhere, run_id).checks(case)]
 
 
-def read_all(studio: Studio, run_id: str) -> Seen:
+def read_all(studio: Studio, run_id: str) -> ModelComparison:
     """What a segmenter that sees road on the left says of the run."""
-    studio.readings.load = lambda _wanted: Bright("segmentation")
+    studio.predictions.load = lambda _wanted: Bright("segmentation")
     end = time.monotonic() + 20
     while True:
-        run = studio.workspace.run(run_id)
-        seen = studio.readings.seen(run, studio.settings(run))
+        run = studio.workspace.runs.get(run_id)
+        seen = studio.predictions.compare(run, studio.runs.settings(run))
         if not seen.waiting:
             return seen
         assert time.monotonic() < end
@@ -125,90 +126,90 @@ def read_all(studio: Studio, run_id: str) -> Seen:
 
 
 def test_what_people_decided_travels_with_the_image(studio: Studio, elsewhere: Studio) -> None:
-    run = studio.workspace.run(finished(studio))
+    run = studio.workspace.runs.get(finished(studio))
     first, second, third = run.test_cases[:3]
-    studio.workspace.append_review(first.id, "rejected", NASTY)
-    studio.workspace.append_review(second.id, "accepted")
-    files = [saved_image(studio, case.id)[1] for case in (first, second, third)]
-    cases = [elsewhere.workspace.stored_test_case(take_run(elsewhere, data).case_id or 0) for data in files]
+    studio.workspace.test_cases.review(first.id, "rejected", NASTY)
+    studio.workspace.test_cases.review(second.id, "accepted")
+    files = [studio.exchange.saved_image(case.id)[1] for case in (first, second, third)]
+    cases = [elsewhere.workspace.test_cases.get(elsewhere.exchange.take_run(data).case_id or 0) for data in files]
     assert [(case.review.verdict, case.review.reason) if case.review else None for case in cases] == [
         ("rejected", " ".join(NASTY.split())),
         ("accepted", ""),
         None,
     ]
-    assert saved_image(elsewhere, cases[0].id)[1] == files[0]
+    assert elsewhere.exchange.saved_image(cases[0].id)[1] == files[0]
     # Whoever works on the run here has the last word here.
-    elsewhere.workspace.append_review(cases[0].id, "open")
-    take_run(elsewhere, files[0])
-    assert elsewhere.workspace.stored_test_case(cases[0].id).review is None
+    elsewhere.workspace.test_cases.review(cases[0].id, "open")
+    elsewhere.exchange.take_run(files[0])
+    assert elsewhere.workspace.test_cases.get(cases[0].id).review is None
 
 
 def test_a_file_opens_the_run_that_it_came_from(studio: Studio) -> None:
-    run = studio.workspace.run(finished(studio))
+    run = studio.workspace.runs.get(finished(studio))
     case = run.test_cases[0]
-    data = saved_image(studio, case.id)[1]
-    do(studio, run.id, "caption", value="A red bird in cloudy weather by day.")
-    before = studio.workspace.run(run.id)
-    assert take_picture(studio, data, "x.png") == exchange.Taken(run.id, case.id)
-    assert studio.workspace.run(run.id) == before, "what was done since is untouched"
-    studio.workspace.remove_run(run.id)
-    assert "had been deleted" in take_run(studio, data).said
-    assert [item.id for item in studio.runs()] == [run.id]
+    data = studio.exchange.saved_image(case.id)[1]
+    do(studio, run.id, "caption", text="A red bird in cloudy weather by day.")
+    before = studio.workspace.runs.get(run.id)
+    assert studio.exchange.take_picture(data, "x.png") == exchange.Taken(run.id, case.id)
+    assert studio.workspace.runs.get(run.id) == before, "what was done since is untouched"
+    studio.workspace.runs.remove(run.id)
+    assert "had been deleted" in studio.exchange.take_run(data).said
+    assert [item.id for item in studio.runs.latest()] == [run.id]
 
 
 def test_a_run_of_another_picture_with_the_same_id_is_left_alone(studio: Studio, elsewhere: Studio) -> None:
-    run = studio.workspace.run(finished(studio))
-    data = saved_image(studio, run.test_cases[0].id)[1]
+    run = studio.workspace.runs.get(finished(studio))
+    data = studio.exchange.saved_image(run.test_cases[0].id)[1]
     record = exchange.run_record(run)
-    other = elsewhere.workspace.import_run(record, Image.new("RGB", (48, 32), (9, 9, 9)))
+    (other,) = elsewhere.workspace.runs.import_runs([ImportedRun(record, Image.new("RGB", (48, 32), (9, 9, 9)))])
     assert other == run.id
-    taken = take_run(elsewhere, data)
-    assert taken.run_id != run.id and len(elsewhere.runs()) == 2
-    assert elsewhere.workspace.run(other).test_cases == ()
+    taken = elsewhere.exchange.take_run(data)
+    assert taken.run_id != run.id and len(elsewhere.runs.latest()) == 2
+    assert elsewhere.workspace.runs.get(other).test_cases == ()
 
 
 def test_a_picture_without_a_run_begins_one_or_is_refused_when_a_run_was_wanted(studio: Studio) -> None:
     foreign = with_texts(encoded(Image.new("RGB", (64, 64))), {"parameters": NASTY, "dillema": "{}"})
     with pytest.raises(UserError, match="There is no run in this file"):
-        take_run(studio, foreign)
-    assert studio.runs() == ()
-    taken = take_picture(studio, foreign, f"{NASTY}.png")
+        studio.exchange.take_run(foreign)
+    assert studio.runs.latest() == ()
+    taken = studio.exchange.take_picture(foreign, f"{NASTY}.png")
     assert (taken.case_id, taken.said) == (None, "")
-    assert len(studio.runs()) == 1
+    assert len(studio.runs.latest()) == 1
 
 
 def test_a_run_without_its_source_is_refused_elsewhere(
     studio: Studio, elsewhere: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = studio.workspace.run(finished(studio))
-    monkeypatch.setattr("pipeline.carried.LARGEST_PICTURE", 10)
-    data = saved_image(studio, run.test_cases[0].id)[1]
+    run = studio.workspace.runs.get(finished(studio))
+    monkeypatch.setattr("pipeline.embedded.LARGEST_PICTURE", 10)
+    data = studio.exchange.saved_image(run.test_cases[0].id)[1]
     with pytest.raises(UserError, match="does not carry its source image"):
-        take_run(elsewhere, data)
-    assert elsewhere.runs() == ()
-    assert take_run(studio, data).run_id == run.id
+        elsewhere.exchange.take_run(data)
+    assert elsewhere.runs.latest() == ()
+    assert studio.exchange.take_run(data).run_id == run.id
 
 
 def test_an_image_is_exported_with_its_mask_at_its_size(studio: Studio) -> None:
-    run = studio.workspace.run(finished(studio))
+    run = studio.workspace.runs.get(finished(studio))
     case = run.test_cases[0]
-    name, data = saved_with_mask(studio, case.id)
+    name, data = studio.exchange.saved_with_mask(case.id)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         image, mask, classes = archive.namelist()
         assert (image, mask) == (name.replace(".zip", ".png"), name.replace(".zip", ".mask.png"))
-        assert archive.read(image) == saved_image(studio, case.id)[1]
+        assert archive.read(image) == studio.exchange.saved_image(case.id)[1]
         numbers = Image.open(io.BytesIO(archive.read(mask)))
         assert numbers.mode == "L" and numbers.size == Image.open(case.image_path).size
         assert encoded(numbers) == mask_file()
         assert json.loads(archive.read(classes))["classes"] == {"0": "sky", "1": "road", "2": "<b>vehicle</b>"}
-    studio.workspace.set_mask(run.id, None)
+    studio.workspace.runs.set_mask(run.id, None)
     with pytest.raises(UserError, match="has no mask"):
-        saved_with_mask(studio, case.id)
+        studio.exchange.saved_with_mask(case.id)
 
 
 def test_masks_are_judged_against_the_source_and_its_classes(studio: Studio) -> None:
     run_id = finished(studio)
-    held = studio.workspace.run(run_id)
+    held = studio.workspace.runs.get(run_id)
     for data, classes, said in (
         (mask_file((32, 48)), CLASSES, "32x48 pixels and the source image 48x32"),
         (mask_file(values=(0, 5)), CLASSES, "without a name: 5"),
@@ -216,37 +217,37 @@ def test_masks_are_judged_against_the_source_and_its_classes(studio: Studio) -> 
         (b"GIF89a", CLASSES, "damaged"),
     ):
         with pytest.raises(UserError, match=said):
-            masks.give_mask(studio, run_id, data, classes)
-    assert studio.workspace.run(run_id) == held
-    notes = masks.give_mask(studio, run_id, mask_file((96, 64), (0, 7)), "0 sky, 7 car")
+            studio.runs.give_mask(run_id, data, classes)
+    assert studio.workspace.runs.get(run_id) == held
+    notes = studio.runs.give_mask(run_id, mask_file((96, 64), (0, 7)), "0 sky, 7 car")
     assert "brought from 96x64 to the 48x32" in notes[0]
-    outcome = perform(studio, run_id, {"name": "mask-classes", "value": "0 sky"})
+    outcome = perform(studio, run_id, "mask-classes", classes="0 sky")
     assert outcome.where == "source" and "without a name: 7" in outcome.problem
-    assert not perform(studio, run_id, {"name": "mask-classes", "value": "0 sky, 7 bus"}).problem
-    assert studio.workspace.run(run_id).mask_classes == {0: "sky", 7: "bus"}
-    perform(studio, run_id, {"name": "mask-drop"})
-    assert studio.workspace.run(run_id).mask_sha is None
-    assert "no mask yet" in perform(studio, run_id, {"name": "mask-classes", "value": "0 sky"}).problem
+    assert not perform(studio, run_id, "mask-classes", classes="0 sky, 7 bus").problem
+    assert studio.workspace.runs.get(run_id).mask_classes == {0: "sky", 7: "bus"}
+    perform(studio, run_id, "mask-drop")
+    assert studio.workspace.runs.get(run_id).mask_sha is None
+    assert "no mask yet" in perform(studio, run_id, "mask-classes", classes="0 sky").problem
 
 
 def test_a_sample_brings_its_mask(studio: Studio) -> None:
-    run_id = perform(studio, "", {"name": "sample", "sample": "street-two-cars"}).run_id
-    run = studio.workspace.run(run_id)
+    run_id = perform(studio, "", "run-from-sample", sample="street-two-cars").run_id
+    run = studio.workspace.runs.get(run_id)
     assert run.mask_path is not None and Image.open(run.mask_path).size == Image.open(run.source_path).size
     assert set(run.task.protected) <= set(run.mask_classes.values())
-    bird = perform(studio, "", {"name": "sample", "sample": "bird-on-a-twig"}).run_id
-    assert studio.workspace.run(bird).mask_sha is None
-    assert "mask-sample" in mask_row(studio.state(bird), studio.samples)
-    assert not perform(studio, bird, {"name": "mask-sample"}).problem
-    assert "object" in studio.workspace.run(bird).mask_classes.values()
-    upload = studio.run_from_upload(encoded(Image.new("RGB", (64, 64))), "mine.png")
-    assert "no mask for this picture" in perform(studio, upload, {"name": "mask-sample"}).problem
+    bird = perform(studio, "", "run-from-sample", sample="bird-on-a-twig").run_id
+    assert studio.workspace.runs.get(bird).mask_sha is None
+    assert "mask-sample" in mask_row(studio.states.of(bird), studio.runs.samples)
+    assert not perform(studio, bird, "mask-sample").problem
+    assert "object" in studio.workspace.runs.get(bird).mask_classes.values()
+    upload = studio.runs.from_upload(encoded(Image.new("RGB", (64, 64))), "mine.png")
+    assert "no mask for this picture" in perform(studio, upload, "mask-sample").problem
 
 
 def test_names_of_classes_are_shown_as_text_and_protected_ones_are_marked(studio: Studio) -> None:
     run_id = finished(studio)
-    studio.workspace.set_task(run_id, ROAD)
-    markup = mask_row(studio.state(run_id), studio.samples)
+    studio.workspace.runs.set_task(run_id, ROAD)
+    markup = mask_row(studio.states.of(run_id), studio.runs.samples)
     assert "<b>vehicle" not in markup and "&lt;b&gt;vehicle" in markup
     assert "The mask has no class “vehicle”, “dragon”" in markup
     assert legend({1: "Road", 2: "sky"}, ("road",)).count("<svg") == 1
@@ -255,16 +256,16 @@ def test_names_of_classes_are_shown_as_text_and_protected_ones_are_marked(studio
 @pytest.fixture
 def client(studio: Studio) -> TestClient:
     app = FastAPI()
-    add_routes(app, studio)
+    add_routes(app, studio.workspace.images, studio.runs, studio.exchange)
     return TestClient(app)
 
 
 def test_files_come_and_go_over_http(studio: Studio, client: TestClient) -> None:
     run_id = finished(studio)
-    run = studio.workspace.run(run_id)
+    run = studio.workspace.runs.get(run_id)
     case = run.test_cases[0].id
     reply = client.get(f"/download/{case}.png")
-    assert reply.content == saved_image(studio, case)[1] and reply.headers["content-type"] == "image/png"
+    assert reply.content == studio.exchange.saved_image(case)[1] and reply.headers["content-type"] == "image/png"
     assert reply.headers["content-disposition"].startswith("attachment; filename*=UTF-8''")
     assert client.get(f"/download/{case}.zip").content[:2] == b"PK"
     assert client.get("/download/999.png").status_code == 404
@@ -282,7 +283,7 @@ def test_files_come_and_go_over_http(studio: Studio, client: TestClient) -> None
     assert client.post(path, content=mask_file(), headers=ours).json() == {"problem": "", "said": []}
     assert client.post(path, content=mask_file()).status_code == 403
     assert "has no run" in client.post("/runs/none/mask", content=mask_file(), headers=ours).json()["problem"]
-    sha = studio.workspace.run(run_id).mask_sha
+    sha = studio.workspace.runs.get(run_id).mask_sha
     shown = Image.open(io.BytesIO(client.get(f"/masks/{sha}.png").content))
     assert (shown.mode, shown.size) == ("RGBA", (48, 32))
     assert client.get(f"/masks/{run.source_sha}.png").status_code == 404
@@ -290,7 +291,16 @@ def test_files_come_and_go_over_http(studio: Studio, client: TestClient) -> None
 
 
 def test_the_stored_image_stays_without_texts(studio: Studio) -> None:
-    run = studio.workspace.run(finished(studio))
-    saved_image(studio, run.test_cases[0].id)
+    run = studio.workspace.runs.get(finished(studio))
+    studio.exchange.saved_image(run.test_cases[0].id)
     stored = Image.open(run.test_cases[0].image_path)
     assert stored.info == {} and image_sha(stored)
+
+
+def test_a_run_that_comes_back_keeps_its_recipe(studio: Studio, elsewhere: Studio) -> None:
+    run_id = finished(studio)
+    studio.workspace.runs.set_recipe(run_id, "reconstruction")
+    data = studio.exchange.saved_image(studio.workspace.runs.get(run_id).test_cases[0].id)[1]
+    there = elsewhere.workspace.runs.get(elsewhere.exchange.take_picture(data, "whatever.png").run_id)
+    assert there.recipe == "reconstruction"
+    assert there.test_cases[0].lineage == studio.workspace.runs.get(run_id).test_cases[0].lineage

@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.errors import Cancelled, UserError
 from pipeline.settings import Settings
+from services.jobs import JobHandle, JobQueue
 from ui.diff import Piece, shortened, word_diff
-from ui.jobs import JobHandle, Jobs
 from ui.views.forms import settings_form
 from ui.views.markup import Html, el, join, stamped
 from ui.views.parts import about, differences, seconds
@@ -86,7 +86,7 @@ def waits_for(event: threading.Event) -> Callable[[JobHandle], None]:
     return work
 
 
-def over(jobs: Jobs) -> None:
+def over(jobs: JobQueue) -> None:
     end = time.monotonic() + 10
     while jobs.active():
         assert time.monotonic() < end
@@ -94,7 +94,7 @@ def over(jobs: Jobs) -> None:
 
 
 def test_the_worker_does_one_thing_at_a_time_and_outlives_mistakes() -> None:
-    jobs, at_once, most, lock = Jobs(), [0], [0], threading.Lock()
+    jobs, at_once, most, lock = JobQueue(), [0], [0], threading.Lock()
 
     def work(_handle: JobHandle) -> None:
         with lock:
@@ -123,7 +123,7 @@ def test_the_worker_does_one_thing_at_a_time_and_outlives_mistakes() -> None:
 
 
 def test_a_job_that_waits_can_be_cancelled_before_it_begins() -> None:
-    jobs, first, done = Jobs(), threading.Event(), []
+    jobs, first, done = JobQueue(), threading.Event(), []
     jobs.submit("a", ("caption",), waits_for(first))
     jobs.submit("b", ("caption",), lambda _handle: done.append("b"))
     assert jobs.cancel("b") and not jobs.cancel("nothing")
@@ -135,7 +135,7 @@ def test_a_job_that_waits_can_be_cancelled_before_it_begins() -> None:
 
 
 def test_people_go_before_what_nobody_waits_for() -> None:
-    jobs, order, gate = Jobs(), [], threading.Event()
+    jobs, order, gate = JobQueue(), [], threading.Event()
     jobs.submit("a", ("caption",), waits_for(gate))
     jobs.when_idle("nothing", lambda: order.append("idle"))
     jobs.submit("b", ("caption",), lambda _handle: order.append("b"))
@@ -149,7 +149,7 @@ def test_people_go_before_what_nobody_waits_for() -> None:
 
 
 def test_closing_stops_what_is_running() -> None:
-    jobs, seen = Jobs(), []
+    jobs, seen = JobQueue(), []
 
     def work(handle: JobHandle) -> None:
         handle.at("generation")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.types import Task
+from services.jobs import JobView
+from services.runs import Listing
+from services.studio import Studio
 from storage.types import RunSummary
+from tests.scripted import perform
 from tests.test_ui_studio import new_run
-from ui.actions import perform
-from ui.job_views import JobView
-from ui.listing import Listing, listing
-from ui.studio import Studio
 from ui.views.runs import date_words, run_list, state_of
 
 NASTY = "<script>alert(1)</script> \"'&"
@@ -43,6 +43,8 @@ def summary(**changes: object) -> RunSummary:
         ({}, None, "not begun"),
         ({"stages": ("caption", "keywords")}, None, "keywords done"),
         ({"stages": ("caption", "counterfactuals")}, None, "at the gate"),
+        ({"stages": ("caption", "keywords"), "recipe": "reconstruction"}, None, "at the gate"),
+        ({"stages": ("caption", "counterfactuals"), "recipe": "unknown"}, None, "counterfactual captions done"),
         ({"test_cases": 1}, None, "1 result"),
         ({"test_cases": 4, "accepted": 3, "job": "done"}, None, "3 of 4 results accepted"),
         ({"test_cases": 2, "job": "interrupted"}, None, "interrupted · 2 results"),
@@ -74,27 +76,27 @@ def test_dates_are_said_as_people_say_them(moment: datetime, said: str) -> None:
 
 def test_names_are_text_and_a_search_shows_where_many_runs_are(studio: Studio) -> None:
     run_id = new_run(studio)
-    studio.workspace.rename(run_id, NASTY)
-    markup = run_list(listing(studio), run_id)
+    studio.workspace.runs.rename(run_id, NASTY)
+    markup = run_list(studio.runs.listing(), run_id)
     assert "<script>" not in markup and "&lt;script&gt;" in markup
     assert "find-run" not in markup
     for _ in range(6):
         new_run(studio)
-    assert "find-run" in run_list(listing(studio), "")
-    found = listing(studio, " <SCRIPT> ")
+    assert "find-run" in run_list(studio.runs.listing(), "")
+    found = studio.runs.listing(" <SCRIPT> ")
     assert (len(found.runs), found.found, found.total) == (1, 1, 7)
-    assert "No run has “&lt;b&gt;”" in run_list(listing(studio, "<b>"), "")
+    assert "No run has “&lt;b&gt;”" in run_list(studio.runs.listing("<b>"), "")
     assert "The latest 1 of 90 are shown" in run_list(Listing((summary(),), 90, 90), "")
 
 
 def test_a_run_is_duplicated_deleted_and_put_back(studio: Studio) -> None:
     run_id = new_run(studio)
-    copy = perform(studio, run_id, {"name": "run-duplicate", "of": run_id}).run_id
-    assert copy != run_id and studio.workspace.run(copy).name == "bird, copy"
-    assert perform(studio, copy, {"name": "run-remove", "of": run_id}).run_id == copy
-    assert perform(studio, copy, {"name": "run-remove", "of": copy}).run_id == "", "its page becomes the start page"
-    assert listing(studio).total == 0 and len(listing(studio).removed) == 2
-    assert perform(studio, "", {"name": "run-restore", "of": run_id}).run_id == run_id
-    assert [run.id for run in listing(studio).runs] == [run_id]
+    copy = perform(studio, run_id, "run-duplicate", run=run_id).run_id
+    assert copy != run_id and studio.workspace.runs.get(copy).name == "bird, copy"
+    assert perform(studio, copy, "run-remove", run=run_id).run_id == copy
+    assert perform(studio, copy, "run-remove", run=copy).run_id == "", "its page becomes the start page"
+    assert studio.runs.listing().total == 0 and len(studio.runs.listing().removed) == 2
+    assert perform(studio, "", "run-restore", run=run_id).run_id == run_id
+    assert [run.id for run in studio.runs.listing().runs] == [run_id]
     for name in ("run-duplicate", "run-remove", "run-restore"):
-        assert "has no run" in perform(studio, "", {"name": name, "of": "../x"}).problem
+        assert "has no run" in perform(studio, "", name, run="../x").problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -11,17 +12,16 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from app import explorer_of
 from pipeline.profile import load_profile
 from pipeline.seams import OnStep
 from pipeline.settings import GenerationSettings
 from pipeline.types import Task
+from services.run_state import RunState
+from services.studio import Studio, put_together
 from storage.workspace import Workspace
-from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels
-from ui.actions import Outcome, perform
-from ui.explore import render
-from ui.run_state import RunState
-from ui.studio import Studio
-from ui.views.pictures import View
+from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, parts_of, perform
+from ui.explore import Performed
 
 BIRD = Image.new("RGB", (32, 32), (200, 40, 40))
 CLOUDY = "A red bird in cloudy weather by day. The bird sits on a twig. The ground is grassy."
@@ -34,12 +34,14 @@ class SlowGenerator(NoiseGenerator):
         super().__init__()
         self.go_on = threading.Event()
         self.at_work = threading.Event()
+        self.steps = 0
 
     def generate(
         self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
     ) -> Image.Image:
         def slowly(done: int, total: int) -> None:
             self.at_work.set()
+            self.steps += 1
             if not self.go_on.is_set():
                 time.sleep(0.01)
             on_step(done, total)
@@ -55,18 +57,18 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 @pytest.fixture
 def studio(workspace: Workspace) -> Iterator[Studio]:
-    made = Studio(load_profile("demo"), ScriptedModels(), workspace)
+    made = put_together(load_profile("demo"), ScriptedModels(), workspace)
     yield made
     made.close()
 
 
 def new_run(studio: Studio, label: str = "bird") -> str:
     settings = studio.profile.settings.model_dump(mode="json")
-    return studio.workspace.create_run(BIRD, Task("classification", label=label), "demo", "bird", settings)
+    return studio.workspace.runs.create(BIRD, Task("classification", label=label), "demo", "bird", settings)
 
 
-def do(studio: Studio, run_id: str, name: str, **data: object) -> Outcome:
-    outcome = perform(studio, run_id, {"name": name, **data})
+def do(studio: Studio, run_id: str, name: str, **data: object) -> Performed:
+    outcome = perform(studio, run_id, name, **data)
     wait(studio)
     return outcome
 
@@ -87,18 +89,18 @@ def words(state: RunState, stage: str) -> str:
 
 def part(studio: Studio, run_id: str, name: str) -> str:
     """The markup of one part of the page."""
-    return render(studio, studio.state(run_id), View())[name]
+    return parts_of(studio, run_id)[name]
 
 
 def test_all_stages_up_to_the_gate_and_through_it(studio: Studio) -> None:
     run_id = new_run(studio)
     assert not do(studio, run_id, "run-all").problem
-    state = studio.state(run_id)
+    state = studio.states.of(run_id)
     assert [words(state, stage) for stage in state.run.values] == ["ready"] * 4
     assert state.gate.plan is not None and len(state.gate.plan.images) == 4 and not state.run.test_cases
     assert "4 images from 4 captions" in part(studio, run_id, "generation")
     assert not do(studio, run_id, "generate").problem
-    state = studio.state(run_id)
+    state = studio.states.of(run_id)
     assert len(state.run.test_cases) == 4 == len({case.image_sha for case in state.run.test_cases})
     assert state.run.jobs[-1].state == "done" and len(state.current) == 4
 
@@ -106,8 +108,8 @@ def test_all_stages_up_to_the_gate_and_through_it(studio: Studio) -> None:
 def test_an_edit_makes_later_stages_stale_and_they_run_again_from_there(studio: Studio) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
-    do(studio, run_id, "caption", value=CLOUDY)
-    state = studio.state(run_id)
+    do(studio, run_id, "caption", text=CLOUDY)
+    state = studio.states.of(run_id)
     assert words(state, "caption") == "edited by you"
     for stage in ("keywords", "alternatives", "counterfactuals"):
         assert words(state, stage).startswith("stale: ") and "caption" in words(state, stage)
@@ -119,30 +121,30 @@ def test_an_edit_makes_later_stages_stale_and_they_run_again_from_there(studio: 
 def test_keeping_a_stale_value_makes_it_fresh(studio: Studio) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
-    do(studio, run_id, "caption", value="A red bird in sunny weather by day. The ground is grassy.")
+    do(studio, run_id, "caption", text="A red bird in sunny weather by day. The ground is grassy.")
     for stage in ("keywords", "alternatives", "counterfactuals"):
-        assert stage in studio.state(run_id).stale
+        assert stage in studio.states.of(run_id).stale
         do(studio, run_id, "keep", stage=stage)
-    state = studio.state(run_id)
+    state = studio.states.of(run_id)
     assert not state.stale and state.gate.plan is not None
 
 
 def test_an_edit_of_a_stale_value_does_not_make_it_fresh(studio: Studio) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
-    do(studio, run_id, "caption", value=CLOUDY)
+    do(studio, run_id, "caption", text=CLOUDY)
     do(studio, run_id, "keyword-use", text="red", used=False)
-    assert "keywords" in studio.state(run_id).stale
+    assert "keywords" in studio.states.of(run_id).stale
 
 
 def test_keywords_are_ticked_added_reworded_and_dropped(studio: Studio) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
     do(studio, run_id, "keyword-use", text="red", used=False)
-    do(studio, run_id, "keyword-add", value="on a twig", type="background")
-    do(studio, run_id, "keyword-reword", text="sunny", value="sunny weather", type="weather")
+    do(studio, run_id, "keyword-add", new="on a twig", edit_type="background")
+    do(studio, run_id, "keyword-reword", text="sunny", new="sunny weather", edit_type="weather")
     do(studio, run_id, "keyword-drop", text="grassy")
-    state = studio.state(run_id)
+    state = studio.states.of(run_id)
     items = state.run.values["keywords"].value.value.items
     assert [(item.text, item.used) for item in items] == [
         ("red", False),
@@ -157,29 +159,29 @@ def test_keywords_are_ticked_added_reworded_and_dropped(studio: Studio) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "stage", "said"),
     [
-        ("caption", {"value": "  "}, "caption", "empty"),
-        ("keyword-add", {"value": "snowy", "type": "weather"}, "keywords", "not in the caption"),
-        ("keyword-add", {"value": "bird", "type": "subject"}, "keywords", "protected"),
-        ("keyword-add", {"value": "RED", "type": "attribute"}, "keywords", "already"),
-        ("keyword-add", {"value": "twig", "type": "nonsense"}, "keywords", "edit type"),
-        ("alternative-add", {"keyword": "red", "value": "red"}, "alternatives", "same as its keyword"),
-        ("alternative-add", {"keyword": "red", "value": ""}, "alternatives", "empty"),
-        ("alternative-add", {"keyword": "gone", "value": "new"}, "alternatives", "no longer there"),
+        ("caption", {"text": "  "}, "caption", "empty"),
+        ("keyword-add", {"new": "snowy", "edit_type": "weather"}, "keywords", "not in the caption"),
+        ("keyword-add", {"new": "bird", "edit_type": "subject"}, "keywords", "protected"),
+        ("keyword-add", {"new": "RED", "edit_type": "attribute"}, "keywords", "already"),
+        ("keyword-add", {"new": "twig", "edit_type": "nonsense"}, "keywords", "edit type"),
+        ("alternative-add", {"keyword": "red", "new": "red"}, "alternatives", "same as its keyword"),
+        ("alternative-add", {"keyword": "red", "new": ""}, "alternatives", "empty"),
+        ("alternative-add", {"keyword": "gone", "new": "new"}, "alternatives", "no longer there"),
         (
             "alternative-reword",
-            {"keyword": "red", "text": "blue", "value": "Red"},
+            {"keyword": "red", "text": "blue", "new": "Red"},
             "alternatives",
             "same as its keyword",
         ),
         (
             "counterfactual-write",
-            {"place": 0, "text": "not that", "value": "x"},
+            {"place": 0, "text": "not that", "new": "x"},
             "counterfactuals",
             "changed meanwhile",
         ),
         ("setting", {"setting": "counterfactuals.captions", "value": "0"}, "counterfactuals", "greater than"),
         ("setting", {"setting": "generation.steps", "value": "many"}, "generation", "steps"),
-        ("caption", {"value": "word " * 2000}, "caption", "too long"),
+        ("caption", {"text": "word " * 2000}, "caption", "too long"),
     ],
 )
 def test_what_makes_no_sense_is_said_at_its_stage_and_nothing_is_lost(
@@ -187,10 +189,10 @@ def test_what_makes_no_sense_is_said_at_its_stage_and_nothing_is_lost(
 ) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
-    before = studio.state(run_id).run
+    before = studio.states.of(run_id).run
     outcome = do(studio, run_id, name, **data)
     assert said in outcome.problem and outcome.where == stage
-    after = studio.state(run_id)
+    after = studio.states.of(run_id)
     assert {s: v.id for s, v in after.run.values.items()} == {s: v.id for s, v in before.values.items()}
     assert after.run.settings == before.settings
     assert said in part(studio, run_id, stage).replace("&#x27;", "'")
@@ -202,17 +204,17 @@ def test_no_keyword_chosen_is_said_at_the_alternatives(studio: Studio) -> None:
     for text in ("red", "sunny", "by day", "grassy"):
         do(studio, run_id, "keyword-use", text=text, used=False)
     do(studio, run_id, "run", stage="alternatives")
-    problem = studio.state(run_id).problems["alternatives"]
+    problem = studio.states.of(run_id).problems["alternatives"]
     assert "No keyword is chosen" in problem.text
-    assert "alternatives" in studio.state(run_id).run.values, "the earlier alternatives are still there"
+    assert "alternatives" in studio.states.of(run_id).run.values, "the earlier alternatives are still there"
 
 
 def test_a_caption_without_its_label_is_saved_with_a_warning(studio: Studio) -> None:
     run_id = new_run(studio)
-    outcome = do(studio, run_id, "caption", value="Something red on a twig.")
+    outcome = do(studio, run_id, "caption", text="Something red on a twig.")
     assert not outcome.problem
     assert "does not name the label" in part(studio, run_id, "caption")
-    assert studio.state(run_id).run.values["caption"].value.value.text == "Something red on a twig."
+    assert studio.states.of(run_id).run.values["caption"].value.value.text == "Something red on a twig."
 
 
 def test_a_task_without_a_label_is_said_and_nothing_runs(studio: Studio) -> None:
@@ -228,25 +230,25 @@ def test_another_task_makes_everything_that_reads_it_stale(studio: Studio) -> No
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
     do(studio, run_id, "task", kind="segmentation", label="bird", protected="")
-    state = studio.state(run_id)
+    state = studio.states.of(run_id)
     assert state.run.task == Task("segmentation", protected=studio.profile.tasks.protected)
     assert {"keywords", "alternatives", "counterfactuals"} <= set(state.stale)
 
 
 def test_an_unreadable_reply_is_shown_and_can_be_filled_in_by_hand(workspace: Workspace) -> None:
     models = ScriptedModels(ScriptedLanguageModel("<b>I would rather not.</b>"))
-    studio = Studio(load_profile("demo"), models, workspace)
+    studio = put_together(load_profile("demo"), models, workspace)
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
-    state = studio.state(run_id)
+    state = studio.states.of(run_id)
     assert words(state, "keywords") == "failed" and state.problems["keywords"].raw_reply == "<b>I would rather not.</b>"
     card = part(studio, run_id, "keywords")
     assert "&lt;b&gt;I would rather not.&lt;/b&gt;" in card and "<b>I would" not in card
-    do(studio, run_id, "keyword-add", value="red", type="attribute")
-    do(studio, run_id, "alternative-add", keyword="red", value="blue")
+    do(studio, run_id, "keyword-add", new="red", edit_type="attribute")
+    do(studio, run_id, "alternative-add", keyword="red", new="blue")
     written = "A blue bird in sunny weather by day. The bird sits on a twig. The ground is grassy."
-    do(studio, run_id, "counterfactual-add", value=written)
-    state = studio.state(run_id)
+    do(studio, run_id, "counterfactual-add", new=written)
+    state = studio.states.of(run_id)
     assert not state.stale and not state.problems and state.gate.plan is not None
     studio.close()
 
@@ -256,55 +258,55 @@ def test_edits_at_once_and_the_number_of_captions_are_settings(studio: Studio) -
     do(studio, run_id, "setting", setting="counterfactuals.edits_at_once", value="2")
     do(studio, run_id, "setting", setting="counterfactuals.captions", value="3")
     do(studio, run_id, "run-all")
-    items = studio.state(run_id).run.values["counterfactuals"].value.value.items
+    items = studio.states.of(run_id).run.values["counterfactuals"].value.value.items
     assert len(items) == 3 and all(len(item.edits) == 2 for item in items)
     do(studio, run_id, "setting", setting="counterfactuals.edits_at_once", value="0")
-    assert "settings were changed" in words(studio.state(run_id), "counterfactuals")
-    do(studio, run_id, "default-settings", stages="counterfactuals")
-    assert studio.settings(studio.workspace.run(run_id)) == studio.profile.settings
+    assert "settings were changed" in words(studio.states.of(run_id), "counterfactuals")
+    do(studio, run_id, "default-settings", sections="counterfactuals")
+    assert studio.runs.settings(studio.workspace.runs.get(run_id)) == studio.profile.settings
 
 
 def test_an_earlier_value_is_brought_back(studio: Studio) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
-    first = studio.state(run_id).run.values["caption"]
-    do(studio, run_id, "caption", value=CLOUDY)
+    first = studio.states.of(run_id).run.values["caption"]
+    do(studio, run_id, "caption", text=CLOUDY)
     do(studio, run_id, "bring-back", version=first.id, stage="caption")
-    state = studio.state(run_id)
+    state = studio.states.of(run_id)
     assert state.run.values["caption"].value.value == first.value.value and not state.stale
 
 
 def test_a_version_of_another_run_is_not_brought_back(studio: Studio) -> None:
     one, other = new_run(studio), new_run(studio)
     do(studio, one, "run-all")
-    version = studio.state(one).run.values["caption"].id
+    version = studio.states.of(one).run.values["caption"].id
     assert "another run" in do(studio, other, "bring-back", version=version, stage="caption").problem
-    assert not studio.state(other).run.values
+    assert not studio.states.of(other).run.values
 
 
 def test_a_cancel_keeps_what_is_whole_and_the_rest_can_be_made_later(workspace: Workspace) -> None:
     models = ScriptedModels()
     slow = models.generator = SlowGenerator()
-    studio = Studio(load_profile("demo"), models, workspace)
+    studio = put_together(load_profile("demo"), models, workspace)
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
-    perform(studio, run_id, {"name": "generate"})
+    perform(studio, run_id, "generate")
     end = time.monotonic() + 20
-    while not studio.state(run_id).run.test_cases:
+    while not studio.states.of(run_id).run.test_cases:
         assert time.monotonic() < end
         time.sleep(0.005)
-    began = time.monotonic()
-    perform(studio, run_id, {"name": "cancel"})
+    perform(studio, run_id, "cancel")
+    cancelled_at = slow.steps
     wait(studio)
-    assert time.monotonic() - began < 1.0
-    state = studio.state(run_id)
+    assert slow.steps <= cancelled_at + 2, "it stops at the step, not at the end of the image"
+    state = studio.states.of(run_id)
     made = len(state.run.test_cases)
     assert 1 <= made < 4 and state.run.jobs[-1].state == "cancelled"
     assert state.gate.plan is not None and len(state.gate.plan.images) == 4 - made and state.gate.made == made
     slow.go_on.set()
     do(studio, run_id, "generate")
-    state = studio.state(run_id)
-    assert len(state.run.test_cases) == 4 and len({case.seed for case in state.run.test_cases}) == 4
+    state = studio.states.of(run_id)
+    assert len(state.run.test_cases) == 4 and len({case.lineage.seed for case in state.run.test_cases}) == 4
     assert state.gate.seed == 1, "the next yes would make others"
     studio.close()
 
@@ -312,42 +314,43 @@ def test_a_cancel_keeps_what_is_whole_and_the_rest_can_be_made_later(workspace: 
 def test_a_run_that_is_worked_on_takes_no_second_job(workspace: Workspace) -> None:
     models = ScriptedModels()
     slow = models.generator = SlowGenerator()
-    studio = Studio(load_profile("demo"), models, workspace)
+    studio = put_together(load_profile("demo"), models, workspace)
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
-    perform(studio, run_id, {"name": "generate"})
+    perform(studio, run_id, "generate")
     assert slow.at_work.wait(10)
-    assert "worked on already" in perform(studio, run_id, {"name": "run", "stage": "caption"}).problem
+    assert "worked on already" in perform(studio, run_id, "run", stage="caption").problem
     studio.close()
-    assert workspace.run(run_id).jobs[-1].state == "interrupted", "the server stopped it, and no person"
+    assert workspace.runs.get(run_id).jobs[-1].state == "interrupted", "the server stopped it, and no person"
 
 
 def test_uploads_are_put_right_or_refused(studio: Studio) -> None:
     grey = io.BytesIO()
     Image.new("I;16", (40, 40), 40000).save(grey, "PNG")
-    run = studio.workspace.run(studio.run_from_upload(grey.getvalue(), "../my picture.PNG"))
+    run = studio.workspace.runs.get(studio.runs.from_upload(grey.getvalue(), "../my picture.PNG"))
     assert run.name == "../my picture" and not run.sample and any("16 bits" in note for note in run.notes)
     assert "16 bits" in part(studio, run.id, "source") and "PROFILE=paper" in part(studio, run.id, "source")
-    assert run.task.label == "" and studio.workspace.image(run.source_sha).mode == "RGB"
+    assert run.task.label == "" and studio.workspace.images.load(run.source_sha).mode == "RGB"
 
 
 def test_what_is_typed_never_becomes_markup(studio: Studio) -> None:
     run_id = new_run(studio)
     nasty = "<script>alert(1)</script> \"bird\" 'x' & <img src=x onerror=alert(1)>"
-    do(studio, run_id, "rename", value=nasty)
-    do(studio, run_id, "caption", value=nasty)
+    do(studio, run_id, "rename", title=nasty)
+    do(studio, run_id, "caption", text=nasty)
     do(studio, run_id, "task", kind="classification", label='"><script>', protected="")
-    for markup in render(studio, studio.state(run_id), View()).values():
+    for markup in parts_of(studio, run_id).values():
         assert "<script" not in markup and "<img src=x" not in markup
 
 
 def test_an_unknown_run_leads_to_the_start_page(studio: Studio) -> None:
-    outcome = perform(studio, "", {"name": "open", "run": "0" * 16})
-    assert outcome.run_id == "" and outcome.where == "start" and "no run" in outcome.problem
+    batch = {"do": [{"name": "open", "fields": {"run": "0" * 16}}], "view": {}}
+    reply = json.loads(explorer_of(studio).answer(batch))
+    assert reply["run"] == "" and reply["where"] == "start" and "no run" in reply["problem"]
 
 
 def test_the_order_of_tries_gives_every_try_another_seed(studio: Studio) -> None:
     run_id = new_run(studio)
     for _ in range(3):
         do(studio, run_id, "run", stage="caption")
-    assert [version.value.trace.seed for version in studio.state(run_id).histories["caption"]] == [0, 1, 2]
+    assert [version.value.trace.seed for version in studio.states.of(run_id).histories["caption"]] == [0, 1, 2]

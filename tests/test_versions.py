@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from PIL import Image
 
-from pipeline.freshness import Maker, changed_inputs, inputs_key, stale_stages, with_maker
-from pipeline.prompting import PromptError, edited_prompts, load_prompts
+from pipeline.freshness import Producer, changed_inputs, inputs_key, stale_stages, with_producer
+from pipeline.prompting import PromptError, edited_prompts
+from pipeline.recipes import DILLEMA
 from pipeline.settings import AlternativeSettings, CaptionSettings, Settings
 from pipeline.stages import caption
 from pipeline.stages.counterfactuals import merged
@@ -24,10 +25,11 @@ from pipeline.types import (
     Task,
     Trace,
 )
+from services.edit_conflicts import PageWrites
+from services.edits import ProtectedKeyword, add_keyword, reword_keyword
+from services.runs import last_edited, undo_target
 from storage.types import StoredValue
 from tests.scripted import ScriptedCaptioner
-from ui.edits import ProtectedKeyword, add_keyword, reword_keyword
-from ui.versions import Writers, last_edited, undo_target
 
 BIRD = Task("classification", label="bird")
 SOURCE = "A red bird in sunny weather by day."
@@ -62,26 +64,26 @@ def test_the_last_edit_of_all_stages_is_undone_first() -> None:
         "keywords": [version(2, "model"), version(5, "person")],
         "alternatives": [version(3, "model"), version(9, "model")],
     }
-    assert last_edited(histories) == "caption"  # type: ignore[arg-type]
+    assert last_edited(histories) == "caption"
     assert last_edited({}) is None
 
 
 def test_only_what_another_page_wrote_after_the_version_that_was_shown_counts() -> None:
-    writers = Writers()
+    writers = PageWrites()
     writers.note(2, "mine")
     versions = [version(1, "model"), version(2, "person")]
-    assert writers.elsewhere(versions, 1, "mine") is None
-    found = writers.elsewhere(versions, 1, "other")
+    assert writers.by_others(versions, 1, "mine") is None
+    found = writers.by_others(versions, 1, "other")
     assert found is not None and found.id == 2
-    assert writers.elsewhere(versions, 2, "other") is None
-    assert writers.elsewhere(versions, 0, "other") is None, "a page that says nothing is not told"
+    assert writers.by_others(versions, 2, "other") is None
+    assert writers.by_others(versions, 0, "other") is None, "a page that says nothing is not told"
 
 
 def test_templates_of_a_run_are_checked() -> None:
-    prompts = load_prompts("demo")
-    edited = edited_prompts(prompts, {"keywords": "Task $task: $caption"})
-    assert edited.keywords.template == "Task $task: $caption" and edited.keywords.stop == prompts.keywords.stop
-    assert edited.alternatives == prompts.alternatives
+    prompts = DILLEMA.prompts("demo")
+    edited = edited_prompts(prompts, DILLEMA.prompt_slots, {"keywords": "Task $task: $caption"})
+    assert edited["keywords"].template == "Task $task: $caption" and edited["keywords"].stop == prompts["keywords"].stop
+    assert edited["alternatives"] == prompts["alternatives"]
     for template, said in (
         ("$task $caption $colour", r"\$colour, which nothing fills"),
         ("$task only", r"does not use \$caption"),
@@ -89,34 +91,38 @@ def test_templates_of_a_run_are_checked() -> None:
         ("$task $caption costs 5$", "stray"),
     ):
         with pytest.raises(PromptError, match=said):
-            edited_prompts(prompts, {"keywords": template})
+            edited_prompts(prompts, DILLEMA.prompt_slots, {"keywords": template})
     with pytest.raises(PromptError, match="no prompt for 'caption'"):
-        edited_prompts(prompts, {"caption": "$task"})
+        edited_prompts(prompts, DILLEMA.prompt_slots, {"caption": "$task"})
 
 
-def test_another_model_or_prompt_makes_a_value_stale_that_was_saved_with_its_maker() -> None:
+def test_another_model_or_prompt_makes_a_value_stale_that_was_saved_with_its_producer() -> None:
     settings, values = Settings(), {"caption": Caption(SOURCE)}
-    key = inputs_key("keywords", BIRD, "", values, settings)  # type: ignore[arg-type]
+    key = inputs_key(DILLEMA, "keywords", BIRD, "", values, settings)
     keywords = Keywords((Keyword("red", "attribute"),))
-    was, now = Maker("model a", "prompt"), Maker("model a", "another prompt")
-    made = StageValue(keywords, Trace("model", "a"), with_maker(key, was))
-    held = {"caption": StageValue(Caption(SOURCE), Trace("person"), inputs_key("caption", BIRD, "", {}, settings))}
+    was, now = Producer("model a", "prompt"), Producer("model a", "another prompt")
+    made = StageValue(keywords, Trace("model", "a"), with_producer(key, was))
+    held = {
+        "caption": StageValue(Caption(SOURCE), Trace("person"), inputs_key(DILLEMA, "caption", BIRD, "", {}, settings))
+    }
 
-    def why(value: StageValue[Keywords], maker: Maker) -> str:
-        found = stale_stages(BIRD, "", {**held, "keywords": value}, settings, {"keywords": maker})  # type: ignore[dict-item]
+    def why(value: StageValue[Keywords], producer: Producer) -> str:
+        found = stale_stages(DILLEMA, BIRD, "", {**held, "keywords": value}, settings, {"keywords": producer})
         return found.get("keywords", "")
 
     assert why(made, was) == ""
     assert "prompt was changed" in why(made, now)
-    assert "model was changed" in why(made, Maker("model b", "prompt"))
-    assert why(StageValue(keywords, Trace("model", "a"), key), now) == "", "saved before makers were: not looked at"
-    assert why(StageValue(keywords, Trace("person"), with_maker(key, was)), now) == ""
+    assert "model was changed" in why(made, Producer("model b", "prompt"))
+    assert why(StageValue(keywords, Trace("model", "a"), key), now) == "", "saved before producers were: not looked at"
+    assert why(StageValue(keywords, Trace("person"), with_producer(key, was)), now) == ""
 
 
 def test_a_moved_threshold_outdates_nothing() -> None:
     values = {"caption": Caption(SOURCE), "keywords": Keywords((Keyword("red", "attribute"),))}
     keys = {
-        inputs_key("alternatives", BIRD, "", values, AlternativeSettings(too_close=close))  # type: ignore[arg-type]
+        inputs_key(
+            DILLEMA, "alternatives", BIRD, "", values, Settings(alternatives=AlternativeSettings(too_close=close))
+        )
         for close in (0.1, 0.9)
     }
     assert len(keys) == 1
@@ -125,11 +131,11 @@ def test_a_moved_threshold_outdates_nothing() -> None:
 def test_a_forced_keyword_is_another_input_and_one_that_is_not_keeps_its_key() -> None:
     def key(keyword: Keyword) -> str:
         values = {"caption": Caption(SOURCE), "keywords": Keywords((keyword,))}
-        return inputs_key("alternatives", BIRD, "", values, AlternativeSettings())  # type: ignore[arg-type]
+        return inputs_key(DILLEMA, "alternatives", BIRD, "", values, Settings())
 
     assert key(Keyword("bird", "subject")) != key(Keyword("bird", "subject", forced=True))
     value = StageValue(Keywords(()), Trace("model"), "")
-    assert changed_inputs("keywords", value, BIRD, "", {"caption": Caption(SOURCE)}, Settings())
+    assert changed_inputs(DILLEMA, "keywords", value, BIRD, "", {"caption": Caption(SOURCE)}, Settings())
 
 
 def test_captions_that_came_out_alike_become_one_with_the_edits_that_show() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import CLIPImageProcessor, CLIPTokenizer, PreTrainedTokenizerFast
+if TYPE_CHECKING:
+    from transformers import CLIPTokenizer, PreTrainedTokenizerFast
 
 CORPUS = [
     "a red bird sits on a twig in sunny weather at night",
@@ -21,6 +21,9 @@ VISION = {**SIZE, "image_size": 32, "patch_size": 8}
 
 def words_tokenizer(**special: str) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer learned from a few lines."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -32,6 +35,7 @@ def words_tokenizer(**special: str) -> PreTrainedTokenizerFast:
 
 def save_blip2(folder: Path, places: int = 4) -> None:
     """A BLIP-2 with an OPT, whose processor marks `places` places for the picture in front of the text."""
+    import torch
     from transformers import (
         Blip2Config,
         Blip2ForConditionalGeneration,
@@ -76,6 +80,9 @@ def save_blip2(folder: Path, places: int = 4) -> None:
 
 def save_clip_tokenizer(folder: Path) -> CLIPTokenizer:
     """A CLIP tokenizer of single letters: 77 tokens are soon spent."""
+    from tokenizers import pre_tokenizers
+    from transformers import CLIPTokenizer
+
     letters = pre_tokenizers.ByteLevel.alphabet()
     pieces = sorted(letters) + sorted(letter + "</w>" for letter in letters) + ["<|startoftext|>", "<|endoftext|>"]
     folder.mkdir(parents=True, exist_ok=True)
@@ -98,7 +105,8 @@ def text_config(tokenizer: CLIPTokenizer) -> dict[str, int]:
 
 
 def save_clip(folder: Path) -> None:
-    from transformers import CLIPConfig, CLIPModel, CLIPProcessor
+    import torch
+    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor
 
     tokenizer = save_clip_tokenizer(folder)
     torch.manual_seed(0)
@@ -110,6 +118,7 @@ def save_clip(folder: Path) -> None:
 
 def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = False) -> None:
     """An SD 1.5 in miniature with its ControlNet: four blocks, attention in three of them, in fp16 files named so."""
+    import torch
     from diffusers import (
         AutoencoderKL,
         ControlNetModel,
@@ -117,7 +126,7 @@ def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = Fals
         StableDiffusionPipeline,
         UNet2DConditionModel,
     )
-    from transformers import CLIPTextConfig, CLIPTextModel
+    from transformers import CLIPImageProcessor, CLIPTextConfig, CLIPTextModel
 
     tokenizer = save_clip_tokenizer(base / "tokenizer")
     torch.manual_seed(0)
@@ -162,6 +171,7 @@ def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = Fals
 
 def _checker() -> object:
     """A safety checker that refuses whatever it sees."""
+    import torch
     from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
     from transformers import CLIPConfig
 
@@ -173,6 +183,7 @@ def _checker() -> object:
 def save_llama(file: Path, positions: int = 4096) -> None:
     """A LLaMA of random weights with a sentencepiece tokenizer with byte fallback, as GGUF."""
     import sentencepiece
+    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from demo.train.gguf_export import export

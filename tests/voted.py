@@ -28,7 +28,7 @@ def birds(**changes: Any) -> Rules:
 
 def picture(workspace: Workspace, number: int) -> str:
     """The hash of a small picture of its own colour."""
-    return workspace.add_image(Image.new("RGB", (32, 32), (7 * number % 256, 90, 200 - number % 100)))
+    return workspace.images.add(Image.new("RGB", (32, 32), (7 * number % 256, 90, 200 - number % 100)))
 
 
 def study_of(

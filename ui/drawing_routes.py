@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from pipeline.errors import UserError
 from pipeline.settings import ConditioningSettings, GenerationSettings
-from ui.studio import Studio
+from services.live_images import ControlImages, Previews
 
 _FOR_A_WHILE = {"Cache-Control": "private, max-age=600"}
 LONGEST = 4096
@@ -16,30 +16,35 @@ LONGEST = 4096
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 
 
-def add_drawing_routes(app: FastAPI, studio: Studio) -> None:
-    """Add them to `app`, before the pages are mounted."""
+class ControlQuery(ConditioningSettings):
+    """What a page asks of a control image: the settings that it is drawn with, and how large it is needed."""
+
+    short_side: int | None = None
+    """Pixels on the short side at which it is drawn; None for what the profile says."""
+    longest: int = 0
+    """Pixels that the page has for the longer side: more are not sent. 0 for all."""
+    v: str = ""
+    """Tells addresses apart whose picture hangs on more than its settings."""
+
+
+def add_drawing_routes(
+    app: FastAPI, control_images: ControlImages, previews: Previews, defaults: GenerationSettings
+) -> None:
+    """Add them to `app`, before the pages are mounted. `defaults` say how large a control image is drawn."""
 
     @app.get("/control/{run_id}.png", include_in_schema=False)
     def control(run_id: str, request: Request) -> Response:
-        """The control image of a run under the settings of the query: those of the conditioning, and `short_side`.
-
-        `longest` is how many pixels the page has for the longer side: more are not sent.
-        """
-        asked = dict(request.query_params)
-        asked.pop("v", None)
-        longest = asked.pop("longest", "0")
-        side = asked.pop("short_side", None)
+        """The control image of a run under the settings of the query, a `ControlQuery`."""
         try:
-            generation = studio.profile.settings.generation
-            size = GenerationSettings.model_validate(generation.model_dump() | ({"short_side": side} if side else {}))
-            settings = ConditioningSettings.model_validate(asked)
+            asked = ControlQuery.model_validate(dict(request.query_params))
+            side = defaults.short_side if asked.short_side is None else asked.short_side
+            GenerationSettings.model_validate(defaults.model_dump() | {"short_side": side})
         except ValidationError as error:
             first = error.errors()[0]
             return PlainTextResponse(f"{first['loc'][0]}: {first['msg']}", status_code=422)
+        settings = ConditioningSettings.model_validate(asked.model_dump(include=set(ConditioningSettings.model_fields)))
         try:
-            data = studio.controls.png(
-                run_id, settings, size.short_side, min(int(longest), LONGEST) if longest.isdecimal() else 0
-            )
+            data = control_images.png(run_id, settings, side, min(max(0, asked.longest), LONGEST))
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
         if data is None:
@@ -50,7 +55,7 @@ def add_drawing_routes(app: FastAPI, studio: Studio) -> None:
 
     @app.get("/previews/{name}.png", include_in_schema=False)
     def preview(name: str) -> Response:
-        data = studio.previews.png(name)
+        data = previews.png(name)
         if data is None:
             return PlainTextResponse("This preview is gone: the image is further on.", status_code=404)
         return Response(data, media_type="image/png", headers=_FOR_A_WHILE)

@@ -19,7 +19,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from ui.refusals import Refusals
+from services.refusals import Refusals
 
 # What ASGI passes around (https://asgi.readthedocs.io/en/latest/specs/main.html).
 Scope = MutableMapping[str, Any]

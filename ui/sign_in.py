@@ -14,11 +14,13 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from pipeline.errors import UserError
+from services.limits import Limiter, TooMany, address_key
+from services.refusals import Refusals
+from storage.sessions import Sessions
 from storage.studies import Studies
+from ui.bodies import BadRequest, BodyLimit
 from ui.guard import COOKIE, SIGN_IN, SIGN_OUT, Guard
-from ui.limits import Limiter, TooMany, address_key
-from ui.passwords import SECRET, beyond_this_machine, hashed, matches
-from ui.refusals import Refusals
+from ui.passwords import COST, SECRET, Cost, beyond_this_machine, hashed, matches
 from ui.study.frame import document, theme_switch
 from ui.theme import ASSETS
 from ui.views.markup import Html, el
@@ -28,8 +30,6 @@ SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "study.js", "favicon
 HOURS = 24 * 7
 """That a sign-in lasts."""
 ATTEMPTS, WINDOW_SECONDS = 10, 15 * 60
-LARGEST = 16_000
-"""Bytes of the form that is sent."""
 LONGEST_ADDRESS = 1000
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 
@@ -38,7 +38,7 @@ _NEVER_KEPT = {"Cache-Control": "no-store"}
 class LeadSignIn:
     """Tells who knows the password. `password` is the hash of the one from the environment, which wins; or ""."""
 
-    sessions: Studies
+    sessions: Sessions
     refusals: Refusals
     password: str = ""
     limiter: Limiter = field(default_factory=lambda: Limiter(ATTEMPTS, WINDOW_SECONDS))
@@ -61,26 +61,28 @@ class LeadSignIn:
                 return ""
         self.limiter.passed(key)
         self.refusals.note("signed in", "the study lead", address)
-        return self.sessions.open_session("lead", hours=HOURS)
+        return self.sessions.open("lead", hours=HOURS)
 
 
-def stand_guard(app: FastAPI, studies: Studies, host: str, password: str) -> str:
-    """Put the guard before everything that `app` serves, and add the sign-in. Gives what pages need in their head.
+def stand_guard(app: FastAPI, studies: Studies, host: str, password: str, cost: Cost = COST) -> str:
+    """Put the guard and the limit of bodies before all that `app` serves, and add the sign-in.
 
-    `password` is the one from the environment, or "" for the one that the workspace keeps, if any. Raises UserError
-    without either where other machines can reach `host`, and for a password that is too short.
+    Gives what pages need in their head. `password` is the one from the environment, or "" for the one that the
+    workspace keeps, if any; `cost` is what a try of the former is to cost. Raises UserError without either where other
+    machines can reach `host`, and for a password that is too short.
     """
     refusals = Refusals(studies.note)
-    lead = LeadSignIn(studies, refusals, hashed(password) if password else "")
+    lead = LeadSignIn(studies.sessions, refusals, hashed(password, cost) if password else "")
     locked = bool(lead.kept())
     if not locked and beyond_this_machine(host):
         raise UserError(
             f"On {host or 'all addresses'} other machines can reach the studio, so it needs a password: set "
             "STUDIO_PASSWORD, or run app.py --set-password once."
         )
+    app.add_middleware(BodyLimit)  # behind the guard: nothing is read of what is not let in
     app.add_middleware(
         Guard,
-        session=studies.session,
+        session=studies.sessions.get,
         refusals=refusals,
         locked=locked,
         assets=SIGN_IN_ASSETS,
@@ -124,7 +126,7 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
     @app.post(SIGN_OUT, include_in_schema=False)
     def sign_out(request: Request) -> Response:
         if token := request.cookies.get(COOKIE, ""):
-            lead.sessions.close_session(token)
+            lead.sessions.close(token)
         response = RedirectResponse(SIGN_IN if lead.kept() else "/", status_code=303, headers=_NEVER_KEPT)
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="lax")
         return response
@@ -149,14 +151,10 @@ async def _form(request: Request) -> Callable[[str], str] | None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         return None
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > LARGEST:
-            return None
     try:
+        body = await request.body()
         fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=10)
-    except ValueError:
+    except (ValueError, BadRequest):
         return None
     return lambda name: fields.get(name, [""])[0]
 

@@ -36,7 +36,8 @@ from demo.train.dataset import SceneSet, open_scenes
 from demo.train.tokenizer import clip_tokenizer
 from pipeline.conditioning import edges
 from pipeline.profile import load_profile
-from pipeline.prompting import Prompt, load_prompts
+from pipeline.prompting import Prompt
+from pipeline.recipes import DILLEMA
 
 BATCH = 8
 CAPTION_DROPOUT = 0.1
@@ -134,7 +135,7 @@ class Examples:
 
     def __init__(self, scenes: SceneSet, tokenizer: CLIPTokenizer, seed: int) -> None:
         profile = load_profile("demo")
-        self._template = load_prompts(profile.prompts).diffusion
+        self._template = DILLEMA.prompts(profile.prompts)["diffusion"]
         self._scenes, self._tokenizer = scenes, tokenizer
         self._settings = profile.settings.conditioning
         self._rng = np.random.default_rng(seed)

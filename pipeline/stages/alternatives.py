@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from pipeline.checks import alternative_checks, caption_checks, failed, keyword_checks, require, task_checks
 from pipeline.errors import UserError
-from pipeline.freshness import inputs_key
-from pipeline.likeness import measured
 from pipeline.parsing import Unreadable, read_alternatives
-from pipeline.prompting import PromptSet
+from pipeline.prompting import Prompt, PromptSlot
 from pipeline.seams import LanguageModel, Sentences
 from pipeline.settings import AlternativeSettings
+from pipeline.similarity import measured
 from pipeline.stages.asking import Answer, ask
+from pipeline.stages.base import Stage, StageInputs
+from pipeline.stages.keywords import if_forced
 from pipeline.types import (
     Alternative,
     Alternatives,
@@ -35,7 +36,7 @@ def run(
     keywords: Keywords,
     task: Task,
     language_model: LanguageModel,
-    prompts: PromptSet,
+    prompt: Prompt,
     settings: AlternativeSettings,
     seed: int,
     sentences: Sentences | None = None,
@@ -67,7 +68,7 @@ def run(
     answer = ask(
         "alternatives",
         language_model,
-        prompts.alternatives,
+        prompt,
         {
             "task": task.describe(),
             "caption": caption.text,
@@ -80,8 +81,7 @@ def run(
         shortcomings=lambda items: sum(not any(option.used for option in item.options) for item in items),
     )
     value = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close)
-    key = inputs_key("alternatives", task, "", {"caption": caption, "keywords": keywords}, settings)
-    return StageValue(value, _trace(answer, language_model, settings), key)
+    return StageValue(value, _trace(answer, language_model, settings))
 
 
 def more(
@@ -90,7 +90,7 @@ def more(
     keyword: Keyword,
     task: Task,
     language_model: LanguageModel,
-    prompts: PromptSet,
+    prompt: Prompt,
     settings: AlternativeSettings,
     seed: int,
     sentences: Sentences | None = None,
@@ -118,7 +118,7 @@ def more(
     answer = ask(
         f"more alternatives of “{keyword.text}”",
         language_model,
-        prompts.alternatives,
+        prompt,
         {
             "task": task.describe(),
             "caption": caption.text,
@@ -184,3 +184,43 @@ def _options(
         for text in list(different.values())[: settings.per_keyword]
     )
     return KeywordAlternatives(keyword.text, keyword.edit_type, options, keyword.forced)
+
+
+def _line(value: Alternatives) -> str:
+    return "; ".join(
+        f"{item.keyword}: {', '.join(option.text for option in item.options if option.used) or 'none'}"
+        for item in value.items
+    )
+
+
+def _produce(given: StageInputs) -> StageValue[Alternatives]:
+    values, prompt = given.values, given.prompt
+    assert prompt is not None
+    return run(
+        values["caption"],
+        values["keywords"],
+        given.task,
+        given.models.language,
+        prompt,
+        given.settings,
+        given.seed,
+        given.models.sentences,
+    )
+
+
+ALTERNATIVES = Stage(
+    name="alternatives",
+    title="Alternatives",
+    value=Alternatives,
+    run=_produce,
+    reads=("caption", "keywords"),
+    prompt=PromptSlot("alternatives", ("task", "caption", "keywords"), ("count",)),
+    settings="alternatives",
+    marks=frozenset(("too_close",)),
+    seen=lambda value: [
+        [item.keyword, item.edit_type, [option.text for option in item.options if option.used], *if_forced(item.forced)]
+        for item in value.items
+    ],
+    summary=_line,
+    doing="looking for alternatives",
+)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from PIL import Image
 
 from pipeline.checks import caption_checks, failed, require, task_checks
 from pipeline.errors import UnreadableReply
-from pipeline.freshness import image_sha, inputs_key
 from pipeline.seams import Captioner
 from pipeline.settings import CaptionSettings
-from pipeline.types import Caption, StageValue, Task, Trace
+from pipeline.stages.base import Stage, StageInputs
+from pipeline.types import Caption, StageName, StageValue, Task, Trace
 from pipeline.words import tokens
 
 AGAIN_TEMPERATURES = (0.8, 1.0, 1.2, 1.4)
@@ -63,7 +65,7 @@ def run(
         attempts=len(attempts),
         seconds=time.monotonic() - start,
     )
-    return StageValue(Caption(said.text), trace, inputs_key("caption", task, image_sha(image), {}, settings))
+    return StageValue(Caption(said.text), trace)
 
 
 def _is_other(text: str, unlike: str, task: Task) -> bool:
@@ -71,3 +73,39 @@ def _is_other(text: str, unlike: str, task: Task) -> bool:
     if not text or tokens(text) == tokens(unlike):
         return False
     return not unlike or len(failed(caption_checks(text, task))) <= len(failed(caption_checks(unlike, task)))
+
+
+def caption_text(values: Mapping[StageName, Any]) -> str:
+    """What is said of the source image, of the values by stage; "" where nobody said anything."""
+    held = values.get("caption")
+    return held.text if isinstance(held, Caption) else ""
+
+
+def _remarks(value: Caption, _values: Mapping[StageName, Any], task: Task) -> list[str]:
+    return [check.note for check in failed(caption_checks(value.text, task))]
+
+
+def _produce(given: StageInputs) -> StageValue[Caption]:
+    unlike = given.before.text if given.before is not None else ""
+    return run(given.source, given.task, given.models.captioner, given.settings, given.seed, unlike)
+
+
+CAPTION = Stage(
+    name="caption",
+    title="Caption",
+    value=Caption,
+    run=_produce,
+    reads_source=True,
+    producer="captioner",
+    settings="caption",
+    seen=lambda value: value.text,
+    summary=lambda value: str(value.text),
+    remarks=_remarks,
+    doing="captioning the picture",
+    plural=False,
+    again="Caption again",
+    same_again=(
+        "The captioner was asked {times} times, each time with another seed, and has no other caption that fits: it is "
+        "as good as certain of this one. Write into the field what you want said differently."
+    ),
+)

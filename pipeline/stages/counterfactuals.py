@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations, product
+from typing import Any
 
 from pipeline.checks import (
     alternative_checks,
@@ -19,20 +21,22 @@ from pipeline.checks import (
     task_checks,
 )
 from pipeline.errors import UserError
-from pipeline.freshness import inputs_key
 from pipeline.parsing import read_caption
 from pipeline.progress import OnProgress, Pace, Progress, stop_if
-from pipeline.prompting import PromptSet
+from pipeline.prompting import Prompt, PromptSlot
 from pipeline.seams import LanguageModel
 from pipeline.seeds import derive_seed
 from pipeline.settings import CounterfactualSettings
 from pipeline.stages.asking import Answer, ask
+from pipeline.stages.base import Stage, StageInputs
+from pipeline.stages.caption import caption_text
 from pipeline.types import (
     Alternatives,
     Caption,
     CounterfactualCaption,
     CounterfactualCaptions,
     Edit,
+    StageName,
     StageValue,
     Task,
     Trace,
@@ -48,7 +52,7 @@ def run(
     alternatives: Alternatives,
     task: Task,
     language_model: LanguageModel,
-    prompts: PromptSet,
+    prompt: Prompt,
     settings: CounterfactualSettings,
     seed: int,
     on_progress: OnProgress | None = None,
@@ -79,7 +83,7 @@ def run(
     for number, edits in enumerate(chosen):
         stop_if(cancelled)
         _tell(on_progress, pace, number)
-        answer = _write(caption, edits, task, language_model, prompts, settings, derive_seed(seed, number), cancelled)
+        answer = _write(caption, edits, task, language_model, prompt, settings, derive_seed(seed, number), cancelled)
         draft = CounterfactualCaption(answer.value, edits)
         passed = not failed(counterfactual_checks(caption.text, draft, task))
         items.append(CounterfactualCaption(answer.value, edits, used=passed))
@@ -95,8 +99,7 @@ def run(
         attempts=max(answer.attempts for answer in answers),
         seconds=time.monotonic() - start,
     )
-    key = inputs_key("counterfactuals", task, "", {"caption": caption, "alternatives": alternatives}, settings)
-    return StageValue(merged(CounterfactualCaptions(tuple(items)), caption.text), trace, key)
+    return StageValue(merged(CounterfactualCaptions(tuple(items)), caption.text), trace)
 
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
@@ -165,7 +168,7 @@ def _write(
     edits: tuple[Edit, ...],
     task: Task,
     language_model: LanguageModel,
-    prompts: PromptSet,
+    prompt: Prompt,
     settings: CounterfactualSettings,
     seed: int,
     cancelled: threading.Event | None,
@@ -173,7 +176,7 @@ def _write(
     return ask(
         "a counterfactual caption",
         language_model,
-        prompts.counterfactuals,
+        prompt,
         {
             "task": task.describe(),
             "caption": caption.text,
@@ -193,3 +196,53 @@ def _tell(on_progress: OnProgress | None, pace: Pace, done: int) -> None:
     if on_progress is not None:
         note = f"caption {min(done + 1, pace.total)} of {pace.total}"
         on_progress(Progress("counterfactuals", done, pace.total, pace.seconds_left(done), note))
+
+
+def _line(value: CounterfactualCaptions) -> str:
+    ticked = sum(item.used for item in value.items)
+    edits = "; ".join(", ".join(edit.alternative for edit in item.edits) or "by hand" for item in value.items)
+    return f"{ticked} of {len(value.items)} ticked: {edits}"
+
+
+def _remarks(value: CounterfactualCaptions, values: Mapping[StageName, Any], task: Task) -> list[str]:
+    return [
+        f"not used: {item.text} {check.note}"
+        for item in value.items
+        for check in (() if item.used else failed(counterfactual_checks(caption_text(values), item, task)))
+    ]
+
+
+def _produce(given: StageInputs) -> StageValue[CounterfactualCaptions]:
+    values, prompt = given.values, given.prompt
+    assert prompt is not None
+    return run(
+        values["caption"],
+        values["alternatives"],
+        given.task,
+        given.models.language,
+        prompt,
+        given.settings,
+        given.seed,
+        given.progress,
+        given.cancelled,
+    )
+
+
+def captions_seen(value: CounterfactualCaptions) -> list[Any]:
+    """What the drawing sees of captions: those that are ticked."""
+    return [[item.text, [[e.keyword, e.alternative] for e in item.edits]] for item in value.items if item.used]
+
+
+COUNTERFACTUALS = Stage(
+    name="counterfactuals",
+    title="Counterfactual captions",
+    value=CounterfactualCaptions,
+    run=_produce,
+    reads=("caption", "alternatives"),
+    prompt=PromptSlot("counterfactuals", ("task", "caption", "edits")),
+    settings="counterfactuals",
+    seen=captions_seen,
+    summary=_line,
+    remarks=_remarks,
+    doing="writing counterfactual captions",
+)

@@ -6,18 +6,19 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from PIL import Image
 
 from pipeline.checks import require, task_checks
 from pipeline.errors import Cancelled, UserError
+from pipeline.lineage import TestCase
 from pipeline.progress import OnProgress, Progress, StepTimer, stop_if
-from pipeline.seams import Method
+from pipeline.seams import Method, P
 from pipeline.seeds import LARGEST, derive_seed
-from pipeline.settings import ConditioningSettings, GenerationSettings
+from pipeline.settings import GenerationSettings
 from pipeline.speed import Work
-from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Task, TestCase
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Task
 from pipeline.words import tokens
 
 PREVIEW_SHARE = 0.04
@@ -114,23 +115,21 @@ def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) ->
 
 
 def run(
-    source: Image.Image,
-    task: Task,
-    method: Method,
-    conditioning: ConditioningSettings,
-    settings: GenerationSettings,
+    method: Method[P],
+    prepared: P,
     images: Worklist,
     progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
     seconds_per_step: float | None = None,
     on_preview: OnPreview | None = None,
 ) -> Iterator[TestCase]:
-    """The test cases of a worklist, each as soon as it is finished; its own pixels hang on its own seed only.
+    """The test cases of a worklist from a prepared source, each as soon as it is finished; its own pixels hang on its
+    own seed only.
 
     Raises Cancelled within one denoising step when asked to stop, whatever was given before being whole. An image that
     is dropped while it is made stops as fast, and the next one begins.
     """
-    timer = StepTimer(seconds_per_step)
+    timer, steps_each = StepTimer(seconds_per_step), prepared.settings.steps or 1
     number = 0
     while True:
         stop_if(cancelled)
@@ -138,16 +137,16 @@ def run(
         if image is None:
             break
         number += 1
-        drawing = _Drawing(method, settings.steps, number, images, timer, progress, cancelled, on_preview)
+        drawing = _Drawing(method, steps_each, number, images, timer, progress, cancelled, on_preview)
         try:
             drawing.tell(0)
-            case = method.make(source, task, image.counterfactual, conditioning, settings, image.seed, drawing.on_step)
+            case = method.make(prepared, image.counterfactual, image.seed, drawing.on_step)
         except _Dropped:
             number -= 1
             continue
         yield case
     if progress is not None and number:
-        steps = number * settings.steps
+        steps = number * steps_each
         progress(Progress("generation", steps, steps, 0.0, f"{number} of {number} images"))
 
 
@@ -160,7 +159,7 @@ class _Drawing:
 
     def __init__(
         self,
-        method: Method,
+        method: Method[Any],
         steps: int,
         number: int,
         images: Worklist,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pipeline.checks import caption_checks, failed, keyword_checks, require, task_checks
-from pipeline.freshness import inputs_key
 from pipeline.parsing import Unreadable, read_keywords
-from pipeline.prompting import PromptSet
+from pipeline.prompting import Prompt, PromptSlot
 from pipeline.seams import LanguageModel
 from pipeline.settings import KeywordSettings
 from pipeline.stages.asking import ask
+from pipeline.stages.base import Stage, StageInputs
 from pipeline.types import Caption, Keyword, Keywords, StageValue, Task, Trace
 from pipeline.words import find_phrase
 
@@ -17,7 +17,7 @@ def run(
     caption: Caption,
     task: Task,
     language_model: LanguageModel,
-    prompts: PromptSet,
+    prompt: Prompt,
     settings: KeywordSettings,
     seed: int,
 ) -> StageValue[Keywords]:
@@ -39,7 +39,7 @@ def run(
     answer = ask(
         "keywords",
         language_model,
-        prompts.keywords,
+        prompt,
         {"task": task.describe(), "caption": caption.text},
         read,
         settings,
@@ -55,4 +55,29 @@ def run(
         attempts=answer.attempts,
         seconds=answer.seconds,
     )
-    return StageValue(Keywords(answer.value), trace, inputs_key("keywords", task, "", {"caption": caption}, settings))
+    return StageValue(Keywords(answer.value), trace)
+
+
+def if_forced(forced: bool) -> list[str]:
+    """What a key says of a keyword that is forced; nothing of others, whose keys stay what they were."""
+    return ["forced"] if forced else []
+
+
+def _produce(given: StageInputs) -> StageValue[Keywords]:
+    language, prompt = given.models.language, given.prompt
+    assert prompt is not None
+    return run(given.values["caption"], given.task, language, prompt, given.settings, given.seed)
+
+
+KEYWORDS = Stage(
+    name="keywords",
+    title="Keywords",
+    value=Keywords,
+    run=_produce,
+    reads=("caption",),
+    prompt=PromptSlot("keywords", ("task", "caption")),
+    settings="keywords",
+    seen=lambda value: [[item.text, item.edit_type, *if_forced(item.forced)] for item in value.items if item.used],
+    summary=lambda value: ", ".join(item.text for item in value.items if item.used) or "none ticked",
+    doing="finding keywords",
+)

@@ -15,52 +15,78 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
 from pipeline.errors import UserError
-from storage.study_types import Refused
-from ui.annotate.desk import Desk, NotAllowed, NotYours, Over, Step, Unfit
-from ui.annotate.incoming import BadRequest, answers_in, name_in, posted, seconds_in, text_in
+from services.commands import Malformed
+from services.limits import TooMany
+from services.refusals import Refusals
+from services.studies.annotation import AnnotationService, NotAllowed, NotYours, Over, Unfit
+from services.studies.annotators import (
+    MEDIA_TYPE,
+    AnnotatorSessions,
+    Join,
+    NotSignedIn,
+    Pictures,
+    PictureTokens,
+    SignIn,
+)
+from storage.study_types import VoteRefused
+from storage.workspace import Workspace
 from ui.annotate.page import POLICY, SERVED, annotate_page
-from ui.annotate.pictures import MEDIA_TYPE, Pictures
 from ui.annotate.shown import shown_state, shown_step
-from ui.annotate.tokens import Tokens
-from ui.annotate.visitors import COOKIE, NotSignedIn, Visitors
-from ui.limits import TooMany
-from ui.refusals import Refusals
-from ui.studio import Studio
+from ui.bodies import BadRequest, posted
+from ui.guard import Application, Message, Receive, Scope, Send
 from ui.theme import ASSETS
 
-_HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "X-Robots-Tag": "noindex",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+COOKIE = "annotator"
+"""Holds the token of a worker's session."""
+_HEADERS = tuple(
+    (name.encode(), value.encode())
+    for name, value in {
+        "content-security-policy": POLICY,
+        "referrer-policy": "same-origin",
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "x-robots-tag": "noindex",
+        "cross-origin-resource-policy": "same-origin",
+        "cache-control": "no-store",
+    }.items()
+)
+"""Of every reply that does not say something else itself."""
 _KEEP = "private, max-age=900"
 """A picture comes again after a reload or an undo; only this browser may keep it, and not for long."""
 _REFUSED = {"not yours": 404, "not running": 409, "full": 409, "answered": 409}
-Do = Callable[[str, dict[str, Any]], Any]
-"""What a request does: worker and body in, the JSON of the reply out."""
 
 
-def annotate_application(studio: Studio) -> FastAPI:
-    """The application on the studies of a workspace, to be mounted at /annotate."""
-    studies = studio.workspace.studies
+class _WithHeaders:
+    """ASGI middleware: every reply says what a browser may do with it."""
+
+    def __init__(self, app: Application) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                there = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(pair for pair in _HEADERS if pair[0] not in there)]
+            await send(message)
+
+        await self.app(scope, receive, sending)
+
+
+def annotate_application(workspace: Workspace) -> FastAPI:
+    """The application on the studies of a workspace, to be mounted at /annotate, behind `BodyLimit`."""
+    studies = workspace.studies
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    desk = Desk(studies)
-    workspace = studio.workspace
-    pictures = Pictures(workspace.image, read=lambda sha: workspace.image_path(sha).read_bytes())
-    tokens = Tokens()
-    visitors = Visitors(studies)
+    annotation = AnnotationService(studies)
+    commands = annotation.commands()
+    pictures = Pictures(workspace.images.load, read=lambda sha: workspace.images.path(sha).read_bytes())
+    tokens = PictureTokens()
+    sessions = AnnotatorSessions(studies)
     refusals = Refusals(studies.note)
 
-    @app.middleware("http")
-    async def guarded(request: Request, call_next: Any) -> Response:
-        response: Response = await call_next(request)
-        for name, value in _HEADERS.items():
-            response.headers[name] = value
-        response.headers.setdefault("Cache-Control", "no-store")
-        return response
+    def _token(request: Request) -> str:
+        return request.cookies.get(COOKIE, "")
+
+    app.add_middleware(_WithHeaders)
 
     # What everybody gets
 
@@ -81,7 +107,7 @@ def annotate_application(studio: Studio) -> FastAPI:
         data = await posted(request)
 
         def signing_in() -> tuple[dict[str, Any], str]:
-            worker, token = visitors.sign_in(name_in(data, "code"), _address(request))
+            worker, token = sessions.sign_in(SignIn.of(data), _address(request))
             return _state(worker), token
 
         return _with_cookie(request, *await run_in_threadpool(signing_in))
@@ -91,7 +117,7 @@ def annotate_application(studio: Studio) -> FastAPI:
         data = await posted(request)
 
         def joining() -> tuple[dict[str, Any], str]:
-            joined = visitors.join(name_in(data, "link"), visitors.worker(request), _address(request))
+            joined = sessions.join(Join.of(data), sessions.worker(_token(request)), _address(request))
             return {**_state(joined.worker), "code": joined.code, "study": joined.study_id}, joined.token
 
         return _with_cookie(request, *await run_in_threadpool(joining))
@@ -99,76 +125,47 @@ def annotate_application(studio: Studio) -> FastAPI:
     @app.post("/api/sign-out")
     async def sign_out(request: Request) -> Response:
         await posted(request)
-        await run_in_threadpool(visitors.sign_out, request.cookies.get(COOKIE, ""))
+        await run_in_threadpool(sessions.sign_out, _token(request))
         response = JSONResponse({"worker": ""})
         response.delete_cookie(COOKIE, path="/annotate")
         return response
 
     @app.get("/api/state")
     def state(request: Request) -> Response:
-        return JSONResponse(_state(visitors.require(request)))
+        return JSONResponse(_state(sessions.require(_token(request))))
 
     def _state(worker: str) -> dict[str, Any]:
-        return shown_state(worker, desk.places(worker))
+        return shown_state(worker, annotation.places(worker))
 
-    # One item after the other
+    # One item after the other: each address is a command, whose worker is the one of the session
 
-    def _shown(step: Step) -> dict[str, Any]:
-        return shown_step(step, tokens)
+    def doing(name: str, show: Callable[[Any], dict[str, Any]]) -> None:
+        async def do(request: Request) -> Response:
+            data = await posted(request)
 
-    @app.post("/api/next")
-    async def next_one(request: Request) -> Response:
-        return await _done(request, lambda worker, data: _shown(desk.next(name_in(data, "study"), worker)))
+            def with_worker() -> dict[str, Any]:
+                worker = sessions.require(_token(request))
+                return show(commands.send(name, {**data, "worker": worker}))
 
-    @app.post("/api/consent")
-    async def consent(request: Request) -> Response:
-        return await _done(request, lambda worker, data: _shown(desk.consent(name_in(data, "study"), worker)))
+            return JSONResponse(await run_in_threadpool(with_worker))
 
-    @app.post("/api/submit")
-    async def submit(request: Request) -> Response:
-        def save(worker: str, data: dict[str, Any]) -> dict[str, Any]:
-            step = desk.submit(
-                name_in(data, "assignment"),
-                worker,
-                answers_in(data),
-                text_in(data, "comment"),
-                seconds_in(data),
-                name_in(data, "key"),
-            )
-            return {"saved": True, "next": _shown(step)}
+        app.add_api_route(f"/api/{name}", do, methods=["POST"])
 
-        return await _done(request, save)
-
-    @app.post("/api/undo")
-    async def undo(request: Request) -> Response:
-        return await _done(request, lambda worker, data: _shown(desk.undo(name_in(data, "study"), worker)))
-
-    @app.post("/api/pause")
-    async def pause(request: Request) -> Response:
-        def release(worker: str, data: dict[str, Any]) -> dict[str, Any]:
-            desk.pause(name_in(data, "study"), worker)
-            return {"paused": True}
-
-        return await _done(request, release)
-
-    async def _done(request: Request, do: Do) -> Response:
-        data = await posted(request)
-
-        def with_worker() -> Any:
-            return do(visitors.require(request), dict(data))
-
-        return JSONResponse(await run_in_threadpool(with_worker))
+    for name in ("next", "consent", "undo"):
+        doing(name, lambda step: shown_step(step, tokens))
+    doing("submit", lambda step: {"saved": True, "next": shown_step(step, tokens)})
+    doing("pause", lambda _: {"paused": True})
 
     # Pictures
 
     @app.get("/image/{token}")
     def image(request: Request, token: str) -> Response:
-        worker = visitors.require(request)
-        return _picture(tokens.image(token, worker) or desk.image(token, worker))
+        worker = sessions.require(_token(request))
+        return _picture(tokens.image(token, worker) or annotation.image(token, worker))
 
     @app.get("/example/{study_id}/{number}")
     def example(request: Request, study_id: str, number: int) -> Response:
-        return _picture(desk.example(study_id, number, visitors.require(request)))
+        return _picture(annotation.example(study_id, number, sessions.require(_token(request))))
 
     def _picture(sha: str) -> Response:
         return Response(pictures.png(sha), media_type=MEDIA_TYPE, headers={"Cache-Control": _KEEP, "Vary": "Cookie"})
@@ -178,7 +175,7 @@ def annotate_application(studio: Studio) -> FastAPI:
     def refuse(request: Request, status: int, sentence: str, **headers: str) -> Response:
         # A page that asks whether somebody is signed in is no attempt at anything.
         if not (status == 401 and request.url.path.endswith("/api/state")):
-            worker = visitors.worker(request)
+            worker = sessions.worker(_token(request))
             detail = f"{request.method} {request.url.path} ({status})"
             refusals.note("refused", detail, _address(request), worker=worker)
         return JSONResponse({"error": sentence}, status_code=status, headers=headers)
@@ -187,17 +184,17 @@ def annotate_application(studio: Studio) -> FastAPI:
     def mistake(request: Request, error: UserError) -> Response:
         if isinstance(error, BadRequest):
             return refuse(request, error.status, str(error))
-        if isinstance(error, Unfit):
+        if isinstance(error, Unfit | Malformed):
             return refuse(request, 400, str(error))
         if isinstance(error, NotSignedIn):
             return refuse(request, 401, str(error))
-        if isinstance(error, NotYours) or (isinstance(error, Refused) and error.kind == "not yours"):
+        if isinstance(error, NotYours) or (isinstance(error, VoteRefused) and error.kind == "not yours"):
             return refuse(request, 404, str(NotYours()))
         if isinstance(error, Over):
             return refuse(request, 410, str(error))
         if isinstance(error, NotAllowed):
             return refuse(request, 403, str(error))
-        if isinstance(error, Refused):
+        if isinstance(error, VoteRefused):
             return refuse(request, _REFUSED.get(error.kind, 403), str(error))
         return refuse(request, 409, str(error))
 
@@ -229,7 +226,7 @@ def _with_cookie(request: Request, data: dict[str, Any], token: str) -> Response
         response.set_cookie(
             COOKIE,
             token,
-            max_age=Visitors.SECONDS,
+            max_age=AnnotatorSessions.SECONDS,
             path="/annotate",
             httponly=True,
             samesite="lax",

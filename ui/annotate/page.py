@@ -18,7 +18,7 @@ POLICY = (
 
 
 def annotate_page(preview: str = "") -> str:
-    """The whole document. `preview`: a study's id; the page then asks /study/api/preview/next and records nothing."""
+    """The whole document. `preview`: a study's id; the page then shows its preview and records nothing."""
 
     def address(name: str) -> str:
         # The stamp makes a browser fetch a file again only when it was changed.

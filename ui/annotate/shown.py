@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from services.studies.annotation import Place, Step
+from services.studies.annotators import PictureTokens
 from storage.study_types import Assignment
 from study.questions import asked, wording
 from study.types import Item, NewItem, Question, Rules, Side, Study
-from ui.annotate.desk import Place, Step
-from ui.annotate.tokens import Tokens
 from ui.diff import Piece, word_diff
 
 
@@ -32,7 +32,7 @@ def shown_state(worker: str, places: tuple[Place, ...]) -> dict[str, Any]:
     return {"worker": worker, "studies": studies}
 
 
-def shown_step(step: Step, tokens: Tokens) -> dict[str, Any]:
+def shown_step(step: Step, tokens: PictureTokens) -> dict[str, Any]:
     """What comes next, and under "ahead" the tokens of the pictures that may come after it."""
     given = step.assignment
     return {
@@ -53,14 +53,14 @@ def shown_step(step: Step, tokens: Tokens) -> dict[str, Any]:
     }
 
 
-def _named(given: Assignment, tokens: Tokens) -> tuple[str, str | None]:
+def _named(given: Assignment, tokens: PictureTokens) -> tuple[str, str | None]:
     """The tokens of image and source: those under which they are there already, else the assignment's own."""
     image = tokens.known(given.worker, given.item.image_sha) or given.image_token
     source = given.item.source_sha and tokens.known(given.worker, given.item.source_sha)
     return image, source or given.source_token or None
 
 
-def _ahead(step: Step, item: Item, worker: str, tokens: Tokens) -> list[str]:
+def _ahead(step: Step, item: Item, worker: str, tokens: PictureTokens) -> list[str]:
     shas = [item.image_sha, item.source_sha if step.study.rules.show_source else None]
     return [tokens.give(worker, sha) for sha in shas if sha]
 

@@ -4,7 +4,7 @@
   "use strict";
   const annotate = window.annotate;
   const { make, button, key } = annotate;
-  const SETTLE = 200;            // ms in which a key that was meant for the item before does nothing
+  const SETTLE = 200;            // ms after the pictures came, in which nothing answers: it was meant for the item before
   const GAP = 14, WORDS_HEIGHT = 24;     // px between the pictures, and of the word below each of two
   const RETRY_PICTURE = 3000, LONGEST_COMMENT = 2000, LONGEST_TEXT = 2000;
   const WORDS = { yes: "Yes", no: "No" };
@@ -15,7 +15,7 @@
     const draft = annotate.draft(item.id);
     const single = questions.length === 1 && questions[0].kind !== "text";
     const view = {
-      single, questions, current: 0, busy: false, shown: 0,
+      single, questions, current: 0, busy: false, settled: false,
       answers: { ...(draft?.answers ?? (single ? {} : item.answers)) },
       comment: draft?.comment ?? item.comment,
       seconds: draft?.seconds ?? 0, since: null, waitingFor: 0,
@@ -128,8 +128,8 @@
 
     // ---- Sending
 
-    // Whether a key or a click may answer: not while the last one is on its way, nor before there is a picture.
-    view.awake = () => !view.busy && ready() && performance.now() - view.shown > SETTLE;
+    // Whether a key or a click may answer: not while the last one is on its way, nor before the pictures were seen.
+    view.awake = () => !view.busy && view.settled;
     view.send = () => {
       if (!view.awake()) return;
       const [first] = view.open();
@@ -162,17 +162,18 @@
           const chosen = view.answers[question.id] === option;
           one.classList.toggle("chosen", chosen && (!single || view.busy));
           if (!single) one.setAttribute("aria-checked", String(chosen));
-          one.disabled = view.busy || !ready();
+          one.disabled = !view.awake();
         }
       }
       const open = view.open().length;
-      sendButton.disabled = view.busy || !ready() || open > 0;
+      sendButton.disabled = !view.awake() || open > 0;
       count.textContent = open ? `${open} to answer` : "";
       place.textContent = `${all.indexOf(at) + 1} of ${all.length}`;
       back.disabled = view.current <= 0;
       on.disabled = view.current >= all.length - 1;
       undoButton.disabled = view.busy;
       root.classList.toggle("complete", !open);
+      root.setAttribute("aria-busy", String(!view.awake()));
     }
 
     // ---- Pictures
@@ -188,11 +189,11 @@
         figure.classList.remove("loading");
         note.remove();
         view.waitingFor -= 1;
-        view.shown = performance.now();
         view.clock();
         fit();
-        update();
-        if (!view.waitingFor) fetchAhead();
+        if (view.waitingFor) return;
+        fetchAhead();
+        setTimeout(() => { view.settled = true; update(); }, SETTLE);
       }, { once: true });
       shown.addEventListener("error", () => {
         tries += 1;

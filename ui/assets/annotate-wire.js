@@ -3,7 +3,7 @@
 // and tried again with the same key, so that one answer can never count twice.
 (() => {
   "use strict";
-  const API = "/annotate/api/", PREVIEW = "/study/api/preview/next";
+  const API = "/annotate/api/";
   const ANSWER_WITHIN = 20000, LONGEST_WAIT = 15, DRAFTS = 40;
   const annotate = { worker: "", preview: "", onLost: () => {} };
   window.annotate = annotate;
@@ -30,8 +30,17 @@
     element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
     return element;
   }
+  // What was asked for is not asked for again before the server has answered: a double click would join twice.
+  const once = (act) => {
+    let busy = false;
+    return async (event) => {
+      if (busy) return;
+      busy = true;
+      try { await act(event); } finally { busy = false; }
+    };
+  };
   const button = (words, onclick, properties = {}) =>
-    make("button", { type: "button", onclick, ...properties, class: `btn ${properties.class ?? ""}`.trim() }, words);
+    make("button", { type: "button", onclick: once(onclick), ...properties, class: `btn ${properties.class ?? ""}`.trim() }, words);
   const key = (name) => make("kbd", { "aria-hidden": "true" }, name);
   const paragraphs = (text) => text.split(/\n{2,}/).filter((part) => part.trim()).map((part) => make("p", {}, part.trim()));
 
@@ -123,9 +132,9 @@
 
   annotate.get = (name) => patiently("GET", API + name);
   annotate.post = (name, body, keeps = false) => patiently("POST", API + name, body, keeps);
-  annotate.previewed = (number) => patiently("POST", PREVIEW, { study: annotate.preview, number });
+  annotate.previewed = (number) => patiently("POST", `/study/api/${encodeURIComponent(annotate.preview)}/preview-step`, { number });
   annotate.imageAddress = (image) => (image.startsWith("/") ? image : `/annotate/image/${encodeURIComponent(image)}`);
 
-  Object.assign(annotate, { make, button, key, paragraphs, kept, keep });
+  Object.assign(annotate, { make, button, once, key, paragraphs, kept, keep });
   annotate.showTheme();
 })();

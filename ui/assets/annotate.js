@@ -65,11 +65,11 @@
     const problem = make("p", { class: "problem", role: "alert" }, said);
     const form = make("form", { class: "stack" }, make("label", { for: "code" }, "Your personal code"), field, problem,
       make("button", { type: "submit", class: "btn p" }, "Sign in"));
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("submit", annotate.once(async () => {
       if (!field.value.trim()) { problem.textContent = "Please type the code that you were given."; field.focus(); return; }
       await enter(field.value, link, (text) => { problem.textContent = text; field.select(); });
-    });
+    }));
     sheet("Sign in", make("p", { class: "mut" }, "Whoever invited you has given you a code, such as 7K2M-9QXT-… It is your name here; nobody asks for another one."), form);
   }
 

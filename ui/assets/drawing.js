@@ -54,7 +54,11 @@
     else shown.textContent = field.dataset.control === "median" && field.value <= 1 ? "off" : field.value;
     if (framed) return;
     framed = true;
-    requestAnimationFrame(() => { framed = false; redraw(field.closest(".conditioning")); });
+    requestAnimationFrame(() => {
+      framed = false;
+      const panel = field.closest(".conditioning");   // none when what came meanwhile has replaced the field
+      if (panel) redraw(panel);
+    });
   });
 
   const redrawAll = () => { for (const panel of document.querySelectorAll(".studio .conditioning")) redraw(panel); };

@@ -67,7 +67,7 @@
   function taken(reply) {
     say(reply.said);
     const show = () => { if (reply.case_id != null) setTimeout(() => studio.look({ case: reply.case_id }), 0); };
-    send({ name: "open", run: reply.run_id, done: show });
+    send({ name: "open", fields: { run: reply.run_id }, done: show });
   }
 
   // ---- Masks

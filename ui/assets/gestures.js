@@ -5,13 +5,18 @@
 
   const { send, fitHeight, markTyped } = studio;
   const UNANSWERED = 20000;   // milliseconds
-  const CONTROL = new Set(["do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines"]);
-  // What is said of the element, and which version of its stage's value it was shown with.
-  const dataOf = (element) => {
-    const said = Object.fromEntries(Object.entries(element.dataset).filter(([name]) => !CONTROL.has(name)));
-    const version = element.closest(".stage")?.dataset.version;
-    return version ? { version, ...said } : said;
-  };
+  const CONTROL = new Set(["do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines", "control", "beganVersion", "beganState"]);
+  // The command of an element: its data are the fields. With it goes what its person saw: the version of the stage's
+  // value and the state of the run, each from when the typing began.
+  function commandOf(element, name) {
+    const { beganVersion, beganState } = element.dataset, command = { name };
+    const fields = Object.entries(element.dataset).filter(([key]) => !CONTROL.has(key));
+    command.fields = Object.fromEntries(fields.map(([key, value]) => [key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]));
+    const version = beganVersion ?? element.closest(".stage")?.dataset.version;
+    if (version) command.version = Number(version);
+    if (beganState) command.state = Number(beganState);
+    return command;
+  }
 
   document.addEventListener("click", (event) => {
     const target = event.target.closest(
@@ -25,7 +30,7 @@
       if (event.metaKey || event.ctrlKey) return;
       event.preventDefault();
       document.body.classList.remove("runs-open");
-      send(data.go === "open" ? { name: "open", run: data.run } : { name: "new" });
+      send(data.go === "open" ? { name: "open", fields: { run: data.run } } : { name: "new" });
     } else if ("panelOf" in data) togglePanel(target);
     else if ("edit" in data) edit(target.closest(".chip, .line, .add-caption"));
     else if ("submit" in data) submit(target.closest("[data-form]"));
@@ -33,45 +38,44 @@
     else if ("viewCase" in data) look({ case: Number(data.viewCase) });
     else if ("themeSwitch" in data) switchTheme();
     else if ("toggleRuns" in data) document.body.classList.toggle("runs-open");
-    else send({ name: data.do, ...dataOf(target) });
+    else send(commandOf(target, data.do));
   });
 
   document.addEventListener("change", (event) => {
     const field = event.target;
     if (!field.matches("input[data-do], textarea[data-do]") || !field.closest(".studio")) return;
-    const name = field.dataset.do;
-    if (name === "task") return void send(taskAction(field.closest("[data-task-form]")));
-    const action = { name, ...dataOf(field) };
-    if (name === "counterfactual-use") action.used = field.checked;
-    else if (field.type === "checkbox") action.value = field.checked;
-    else action.value = field.value;
-    if (field.type === "checkbox") awaitAnswer(field, action);
-    send(action);
+    if (field.dataset.do === "task") return void send(taskCommand(field.closest("[data-task-form]")));
+    const command = commandOf(field, field.dataset.do);
+    command.fields[field.name || "value"] = field.type === "checkbox" ? field.checked : field.value;
+    if (field.type === "checkbox") awaitAnswer(field, command);
+    else {
+      command.refused = (_problem, name) => { if (name === (field.name || "value")) field.setAttribute("aria-invalid", "true"); };
+      command.done = () => field.removeAttribute("aria-invalid");
+    }
+    send(command);
   });
 
   // Until a tick is answered, or given up, the replies to what was sent before it do not take it back.
-  function awaitAnswer(field, action) {
+  function awaitAnswer(field, command) {
     const until = field.ticked = performance.now() + UNANSWERED;
-    action.done = action.refused = () => { if (field.ticked === until) field.ticked = 0; };
+    command.done = command.refused = () => { if (field.ticked === until) field.ticked = 0; };
   }
 
-  function taskAction(form) {
-    return {
-      name: "task",
-      kind: form.querySelector("[name=kind]:checked").value,
-      label: form.querySelector("[name=label]").value,
-      protected: form.querySelector("[name=protected]").value,
-    };
+  function taskCommand(form) {
+    const kind = form.querySelector("[name=kind]:checked").value, label = form.querySelector("[name=label]").value;
+    return { name: "task", fields: { kind, label, protected: form.querySelector("[name=protected]").value } };
   }
 
   function submit(form) {
-    const action = { name: form.dataset.form, ...dataOf(form) };
-    for (const field of form.querySelectorAll("[name]")) action[field.name] = field.value;
-    action.done = () => {
+    const command = commandOf(form, form.dataset.form);
+    for (const field of form.querySelectorAll("[name]")) command.fields[field.name] = field.value;
+    command.done = () => {
       for (const field of form.querySelectorAll("[data-fresh]")) { field.value = ""; field.server = ""; }
       closeEditors(null);
     };
-    send(action);
+    // What was refused names the field that it belongs to.
+    command.refused = (_problem, name) => { if (name) form.querySelector(`[name="${CSS.escape(name)}"]`)?.setAttribute("aria-invalid", "true"); };
+    send(command);
   }
 
   function edit(holder) {
@@ -106,6 +110,7 @@
   document.addEventListener("input", (event) => {
     const field = event.target;
     if (!field.closest(".studio")) return;
+    field.removeAttribute("aria-invalid");
     if (field.matches("textarea")) { fitHeight(field); markTyped(field); }
     if (field.matches(".wipe")) field.parentElement.style.setProperty("--cut", `${field.value}%`);
   });

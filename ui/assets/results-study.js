@@ -7,10 +7,13 @@
 
   // ---- Parts that follow the study
   const live = document.querySelector("[data-live]");
+  let asked = 0;
   study.refresh = async () => {
+    const mine = ++asked;
     const reply = await fetch(live.dataset.live, { headers: { "x-studio": "1" } });
     if (!reply.ok) throw new Error(String(reply.status));
     const said = await reply.json();
+    if (mine !== asked) return;   // a later reply is on its way, or here already
     if (said.state !== live.dataset.state) return location.reload();
     for (const [name, part] of Object.entries(said.parts)) {
       const slot = live.querySelector(`[data-part="${name}"]`);
@@ -124,18 +127,24 @@
   };
 
   // ---- Adjudication: one question after the other, by keys
-  const desk = document.getElementById("adjudicating");
-  if (desk?.dataset.send) {
+  const deciding = document.getElementById("adjudicating");
+  if (deciding?.dataset.send) {
     const reason = document.getElementById("reason"), peers = document.getElementById("peers");
     const draft = `studio-adjudication ${location.pathname} ${reason.dataset.keep}`;
     reason.value = sessionStorage.getItem(draft) ?? reason.value;
     reason.addEventListener("input", () => sessionStorage.setItem(draft, reason.value));
+    // Nobody decides what they have not seen: no key that was meant for the image before counts while this one loads.
+    const pictures = [...deciding.querySelectorAll("img")], answers = deciding.querySelectorAll("button[data-answer]");
+    const look = () => { for (const one of answers) one.disabled = pictures.some((image) => !image.complete); };
+    for (const image of pictures) for (const name of ["load", "error"]) image.addEventListener(name, look);
+    look();
+    addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });   // it may be decided by now
     let sending = false;
     const decide = async (answer) => {
       if (sending) return;
       sending = true;
       try {
-        const { item, question, send } = desk.dataset;
+        const { item, question, send } = deciding.dataset;
         const said = await study.post(send, { item: Number(item), question, answer, reason: reason.value });
         sessionStorage.removeItem(draft);
         location.assign(said.next);
@@ -146,14 +155,14 @@
         sending = false;
       }
     };
-    desk.addEventListener("click", (event) => {
+    deciding.addEventListener("click", (event) => {
       const button = event.target.closest("[data-answer]");
       if (button) decide(button.dataset.answer);
     });
     document.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
       if (typing(event.target)) { if (event.key === "Escape") event.target.blur(); return; }
-      const target = [...desk.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key);
+      const target = [...deciding.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key);
       if (target) target.click();
       else if (event.key === "r") reason.focus();
       else if (event.key === "v") peers.open = !peers.open;

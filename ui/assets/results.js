@@ -34,6 +34,7 @@
   function again(text) {
     document.body.classList.remove("full-view");
     const card = byId("stage-counterfactuals");
+    if (!card) { document.querySelector("#column-stages .stage textarea[data-do]")?.focus(); return mark(); }
     const lines = [...card.querySelectorAll(".line")];
     const line = lines.find((held) => [...held.querySelectorAll("[data-text]")].some((part) => part.dataset.text === text));
     const holder = line ?? card.querySelector(".add-caption");

@@ -23,14 +23,14 @@
   }
 
   function remove(run, name) {
-    const back = () => send({ name: "run-restore", of: run, refused });
-    send({ name: "run-remove", of: run, refused, done: () => say(`“${name}” was deleted.`, "", { word: "Undo", do: back }) });
+    const back = () => send({ name: "run-restore", fields: { run }, refused });
+    send({ name: "run-remove", fields: { run }, refused, done: () => say(`“${name}” was deleted.`, "", { word: "Undo", do: back }) });
   }
 
   function rename(run) {
-    // The field is there once the run is: its parts come with the same reply.
-    const show = () => setTimeout(() => { const field = document.getElementById("run-name"); field?.focus(); field?.select(); }, 50);
-    send({ name: "open", run, done: show });
+    // The field is there once the run is: its parts come with the same reply, right after this.
+    const show = () => setTimeout(() => { const field = document.getElementById("run-name"); field?.focus(); field?.select(); }, 0);
+    send({ name: "open", fields: { run }, done: show });
   }
 
   // ---- Finding

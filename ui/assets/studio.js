@@ -2,15 +2,15 @@
 // back into the page without touching a field that is being typed in. No rule of the studio is kept here.
 (() => {
   "use strict";
-  const POLL_BUSY = 400, POLL_READING = 1000, POLL_IDLE = 4000, LOST = 20000;
+  const POLL_BUSY = 400, POLL_PREDICTING = 1000, POLL_IDLE = 4000, LOST = 20000;
   const TAB = Math.random().toString(36).slice(2);   // tells this page from others, in what it saves
-  const studio = { run: "", state: 0, view: { case: null, mode: "result" }, find: "", cases: [], active: false, idle: false, lost: false, afterPatch: [] };
+  const studio = { run: "", state: 0, view: { case: null, mode: "result" }, find: "", cases: [], active: false, idle: false, lost: false, held: null, afterPatch: [] };
   window.studio = studio;
   const parts = {};            // name -> stamp of what is shown
   const roots = {};            // name -> the element that holds it
   const early = {};            // name -> what came before its element was there
   const queue = [];            // actions that wait for the reply to the ones before
-  let trigger = null, flying = null, ticket = 0, pointerDown = false, held = null, pollTimer = null, lostTimer = null;
+  let trigger = null, flying = null, ticket = 0, pointerDown = false, presses = 0, pollTimer = null, lostTimer = null;
 
   // ---- Gradio: one component sends and gets the replies, the others are the places of a part each
 
@@ -19,10 +19,13 @@
     watch("value", () => {
       if (!props.value) return;
       // What is under a pressed pointer must not become something else before it is released.
-      if (pointerDown) held = props.value; else onReply(JSON.parse(props.value));
+      const reply = JSON.parse(props.value);
+      // However long it is pressed, such as on a slider: the server has answered and is not lost.
+      if (reply.ticket === ticket) clearTimeout(lostTimer);
+      if (pointerDown) studio.held = reply; else onReply(reply);
     });
     const wanted = new URLSearchParams(location.search).get("run") ?? localStorage.getItem("studio-run") ?? "";
-    send({ name: "open", run: wanted });
+    send({ name: "open", fields: { run: wanted } });
   };
 
   studio.inbox = (_element, props, watch) => {
@@ -58,7 +61,7 @@
 
   function send(action) {
     // Which settings and prompts the person looked at who did this: another page may change them before it is sent.
-    if (action) queue.push(typeof action === "function" ? action : { showed: studio.state, ...action });
+    if (action) queue.push({ state: studio.state, ...action });
     studio.idle = false;
     // Between press and release a field may have been left; what it says must go out before what the button does.
     if (!pointerDown) pump();
@@ -66,11 +69,11 @@
 
   function pump() {
     if (!trigger || flying || !queue.length) return;
-    flying = queue.splice(0).map(resolve);
+    flying = queue.splice(0);
     clearTimeout(pollTimer);
     clearTimeout(lostTimer);
     lostTimer = setTimeout(giveUp, LOST);
-    trigger("click", { do: flying.map(({ done, refused, ...plain }) => ({ ...plain, tab: TAB })), run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, ticket: ++ticket });
+    trigger("click", { do: flying.map(({ done, refused, ...plain }) => plain), tab: TAB, run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, ticket: ++ticket });
   }
 
   function giveUp() {
@@ -89,8 +92,6 @@
     }
   };
 
-  const resolve = (action) => (typeof action === "function" ? { showed: studio.state, ...action() } : action);
-
   function onReply(reply) {
     clearTimeout(lostTimer);
     setLost(false);
@@ -99,7 +100,7 @@
     flying = null;
     const moved = reply.run !== studio.run;
     if (!reply.problem) for (const action of batch) if (action.done) action.done();
-    if (reply.problem) for (const action of batch) if (action.refused) action.refused(reply.problem);
+    if (reply.problem) for (const action of batch) if (action.refused) action.refused(reply.problem, reply.field);
     if (moved) studio.view = { case: null, mode: "result" };
     // A new image is shown as it comes, unless another one was picked.
     if (reply.cases.length > studio.cases.length && studio.view.case === studio.cases.at(-1)) studio.view.case = null;
@@ -107,7 +108,7 @@
     studio.state = reply.state;
     studio.cases = reply.cases;
     studio.active = reply.active;
-    studio.reading = reply.reading;
+    studio.predicting = reply.predicting;
     document.body.dataset.view = reply.run ? "run" : "start";
     localStorage.setItem("studio-run", reply.run);
     const address = reply.run ? `?run=${reply.run}` : location.pathname;
@@ -141,7 +142,7 @@
     pollTimer = setTimeout(() => {
       if (document.hidden && !studio.active) { schedule(); return; }
       if (!flying && !queue.length) send({ name: "poll" });
-    }, studio.active ? POLL_BUSY : studio.reading ? POLL_READING : POLL_IDLE);
+    }, studio.active ? POLL_BUSY : studio.predicting ? POLL_PREDICTING : POLL_IDLE);
   }
 
   function setLost(lost) {
@@ -151,12 +152,12 @@
 
   document.addEventListener("visibilitychange", () => { if (!document.hidden && !flying) send({ name: "poll" }); });
   window.addEventListener("popstate", () => {
-    send({ name: "open", run: new URLSearchParams(location.search).get("run") || "" });
+    send({ name: "open", fields: { run: new URLSearchParams(location.search).get("run") || "" } });
   });
 
   // ---- Fitting markup in: nodes stay, so that focus, what is typed, and a press on a button survive
 
-  const OWN = ["style", "data-open", "data-editing", "data-based", "data-showed", "open"];
+  const OWN = ["style", "data-open", "data-editing", "data-began-version", "data-began-state", "aria-invalid", "open"];
   const keyOf = (node) => (node.nodeType === 1 ? node.dataset.key || node.id || "" : "");
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 
@@ -228,14 +229,23 @@
     else sessionStorage.removeItem(`draft:${field.dataset.draft}`);
   }
 
-  const release = () => setTimeout(() => {
-    pointerDown = false;
-    const reply = held;
-    held = null;
-    if (reply) onReply(JSON.parse(reply));
-    pump();
-  }, 0);
-  document.addEventListener("pointerdown", (event) => { pointerDown = event.button === 0; }, true);
+  // What is clicked comes first; and when the pointer is down again by then, it is its next release that counts.
+  const release = () => {
+    const mine = presses;
+    setTimeout(() => {
+      if (mine !== presses) return;
+      pointerDown = false;
+      const reply = studio.held;
+      studio.held = null;
+      if (reply) onReply(reply);
+      pump();
+    }, 0);
+  };
+  document.addEventListener("pointerdown", (event) => {
+    pointerDown = event.button === 0;
+    presses += 1;
+    if (!pointerDown) release();   // a menu of the system may swallow what follows
+  }, true);
   for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, release, true);
   window.addEventListener("blur", release);   // released over another window
 

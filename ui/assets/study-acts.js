@@ -57,17 +57,33 @@
   // ---- Asking once more
 
   const confirming = document.getElementById("confirm");
+  let asking = false;
 
+  // A double click asks once: the second question would take the place of the one that is being answered.
   async function ask(act) {
-    const data = { act, draw: study.drawn(), codes: valueOf("codes"), "more.votes": valueOf("more.votes"), "more.consensus": valueOf("more.consensus"),
-      workers: [...document.querySelectorAll("[name='known-worker']:checked")].map((box) => box.value) };
+    if (asking) return;
+    asking = true;
+    try { await before(act); } finally { asking = false; }
+  }
+
+  // What a command takes from the page, and where the page shows what is wrong with it.
+  const taken = {
+    "add-items": () => ({ filter: study.drawn() }),
+    "make-codes": () => ({ codes: valueOf("codes") }),
+    "ask-for-votes": () => ({ votes: valueOf("more.votes"), consensus: valueOf("more.consensus") }),
+    "enrol-workers": () => ({ workers: [...document.querySelectorAll("[name='known-worker']:checked")].map((box) => box.value) }),
+  };
+  const placeOf = (field) => ({ votes: "more.votes", consensus: "more.consensus" })[field] ?? (field.startsWith("filter") ? "draw" : field);
+
+  async function before(act) {
+    const data = taken[act]?.() ?? {};
     for (const field of ["draw", "codes", "workers", "more.votes", "more.consensus"]) study.tell(field, "");
     let told;
     try {
       await study.settled?.();
-      told = await study.post(api("before"), data);
+      told = await study.post(api(`before/${act}`), data);
     } catch (error) {
-      if (!(error.field && study.tell(error.field === "count" ? "draw" : error.field, error.message))) refuse(error.message);
+      if (!(error.field && study.tell(placeOf(error.field), error.message))) refuse(error.message);
       return;
     }
     const problem = make("p", { className: "wrong" });
@@ -78,7 +94,7 @@
     go.addEventListener("click", async () => {
       go.disabled = true;
       try {
-        const done = await study.post(api("act"), data);
+        const done = await study.post(api(act), data);
         if (done.go) location.assign(done.go);
         else if (done.reload) location.reload();
         else { study.fit(done.parts); confirming.close(); document.getElementById("part-codes")?.scrollIntoView({ block: "nearest" }); }
@@ -113,27 +129,31 @@
     const button = make("button", { type: "button", className: "btn s", id: "ask-model" }, "Have it read them");
     button.addEventListener("click", async () => {
       button.disabled = true;
-      try { await study.post(api("ask-model"), { draw: study.drawn() }); asked = Date.now(); study.noteDraw(); }
+      try { await study.post(api("ask-model"), { filter: study.drawn() }); asked = Date.now(); study.noteDraw(); }
       catch (error) { study.tell("draw", error.message); }
     });
     return [button];
   }
 
   study.noteDraw = () => {
-    const note = document.getElementById("draw-note");
-    if (!note) return;
+    if (!document.getElementById("draw-note")) return;
     fitGaps();
     clearTimeout(noting);
     noting = setTimeout(async () => {
       const mine = ++ticket;
       try {
-        const said = await study.post(api("draw-note"), { draw: study.drawn() });
-        if (mine !== ticket) return;
+        const said = await study.post(api("describe-filter"), { filter: study.drawn() });
+        const note = document.getElementById("draw-note");   // the part that it stands in may be another one by now
+        if (mine !== ticket || !note) return;
         study.tell("draw", "");
         note.replaceChildren(said.note);
         if (said.unread && valueOf("draw.how") === "misclassified") note.append(" ", ...modelPart(said.unread));
         else asked = 0;
-      } catch (error) { if (mine === ticket) { note.textContent = ""; study.tell("draw", error.message); } }
+      } catch (error) {
+        if (mine !== ticket) return;
+        document.getElementById("draw-note")?.replaceChildren();
+        study.tell("draw", error.message);
+      }
     }, 300);
   };
   for (const name of ["input", "change"])
@@ -146,9 +166,11 @@
     if (!target) return;
     const data = target.dataset;
     if (data.act) await ask(data.act);
-    else if ("drawNow" in data) { if (study.draw) await study.draw(); else await ask("items"); }
+    else if ("drawNow" in data) { if (study.draw) await study.draw(); else await ask("add-items"); }
     else if (data.like) {
-      try { location.assign((await study.post("/study/api/create", { like: data.like })).go); } catch (error) { refuse(error.message); }
+      target.disabled = true;
+      try { location.assign((await study.post(`/study/api/${encodeURIComponent(data.like)}/copy-rules`)).go); }
+      catch (error) { refuse(error.message); target.disabled = false; }
     } else if ("print" in data) print();
     else if (data.copyTable) {
       const lines = [...document.querySelectorAll(`${data.copyTable} tbody tr`)].map((line) => [...line.cells].map((cell) => cell.textContent.trim()).join("\t"));
@@ -177,12 +199,15 @@
 
   // ---- Votes that come in while the page is open
 
+  let watching = false;   // a slow reply never comes after a later one
   if ("watch" in page.dataset) setInterval(async () => {
-    if (document.hidden) return;
+    if (document.hidden || watching) return;
+    watching = true;
     try {
-      const said = await study.post(api("progress"));
+      const said = await study.get(api("progress"));
       study.fit(said.parts);
     } catch { /* told by whatever is done next */ }
+    watching = false;
   }, 5000);
 
   tellAddresses();

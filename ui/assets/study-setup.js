@@ -5,9 +5,11 @@
   const study = window.study;
   const form = document.getElementById("setup");
   if (!form) return;
-  const KEPT = `study-typed:${form.dataset.study}`;
+  const KEPT = `study-typed:${form.dataset.study}`, LEFT = `study-left:${form.dataset.study}`;
   const pill = document.getElementById("saved"), window_ = document.getElementById("window");
-  let changed = form.dataset.changed, dirty = false, flying = null, timer = null, redraw = "", since = {}, broken = false;
+  // What is sent is counted, and says which page it is from: what comes twice or too late is not saved.
+  let tab = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`, number = 0, sent = null;
+  let based = form.dataset.state, dirty = false, flying = null, reshaping = false, timer = null, redraw = "", since = {}, broken = false;
 
   const quietly = (promise) => promise.catch(() => {});   // told on the page already
 
@@ -41,30 +43,38 @@
     timer = setTimeout(() => { quietly(save()); }, milliseconds);
   }
 
-  async function save(what = {}) {
+  const state = () => ({ form: collect(), based, tab, number: ++number, page: { plan: planned(), redraw } });
+
+  // One at a time: what is asked for meanwhile waits, and says the state of the form when its turn comes.
+  function send(name, body) {
+    sent = { name, body };
+    flying = study.post(study.api(name), body, true);
+    return flying;
+  }
+
+  // A command is saved with what is typed: "save-draft", or what a button does besides.
+  async function save(name = "save-draft", what = {}) {
     while (flying) await flying.catch(() => {});
     clearTimeout(timer);
     dirty = false;
     since = {};
-    const body = { form: collect(), plan: planned(), based: changed, redraw, ...what };
+    const body = { ...state(), ...what };
     redraw = "";
     say("saving …", "");
-    flying = study.post(study.api("save"), body);
-    return take(flying, () => later(3000));
+    return take(send(name, body), () => { later(3000); return name === "save-draft"; });
   }
 
   // Other doings of the page, which change the draft as well: what was typed goes first.
   async function change(name, data) {
     if (dirty) await save();
     while (flying) await flying.catch(() => {});
-    flying = study.post(study.api(name), { ...data, form: collect(), plan: planned(), based: changed });
-    return take(flying);
+    return take(send(name, { ...state(), ...data }));
   }
 
   async function take(asking, again) {
     try {
       const said = await asking;
-      changed = said.changed;
+      based = said.state;
       broken = false;
       study.fit(said.parts);
       retype();
@@ -76,8 +86,8 @@
       broken = true;
       say("not saved", "bad");
       pill.title = error.message;
-      if (error.message.startsWith("No answer") && again) again();
-      else if (!error.field) study.refuse(error.message);
+      const quiet = error.message.startsWith("No answer") && again?.();
+      if (!quiet && !error.field) study.refuse(error.message);
       throw error;
     } finally { flying = null; }
   }
@@ -117,24 +127,34 @@
     if (!saved(event.target)) return;
     if (event.target.dataset.redraw) { redraw = event.target.dataset.redraw; quietly(save()); } else later(50);
   });
+  // What is under way when the page is left goes on, and what is typed is sent after it. The page that comes back may be
+  // made before either arrives, or they may be lost or refused: it finds here what was sent, and sends it once more.
   const leave = () => {
-    if (!dirty) return;
-    dirty = false;
     clearTimeout(timer);
-    fetch(study.api("save"), { method: "POST", keepalive: true, headers: { "content-type": "application/json", "x-studio": "1" }, body: JSON.stringify({ form: collect(), based: flying ? undefined : changed }) });
+    if (dirty) {
+      sent = { name: "save-draft", body: state() };
+      dirty = false;
+      fetch(study.api("save-draft"), { method: "POST", keepalive: true, headers: { "content-type": "application/json", "x-studio": "1" }, body: JSON.stringify(sent.body) }).catch(() => {});
+    } else if (!flying) return;
+    sessionStorage.removeItem(KEPT);
+    sessionStorage.setItem(LEFT, JSON.stringify(sent));
   };
   addEventListener("pagehide", leave);
+  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 
   document.addEventListener("input", async (event) => {
     if (!event.target.closest("[data-plan]")) return;
     clearTimeout(planning);
     planning = setTimeout(async () => {
       for (const name of ["valid", "accuracy", "minutes", "width"]) study.tell(`plan.${name}`, "");
-      try { study.fit((await study.post(study.api("plan"), { plan: planned() })).parts); }
-      catch (error) { if (error.field) study.tell(error.field, error.message); }
+      const mine = ++plans;
+      try {
+        const said = await study.get(study.api("plan"), planned());
+        if (mine === plans) study.fit(said.parts);
+      } catch (error) { if (mine === plans && error.field) study.tell(error.field, error.message); }
     }, 300);
   });
-  let planning = null;
+  let planning = null, plans = 0;
 
   // ---- Buttons
 
@@ -142,7 +162,7 @@
     const button = document.getElementById("draw-now");
     button.disabled = true;
     study.tell("draw", "");
-    try { note((await change("draw", { draw: study.drawn() })).said); }
+    try { note((await change("draw-items", { filter: study.drawn() })).said); }
     catch (error) { if (error.field) { study.tell("draw", error.message); say("saved", "ok"); broken = false; } }
     button.disabled = false;
   };
@@ -158,23 +178,24 @@
     const told = document.getElementById("bring-note");
     study.tell("bring", "");
     told.textContent = `Sending ${file.name} …`;
+    field.disabled = true;   // one file after the other
     await study.settled().catch(() => {});
     try {
-      const reply = await fetch(`${study.api("files")}?name=${encodeURIComponent(file.name)}`, { method: "POST", headers: { "x-studio": "1", "content-type": "application/octet-stream" }, body: file });
+      const reply = await fetch(`/study/files/${form.dataset.study}?name=${encodeURIComponent(file.name)}`, { method: "POST", headers: { "x-studio": "1", "content-type": "application/octet-stream" }, body: file });
       const said = await reply.json();
       if (!reply.ok) throw new Error(said.error);
       told.textContent = said.said ?? "";
-      flying = study.post(study.api("refresh"), { form: collect(), plan: planned() });
-      await take(flying);
+      await change("refresh-draft");
     } catch (error) {
       told.textContent = "";
       study.tell("bring", error instanceof TypeError ? "No answer from the studio: is it running? Nothing was taken." : error.message);
     }
+    field.disabled = false;
     field.value = "";
   }
 
   async function show(name, data) {
-    try { window_.innerHTML = (await study.post(study.api(name), data)).html; } catch (error) { study.refuse(error.message); return; }
+    try { window_.innerHTML = (await study.get(study.api(name), data)).html; } catch (error) { study.refuse(error.message); return; }
     if (!window_.open) window_.showModal();
   }
 
@@ -184,30 +205,36 @@
     const target = event.target.closest("[data-question], [data-template], [data-item], [data-remove-item], [data-remove-group], [data-known], [data-more-items], [data-example-pick], [data-example-add], [data-example-remove]");
     if (!target) return;
     const data = target.dataset;
-    if (data.question) {
-      const said = await quietly(save({ act: "question", do: data.question, place: Number(data.place ?? -1) }));
+    // A place is that of the form as it is shown: until it is shown anew, a second click would mean another line.
+    if ("place" in data && data.question || data.exampleRemove) {
+      if (reshaping) return;
+      reshaping = true;
+      await quietly(data.question ? save("edit-questions", { do: data.question, place: Number(data.place) }) : save("remove-example", { place: Number(data.exampleRemove) }));
+      reshaping = false;
+    } else if (data.question) {
+      const said = await quietly(save("edit-questions", { do: data.question, place: -1 }));
       if (said && data.question === "add") form.querySelector("[data-question-line]:last-child textarea")?.focus();
     } else if ("template" in data) {
-      await quietly(save({ act: "template", template: document.getElementsByName("template")[0].value }));
-    } else if (data.item) await show("window", { item: Number(data.item) });
-    else if (data.removeItem) { window_.close(); await quietly(change("remove", { item: Number(data.removeItem) })); }
-    else if ("removeGroup" in data) await quietly(change("remove", { group: data.removeGroup }));
+      await quietly(save("take-template", { template: document.getElementsByName("template")[0].value }));
+    } else if (data.item) await show("item", { item: Number(data.item) });
+    else if (data.removeItem) { window_.close(); await quietly(change("remove-item", { item: Number(data.removeItem) })); }
+    else if ("removeGroup" in data) await quietly(change("remove-sample", { sample: data.removeGroup }));
     else if (data.known) {
-      try { await change("known", { item: Number(data.of), kind: data.known, expected: known() }); window_.close(); }
+      try { await change("mark-item", { item: Number(data.of), kind: data.known, expected: known() }); window_.close(); }
       catch (error) {
-        if (error.field) { say("saved", "ok"); broken = false; for (const place of window_.querySelectorAll("[data-problem='known']")) place.textContent = error.message; }
+        if (error.field) { say("saved", "ok"); broken = false; for (const place of window_.querySelectorAll("[data-problem='expected']")) place.textContent = error.message; }
       }
     } else if (data.moreItems) {
       const grid = target.parentElement;
-      const said = await quietly(study.post(study.api("more"), { from: Number(data.moreItems) }));
-      if (!said) return;
+      target.disabled = true;
+      const said = await quietly(study.get(study.api("thumbs"), { start: data.moreItems }));
+      if (!said) { target.disabled = false; return; }
       const holder = document.createElement("template");
       holder.innerHTML = said.html;
       target.remove();
       grid.append(...holder.content.firstElementChild.childNodes);
     } else if ("examplePick" in data) await show("examples", {});
-    else if (data.exampleAdd) { window_.close(); await quietly(save({ act: "example-add", sha: data.exampleAdd })); }
-    else if (data.exampleRemove) await quietly(save({ act: "example-remove", place: Number(data.exampleRemove) }));
+    else if (data.exampleAdd) { window_.close(); await quietly(save("add-example", { sha: data.exampleAdd })); }
   });
 
   // ---- Heights that fit their texts
@@ -220,11 +247,45 @@
   study.afterFit = (root) => root.querySelectorAll("textarea").forEach(fit);
   study.afterFit(form);
 
+  // Who is quick has typed before this script was there: that is saved as well.
+  const isChanged = (field) => {
+    if (field.tagName === "SELECT") return [...field.options].some((option) => option.defaultSelected && !option.selected);
+    return field.type === "checkbox" || field.type === "radio" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
+  };
+  if ([...form.elements].some((field) => saved(field) && isChanged(field))) later(0);
+
   // What was typed before a reload and could not be read comes back as it was.
   try {
     const typed = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
     for (const [name, value] of Object.entries(typed)) if (form.elements[name]) form.elements[name].value = value;
     if (Object.keys(typed).length) later(0);
   } catch { /* nothing of ours */ }
+
+  // What was sent when this page was left the last time: shown and sent once more, unless the page has it already.
+  function put(data, wanted = () => true) {
+    for (const field of form.elements) {
+      if (!saved(field) || isChanged(field) || !wanted(field.name)) continue;
+      const [name, place, part] = field.name.split(".");
+      const value = part ? data[name]?.[place]?.[part] : data[name];
+      if (value === undefined) continue;
+      if ("list" in field.dataset) field.checked = value.includes(field.value);
+      else if (field.type === "checkbox") field.checked = value;
+      else { field.value = value; fit(field); }
+    }
+  }
+  const left = JSON.parse(sessionStorage.getItem(LEFT) ?? "null");
+  sessionStorage.removeItem(LEFT);
+  if (left && (left.name !== "save-draft" || JSON.stringify(left.body.form) !== JSON.stringify(collect()))) {
+    ({ tab, number } = left.body);
+    const missing = left.body.based === form.dataset.state;   // else: it is saved, or another window has changed the draft
+    if (missing) put(left.body.form);
+    say("saving …", "");
+    const asking = send(left.name, left.body).then(
+      (said) => { put(left.body.form, (name) => said.problems[name]); return said; },
+      (error) => { put(left.body.form); throw error; },
+    );
+    flying = asking;
+    quietly(take(asking, () => { later(3000); return true; })).then((said) => { if (said && !missing && said.state !== form.dataset.state) location.reload(); });
+  }
   Object.defineProperty(study, "idle", { get: () => !dirty && !flying });
 })();

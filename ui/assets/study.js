@@ -3,15 +3,20 @@
   "use strict";
   const study = (window.study = {});
 
-  // Sends JSON; gives what came back, or throws an Error with a sentence for a person (and `field`, where it has one).
-  study.post = async (path, data = {}) => {
+  // Asks the studio; gives the JSON that came back, or throws an Error with a sentence for a person (and `field`, where
+  // it has one).
+  const ask = async (path, how) => {
     let reply, said;
-    try {
-      reply = await fetch(path, { method: "POST", headers: { "content-type": "application/json", "x-studio": "1" }, body: JSON.stringify(data) });
-    } catch { throw new Error("No answer from the studio: is it running? Nothing was changed."); }
+    try { reply = await fetch(path, how); } catch { throw new Error("No answer from the studio: is it running? Nothing was changed."); }
     try { said = await reply.json(); } catch { throw new Error(`The studio answered with an error (${reply.status}). Please reload the page.`); }
     if (!reply.ok) throw Object.assign(new Error(said.error || `The studio refused it (${reply.status}).`), { field: said.field });
     return said;
+  };
+  study.get = (path, query = {}) => ask(Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
+  // `lasting`: it goes on when the page is left. A browser holds 64 KiB of such requests, all together.
+  study.post = (path, data = {}, lasting = false) => {
+    const body = JSON.stringify(data);
+    return ask(path, { method: "POST", keepalive: lasting && body.length < 10000, headers: { "content-type": "application/json", "x-studio": "1" }, body });
   };
 
   study.copy = async (text) => {
@@ -51,8 +56,8 @@
     const button = form.querySelector("#create");
     button.disabled = true;
     try {
-      const said = await window.study.post("/study/api/create", { name: form.elements.name.value, template: form.elements.template.value });
+      const said = await window.study.post("/study/api/create-study", { title: form.elements.name.value, template: form.elements.template.value });
       location.assign(said.go);
-    } catch (error) { tell(error.field ?? "", error.message); button.disabled = false; }
+    } catch (error) { tell(error.field === "title" ? "name" : error.field ?? "", error.message); button.disabled = false; }
   });
 })();

@@ -9,18 +9,18 @@
     const field = event.target;
     if (!field.closest?.(".studio .stage") || field.type === "checkbox") return;
     const holder = field.closest("[data-form]") ?? field, version = field.closest(".stage").dataset.version;
-    holder.dataset.showed ??= studio.state;  // of the run's settings and prompts
-    if (version) holder.dataset.based ??= version;
+    holder.dataset.beganState ??= studio.state;  // of the run's settings and prompts
+    if (version) holder.dataset.beganVersion ??= version;
   });
 
   const isOpen = (holder) => Boolean(holder.closest("[data-editing]"));
   const typed = (field) => field.value !== (field.server ?? field.defaultValue);
 
   studio.afterPatch.push((root) => {
-    for (const holder of root.querySelectorAll("[data-based], [data-showed]")) {
+    for (const holder of root.querySelectorAll("[data-began-version], [data-began-state]")) {
       const fields = holder.matches("[data-form]") ? [...holder.querySelectorAll("input, textarea")] : [holder];
       const editing = holder.matches(".pop") ? isOpen(holder) : fields.some(typed);
-      if (!editing) { delete holder.dataset.based; delete holder.dataset.showed; }
+      if (!editing) { delete holder.dataset.beganVersion; delete holder.dataset.beganState; }
     }
   });
 

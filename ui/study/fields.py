@@ -43,7 +43,7 @@ def text_input(name: str, value: str, **attributes: str | int | bool | None) -> 
 
 
 def number_input(name: str, value: float | int, unit: str = "", **attributes: str | int | bool | None) -> Html:
-    """A number as text, so that what was mistyped can be told instead of vanishing; `unit` stands behind it."""
+    """A number as text, so that what was mistyped can be marked instead of vanishing; `unit` stands behind it."""
     shown = f"{value:.10g}"
     box = text_input(name, shown, inputmode="decimal", class_="number", **attributes)
     return el("span", box, el("span", unit, class_="unit") if unit else None, class_="with-unit")

@@ -1,10 +1,11 @@
-"""The list of studies, and the page on which a new one is named."""
+"""The list of studies, the page on which a new one is named, and the log of what happened. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from storage.study_types import LogEntry
 from study.templates import TEMPLATES, Template
 from study.types import Study
 from ui.study.fields import field, text_input, wrong
@@ -51,8 +52,8 @@ def _line(study: Study) -> Html:
     if study.state == "draft":
         progress: Child = el("span", "not started", class_="mut")
     else:
-        told = f"{study.votes:,} of {study.needed:,} votes"
-        progress = el("span", bar(share), el("small", told, class_="mut"), class_="progress")
+        counted = f"{study.votes:,} of {study.needed:,} votes"
+        progress = el("span", bar(share), el("small", counted, class_="mut"), class_="progress")
     people = f"{study.workers:,} annotator{'' if study.workers == 1 else 's'}" if study.workers else "nobody yet"
     facts = [
         f"{study.items:,} image{'' if study.items == 1 else 's'}",
@@ -136,4 +137,38 @@ def _template(template: Template, first: bool) -> Html:
             el("small", "Shown: the image, " + ", ".join(shown), class_="mut") if shown else None,
         ),
         class_="template",
+    )
+
+
+def log_page(study: Study, entries: Sequence[LogEntry], limit: int, names: Mapping[str, str] | None = None) -> Html:
+    """A table of events; times in UTC. With `names` (study id to name) the entries are those of all studies, and of
+    none: attempts to sign in, and requests that were refused before it was known what study they were about.
+    """
+    address = study_address(study.id, "log")
+    ways = [
+        el("a", words, href=to, class_="chip on" if here else "chip", aria_current="true" if here else None)
+        for words, to, here in (
+            ("this study", address, names is None),
+            ("all studies, sign-ins and refusals", f"{address}?all=1", names is not None),
+        )
+    ]
+    if not entries:
+        body: Child = el("p", "Nothing has happened yet.", class_="mut")
+    else:
+        columns = ["time (UTC)", "event", "worker", "detail", *(["study"] if names is not None else [])]
+        rows = [_row(entry, names) for entry in entries]
+        head = el("thead", el("tr", [el("th", words, scope="col") for words in columns]))
+        body = el("div", el("table", head, el("tbody", rows), class_="log"), class_="scroll")
+    more = el("p", f"The latest {limit} events.", class_="mut small") if len(entries) >= limit else None
+    return el("section", el("span", ways, class_="chips"), body, more, class_="card box")
+
+
+def _row(entry: LogEntry, names: Mapping[str, str] | None) -> Html:
+    return el(
+        "tr",
+        el("td", f"{entry.created:%d %b %Y, %H:%M:%S}", class_="mut when"),
+        el("td", entry.event),
+        el("td", entry.worker),
+        el("td", entry.detail, class_="mut"),
+        el("td", names.get(entry.study_id, ""), class_="mut") if names is not None else None,
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from services.studies.draft_form import short_name
 from study.questions import TEMPLATES
 from study.types import Question, QuestionKind, Rules
-from ui.study.drafts import short_name
 from ui.study.fields import Problems, area, card, field, icon_button, select, text_input, tick, wrong
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, icon
@@ -165,14 +165,14 @@ def _more(place: int, question: Question, questions: Sequence[Question], name: N
             follows.append(select(name("follows_answer"), answers, question.follows_answer, aria_label="Answer"))
     # A short name that is made of the text goes on to follow the text, until somebody writes another one.
     made = question.id == short_name(question.text, [other.id for other in questions[:place]])
-    told = [f"column “{question.id}”", "required" if question.required else "may be left out"]
+    summary = [f"column “{question.id}”", "required" if question.required else "may be left out"]
     if question.only_with:
-        told.append(f"only of images that show “{question.only_with}”")
+        summary.append(f"only of images that show “{question.only_with}”")
     if question.follows:
-        told.append(f"only after “{question.follows}” = {question.follows_answer}")
+        summary.append(f"only after “{question.follows}” = {question.follows_answer}")
     return el(
         "details",
-        el("summary", " · ".join(told)),
+        el("summary", " · ".join(summary)),
         el(
             "div",
             field(

@@ -1,14 +1,18 @@
-"""The page on which a draft becomes a study: everything on one page, with the plan beside it."""
+"""The page on which a draft becomes a study: everything on one page, with the plan and what is missing beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from pipeline.errors import UserError
+from services.studies.draft_form import LONGEST_NAME, NumberField, Trouble, read_number
+from services.studies.drafts import DraftState
+from study.power import PowerPlan, items_for, plan
 from study.readiness import Finding
-from study.templates import TEMPLATES
+from study.templates import task_of
 from study.types import Example, Item, Rules, Study
-from ui.study.drafts import LONGEST_NAME, Trouble
 from ui.study.fields import (
     Problems,
     area,
@@ -20,46 +24,22 @@ from ui.study.fields import (
     text_input,
     wrong,
 )
-from ui.study.frame import page, study_head
-from ui.study.items_part import given_shown, items_card
-from ui.study.plan_part import Assumptions, assumptions_form, missing_part, plan_figures
+from ui.study.frame import page, study_address, study_head
+from ui.study.items_form import given_shown, items_card
 from ui.study.questions_form import questions_card
 from ui.study.words import image_url
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, icon, pill
 
-KIND_OF_TEMPLATE = {"classification": "classification", "preservation": "segmentation"}
-"""The task whose images a template is about, where it is about one."""
+_FIELDS = (
+    NumberField("valid", 0, 100, whole=False, percent=True),
+    NumberField("accuracy", 50, 100, whole=False, percent=True),
+    NumberField("minutes", 0.5, 600, whole=False),
+    NumberField("width", 0.5, 99, whole=False, percent=True),
+)
 
 
-@dataclass(frozen=True)
-class SetUp:
-    """All that the page shows of a draft."""
-
-    study: Study
-    items: tuple[Item, ...]
-    """Of all kinds, without removed ones."""
-    troubles: tuple[Trouble, ...]
-    findings: tuple[Finding, ...]
-    models: tuple[str, ...] = ()
-    """Models under test that have read images of this workspace, the one that read most first."""
-
-    @property
-    def problems(self) -> Problems:
-        """What stands beside the fields."""
-        told: dict[str, str] = {}
-        stops: list[Trouble | Finding] = [*self.troubles, *(finding for finding in self.findings if finding.stops)]
-        for entry in stops:
-            told.setdefault(entry.field, entry.text)
-        return told
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """What the images show."""
-        return tuple(sorted({name for item in self.items for name in item.classes}))
-
-
-def setup_page(shown: SetUp, assumed: Assumptions, signed_in: bool) -> str:
+def setup_page(shown: DraftState, assumed: Assumptions, signed_in: bool) -> str:
     """The whole document."""
     study, problems = shown.study, shown.problems
     saved = pill("saved", "ok", id="saved", role="status")
@@ -70,7 +50,7 @@ def setup_page(shown: SetUp, assumed: Assumptions, signed_in: bool) -> str:
         problems,
         "Annotators read it too, so it should not give an answer away.",
     )
-    kind = KIND_OF_TEMPLATE.get(study.rules.template, "any")
+    kind = task_of(study.rules.template)
     form = el(
         "form",
         el("section", name, class_="card part"),
@@ -83,7 +63,7 @@ def setup_page(shown: SetUp, assumed: Assumptions, signed_in: bool) -> str:
         id="setup",
         class_="setup-form",
         data_study=study.id,
-        data_changed=study.changed.isoformat(),
+        data_state=shown.form_state,
         autocomplete="off",
         novalidate=True,
     )
@@ -102,7 +82,7 @@ def setup_page(shown: SetUp, assumed: Assumptions, signed_in: bool) -> str:
     content = el("div", form, aside, class_="setup")
     return page(
         study.name or "Set-up",
-        study_head(study, "", button("Delete the draft …", look="s q", data_act="delete", id="delete")),
+        study_head(study, "", button("Delete the draft …", look="s q", data_act="delete-draft", id="delete")),
         content,
         dialogs(),
         ends=saved,
@@ -323,7 +303,126 @@ def example_window(groups: Sequence[tuple[str, Sequence[str]]]) -> Html:
     )
 
 
-def template_of(name: str) -> Rules | None:
-    """The rules that a template begins with; None for an unknown one."""
-    template = TEMPLATES.get(name)
-    return template.rules() if template is not None else None
+@dataclass(frozen=True)
+class Assumptions:
+    """What a person expects before the first vote. Shares 0 to 1, minutes of an annotator, width 0 to 1."""
+
+    valid: float = 0.95
+    accuracy: float = 0.95
+    minutes: float = 30.0
+    width: float = 0.05
+
+
+def read_assumptions(data: Mapping[str, Any]) -> Assumptions:
+    """What was typed. Raises UserError."""
+    read: dict[str, float] = {}
+    for held in _FIELDS:
+        if held.name in data:
+            try:
+                read[held.name] = float(read_number(data[held.name], held))
+            except ValueError as error:
+                raise UserError(str(error), field=f"plan.{held.name}") from error
+    return Assumptions(**read)
+
+
+def assumptions_form(assumed: Assumptions) -> Html:
+    """The fields whose values the figures go by; nothing of them is part of the study."""
+    own: dict[str, str | int | bool | None] = {"data_no_save": True, "data_plan": True}
+    return el(
+        "div",
+        field("plan.valid", "Expected valid", number_input("plan.valid", 100 * assumed.valid, "%", **own), {}),
+        field(
+            "plan.accuracy", "A vote is right", number_input("plan.accuracy", 100 * assumed.accuracy, "%", **own), {}
+        ),
+        field("plan.minutes", "A person gives", number_input("plan.minutes", assumed.minutes, "min", **own), {}),
+        field("plan.width", "Interval wanted", number_input("plan.width", 100 * assumed.width, "points", **own), {}),
+        class_="assumed",
+    )
+
+
+def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
+    """The figures of a plan, or in words why there are none."""
+    try:
+        wanted = items_for(assumed.width, rules, assumed.valid, assumed.accuracy)
+        needed = f"An interval of {100 * assumed.width:g} points takes {wanted:,} images."
+        if not items:
+            return _plan_part(el("p", "Add images to see what they will be able to say. ", needed, class_="mut"))
+        planned = plan(items, rules, assumed.valid, assumed.accuracy, assumed.minutes)
+    except ValueError as error:
+        return _plan_part(el("p", str(error), class_="mut"))
+    tiles = [
+        _tile(f"{100 * planned.width:.1f} points", "width of the 95 % interval"),
+        _tile(f"{100 * planned.low:.1f} to {100 * planned.high:.1f} %", "the interval to expect"),
+        _tile(str(planned.annotators), "annotators"),
+        _tile(_minutes(planned.minutes_each), f"each, for {planned.items_each} images"),
+    ]
+    return _plan_part(
+        _scale(planned),
+        el("div", tiles, class_="figures"),
+        el("p", planned.words, class_="mut small"),
+        el("p", needed, class_="mut small"),
+    )
+
+
+def _plan_part(*content: Child) -> Html:
+    return el("div", content, id="part-plan", class_="plan")
+
+
+def _tile(figure: str, words: str) -> Html:
+    return el("div", el("b", figure), el("span", words, class_="mut small"))
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes:.0f} min" if minutes >= 1 else f"{60 * minutes:.0f} s"
+
+
+def _scale(planned: PowerPlan) -> Html:
+    """The expected interval on a line from 0 to 100 %."""
+    low, high, rate = (100 * share for share in (planned.low, planned.high, planned.rate))
+    words = f"expected: {rate:.1f} %, interval {low:.1f} to {high:.1f} %"
+    line = (
+        f'<svg viewBox="0 0 400 34" class="interval" role="img" aria-label="{words}">'
+        '<line x1="8" y1="12" x2="392" y2="12" class="base"/>'
+        f'<line x1="{_x(low)}" y1="12" x2="{_x(high)}" y2="12" class="span"/>'
+        f'<circle cx="{_x(rate)}" cy="12" r="5" class="point"/>'
+    )
+    marks = "".join(
+        f'<text x="{_x(at)}" y="31" text-anchor="{place}">{at} %</text>'
+        for at, place in ((0, "start"), (50, "middle"), (100, "end"))
+    )
+    return Html(f"{line}{marks}</svg>")
+
+
+def _x(percent: float) -> str:
+    return f"{8 + 3.84 * percent:.1f}"
+
+
+def missing_part(study: Study, troubles: Sequence[Trouble], found: Sequence[Finding]) -> Html:
+    """What stops the start, what a lead should know, and the buttons."""
+    stops: list[Trouble | Finding] = [*troubles, *(finding for finding in found if finding.stops)]
+    notes = [finding for finding in found if not finding.stops]
+    lines = [
+        _line(entry.field, entry.words if isinstance(entry, Trouble) else entry.text, "cross", "stop")
+        for entry in stops
+    ]
+    lines += [_line(entry.field, entry.text, "alert", "note") for entry in notes]
+    if not stops:
+        lines.insert(0, el("li", icon("check"), el("span", "Everything that a start needs is there."), class_="fine"))
+    return el(
+        "div",
+        el("h2", "Before the start"),
+        el("ul", lines, class_="missing"),
+        el(
+            "div",
+            el("a", "Preview", href=study_address(study.id, "preview"), class_="btn", target="_blank", id="preview"),
+            button("Start the study …", look="p", data_act="start-study", id="start", disabled=bool(stops)),
+            class_="acts",
+        ),
+        id="part-missing",
+        class_="before",
+    )
+
+
+def _line(name: str, text: str, sign: str, look: str) -> Html:
+    link = el("button", text, type="button", class_="linked", data_go_to=name)
+    return el("li", icon(sign), link, class_=look)

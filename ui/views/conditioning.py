@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from pipeline.profile import Profile
 from pipeline.settings import ConditioningSettings, ControlKind
-from ui.run_state import RunState
+from services.run_state import RunState
 from ui.views.large import image_url
 from ui.views.markup import Child, Html, el
 from ui.views.parts import bar, button
@@ -41,7 +41,7 @@ def conditioning_panel(state: RunState, profile: Profile) -> Html:
     controls = _controls(settings)
     if controls:
         parts.append(el("div", controls, class_="sliders"))
-    back = button("Back to the profile's settings", "default-settings", "s", data_stages="conditioning")
+    back = button("Back to the profile's settings", "default-settings", "s", data_sections="conditioning")
     changed = settings != profile.settings.conditioning
     parts.append(el("div", back, class_="acts") if changed else None)
     return panel("conditioning", NOTE, el("div", parts, class_="conditioning", data_control_of=state.run.id))

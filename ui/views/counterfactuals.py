@@ -8,8 +8,8 @@ from pipeline.checks import counterfactual_checks, failed
 from pipeline.settings import CounterfactualSettings
 from pipeline.types import Check, CounterfactualCaption, CounterfactualCaptions, Task
 from pipeline.words import classes_in
+from services.run_state import RunState
 from ui.diff import shortened, word_diff
-from ui.run_state import RunState
 from ui.views.forms import setting_input
 from ui.views.markup import Child, Html, el
 from ui.views.parts import Tone, button, differences, icon, pill
@@ -50,7 +50,7 @@ def counterfactuals_card(state: RunState) -> Html:
         parts.append(el("p", HINT, class_="mut"))
     if source and "alternatives" in state.run.values:  # a value says what it was made from
         parts.append(_add(source))
-    return stage_card("counterfactuals", state, parts, _summary)
+    return stage_card("counterfactuals", state, parts)
 
 
 def _choices(settings: CounterfactualSettings, value: CounterfactualCaptions) -> Html:
@@ -91,6 +91,7 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
         "input",
         type="checkbox",
         checked=item.used,
+        name="used",
         data_do="counterfactual-use",
         aria_label=f"Use caption {place + 1}",
         **data,
@@ -101,6 +102,7 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
         item.text,
         rows=2,
         class_="in-place",
+        name="new",
         data_do="counterfactual-write",
         maxlength=2000,
         spellcheck="false",
@@ -119,9 +121,9 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
     )
     checks = counterfactual_checks(source, item, state.run.task)
     # Made from another caption: what differs now says little, and the words for it would fill the page.
-    told = () if "counterfactuals" in state.stale else checks
-    notes = [el("p", icon("alert"), el("span", check.note), class_="note") for check in failed(tuple(told))]
-    notes += [el("p", check.note, class_="note mild") for check in told if check.passed and check.note]
+    shown_checks = () if "counterfactuals" in state.stale else checks
+    notes = [el("p", icon("alert"), el("span", check.note), class_="note") for check in failed(tuple(shown_checks))]
+    notes += [el("p", check.note, class_="note mild") for check in shown_checks if check.passed and check.note]
     return el(
         "div",
         tick,
@@ -179,7 +181,7 @@ def _add(source: str) -> Html:
             "textarea",
             source,
             rows=3,
-            name="value",
+            name="new",
             aria_label="A counterfactual caption of your own",
             maxlength=2000,
             spellcheck="false",
@@ -189,9 +191,3 @@ def _add(source: str) -> Html:
         data_form="counterfactual-add",
     )
     return el("div", opener, form, class_="add-caption", data_key="add-caption")
-
-
-def _summary(value: CounterfactualCaptions) -> str:
-    ticked = sum(item.used for item in value.items)
-    edits = "; ".join(", ".join(edit.alternative for edit in item.edits) or "by hand" for item in value.items)
-    return f"{ticked} of {len(value.items)} ticked: {edits}"

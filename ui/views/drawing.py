@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pipeline.types import StageName
-from ui.job_views import JobView
-from ui.run_state import RunState
+from services.jobs import JobView
+from services.run_state import RunState
 from ui.views.markup import Html, el
 from ui.views.stage import running_stage
 

@@ -21,7 +21,7 @@ def settings_form(sections: dict[str, BaseModel]) -> Html:
         for name, field in type(settings).model_fields.items():
             if f"{stage}.{name}" not in HIDDEN:
                 rows.append(_row(stage, name, field, getattr(settings, name)))
-    back = button("Back to the profile's settings", "default-settings", "s", data_stages=",".join(sections))
+    back = button("Back to the profile's settings", "default-settings", "s", data_sections=",".join(sections))
     return el("div", el("div", rows, class_="settings"), back)
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 
 from pipeline.profile import Profile
-from pipeline.runner import TEXT_STAGES
+from pipeline.recipes import Recipe, stage_doing
 from pipeline.types import Task
-from ui.job_views import JobView
-from ui.run_state import RunState
-from ui.samples import Sample
-from ui.studio import clock, task_problem
+from services.edit_conflicts import clock
+from services.jobs import JobView
+from services.run_state import RunState
+from services.runs import task_problem
+from services.samples import Sample
 from ui.study.frame import navigation, sign_out
 from ui.views.keys import keys_button
 from ui.views.markup import Child, Html, el
 from ui.views.masks import mask_row
-from ui.views.parts import CONTROL, DOING, button, icon, key, left, notice, pill, problem
+from ui.views.parts import CONTROL, button, icon, key, left, notice, pill, problem
 from ui.views.pictures import image_url
 
 
@@ -47,7 +48,7 @@ def header(profile: Profile, jobs: tuple[JobView, ...], waiting_for: str, run_id
 
 
 def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
-    doing = CONTROL if job.stage is None else DOING[job.stage]
+    doing = CONTROL if job.stage is None else stage_doing(job.stage)
     if job.state == "waiting" or (job.stage is None and job.stages):
         doing = f"waiting: {waiting_for}"
     if job.progress is not None and job.progress.note:
@@ -57,7 +58,7 @@ def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
         doing = f"another run: {doing}"
     if job.stopping:
         doing = "stopping"
-    cancel = button("Cancel", "cancel", "s", data_of=job.run_id, id="cancel-top", disabled=job.stopping)
+    cancel = button("Cancel", "cancel", "s", data_run=job.run_id, id="cancel-top", disabled=job.stopping)
     return el("span", pill(doing, "acc", id="doing", role="status"), cancel, class_="job")
 
 
@@ -70,7 +71,7 @@ def start_page(profile: Profile, samples: tuple[Sample, ...]) -> Html:
             el("span", el("b", sample.name.replace("-", " ")), el("small", _kind(sample.task))),
             type="button",
             class_="sample",
-            data_do="sample",
+            data_do="run-from-sample",
             data_sample=sample.name,
             data_key=f"sample-{sample.name}",
             title=sample.caption,
@@ -109,19 +110,20 @@ def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] =
     run = state.run
     active = state.job is not None and state.job.active
     missing = task_problem(run.task)
-    todo = any(stage not in run.values or stage in state.stale for stage in TEXT_STAGES)
+    todo = any(stage not in run.values or stage in state.stale for stage in state.recipe.names)
     name = el(
         "input",
         type="text",
         value=run.name,
         id="run-name",
+        name="title",
         data_do="rename",
         aria_label="Name of the run",
         maxlength=200,
         class_="plain",
     )
     parts: list[Child] = [
-        *_told(state),
+        *_interruptions(state),
         el(
             "header",
             el("img", src=image_url(run.source_sha), alt="", class_="mini"),
@@ -136,6 +138,7 @@ def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] =
             ),
         ),
         _task_form(run.task, profile),
+        _recipe_choice(state.recipe, state.recipes),
     ]
     if run.task.kind == "segmentation":
         parts.append(mask_row(state, samples))
@@ -149,21 +152,53 @@ def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] =
     return el("section", parts, class_="card source", id="source")
 
 
-def _told(state: RunState) -> list[Html]:
+def _interruptions(state: RunState) -> list[Html]:
     """What a person should know before anything else: that the run is deleted, or that its work was cut off."""
     run, gate = state.run, state.gate
-    told: list[Html] = []
+    found: list[Html] = []
     if run.removed:
-        back = button("Put it back", "run-restore", "s", data_of=run.id)
-        told.append(el("div", el("span", "This run was deleted."), back, class_="notice told", id="run-removed"))
+        back = button("Put it back", "run-restore", "s", data_run=run.id)
+        found.append(el("div", el("span", "This run was deleted."), back, class_="notice told", id="run-removed"))
     last = run.jobs[-1] if run.jobs else None
     active = state.job is not None and state.job.active
     if last is not None and last.state == "interrupted" and gate.plan is not None and not active:
         words = f"The studio was stopped while it generated: {last.done} of {last.total} images are saved."
         left = len(gate.plan.images)
         go_on = button(f"Make the other {left}" if left > 1 else "Make the last one", "generate", "s", id="go-on")
-        told.append(el("div", el("span", words), go_on, class_="notice told", id="run-interrupted"))
-    return told
+        found.append(el("div", el("span", words), go_on, class_="notice told", id="run-interrupted"))
+    return found
+
+
+def _recipe_choice(chosen: Recipe, recipes: tuple[Recipe, ...]) -> Html:
+    """Which recipe the run follows; its stages are the cards below."""
+    chips = [
+        el(
+            "label",
+            el(
+                "input",
+                type="radio",
+                name="recipe",
+                value=recipe.name,
+                checked=recipe.name == chosen.name,
+                data_do="recipe",
+            ),
+            recipe.title,
+            class_=f"chip{' on' if recipe.name == chosen.name else ''}",
+            title=recipe.description,
+            data_key=f"recipe-{recipe.name}",
+        )
+        for recipe in recipes
+    ]
+    return el(
+        "div",
+        el("span", "recipe", class_="mut"),
+        el("span", chips, class_="choice"),
+        el("span", chosen.description, class_="mut small"),
+        class_="task",
+        id="recipes",
+        role="group",
+        aria_label="Recipe",
+    )
 
 
 def _task_form(task: Task, profile: Profile) -> Html:

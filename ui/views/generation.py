@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from pipeline.methods import method_of
 from pipeline.profile import Profile
+from pipeline.recipes import stage_title
 from pipeline.settings import SEED_MODES, GenerationSettings, SeedMode
 from pipeline.types import StageName
+from services.gate import Gate
+from services.outdated import EARLIER_MASK
+from services.run_state import RunState
 from storage.types import Job
 from ui.diff import shortened, word_diff
-from ui.gate import Gate
-from ui.outdated import EARLIER_MASK
-from ui.run_state import RunState
 from ui.views.conditioning import conditioning_panel, what_it_is
-from ui.views.forms import setting_input
+from ui.views.forms import setting_input, settings_form
 from ui.views.markup import Child, Html, el
 from ui.views.parts import Tone, about, bar, button, differences, icon, key, left, notice, problem
-from ui.views.stage import running_stage, state_pill
+from ui.views.stage import panel, panel_toggle, running_stage, state_pill
 from ui.views.text_stages import caption_text
 
 STAGE: StageName = "generation"
@@ -33,13 +35,22 @@ FIELDS = {
     "short_side": "short side",
 }
 
+ANY_METHOD = ("images_per_caption",)
+"""Of these fields, those that plan the images of any method."""
+OPEN_SECTIONS = ("generation", "conditioning")
+"""Sections of the settings that stand on the card in a form of their own; a method's others get a general one."""
+
 
 def generation_card(state: RunState, profile: Profile) -> Html:
     """What a yes would start and what it would cost; while it runs, how far it is."""
     running = running_stage(state.job) == STAGE or _waits(state)
     word, tone = _state_word(state, running)
-    drawing = state.settings.generation
-    how = f"{what_it_is(state.settings.conditioning)} · ControlNet · {drawing.steps} steps"
+    drawing, method = state.settings.generation, method_of(state.recipe.method)
+    conditioned, diffuses = "conditioning" in method.sections, "generation" in method.sections
+    own = {name: getattr(state.settings, name) for name in method.sections if name not in OPEN_SECTIONS}
+    how = f"{method.title} · {drawing.steps} steps" if diffuses else method.title
+    if conditioned:
+        how = f"{what_it_is(state.settings.conditioning)} · {how}"
     toggle = el(
         "button",
         "Conditioning",
@@ -52,21 +63,27 @@ def generation_card(state: RunState, profile: Profile) -> Html:
     )
     head = el(
         "header",
-        el("span", 5, class_="num"),
-        el("h2", "Generate"),
+        el("span", len(state.recipe.cards), class_="num"),
+        el("h2", stage_title(STAGE)),
         state_pill(word, tone, id="state-generation"),
         el("span", class_="grow"),
         el("span", how, class_="meta"),
-        el("span", toggle, class_="actions"),
+        el(
+            "span",
+            toggle if conditioned else None,
+            panel_toggle("Settings", "settings") if own else None,
+            class_="actions",
+        ),
     )
-    held, told = state.problems.get(STAGE), state.notices.get(STAGE)
+    held, said = state.problems.get(STAGE), state.notices.get(STAGE)
     waits = not running and state.gate.plan is not None
     parts: list[Child] = [
         head,
         problem(held.text, "problem-generation") if held is not None else None,
-        notice([icon("alert"), el("span", told)], "notice-generation") if told is not None else None,
-        conditioning_panel(state, profile),
-        el("div", _settings(drawing, profile), class_="body"),
+        notice([icon("alert"), el("span", said)], "notice-generation") if said is not None else None,
+        conditioning_panel(state, profile) if conditioned else None,
+        panel("settings", "Of this run only.", settings_form(own)) if own else None,
+        el("div", _settings(drawing, profile, diffuses), class_="body"),
         _progress(state) if running else _gate(state),
         _planned(state) if waits else None,
     ]
@@ -107,13 +124,14 @@ def _saved(job: Job) -> str:
     return f"{job.done} of {job.total} images are saved"
 
 
-def _settings(drawing: GenerationSettings, profile: Profile) -> Html:
+def _settings(drawing: GenerationSettings, profile: Profile, diffuses: bool) -> Html:
+    """How many images of which seeds; how they are denoised only where the method reads these settings."""
     rows: list[Child] = [
-        el("div", _presets(drawing, profile), _seeds(drawing), class_="choices"),
+        el("div", _presets(drawing, profile) if diffuses else None, _seeds(drawing), class_="choices"),
         el(
             "div",
-            [_field(name, words, drawing) for name, words in FIELDS.items()],
-            _negative(drawing),
+            [_field(name, words, drawing) for name, words in FIELDS.items() if diffuses or name in ANY_METHOD],
+            _negative(drawing) if diffuses else None,
             class_="fields",
         ),
     ]
@@ -136,7 +154,7 @@ def _presets(drawing: GenerationSettings, profile: Profile) -> Child:
                 name,
                 "preset",
                 f"chip{' on' if on else ''}",
-                data_value=name,
+                data_preset=name,
                 aria_pressed="true" if on else "false",
                 title=told,
                 data_key=f"preset-{name}",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from ui.views.large import MODES
+from pipeline.methods import method_of
+from pipeline.recipes import DEFAULT, recipe_of
+from ui.views.large import modes
 from ui.views.markup import Html, el
 from ui.views.parts import icon, key
 
 Keys = tuple[str, ...]
+_MODES = modes(method_of(recipe_of(DEFAULT).method).artifacts)
 GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
     "Review of the shown result": (
         (("A",), "accept"),
@@ -18,7 +21,7 @@ GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
         (("←",), "the result before it, a later one"),
     ),
     "Ways to look": (
-        *(((str(number),), words) for number, (_, words) in enumerate(MODES.values(), 1)),
+        *(((str(number),), mode.words) for number, mode in enumerate(_MODES.values(), 1)),
         (("F",), "full window, and back"),
         (("Z",), "one to one, or fitted"),
     ),

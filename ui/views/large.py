@@ -2,32 +2,64 @@
 
 from __future__ import annotations
 
+import base64
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from evaluation.types import Reading
+from evaluation.types import Prediction, coloured_map
 from pipeline.masks import colour
+from pipeline.methods import Artifact, method_of
+from pipeline.recipes import edits_in_words
+from services.predictions import ModelComparison
+from services.run_state import RunState
 from storage.types import StoredTestCase
-from ui.readings import Seen
-from ui.run_state import RunState
 from ui.views.markup import Child, Html, el
 from ui.views.parts import icon
 from ui.views.text_stages import caption_text
 
-MODES: dict[str, tuple[str, str]] = {
-    "result": ("Result", "The generated image"),
-    "slider": ("Slider", "Source and generated image, with a slider between them"),
-    "pair": ("Side by side", "Source and generated image side by side"),
-    "source": ("Source", "The source image"),
-    "edges": ("Control", "The control image that it was drawn on"),
-    "overlay": ("Overlay", "The lines of the control image laid over the generated image"),
-    "difference": ("Difference", "What changed: black is the same in both"),
-    "mask": ("Mask", "The mask laid over the generated image"),
-    "seen": (
-        "Class map",
-        "What the model under test takes every pixel for, in the source and in the generated image",
-    ),
-}
-"""Every way to look at a result: what its tab says, and what it shows. The keys 1 to 9 stand for them in this order."""
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to look at a result."""
+
+    title: str
+    """What its tab says."""
+    words: str
+    """What it shows."""
+    artifact: str = ""
+    """The name of the artifact that it shows; "" for none."""
+
+
+def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
+    """Every way to look at a result of a method with these artifacts, in the order of their tabs and keys."""
+    own: dict[str, Mode] = {}
+    for artifact in artifacts:
+        value = re.sub(r"\W+", "-", artifact.name)
+        own[f"made-{value}"] = Mode(artifact.title, artifact.words, artifact.name)
+        if artifact.lines:
+            words = f"The lines of the {artifact.name} laid over the generated image"
+            own[f"over-{value}"] = Mode("Overlay", words, artifact.name)
+    return {
+        "result": Mode("Result", "The generated image"),
+        "slider": Mode("Slider", "Source and generated image, with a slider between them"),
+        "pair": Mode("Side by side", "Source and generated image side by side"),
+        "source": Mode("Source", "The source image"),
+        **own,
+        "difference": Mode("Difference", "What changed: black is the same in both"),
+        "mask": Mode("Mask", "The mask laid over the generated image"),
+        "seen": Mode(
+            "Class map",
+            "What the model under test takes every pixel for, in the source and in the generated image",
+        ),
+    }
+
+
+def artifacts_of(case: StoredTestCase) -> tuple[Artifact, ...]:
+    """The artifacts that its method declares, and any other that is stored with it."""
+    declared = {artifact.name: artifact for artifact in method_of(case.lineage.method).artifacts}
+    others = (Artifact(name, name[:1].upper() + name[1:], f"The {name}") for name in case.artifacts)
+    return tuple(declared.values()) + tuple(other for other in others if other.name not in declared)
 
 
 @dataclass(frozen=True)
@@ -51,30 +83,30 @@ def overlay_url(sha: str) -> str:
 
 def edit_words(case: StoredTestCase) -> str:
     """What was changed in a test case, in a few words."""
-    return ", ".join(edit.alternative for edit in case.counterfactual.edits) or "by hand"
+    return edits_in_words(case.lineage.recipe, case.lineage.counterfactual)
 
 
-def usable_mode(mode: str, state: RunState, case: StoredTestCase, seen: Seen) -> str:
+def usable_mode(mode: str, state: RunState, case: StoredTestCase, comparison: ModelComparison) -> str:
     """The mode, or "result" where this test case has nothing to show for it."""
-    return mode if mode in _usable(state, case, seen) else "result"
+    return mode if mode in _usable(state, case, comparison) else "result"
 
 
-def mode_bar(state: RunState, case: StoredTestCase, seen: Seen, mode: str) -> Html:
+def mode_bar(state: RunState, case: StoredTestCase, comparison: ModelComparison, mode: str) -> Html:
     """A tab for each mode, each with its key, and the button for the full window."""
-    usable = _usable(state, case, seen)
+    usable = _usable(state, case, comparison)
     tabs = [
         el(
             "button",
-            name,
+            known.title,
             type="button",
             class_=f"tab{' on' if value == mode else ''}",
             data_view_mode=value,
             data_digit=number,
             id=f"tile-{value}",
-            title=f"{words} ({number})",
+            title=f"{known.words} ({number})",
             aria_pressed="true" if value == mode else "false",
         )
-        for number, (value, (name, words)) in enumerate(MODES.items(), 1)
+        for number, (value, known) in enumerate(modes(artifacts_of(case)).items(), 1)
         if value in usable
     ]
     tools = [
@@ -95,11 +127,12 @@ def source_picture(state: RunState) -> Html:
     )
 
 
-def large_picture(state: RunState, case: StoredTestCase, seen: Seen, mode: str) -> Html:
+def large_picture(state: RunState, case: StoredTestCase, comparison: ModelComparison, mode: str) -> Html:
     """The picture in one mode."""
-    source, result, control = (image_url(sha) for sha in (state.run.source_sha, case.image_sha, case.control_sha))
-    label, words = edit_words(case), f"Generated image: {case.counterfactual.text}"
-    made = el("img", src=result, alt=words, id=f"big-{mode}")
+    source, result = image_url(state.run.source_sha), image_url(case.image_sha)
+    label, words = edit_words(case), f"Generated image: {case.lineage.counterfactual.text}"
+    # A key of its own has the page make the picture anew: the one before must not stay under this one's name.
+    made = el("img", src=result, alt=words, id=f"big-{mode}", data_key=f"big-{case.image_sha}")
     match mode:
         case "slider":
             wipe = el(
@@ -114,18 +147,17 @@ def large_picture(state: RunState, case: StoredTestCase, seen: Seen, mode: str) 
             )
             over = el("img", src=source, alt="Source image", class_="over")
             return _figure(
-                mode, el("img", src=result, alt=words), over, wipe, el("i", class_="line"), captions=("source", label)
+                mode,
+                el("img", src=result, alt=words, data_key=f"big-{case.image_sha}"),
+                over,
+                wipe,
+                el("i", class_="line"),
+                captions=("source", label),
             )
         case "pair":
             return _figure(mode, el("img", src=source, alt="Source image"), made, captions=("source", label))
         case "source":
             return _figure(mode, el("img", src=source, alt="Source image", id="big-source"), captions=("source",))
-        case "edges":
-            alt = "Control image: what was kept of the source"
-            return _figure(mode, el("img", src=control, alt=alt, id="big-edges"), captions=("control image",))
-        case "overlay":
-            trace = el("i", class_="trace", style=f"-webkit-mask-image:url('{control}');mask-image:url('{control}')")
-            return _figure(mode, made, trace, captions=(f"{label}, with the lines it was drawn on",))
         case "difference":
             over = el("img", src=source, alt="", class_="over")
             return _figure(mode, made, over, captions=("difference",))
@@ -135,15 +167,32 @@ def large_picture(state: RunState, case: StoredTestCase, seen: Seen, mode: str) 
                 mode, made, over, captions=(f"{label}, with the mask",), below=_legend(state.run.mask_classes)
             )
         case "seen":
-            return _maps(case, seen)
+            return _maps(case, comparison)
+    known = modes(artifacts_of(case)).get(mode, Mode("", ""))
+    if known.artifact in case.artifacts:
+        shown = image_url(case.artifacts[known.artifact].sha)
+        if mode.startswith("made-"):
+            picture = el("img", src=shown, alt=known.words, id=f"big-{mode}", data_key=shown)
+            return _figure(mode, picture, captions=(known.artifact,))
+        trace = el("i", class_="trace", style=f"-webkit-mask-image:url('{shown}');mask-image:url('{shown}')")
+        return _figure(mode, made, trace, captions=(f"{label}, with the lines it was drawn on",))
     return _figure("result", made, captions=(label,))
 
 
-def _usable(state: RunState, case: StoredTestCase, seen: Seen) -> tuple[str, ...]:
-    found = seen.results.get(case.id)
-    mapped = seen.source is not None and bool(seen.source.class_map) and found is not None and bool(found.class_map)
-    missing = {"mask"} if state.run.mask_sha is None else set()
-    return tuple(mode for mode in MODES if mode not in missing | (set() if mapped else {"seen"}))
+def _usable(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> tuple[str, ...]:
+    found = comparison.results.get(case.id)
+    mapped = (
+        comparison.source is not None
+        and bool(comparison.source.class_map)
+        and found is not None
+        and bool(found.class_map)
+    )
+    missing = ({"mask"} if state.run.mask_sha is None else set()) | (set() if mapped else {"seen"})
+    return tuple(
+        mode
+        for mode, known in modes(artifacts_of(case)).items()
+        if mode not in missing and (not known.artifact or known.artifact in case.artifacts)
+    )
 
 
 def _figure(mode: str, *inside: Child, captions: tuple[str, ...], below: Child = None) -> Html:
@@ -159,11 +208,11 @@ def _figure(mode: str, *inside: Child, captions: tuple[str, ...], below: Child =
     )
 
 
-def _maps(case: StoredTestCase, seen: Seen) -> Html:
-    before, after = seen.source, seen.results.get(case.id)
+def _maps(case: StoredTestCase, comparison: ModelComparison) -> Html:
+    before, after = comparison.source, comparison.results.get(case.id)
     assert before is not None and after is not None
     pictures = [
-        el("img", src=f"data:image/png;base64,{found.class_map}", alt=words, class_="pixels")
+        el("img", src=_coloured(found.class_map), alt=words, class_="pixels")
         for found, words in (
             (before, "The source image as the model under test sees it"),
             (after, "The generated image as the model under test sees it"),
@@ -173,9 +222,13 @@ def _maps(case: StoredTestCase, seen: Seen) -> Html:
     return _figure("seen", pictures, captions=captions, below=_legend(_classes_in(before, after)))
 
 
-def _classes_in(*readings: Reading) -> dict[int, str]:
+def _coloured(class_map: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(coloured_map(class_map)).decode()}"
+
+
+def _classes_in(*predictions: Prediction) -> dict[int, str]:
     """The classes that a map may hold; only as many as a legend can name."""
-    names = dict(enumerate(readings[0].classes))
+    names = dict(enumerate(predictions[0].classes))
     return names if len(names) <= 24 else {}
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pipeline.masks import classes_text, colour
-from ui.masks import known_classes, sample_of
-from ui.run_state import RunState
-from ui.samples import Sample
+from services.run_state import RunState
+from services.samples import Sample, known_classes, sample_of
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, icon, notice
 
@@ -91,6 +90,7 @@ def _classes(classes: Mapping[int, str], held: bool) -> Html:
         classes_text(classes),
         rows=1,
         id="mask-classes",
+        name="classes",
         data_do="mask-classes" if held else None,
         placeholder="0 sky, 1 road, 2 car",
         maxlength=4000,

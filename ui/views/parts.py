@@ -5,26 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pipeline.types import EDIT_TYPES, StageName, Task
+from pipeline.types import EDIT_TYPES, Task
 from ui.diff import Piece
 from ui.views.markup import Child, Html, el, join
 
 Tone = Literal["", "ok", "warn", "bad", "acc"]
 
-TITLES: dict[StageName, str] = {
-    "caption": "Caption",
-    "keywords": "Keywords",
-    "alternatives": "Alternatives",
-    "counterfactuals": "Counterfactual captions",
-    "generation": "Generate",
-}
-DOING: dict[StageName, str] = {
-    "caption": "captioning the picture",
-    "keywords": "finding keywords",
-    "alternatives": "looking for alternatives",
-    "counterfactuals": "writing counterfactual captions",
-    "generation": "generating",
-}
 CONTROL = "drawing the control image"
 """What a job does that runs and is at no stage."""
 
@@ -71,7 +57,7 @@ def key(name: str) -> Html:
     return el("kbd", name)
 
 
-def select_type(chosen: str, name: str = "type") -> Html:
+def select_type(chosen: str, name: str = "edit_type") -> Html:
     """A choice of the edit types."""
     options = [el("option", kind, value=kind, selected=kind == chosen) for kind in EDIT_TYPES]
     return el("select", options, name=name, aria_label="Edit type")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from evaluation.metrics import MASK_KEPT
 from pipeline.types import StageName
+from services.predictions import ModelComparison
+from services.run_state import RunState
 from storage.types import StoredTestCase
 from ui.diff import shortened, word_diff
-from ui.readings import Seen
-from ui.run_state import RunState
 from ui.views.drawing import MODE as DRAWING
 from ui.views.drawing import drawing_figure, drawing_thumb
 from ui.views.large import View, edit_words, image_url, large_picture, mode_bar, source_picture, usable_mode
@@ -23,28 +23,28 @@ __all__ = ["View", "edit_words", "image_url", "picture_column"]
 STAGE: StageName = "generation"
 
 
-def picture_column(state: RunState, view: View, seen: Seen) -> Html:
+def picture_column(state: RunState, view: View, comparison: ModelComparison) -> Html:
     """Everything in it."""
     cases = state.run.test_cases
     case = next((held for held in cases if held.id == view.case), cases[-1] if cases else None)
     if case is None:
         return el("div", _source_only(state), class_="pictures")
-    mode = usable_mode(view.mode, state, case, seen)
+    mode = usable_mode(view.mode, state, case, comparison)
     drawn = drawing_figure(state) if view.mode == DRAWING else None
     # What is not there yet can be neither checked nor judged.
-    viewer: list[Child] = [mode_bar(state, case, seen, DRAWING), drawn]
+    viewer: list[Child] = [mode_bar(state, case, comparison, DRAWING), drawn]
     if drawn is None:
         viewer = [
-            mode_bar(state, case, seen, mode),
-            large_picture(state, case, seen, mode),
-            _checks(state, case, seen),
+            mode_bar(state, case, comparison, mode),
+            large_picture(state, case, comparison, mode),
+            _checks(state, case, comparison),
             review_bar(state.run, case),
         ]
     parts: list[Child] = [
         el("div", viewer, class_="card viewer", id="viewer"),
-        _thumbnails(state, case, seen, drawn is not None),
-        under_test_card(state, case, seen),
-        _facts(state, case, seen),
+        _thumbnails(state, case, comparison, drawn is not None),
+        under_test_card(state, case, comparison),
+        _facts(state, case, comparison),
     ]
     return el("div", parts, class_="pictures", data_case=case.id)
 
@@ -60,35 +60,39 @@ def _source_only(state: RunState) -> Html:
     )
 
 
-def _checks(state: RunState, case: StoredTestCase, seen: Seen) -> Html:
+def _checks(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
     """What the checks found, a pill each; told apart by their mark and not by colour alone."""
     pills: list[Child] = []
     if case.id in state.outdated:
         pills.append(pill(state.outdated[case.id], "warn", id="outdated"))
-    for check in seen.checks(case):
+    for check in comparison.checks(case):
         tone: Tone = "ok" if check.passed else "warn"
         figure = "" if check.value is None else f" {check.value:.2f}"
         title = check.note or f"{check.name}: passed"
         pills.append(pill([icon("check" if check.passed else "alert"), f"{check.name}{figure}"], tone, title=title))
-    if unmeasured := seen.unmeasured(case):
+    if unmeasured := comparison.unmeasured(case):
         pills.append(pill(f"{MASK_KEPT}: {unmeasured}", title="How well a segmenter under test still finds the mask"))
-    pills.append(verdict_pill(case, seen))
+    pills.append(verdict_pill(case, comparison))
     return el("div", pills, class_="tags checks", id="checks")
 
 
-def _facts(state: RunState, case: StoredTestCase, seen: Seen) -> Html:
-    pieces = word_diff(caption_text(state), case.counterfactual.text)
-    steps = case.settings.get("steps", "?")
-    made = f"{short_model(case.model, state.model_names)} · {steps} steps · seed {case.seed} · {seconds(case.seconds)}"
+def _facts(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
+    pieces = word_diff(caption_text(state), case.lineage.counterfactual.text)
+    lineage = case.lineage
+    model, steps = short_model(lineage.model, state.model_names), lineage.settings.steps
+    pace = "" if steps is None else f"{steps} steps · "
+    made = f"{model} · {pace}seed {lineage.seed} · {seconds(lineage.seconds)}"
     reuse = button(
         "Reuse seed",
         "reuse-seed",
         "s q",
         id="reuse-seed",
-        title=f"Generate the next images with the seed of this one ({case.seed})",
+        title=f"Generate the next images with the seed of this one ({lineage.seed})",
         data_case=case.id,
     )
-    notes = [el("p", check.note, class_="mut small") for check in seen.checks(case) if not check.passed and check.note]
+    notes = [
+        el("p", check.note, class_="mut small") for check in comparison.checks(case) if not check.passed and check.note
+    ]
     return el(
         "div",
         el("p", differences(shortened(pieces)), class_="diff"),
@@ -105,28 +109,28 @@ def _facts(state: RunState, case: StoredTestCase, seen: Seen) -> Html:
     )
 
 
-def _thumbnails(state: RunState, shown: StoredTestCase, seen: Seen, following: bool) -> Html:
+def _thumbnails(state: RunState, shown: StoredTestCase, comparison: ModelComparison, following: bool) -> Html:
     thumbs: list[Child] = [drawing_thumb(state, following)]
     for case in reversed(state.run.test_cases):
         verdict = case.review.verdict if case.review is not None else ""
         on = " on" if case.id == shown.id and not following else ""
         looks = f"thumb{on}{' old' if case.id in state.outdated else ''} {verdict}"
-        misled = None
-        if case.id in seen.misled:
+        failure = None
+        if case.id in comparison.newly_misclassified:
             words = "The model under test fails here"
-            misled = el("span", icon("alert"), class_="misled", title=words, role="img", aria_label=words)
+            failure = el("span", icon("alert"), class_="model-fails", title=words, role="img", aria_label=words)
         thumbs.append(
             el(
                 "button",
-                el("img", src=image_url(case.image_sha), alt=f"Generated image: {case.counterfactual.text}"),
+                el("img", src=image_url(case.image_sha), alt=f"Generated image: {case.lineage.counterfactual.text}"),
                 review_badge(case.review),
-                misled,
+                failure,
                 el("span", edit_words(case), class_="words"),
                 type="button",
                 class_=looks.strip(),
                 data_view_case=case.id,
                 data_key=f"case-{case.id}",
-                title=case.counterfactual.text,
+                title=case.lineage.counterfactual.text,
             )
         )
     number = len(state.run.test_cases)

@@ -1,12 +1,13 @@
-"""The queue: what the worker does, what waits, in every run, and what a person can do about it."""
+"""The queue: what the worker thread does, what waits, in every run, and what a person can do about it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ui.job_views import JobView, Part
+from pipeline.recipes import stage_doing, stage_title
+from services.jobs import JobView, Part
 from ui.views.markup import Child, Html, el
-from ui.views.parts import CONTROL, DOING, TITLES, bar, button, icon, left
+from ui.views.parts import CONTROL, bar, button, icon, left
 
 SHOWN = 12
 """Images that wait and are shown one by one, in each job; the others are counted."""
@@ -65,7 +66,7 @@ def _job_row(job: JobView, names: Mapping[str, str], run_id: str, waiting_for: s
     elif job.state == "waiting":
         doing = f"{_what(job)}, waits for {waiting_for if first else 'the one above'}"
     else:
-        doing = DOING[job.stage] if job.stage is not None else _what(job)
+        doing = stage_doing(job.stage) if job.stage is not None else _what(job)
     up = None
     if job.state == "waiting" and not first:
         up = button(icon("up"), "queue-up", "s q", data_job=job.id, aria_label=f"Move {name} up", title="Move up")
@@ -92,7 +93,7 @@ def _what(job: JobView) -> str:
     if job.parts:
         number = len(job.waiting)
         return f"{number} image" if number == 1 else f"{number} images"
-    return TITLES[job.stages[0]].lower() if len(job.stages) == 1 else "stages up to the gate"
+    return stage_title(job.stages[0]).lower() if len(job.stages) == 1 else "stages up to the gate"
 
 
 def _running_row(job: JobView, part: Part) -> Html:

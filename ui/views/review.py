@@ -63,7 +63,7 @@ def review_bar(run: Run, case: StoredTestCase) -> Html:
             type="button",
             class_="btn s",
             id="edit-caption",
-            data_again=case.counterfactual.text,
+            data_again=case.lineage.counterfactual.text,
             title="Change the caption that it was drawn from and go round again",
         ),
     ]

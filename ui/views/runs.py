@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pipeline.recipes import known_recipes, stage_doing, stage_title
+from services.jobs import JobView
+from services.runs import Listing
 from storage.types import RunSummary
-from ui.job_views import JobView
-from ui.listing import Listing
 from ui.views.large import image_url
 from ui.views.markup import Child, Html, el
-from ui.views.parts import CONTROL, DOING, button, describe_task, icon
+from ui.views.parts import CONTROL, button, describe_task, icon
 
 SEARCH_FROM = 7
 """With fewer runs a search field would only be in the way."""
@@ -29,7 +30,7 @@ def state_of(run: RunSummary, job: JobView | None) -> str:
     if job is not None:
         if job.state == "waiting" or (job.stage is None and job.stages):
             return "in the queue"
-        return CONTROL if job.stage is None else DOING[job.stage]
+        return CONTROL if job.stage is None else stage_doing(job.stage)
     results = f"{run.test_cases} result" if run.test_cases == 1 else f"{run.test_cases} results"
     if run.job in ("interrupted", "failed"):
         return f"{run.job} · {results}" if run.test_cases else str(run.job)
@@ -37,9 +38,11 @@ def state_of(run: RunSummary, job: JobView | None) -> str:
         return f"{run.accepted} of {results} accepted"
     if run.test_cases:
         return results
-    if "counterfactuals" in run.stages:
+    recipe = next((known for known in known_recipes() if known.name == run.recipe), None)
+    done = [name for name in run.stages if recipe is None or recipe.has(name)]
+    if recipe is not None and recipe.last.name in done:
         return "at the gate"
-    return f"{run.stages[-1]} done" if run.stages else "not begun"
+    return f"{stage_title(done[-1]).lower()} done" if done else "not begun"
 
 
 def date_words(moment: datetime, now: datetime) -> str:
@@ -104,7 +107,7 @@ def _menu(run: RunSummary, job: JobView | None) -> Html:
         "div",
         el("button", "Rename", type="button", class_="btn s", data_rename_run=run.id),
         button(
-            "Duplicate", "run-duplicate", "s", data_of=run.id, title="The same picture, task and texts, without images"
+            "Duplicate", "run-duplicate", "s", data_run=run.id, title="The same picture, task and texts, without images"
         ),
         el("details", el("summary", "Delete…", class_="btn s"), asked, class_="ask", data_key=f"ask-{run.id}"),
         class_="acts",
@@ -147,7 +150,7 @@ def _removed(listed: Listing, now: datetime) -> Child:
             "li",
             el("img", src=image_url(run.source_sha), alt="", loading="lazy"),
             el("span", run.name, title=date_words(run.changed, now)),
-            button("Put back", "run-restore", "s", data_of=run.id),
+            button("Put back", "run-restore", "s", data_run=run.id),
             data_key=f"removed-{run.id}",
         )
         for run in listed.removed

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from pipeline.runner import TEXT_STAGES
-from pipeline.settings import Settings
-from pipeline.types import STAGES, StageName
+from pipeline.stages.base import Stage
+from pipeline.types import StageName
+from services.edit_conflicts import clock
+from services.jobs import JobView
+from services.run_state import Problem, RunState
+from services.runs import task_problem
 from storage.types import StoredValue
-from ui.job_views import JobView
-from ui.run_state import Problem, RunState
-from ui.studio import clock, task_problem
-from ui.versions import undo_target
 from ui.views.forms import settings_form
 from ui.views.markup import Child, Html, el, join
-from ui.views.parts import TITLES, Tone, bar, button, icon, left, notice, pill, problem, seconds, short_model
-from ui.views.told import Summary, history, told, was_told
+from ui.views.parts import Tone, bar, button, icon, left, notice, pill, problem, seconds, short_model
+from ui.views.prompt_panel import has_prompt, history, prompt_panel
 
-AGAIN: dict[StageName, str] = {"caption": "Caption again"}
 FROM_HERE = "This stage and all after it that are empty or stale, up to the gate"
 STAGE_ONLY = "This stage only"
 
@@ -39,30 +38,30 @@ ICONS: dict[str, str] = {
 """What stands before the word of a state: neither needs the other, nor a colour."""
 
 
-def stage_card(stage: StageName, state: RunState, body: Child, summary: Summary) -> Html:
-    """The card of a text stage. `summary` tells a value in one line, for the history."""
+def stage_card(stage: StageName, state: RunState, body: Child) -> Html:
+    """The card of a text stage of the run's recipe."""
     stored = state.run.values.get(stage)
     running = running_stage(state.job) == stage
     word, tone = state_word(stage, state)
     head = el(
         "header",
-        el("span", STAGES.index(stage) + 1, class_="num"),
-        el("h2", TITLES[stage]),
+        el("span", state.recipe.cards.index(stage) + 1, class_="num"),
+        el("h2", state.recipe.stage(stage).title),
         state_pill(word, tone, id=f"state-{stage}"),
         pill("prompt edited", "acc", title="This run has a prompt of its own.") if stage in state.run.prompts else None,
         el("span", class_="grow"),
         el("span", _made_by(stored, state.model_names), class_="meta"),
         el("div", _head_buttons(stage, state, stored, running), class_="steps"),
     )
-    held, told = state.problems.get(stage), state.notices.get(stage)
+    held, said = state.problems.get(stage), state.notices.get(stage)
     parts: list[Child] = [head]
     if running and state.job is not None:
         parts.append(_working(state.job))
     if held is not None:
         parts.append(_problem(held, stage))
-    if told is not None:
-        parts.append(notice([icon("alert"), el("span", told)], f"notice-{stage}"))
-    parts.append(_panels(stage, state, summary))
+    if said is not None:
+        parts.append(notice([icon("alert"), el("span", said)], f"notice-{stage}"))
+    parts.append(_panels(state.recipe.stage(stage), state))
     parts.append(el("div", body, class_="body"))
     tones = {"warn": " is-stale", "bad": " is-failed"}
     return el(
@@ -83,7 +82,7 @@ def state_pill(word: str, tone: Tone, **attributes: str | bool | None) -> Html:
 
 
 def running_stage(job: JobView | None) -> StageName | None:
-    """The stage that the worker is at for this run."""
+    """The stage that the worker thread is at for this run."""
     return job.stage if job is not None and job.state == "running" else None
 
 
@@ -109,12 +108,13 @@ def _comes_later(stage: StageName, state: RunState, job: JobView) -> bool:
     """Whether a job has still to come to a stage: always to its only one, else to those that are empty or stale."""
     if not job.active or stage not in job.stages:
         return False
-    if job.stage is not None and STAGES.index(stage) <= STAGES.index(job.stage):
+    cards = state.recipe.cards
+    if job.stage in cards and cards.index(stage) <= cards.index(job.stage):
         return False
     return len(job.stages) == 1 or stage not in state.run.values or stage in state.stale
 
 
-def _made_by(stored: StoredValue | None, names: dict[str, str]) -> str:
+def _made_by(stored: StoredValue | None, names: Mapping[str, str]) -> str:
     if stored is None:
         return ""
     trace = stored.value.trace
@@ -128,12 +128,12 @@ def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None,
     """On a line of their own, in the order in which a stage gets them: what comes later moves none that was there."""
     shut = (state.job is not None and state.job.active) or bool(task_problem(state.run.task))
     versions = state.histories.get(stage, ())
-    parts: list[Child] = [_toggle("Settings", "settings")]
-    if was_told(stage, state):
-        parts.append(_toggle("What it was told", "told"))
+    parts: list[Child] = [panel_toggle("Settings", "settings") if state.recipe.stage(stage).settings else None]
+    if has_prompt(stage, state):
+        parts.append(panel_toggle("Prompt and reply", "prompt"))
     if len(versions) > 1:
-        parts.append(_toggle("History", "history"))
-    if undo_target(versions) is not None:
+        parts.append(panel_toggle("History", "history"))
+    if state.can_undo(stage):
         words = [icon("undo"), "Undo"]
         hint = "Undo the last edit of this stage (Ctrl+Z)"
         parts.append(button(words, "undo", "s q", data_stage=stage, id=f"undo-{stage}", title=hint))
@@ -147,29 +147,25 @@ def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, 
     """They keep their words, and their places at the right end, whatever becomes of the stage: it may become stale in
     the moment in which somebody presses one.
     """
-    missing = [name for name in STAGES[: STAGES.index(stage)] if name not in state.run.values]
+    missing = [before for before in state.recipe.before(stage) if before.name not in state.run.values]
     closed, stale = shut or bool(missing), stage in state.stale
-    word = "Run" if stored is None else AGAIN.get(stage, "Run again")
-    hint = comes_first(missing[0]) if missing else None
+    word = "Run" if stored is None else state.recipe.stage(stage).again
+    hint = missing[0].comes_first if missing else None
     keep = button("Keep as it is", "keep", "s", data_stage=stage, disabled=shut) if stale else None
-    if stage == TEXT_STAGES[-1]:
+    if stage == state.recipe.last.name:
         look = "s p" if stale or (stored is None and not missing) else "s"
-        action = "run-all" if stale else "run"
-        return join(keep, button(word, action, look, data_stage=stage, disabled=closed, id=f"run-{stage}", title=hint))
+        action, of = ("run-all", None) if stale else ("run", stage)
+        return join(keep, button(word, action, look, data_stage=of, disabled=closed, id=f"run-{stage}", title=hint))
     look = "s p" if stored is None and not missing else "s"
     alone = hint or (STAGE_ONLY if stale else None)
     run = button(word, "run", look, data_stage=stage, disabled=closed, id=f"run-{stage}", title=alone)
-    action, look = ("run-all", "s p") if stale else ("run-from", "s")
-    here = button("Run from here", action, look, data_stage=stage, disabled=closed, id=f"from-{stage}", title=FROM_HERE)
+    action, look, of = ("run-all", "s p", None) if stale else ("run-from", "s", stage)
+    here = button("Run from here", action, look, data_stage=of, disabled=closed, id=f"from-{stage}", title=FROM_HERE)
     return join(keep, run, here)
 
 
-def comes_first(stage: StageName) -> str:
-    """That another stage has to be run before."""
-    return "The caption comes first." if stage == "caption" else f"{TITLES[stage]} come first."
-
-
-def _toggle(text: str, panel: str) -> Html:
+def panel_toggle(text: str, panel: str) -> Html:
+    """The button of a card's head that opens one of its panels."""
     return el("button", text, type="button", class_="btn s q", data_panel_of=panel, aria_expanded="false")
 
 
@@ -184,9 +180,10 @@ def _working(job: JobView) -> Html:
 
 def _problem(held: Problem, stage: StageName) -> Html:
     parts: list[Child] = [problem(held.text, f"problem-{stage}")]
-    if held.again:
-        data = {f"data_{name}": value for name, value in held.again.items() if name != "do"}
-        parts.append(button(held.again_words, held.again["do"], "s", id=f"force-{stage}", **data))
+    if held.insist is not None:
+        fields = held.insist.model_dump(mode="json", exclude={"run", "tab", "version"})
+        data = {f"data_{name}": "true" if value is True else value for name, value in fields.items()}
+        parts.append(button("Use it all the same", held.insist.name, "s", id=f"force-{stage}", **data))
     if held.raw_reply:
         parts.append(
             el(
@@ -200,25 +197,21 @@ def _problem(held: Problem, stage: StageName) -> Html:
     return join(*parts)
 
 
-def _panels(stage: StageName, state: RunState, summary: Summary) -> Child:
+def _panels(stage: Stage, state: RunState) -> Child:
     parts: list[Child] = []
-    versions = state.histories.get(stage, ())
+    versions = state.histories.get(stage.name, ())
     if len(versions) > 1:
         note = "Earlier values stay. Bring one back to work on from there."
-        parts.append(panel("history", note, history(versions, summary, state.model_names)))
-    if was_told(stage, state):
+        parts.append(panel("history", note, history(versions, stage.summary, state.model_names)))
+    if has_prompt(stage.name, state):
         note = "What this stage asks its model, word for word, and what it replied."
-        parts.append(panel("told", note, told(stage, state)))
-    own: BaseModel = getattr(state.settings, stage)
-    parts.append(panel("settings", "Of this run only.", settings_form({stage: own})))
+        parts.append(panel("prompt", note, prompt_panel(stage.name, state)))
+    if stage.settings:
+        own: BaseModel = getattr(state.settings, stage.settings)
+        parts.append(panel("settings", "Of this run only.", settings_form({stage.settings: own})))
     return parts
 
 
 def panel(name: str, note: str, content: Child) -> Html:
     """A part of a card that a button of its head opens."""
     return el("div", el("p", note, class_="mut"), content, class_="panel", data_panel=name, data_key=f"panel-{name}")
-
-
-def all_settings(settings: Settings, *stages: str) -> dict[str, BaseModel]:
-    """The settings of some stages by their names."""
-    return {stage: getattr(settings, stage) for stage in stages}

@@ -18,8 +18,8 @@ from pipeline.types import (
     Task,
 )
 from pipeline.words import protected_spans, protected_words_in
-from ui.run_state import RunState
-from ui.studio import task_problem
+from services.run_state import RunState
+from services.runs import task_problem
 from ui.views.forms import setting_input
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, icon, problem, select_type
@@ -41,6 +41,7 @@ def caption_card(state: RunState) -> Html:
         "textarea",
         text,
         id="caption-text",
+        name="text",
         data_do="caption",
         data_draft=f"{state.run.id}:caption",
         rows=2,
@@ -59,7 +60,7 @@ def caption_card(state: RunState) -> Html:
         task = el("b", state.run.task.describe())
         parts.append(el("p", "Underlined words are protected by the task ", task, ".", class_="mut small"))
     parts.append(_caption_warnings(text, state.run.task) if text else None)
-    return stage_card("caption", state, parts, lambda value: value.text)
+    return stage_card("caption", state, parts)
 
 
 def caption_text(state: RunState) -> str:
@@ -95,14 +96,14 @@ def keywords_card(state: RunState) -> Html:
         words = [el("span", word, class_="chip lock", data_key=f"lock-{word}") for word in locked]
         chips.append(el("span", icon("lock"), "protected", words, class_="locked"))
     hint = None if value.items else el("p", HINTS["keywords"], class_="mut")
-    return stage_card("keywords", state, [hint, el("div", chips, class_="chips")], _keywords_line)
+    return stage_card("keywords", state, [hint, el("div", chips, class_="chips")])
 
 
 def _keyword_chip(item: Keyword, caption: str, task: Task) -> Html:
     wrong = failed(keyword_checks(item.text, caption, task, item.forced))
     editor = _editor(
         [
-            el("input", type="text", name="value", value=item.text, aria_label="Words of the caption", maxlength=200),
+            el("input", type="text", name="new", value=item.text, aria_label="Words of the caption", maxlength=200),
             select_type(item.edit_type),
         ],
         "keyword-reword",
@@ -125,11 +126,11 @@ def alternatives_card(state: RunState) -> Html:
         if keyword.used and "keywords" not in state.stale:
             rows.setdefault(keyword.text, KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced))
     if not rows:
-        return stage_card("alternatives", state, el("p", HINTS["alternatives"], class_="mut"), _alternatives_line)
+        return stage_card("alternatives", state, el("p", HINTS["alternatives"], class_="mut"))
     too_close = state.settings.alternatives.too_close
     lines = [_row(item, state.run.task, too_close, asked) for item in rows.values()]
     head = el("p", HINTS["alternatives"], class_="mut") if not value.items else _threshold(state, value)
-    return stage_card("alternatives", state, [head, el("div", lines, class_="rows")], _alternatives_line)
+    return stage_card("alternatives", state, [head, el("div", lines, class_="rows")])
 
 
 def _asked(state: RunState) -> bool:
@@ -176,7 +177,7 @@ def _row(item: KeywordAlternatives, task: Task, too_close: float, shut: bool) ->
 def _alternative_chip(item: KeywordAlternatives, option: Alternative, task: Task, too_close: float) -> Html:
     wrong = failed(alternative_checks(item.keyword, option.text, task, item.forced))
     editor = _editor(
-        [el("input", type="text", name="value", value=option.text, aria_label="Alternative", maxlength=200)],
+        [el("input", type="text", name="new", value=option.text, aria_label="Alternative", maxlength=200)],
         "alternative-reword",
         "alternative-drop",
         {"data_text": option.text, "data_keyword": item.keyword},
@@ -205,7 +206,7 @@ def _chip(
         do,
         "toggle",
         data_text=text,
-        data_used="" if used else "true",
+        data_used="false" if used else "true",
         aria_pressed="true" if used else "false",
         **data,
     )
@@ -237,7 +238,7 @@ def _add(do: str, placeholder: str, data: dict[str, str], with_type: bool, key: 
         el(
             "input",
             type="text",
-            name="value",
+            name="new",
             placeholder=placeholder,
             aria_label=placeholder,
             maxlength=200,
@@ -254,14 +255,3 @@ def _add(do: str, placeholder: str, data: dict[str, str], with_type: bool, key: 
 def _value(state: RunState, stage: StageName, empty: T) -> T:
     stored = state.run.values.get(stage)
     return stored.value.value if stored else empty
-
-
-def _keywords_line(value: Keywords) -> str:
-    return ", ".join(item.text for item in value.items if item.used) or "none ticked"
-
-
-def _alternatives_line(value: Alternatives) -> str:
-    return "; ".join(
-        f"{item.keyword}: {', '.join(option.text for option in item.options if option.used) or 'none'}"
-        for item in value.items
-    )

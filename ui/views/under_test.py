@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from evaluation.metrics import ClassFigures
-from evaluation.types import Reading
+from evaluation.types import Prediction, names_label
 from pipeline.settings import UnderTestSettings
+from services.predictions import ModelComparison
+from services.run_state import RunState
 from storage.types import StoredTestCase
-from ui.readings import Seen, names_label
-from ui.run_state import RunState
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, icon, pill, problem
 
@@ -36,56 +36,56 @@ NAMED = 2
 """As many classes are named in the pill; the table tells of all."""
 
 
-def under_test_card(state: RunState, case: StoredTestCase, seen: Seen) -> Html:
+def under_test_card(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
     """The table, and the form that takes another model."""
     head = el(
         "header",
         el("h2", "Model under test"),
-        el("span", _short(seen.wanted), class_="mut small", id="under-test-name"),
+        el("span", _short(comparison.wanted), class_="mut small", id="under-test-name"),
         el("span", class_="grow"),
     )
     return el(
         "section",
         head,
-        _body(state, case, seen),
-        _chooser(state, seen),
+        _body(state, case, comparison),
+        _chooser(state, comparison),
         class_="card facts under-test",
         id="under-test",
     )
 
 
-def verdict_pill(case: StoredTestCase, seen: Seen) -> Child:
+def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Child:
     """What the model under test makes of the image, in a few words."""
-    before, after = seen.source, seen.results.get(case.id)
+    before, after = comparison.source, comparison.results.get(case.id)
     if before is None or after is None:
         return None
-    misled = case.id in seen.misled
+    fails = case.id in comparison.newly_misclassified
     if after.top and before.top:
         then, now = before.top[0], after.top[0]
         words = f"model: {now.label} {now.probability:.2f}"
         if now.label != then.label:
             words = f"model: {then.label} → {now.label} {now.probability:.2f}"
     else:
-        dropped = [figure.name for figure in seen.figures.get(case.id, ()) if figure.dropped]
+        dropped = [figure.name for figure in comparison.figures.get(case.id, ()) if figure.dropped]
         lost = ", ".join(dropped) if len(dropped) <= NAMED else f"{len(dropped)} protected classes"
         words = f"model loses {lost}" if dropped else "model finds what is protected"
-    return pill([icon("alert" if misled else "check"), words], "bad" if misled else "ok", id="model-verdict")
+    return pill([icon("alert" if fails else "check"), words], "bad" if fails else "ok", id="model-verdict")
 
 
-def _body(state: RunState, case: StoredTestCase, seen: Seen) -> Child:
-    before, after = seen.source, seen.results.get(case.id)
-    if seen.wanted is None:
+def _body(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Child:
+    before, after = comparison.source, comparison.results.get(case.id)
+    if comparison.wanted is None:
         return el("p", "None is chosen for this task: pick one to see what your test cases do to it.", class_="mut")
-    if seen.problem:
-        return [problem(seen.problem, "under-test-problem"), button("Try again", "under-test-again", "s")]
+    if comparison.problem:
+        return [problem(comparison.problem, "under-test-problem"), button("Try again", "under-test-again", "s")]
     if before is None or after is None:
         return el("p", "It is being asked.", class_="mut", role="status", id="under-test-waits")
     if before.kind == "segmentation":
-        return _classes(seen.figures.get(case.id, ()), seen.masked)
+        return _classes(comparison.figures.get(case.id, ()), comparison.masked)
     return _guesses(before, after, state)
 
 
-def _guesses(before: Reading, after: Reading, state: RunState) -> Html:
+def _guesses(before: Prediction, after: Prediction, state: RunState) -> Html:
     label = state.run.task.label if state.run.task.kind == "classification" else ""
     return el(
         "div",
@@ -95,7 +95,7 @@ def _guesses(before: Reading, after: Reading, state: RunState) -> Html:
     )
 
 
-def _bars(found: Reading, name: str, label: str) -> Html:
+def _bars(found: Prediction, name: str, label: str) -> Html:
     rows: list[Child] = []
     for place, guess in enumerate(found.top):
         right = bool(label) and names_label(guess.label, label)
@@ -152,7 +152,7 @@ def _short(wanted: UnderTestSettings | None) -> str:
     return f"{wanted.name} of {wanted.source}"
 
 
-def _chooser(state: RunState, seen: Seen) -> Html:
+def _chooser(state: RunState, comparison: ModelComparison) -> Html:
     chosen = state.settings.under_test
     options = [el("option", words, value=name, selected=name == chosen.source) for name, words in SOURCES.items()]
     fields = [

@@ -1,0 +1,102 @@
+"""The list of runs of a large workspace: the first page with how many there are, a later page, and a search.
+
+`python -m benchmarks.runs` runs this alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import sqlite_utils
+from PIL import Image
+
+from benchmarks.figures import Figure, table
+from pipeline.lineage import Lineage, TestCase
+from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
+from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
+from storage.workspace import Workspace
+
+RUNS = 12_500
+CASES = 4
+"""Test cases of each run, half of them accepted."""
+BOUND = 30.0
+"""Milliseconds."""
+TIMES = 50
+PAGE = 50
+"""Runs on a page."""
+
+
+def measure() -> list[Figure]:
+    """Three figures."""
+    with tempfile.TemporaryDirectory() as folder, Workspace(Path(folder)) as workspace:
+        prepared(workspace)
+        runs = workspace.runs
+        last = runs.search(RUNS // 2)[-1].id
+        assert (runs.count(), runs.count("STREET 77")) == (RUNS, 111)
+        return [
+            timed(f"the list of {RUNS:,} runs", lambda: (runs.count(), runs.search(PAGE))),
+            timed("a page in the middle of it", lambda: runs.search(PAGE, after=last)),
+            timed("a search in it", lambda: (runs.count("reet 77"), runs.search(PAGE, find="reet 77"))),
+        ]
+
+
+def timed(what: str, read: Callable[[], object]) -> Figure:
+    """The milliseconds of `TIMES` reads."""
+    found = []
+    for _ in range(TIMES):
+        began = time.perf_counter()
+        read()
+        found.append(1000 * (time.perf_counter() - began))
+    return Figure(what, tuple(found), BOUND)
+
+
+def prepared(workspace: Workspace) -> None:
+    """A workspace with `RUNS` runs: one that is saved as any other, and copies of its rows."""
+    picture = Image.new("RGB", (16, 16), (90, 120, 150))
+    first = workspace.runs.create(picture, Task("classification", "bird"), "demo", "Street 0", {"steps": 4})
+    for number in range(3):
+        workspace.runs.append_value(first, "caption", StageValue(Caption(f"A bird, {number}."), Trace("model"), "k"))
+    job = workspace.jobs.start(first, CASES)
+    caption = CounterfactualCaption("A gull.", (Edit("bird", "gull", "subject"),))
+    for seed in range(CASES):
+        lineage = Lineage(caption, seed, "controlnet", "a model", "A gull.", "", ControlNetSettings(), 0.5)
+        case = TestCase(picture, lineage, {CONTROL_IMAGE: picture})
+        workspace.test_cases.review(workspace.test_cases.append(first, job, case), "accepted" if seed % 2 else "open")
+    workspace.jobs.finish(job, "done")
+
+    def copy(db: sqlite_utils.Database) -> None:
+        for number in range(1, RUNS):
+            _copy(db, first, f"{number:016x}", f"Street {number}")
+
+    workspace._database.write(copy)
+
+
+def _copy(db: sqlite_utils.Database, first: str, run_id: str, name: str) -> None:
+    """All rows of a run once more, under another id and name."""
+    for what, where in (("runs", "id"), ("run_states", "run"), ("stage_values", "run"), ("test_cases", "run")):
+        columns = [column.name for column in db.table(what).columns if column.name not in ("id", where, "job", "name")]
+        named = [where, *columns, *(["name"] if what == "run_states" else [])]
+        values = ["?", *columns, *(["?"] if what == "run_states" else [])]
+        query = f"INSERT INTO {what} ({', '.join(named)}) SELECT {', '.join(values)} FROM {what} WHERE {where} = ?"
+        db.execute(query, [run_id, *([name] if what == "run_states" else []), first])
+    db.execute(
+        """
+        INSERT INTO reviews (test_case, verdict, reason, created)
+        SELECT id, iif(CAST(seed AS INTEGER) % 2, 'accepted', 'open'), '', created FROM test_cases WHERE run = ?
+        """,
+        [run_id],
+    )
+
+
+def main() -> int:
+    """The exit code: 1 when a bound was missed."""
+    figures = measure()
+    print(table(figures))
+    return 0 if all(figure.held for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

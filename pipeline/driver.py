@@ -1,0 +1,421 @@
+"""Drives a recipe: a request in, events out, with a store that holds what is there and takes what is made.
+
+Page, command line and scripts run their stages and draw their images by the one `Driver`. It decides what is made anew
+and what is still fresh, stops when asked to, and goes on from what the store holds. Knows no page and no database.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from PIL import Image
+
+from pipeline.errors import UserError
+from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
+from pipeline.images import image_sha
+from pipeline.lineage import Lineage, TestCase
+from pipeline.masks import NamedMask
+from pipeline.methods import Preparations, method_of
+from pipeline.profile import Profile
+from pipeline.progress import OnProgress, Progress, stop_if
+from pipeline.prompting import PromptSet, edited_prompts
+from pipeline.recipes import DEFAULT, Recipe, recipe_of
+from pipeline.seams import Models, Source
+from pipeline.settings import Settings
+from pipeline.speed import Speeds
+from pipeline.stages import generation
+from pipeline.stages.base import StageInputs
+from pipeline.stages.generation import Images, Plan, PlannedImage, Worklist
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task, Trace
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be done for one source image. Plain data: it may be pickled and sent to another process."""
+
+    task: Task
+    settings: Settings
+    """Of the type that the recipe names."""
+    recipe: str = DEFAULT
+    """The name of a recipe."""
+    seed: int = 0
+    prompts: Mapping[StageName, str] = field(default_factory=dict)
+    """The templates that take the place of the profile's."""
+    stages: tuple[StageName, ...] | None = None
+    """The text stages to go through, in order; None for all. One that is fresh is left as it is."""
+    anew: StageName = ""
+    """The stage that is run in any case."""
+    images: tuple[PlannedImage, ...] | None = None
+    """The images to draw; None for all that the captions then ask for, without those that are drawn already."""
+
+
+@dataclass(frozen=True)
+class StageBegan:
+    """A text stage runs now."""
+
+    stage: StageName
+    number: int
+    """Its place in the recipe, from 1."""
+    total: int
+    """All stages of the recipe, the drawing among them."""
+
+
+@dataclass(frozen=True)
+class StageDone:
+    """A text stage has its value, and the store has it too."""
+
+    stage: StageName
+    value: StageValue[Any]
+    reused: bool = False
+    """It was there before and is still fresh."""
+    unchanged: bool = False
+    """It was made once more from the same inputs, and came out as it was."""
+
+
+@dataclass(frozen=True)
+class DrawingBegan:
+    """The images are drawn now."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What the image that is being drawn looks like so far."""
+
+    image: Image.Image
+
+
+@dataclass(frozen=True)
+class ImageDone:
+    """An image is there, and the store has it."""
+
+    lineage: Lineage
+    reused: bool = False
+    """It was there before, and would be drawn in the same way."""
+
+
+Event = StageBegan | StageDone | DrawingBegan | Progress | Preview | ImageDone
+Emit = Callable[[Event], None]
+"""Is told every event, in the thread that drives. What it raises ends the work."""
+
+
+class Store(Protocol):
+    """Where the driver finds what is there of one source image, and leaves what it made."""
+
+    def source(self) -> Image.Image:
+        """The source image, RGB; always the same one."""
+        ...
+
+    def mask(self) -> NamedMask | None:
+        """The mask of the source image; None without one."""
+        ...
+
+    def latest(self, request: Request) -> Request:
+        """The request with task, settings and prompts as they are now, where somebody may change them meanwhile."""
+        ...
+
+    def values(self) -> Mapping[StageName, StageValue[Any]]:
+        """The value of each stage that has one."""
+        ...
+
+    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
+        """What models gave at a stage so far, oldest first: each further try takes another seed."""
+        ...
+
+    def save_value(self, stage: StageName, value: StageValue[Any]) -> None: ...
+
+    def drawn(self) -> Collection[Lineage]:
+        """How the images that are there came about."""
+        ...
+
+    def save_case(self, case: TestCase) -> None: ...
+
+
+class MemoryStore:
+    """A store that lasts as long as its object."""
+
+    def __init__(
+        self,
+        source: Image.Image,
+        values: Mapping[StageName, Any] | None = None,
+        mask: NamedMask | None = None,
+        cases: Iterable[TestCase] = (),
+    ) -> None:
+        """`values` are `StageValue`s, or bare values that count as written by a person."""
+        self._source, self._mask = source, mask
+        self.held = {
+            name: value if isinstance(value, StageValue) else StageValue(value, Trace("person"))
+            for name, value in (values or {}).items()
+        }
+        self.cases = list(cases)
+
+    def source(self) -> Image.Image:
+        return self._source
+
+    def mask(self) -> NamedMask | None:
+        return self._mask
+
+    def latest(self, request: Request) -> Request:
+        return request
+
+    def values(self) -> Mapping[StageName, StageValue[Any]]:
+        return self.held
+
+    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
+        return ()
+
+    def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
+        self.held[stage] = value
+
+    def drawn(self) -> Collection[Lineage]:
+        return [case.lineage for case in self.cases]
+
+    def save_case(self, case: TestCase) -> None:
+        self.cases.append(case)
+
+
+def ignore(_event: Event) -> None:
+    """For whoever wants no events."""
+
+
+class Driver:
+    """Recipes with the models of one profile, each loaded when it is first needed. `speeds` is what its images took.
+
+    `prompts` takes the place of the profile's prompt set, for a run that was made with another one. May be used from
+    any thread, by one request at a time.
+    """
+
+    def __init__(self, profile: Profile, models: Models, prompts: PromptSet | None = None) -> None:
+        self.profile, self.models = profile, models
+        self._prompts = prompts
+        self._loaded: dict[Recipe, PromptSet] = {}
+        self.speeds = Speeds()
+        self._preparations = Preparations()
+
+    def run(
+        self,
+        request: Request,
+        store: Store,
+        emit: Emit = ignore,
+        cancelled: threading.Event | None = None,
+        worklist: Worklist | None = None,
+    ) -> None:
+        """Do what is asked for. `worklist` takes the place of the request's images where they may change meanwhile.
+
+        Raises UserError for what a person has to put right, UnreadableReply, and Cancelled between two replies or
+        within one denoising step when asked to stop. What was done by then is in the store.
+        """
+        recipe, sha = recipe_of(request.recipe), image_sha(store.source())
+        for name in recipe.names if request.stages is None else request.stages:
+            stop_if(cancelled)
+            request = store.latest(request)
+            self._stage(recipe, name, request, store, sha, emit, cancelled)
+        if worklist is not None or request.images is None or request.images:
+            self._draw(recipe, request, store, emit, cancelled, worklist)
+
+    def _stage(
+        self,
+        recipe: Recipe,
+        name: StageName,
+        request: Request,
+        store: Store,
+        source_sha: str,
+        emit: Emit,
+        cancelled: threading.Event | None,
+    ) -> None:
+        prompts, held, source = self.prompts(recipe, request.prompts), store.values(), store.source()
+        made_by = self.producers(recipe, prompts)
+        stale = stale_stages(recipe, request.task, source_sha, held, request.settings, made_by)
+        fresh = name in held and name not in stale
+        if fresh and name != request.anew:
+            emit(StageDone(name, held[name], reused=True))
+            return
+        emit(StageBegan(name, recipe.names.index(name) + 1, len(recipe.cards)))
+        tries = store.tries(name)
+        before = tries[-1].value if fresh and tries else None
+        values = {read: value.value for read, value in held.items()}
+        value = self.produce(
+            recipe,
+            name,
+            source,
+            request.task,
+            values,
+            request.settings,
+            request.seed + len(tries),
+            before=before,
+            prompts=prompts,
+            progress=emit,
+            cancelled=cancelled,
+        )
+        stop_if(cancelled)  # asked to stop while the model spoke: what it said is not wanted any more
+        store.save_value(name, value)
+        emit(StageDone(name, value, unchanged=before is not None and value.value == before))
+
+    def produce(
+        self,
+        recipe: Recipe,
+        name: StageName,
+        source: Image.Image,
+        task: Task,
+        values: Mapping[StageName, Any],
+        settings: Settings | None = None,
+        seed: int = 0,
+        *,
+        before: Any = None,
+        prompts: PromptSet | None = None,
+        progress: OnProgress | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> StageValue[Any]:
+        """The value of one stage from these values of earlier ones, with its key; nothing is saved.
+
+        `settings` is the profile's where none are given, `before` as in `StageInputs`. Raises UserError when the stage
+        reads a value that is not there, and what the stage raises.
+        """
+        stage, settings = recipe.stage(name), settings or recipe.settings_in(self.profile)
+        prompts = prompts or self.prompts(recipe)
+        for read in stage.reads:
+            if read not in values:
+                raise UserError(recipe.missing(read))
+        given = StageInputs(
+            source=source,
+            task=task,
+            values={read: values[read] for read in stage.reads},
+            settings=getattr(settings, stage.settings) if stage.settings else None,
+            models=self.models,
+            prompt=prompts[stage.prompt.name] if stage.prompt is not None else None,
+            seed=seed,
+            before=before,
+            progress=progress,
+            cancelled=cancelled,
+        )
+        made = stage.run(given)
+        key = inputs_key(recipe, name, task, image_sha(source) if stage.reads_source else "", values, settings)
+        producer = self.producers(recipe, prompts).get(name)
+        return replace(made, inputs_key=key if producer is None else with_producer(key, producer))
+
+    def _draw(
+        self,
+        recipe: Recipe,
+        request: Request,
+        store: Store,
+        emit: Emit,
+        cancelled: threading.Event | None,
+        worklist: Worklist | None,
+    ) -> None:
+        settings, source = request.settings, store.source()
+        values = {name: value.value for name, value in store.values().items()}
+        if worklist is None:
+            images = request.images
+            if images is None:
+                captions = recipe.captions(values)
+                if captions is None:
+                    raise UserError(recipe.last.comes_first)
+                generation.require_ready(request.task, captions)
+                wanted = generation.plan(captions, settings.generation, request.seed).images
+                made = self.made(recipe, store.drawn(), settings)
+                for image in wanted:
+                    lineage = made.get((image.counterfactual, image.seed))
+                    if lineage is not None:
+                        emit(ImageDone(lineage, reused=True))
+                images = tuple(image for image in wanted if (image.counterfactual, image.seed) not in made)
+            worklist = Images(images)
+        if not worklist.waiting():
+            return  # nothing to do is no reason to load a generator
+        if request.images:
+            asked = dict.fromkeys(image.counterfactual for image in request.images)
+            generation.require_ready(request.task, CounterfactualCaptions(tuple(asked)))
+        emit(DrawingBegan())
+        description = method_of(recipe.method)
+        own = description.settings_of(settings)
+        prompts = self.prompts(recipe, request.prompts)
+        method = description.with_models(self.models, prompts, self.profile.tasks.labels)
+        given = Source(source, request.task, recipe.source_caption(values), store.mask())
+        prepared = self._preparations.prepared(description, method, given, own, emit, cancelled)
+        effort = description.effort(own, source.size)
+        known = self.speeds.seconds(effort)
+        cases = generation.run(
+            method,
+            prepared,
+            worklist,
+            emit,
+            cancelled,
+            None if known is None else known / (own.steps or 1),
+            lambda image: emit(Preview(image)),
+        )
+        for case in cases:
+            self.speeds.add(effort, case.lineage.seconds)
+            drawn = replace(case, lineage=replace(case.lineage, recipe=recipe.name))
+            store.save_case(drawn)
+            emit(ImageDone(drawn.lineage))
+
+    def draw(
+        self,
+        source: Image.Image,
+        task: Task,
+        captions: CounterfactualCaptions,
+        settings: Settings | None = None,
+        seed: int = 0,
+        emit: Emit = ignore,
+        cancelled: threading.Event | None = None,
+        recipe: str = DEFAULT,
+    ) -> list[TestCase]:
+        """The images of these captions alone, kept in memory. `settings` is the profile's where none are given."""
+        settings = settings or recipe_of(recipe).settings_in(self.profile)
+        images = generation.plan(captions, settings.generation, seed).images
+        store = MemoryStore(source)
+        self.run(Request(task, settings, recipe, seed, stages=(), images=images), store, emit, cancelled)
+        return store.cases
+
+    # What would be done
+
+    def prompts(self, recipe: Recipe, edited: Mapping[StageName, str] | None = None) -> PromptSet:
+        """The prompts of a recipe, with the templates that a person edited; those of other recipes are passed over.
+
+        Raises PromptError for a template that does not fit.
+        """
+        if recipe not in self._loaded:
+            self._loaded[recipe] = self._prompts or recipe.prompts(self.profile.prompts)
+        held = self._loaded[recipe]
+        return edited_prompts(held, recipe.prompt_slots, recipe.own_prompts(edited or {}))
+
+    def producers(self, recipe: Recipe, prompts: PromptSet) -> dict[StageName, Producer]:
+        """What would produce the values of the text stages now. Loads nothing."""
+        model = self.profile.language
+        title = f"{model.title}/{model.file}" if model.file else model.title
+        return producers(recipe, self.profile.captioner.title, title, prompts)
+
+    def made(
+        self, recipe: Recipe, drawn: Iterable[Lineage], settings: Settings
+    ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
+        """Of the images that are drawn, those that this recipe would draw in the same way now, by caption and seed."""
+        method = method_of(recipe.method)
+        own = method.settings_of(settings)
+        return {
+            (lineage.counterfactual, lineage.seed): lineage
+            for lineage in drawn
+            if lineage.recipe == recipe.name
+            and lineage.method == method.name
+            and method.drawn_alike(lineage.settings, own)
+        }
+
+    def plan(
+        self,
+        recipe: Recipe,
+        values: Mapping[StageName, Any],
+        settings: Settings,
+        seed: int = 0,
+        made: Collection[tuple[CounterfactualCaption, int]] = (),
+        size: tuple[int, int] | None = None,
+    ) -> Plan:
+        """What a yes at the gate would start; nothing as long as there are no captions.
+
+        The time is estimated for a source of `size`; without one the image is a square.
+        """
+        method = method_of(recipe.method)
+        each = self.speeds.seconds(method.effort(method.settings_of(settings), size or (1, 1)))
+        captions = recipe.captions(values)
+        if captions is None:
+            return Plan((), 0, 0, each and 0.0)
+        return generation.plan(captions, settings.generation, seed, each, made)

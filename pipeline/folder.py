@@ -1,0 +1,189 @@
+"""The folder of a run as a store for the driver: what `augment` fills and resumes, and what `again` compares with.
+
+The images are files beside `run.json` (see `pipeline.run_file`), which is written last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from pydantic import ValidationError
+
+from pipeline import run_file
+from pipeline.driver import Request
+from pipeline.errors import UserError
+from pipeline.images import image_sha
+from pipeline.lineage import Lineage, TestCase
+from pipeline.masks import NamedMask
+from pipeline.profile import Profile
+from pipeline.run_file import ImageFiles, RunFile
+from pipeline.types import CounterfactualCaption, StageName, StageValue
+
+
+class FolderStore:
+    """The folder of one request, new or begun earlier; it takes what is made and writes it down.
+
+    Raises UserError when the folder cannot be made or written, or holds another request.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        asked: RunFile,
+        source: Image.Image,
+        mask: Image.Image | None,
+    ) -> None:
+        """`asked` is the run without values and images yet."""
+        self._folder, self._asked, self._source, self._mask = folder, asked, source, mask
+        held = _open(folder, asked)
+        self._values = dict(held.run.values)
+        self._images = list(held.images)
+        for image in self._images:
+            run_file.load_case(image, folder)  # a file that is missing or was changed is found now
+        run_file.save_png(source, folder / run_file.SOURCE)
+        if mask is not None:
+            run_file.save_png(mask, folder / run_file.MASK)
+
+    def source(self) -> Image.Image:
+        return self._source
+
+    def mask(self) -> NamedMask | None:
+        return NamedMask(self._mask, self._asked.run.mask_classes) if self._mask is not None else None
+
+    def latest(self, request: Request) -> Request:
+        return request
+
+    def values(self) -> Mapping[StageName, StageValue[Any]]:
+        return self._values
+
+    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
+        return ()  # the same command gives the same values
+
+    def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
+        self._values[stage] = value
+
+    def drawn(self) -> Collection[Lineage]:
+        return [image.record.lineage for image in self._images]
+
+    def save_case(self, case: TestCase) -> None:
+        so_far, number = self._run(complete=False), len(self._images) + 1
+        self._images.append(run_file.save_case(case, self._folder, number, so_far, self._source, self._mask))
+
+    def file_of(self, lineage: Lineage) -> Path:
+        """Where an image of this folder is."""
+        return self._folder / next(image.file for image in reversed(self._images) if image.record.lineage == lineage)
+
+    @property
+    def images(self) -> int:
+        """How many are there."""
+        return len(self._images)
+
+    def write(self, wanted: Collection[Lineage] | None = None) -> Path:
+        """Write `run.json`: complete with the `wanted` images, or, without them, as a run that was stopped."""
+        if wanted is not None:
+            order = list(wanted)
+            kept = [image for image in self._images if image.record.lineage in order]
+            self._images = sorted(kept, key=lambda image: order.index(image.record.lineage))
+        return run_file.write(self._run(complete=wanted is not None), self._folder)
+
+    def _run(self, complete: bool) -> RunFile:
+        return replace(
+            self._asked,
+            run=replace(self._asked.run, values=self._values),
+            images=tuple(self._images),
+            complete=complete,
+        )
+
+
+class RepeatStore:
+    """A finished run whose images are made once more into another folder, each compared with the one on record."""
+
+    def __init__(
+        self,
+        held: RunFile,
+        images: Collection[ImageFiles],
+        source: Image.Image,
+        mask: Image.Image | None,
+        folder: Path,
+        compared: Callable[[Path, bool], None],
+    ) -> None:
+        """`compared` is called with the new file, and whether it has the same pixels."""
+        self._held, self._source, self._mask, self._folder = held, source, mask, folder
+        self._images: dict[tuple[CounterfactualCaption, int], ImageFiles] = {
+            (image.record.lineage.counterfactual, image.record.lineage.seed): image for image in images
+        }
+        self._compared = compared
+
+    def source(self) -> Image.Image:
+        return self._source
+
+    def mask(self) -> NamedMask | None:
+        return NamedMask(self._mask, self._held.run.mask_classes) if self._mask is not None else None
+
+    def latest(self, request: Request) -> Request:
+        return request
+
+    def values(self) -> Mapping[StageName, StageValue[Any]]:
+        return self._held.run.values
+
+    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
+        return ()
+
+    def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
+        raise NotImplementedError("only images are made again")
+
+    def drawn(self) -> Collection[Lineage]:
+        return ()
+
+    def save_case(self, case: TestCase) -> None:
+        lineage = case.lineage
+        image = self._images[lineage.counterfactual, lineage.seed]
+        record, file = image.record, self._folder / image.file
+        # With what was noted then: the same pixels are then the same file, byte for byte.
+        noted = replace(case, lineage=replace(lineage, seconds=record.lineage.seconds), checks=record.checks)
+        run_file.save_image(noted, file, self._held, self._source, self._mask)
+        self._compared(file, image_sha(case.image) == record.sha256)
+
+
+def make_folder(folder: Path) -> Path:
+    """The folder, made where it is missing. Raises UserError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"The folder {folder} cannot be made ({error.strerror or error}): choose another one."
+        ) from error
+    return folder
+
+
+def _open(folder: Path, asked: RunFile) -> RunFile:
+    """What the folder holds of the same request already; `asked` itself when it is new. Raises UserError otherwise."""
+    make_folder(folder)
+    if not (folder / run_file.FILE).exists():
+        return asked
+    held = run_file.read(folder / run_file.FILE)
+    for what, then, now in (
+        ("image", held.source_sha256, asked.source_sha256),
+        ("recipe", held.run.recipe, asked.run.recipe),
+        ("task", held.run.task, asked.run.task),
+        ("profile", _as_now(held.profile), _as_now(asked.profile)),
+        ("prompts", held.prompts, asked.prompts),
+        ("settings", held.settings, asked.settings),
+        ("seed", held.seed, asked.seed),
+        ("mask", (held.mask_sha256, held.run.mask_classes), (asked.mask_sha256, asked.run.mask_classes)),
+    ):
+        if then != now:
+            raise UserError(f"The folder {folder} holds a run with another {what}: choose another --out.")
+    return held
+
+
+def _as_now(profile: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A profile as this version would write it: what an earlier one did not know is at its default."""
+    try:
+        return Profile.model_validate(profile).model_dump(mode="json")
+    except ValidationError:
+        return profile

@@ -1,0 +1,88 @@
+"""The test case: a generated image with its lineage, the one record of how it came about. Knows no models and no files.
+
+Storage, files and pages hold this same record; each method of `pipeline.methods` has a type of settings of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from PIL import Image
+from pydantic import BaseModel, ConfigDict
+
+from pipeline.types import Check, CounterfactualCaption, to_plain
+
+DILLEMA = "dillema"
+"""The recipe of every image that was recorded without one."""
+
+
+class MethodSettings(BaseModel):
+    """The settings that an image was made with. Each method has a subclass of its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @property
+    def steps(self) -> int | None:
+        """Denoising steps of an image; None where there are none, or it is not known."""
+        return None
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON-ready data; `pipeline.methods.read_settings` reads it back."""
+        return self.model_dump(mode="json")
+
+
+class UnreadSettings(MethodSettings):
+    """Settings of a method that is not known here, or that are none of its method: kept as they were recorded."""
+
+    recorded: Mapping[str, Any] = {}
+
+    def plain(self) -> dict[str, Any]:
+        """Just what was recorded."""
+        return dict(self.recorded)
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """How an image came about: enough to make it again, given the source image and the models."""
+
+    counterfactual: CounterfactualCaption
+    seed: int
+    method: str
+    """The name of a method of `pipeline.methods`."""
+    model: str
+    prompt: str
+    negative_prompt: str
+    settings: MethodSettings
+    seconds: float
+    recipe: str = DILLEMA
+    """The name of the recipe whose captions were drawn."""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON-ready data; `pipeline.methods.read_lineage` reads it back."""
+        return {
+            "recipe": self.recipe,
+            "method": self.method,
+            "model": self.model,
+            "counterfactual": to_plain(self.counterfactual),
+            "seed": self.seed,
+            "prompt": self.prompt,
+            "negative_prompt": self.negative_prompt,
+            "settings": self.settings.plain(),
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class TestCase:
+    """One generated image with its lineage."""
+
+    __test__ = False  # not a pytest class
+
+    image: Image.Image
+    """RGB, the source's aspect."""
+    lineage: Lineage
+    artifacts: Mapping[str, Image.Image] = field(default_factory=dict)
+    """What its method made on the way, by name, such as "control image": mode L or RGB, the size of `image`."""
+    checks: tuple[Check, ...] = ()

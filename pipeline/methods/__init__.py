@@ -1,0 +1,50 @@
+"""Methods: how a test case is made from a source image and a counterfactual caption. One module each.
+
+`METHODS` describes every one without its models. A new one is a module here and an entry there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any
+
+from pipeline.lineage import Lineage, MethodSettings
+from pipeline.methods.base import Artifact, MethodDescription, Preparations
+from pipeline.methods.controlnet import CONTROLNET
+from pipeline.types import from_plain
+
+__all__ = ["METHODS", "Artifact", "MethodDescription", "Preparations", "method_of", "read_lineage", "read_settings"]
+
+METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONTROLNET,)}
+
+
+@lru_cache(maxsize=64)
+def _unknown(name: str) -> MethodDescription:
+    return MethodDescription(name)
+
+
+def method_of(name: str) -> MethodDescription:
+    """What is known of a method. One that is not known here has no type of settings and no artifacts."""
+    return METHODS.get(name) or _unknown(name)
+
+
+def read_settings(method: str, recorded: Mapping[str, Any]) -> MethodSettings:
+    """The recorded settings of an image: typed where its method is known and they fit it, else as they are."""
+    return method_of(method).read_settings(recorded)
+
+
+def read_lineage(plain: Mapping[str, Any]) -> Lineage:
+    """The lineage that `Lineage.plain` or an earlier version wrote; other keys are passed over.
+
+    Raises KeyError, TypeError or ValueError (pydantic's too) for what is none.
+    """
+    seed, settings = plain["seed"], plain["settings"]
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
+        raise ValueError("this is no seed")
+    if not isinstance(settings, Mapping):
+        raise TypeError("these are no settings")
+    held = {field.name: plain[field.name] for field in fields(Lineage) if field.name in plain}
+    lineage: Lineage = from_plain(Lineage, {**held, "settings": read_settings(str(plain["method"]), settings)})
+    return lineage

@@ -1,0 +1,285 @@
+"""Recipes: which text stages a run goes through, in which order, and by which method its images are drawn.
+
+Their stages are declared in `pipeline.stages`. Knows no page, no database and no loaded model. A new recipe is an entry
+of `SHIPPED`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from pipeline.errors import UserError
+from pipeline.methods import method_of
+from pipeline.profile import Profile
+from pipeline.prompting import PROMPTS_FOLDER, PromptSet, PromptSlot, load_prompts
+from pipeline.settings import Settings
+from pipeline.stages.alternatives import ALTERNATIVES
+from pipeline.stages.base import Stage
+from pipeline.stages.caption import CAPTION, caption_text
+from pipeline.stages.counterfactuals import COUNTERFACTUALS
+from pipeline.stages.keywords import KEYWORDS
+from pipeline.types import (
+    GENERATION,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    StageName,
+    StageValue,
+)
+
+DRAWING_PROMPT = PromptSlot("diffusion", ("caption", "kept"))
+DRAWING_TITLE, DRAWING_DOING = "Generate", "generating"
+RESERVED = frozenset(("source", "task", "settings", "model", "prompt", GENERATION))
+"""What no stage may be called: keys of values and pages use these words for something else."""
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Text stages in their order, and how their values become images."""
+
+    name: str
+    """Letters, digits and hyphens."""
+    title: str
+    description: str
+    """What it makes, in one sentence."""
+    stages: tuple[Stage, ...]
+    captions: Callable[[Mapping[StageName, Any]], CounterfactualCaptions | None]
+    """The captions that are drawn, of the values by stage; None as long as a value is missing."""
+    method: str = "controlnet"
+    drawing_prompt: PromptSlot = DRAWING_PROMPT
+    """The prompt that the method fills for each caption."""
+    settings: type[Settings] = Settings
+    """The type of its settings: a subclass where its stages have sections of their own."""
+    source_caption: Callable[[Mapping[StageName, Any]], str] = caption_text
+    """What is said of the source image, of the values by stage: the checks measure the change from there."""
+    unedited: str = "by hand"
+    """What an image is called whose caption records no edits."""
+
+    @cached_property
+    def names(self) -> tuple[StageName, ...]:
+        """The names of its stages, in order."""
+        return tuple(stage.name for stage in self.stages)
+
+    @property
+    def cards(self) -> tuple[StageName, ...]:
+        """The names of its stages, and that of the drawing last."""
+        return (*self.names, GENERATION)
+
+    @property
+    def last(self) -> Stage:
+        """The stage before the gate."""
+        return self.stages[-1]
+
+    def has(self, name: StageName) -> bool:
+        """Whether one of its stages has this name."""
+        return name in self.names
+
+    def stage(self, name: StageName) -> Stage:
+        """The stage of a name. Raises UserError when the recipe has none such."""
+        if name not in self.names:
+            raise UserError(f"The recipe “{self.title}” has no stage {name[:80]!r}: it has {', '.join(self.names)}.")
+        return self.stages[self.names.index(name)]
+
+    def before(self, name: StageName) -> tuple[Stage, ...]:
+        """The stages before one."""
+        return self.stages[: self.names.index(name)]
+
+    def onwards(self, name: StageName) -> tuple[StageName, ...]:
+        """The names of a stage and of all after it."""
+        return self.names[self.names.index(self.stage(name).name) :]
+
+    def missing(self, name: StageName) -> str:
+        """That there is no value of a stage yet, and what to do."""
+        stage, place = self.stage(name), self.names.index(name)
+        which = f"the {_ORDINALS[place]} stage" if place < len(_ORDINALS) else f"stage {place + 1}"
+        if stage.plural:
+            return f"There are no {stage.noun} yet: run {which}, or add one."
+        return f"There is no {stage.noun} yet: run {which}, or write one."
+
+    @property
+    def prompt_slots(self) -> tuple[PromptSlot, ...]:
+        """The prompts that it uses: those of its stages, and that of the drawing."""
+        return (*(stage.prompt for stage in self.stages if stage.prompt is not None), self.drawing_prompt)
+
+    def prompts(self, prompt_set: str, folder: Path = PROMPTS_FOLDER) -> PromptSet:
+        """Its prompts from a prompt set. Raises PromptError."""
+        return load_prompts(prompt_set, self.prompt_slots, folder)
+
+    def own_prompts(self, templates: Mapping[StageName, str]) -> dict[StageName, str]:
+        """Of the templates that a person edited, those of its own prompts."""
+        own = {slot.name for slot in self.prompt_slots}
+        return {name: template for name, template in templates.items() if name in own}
+
+    def settings_in(self, profile: Profile, plain: Mapping[str, Any] | None = None) -> Settings:
+        """Its settings: the profile's, but for the sections in `plain`, among which those of other recipes may stand.
+
+        Raises UserError for a wrong value of the profile, and pydantic.ValidationError when `plain` does not fit.
+        """
+        known = self.settings.model_fields
+        shared = {name: getattr(profile.settings, name) for name in Settings.model_fields}
+        try:
+            defaults = self.settings.model_validate(shared | profile.recipes.get(self.name, {}))
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in ("recipes", self.name, *first["loc"]))
+            raise UserError(f"The profile {profile.name} has a wrong value at {key}: {first['msg']}.") from error
+        own = {name: getattr(defaults, name) for name in known}
+        return self.settings.model_validate(own | {name: part for name, part in (plain or {}).items() if name in known})
+
+    def section_card(self, section: str) -> StageName | None:
+        """The card that shows a section of the settings: a stage, or the drawing; None for a section of none."""
+        for stage in self.stages:
+            if stage.settings == section:
+                return stage.name
+        return GENERATION if section in method_of(self.method).sections else None
+
+    def is_current(self, counterfactual: CounterfactualCaption, values: Mapping[StageName, Any]) -> bool:
+        """Whether an image's caption is still one of those that are ticked, word for word and with the same edits."""
+        captions = self.captions(values)
+        return captions is not None and any(
+            item.used and item.text == counterfactual.text and item.edits == counterfactual.edits
+            for item in captions.items
+        )
+
+
+def _unedited(values: Mapping[StageName, Any]) -> CounterfactualCaptions | None:
+    held = values.get("caption")
+    return None if held is None else CounterfactualCaptions((CounterfactualCaption(held.text, ()),))
+
+
+DILLEMA = Recipe(
+    name="dillema",
+    title="DILLEMA",
+    description="Changes words of the caption that the task leaves free, and draws each changed caption.",
+    stages=(CAPTION, KEYWORDS, ALTERNATIVES, COUNTERFACTUALS),
+    captions=lambda values: values.get("counterfactuals"),
+)
+RECONSTRUCTION = Recipe(
+    name="reconstruction",
+    title="Reconstruction",
+    description="Draws the source's own caption without an edit: the control set, which shows what drawing alone does.",
+    stages=(CAPTION,),
+    captions=_unedited,
+    unedited="reconstruction",
+)
+SHIPPED = (DILLEMA, RECONSTRUCTION)
+DEFAULT = DILLEMA.name
+"""The recipe of a new run, and of everything that was made before there were others."""
+
+
+class UnknownRecipe(UserError):
+    """There is no recipe of this name."""
+
+
+_known: dict[str, Recipe] = {recipe.name: recipe for recipe in SHIPPED}
+
+
+def register(recipe: Recipe) -> None:
+    """Make a recipe known beside the shipped ones, for a program that brings its own.
+
+    Raises ValueError for a name that is taken, a stage whose name means another type of value elsewhere, and a stage
+    that reads what does not come before it.
+    """
+    if recipe.name in _known:
+        raise ValueError(f"there is a recipe {recipe.name!r} already")
+    types = value_types()
+    for place, stage in enumerate(recipe.stages):
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", stage.name) or stage.name in RESERVED:
+            raise ValueError(f"{stage.name!r} is no name for a stage: take small letters, digits and hyphens")
+        if types.get(stage.name, stage.value) is not stage.value:
+            raise ValueError(f"the stage {stage.name!r} of {recipe.name!r} has a name that means something else")
+        if not set(stage.reads) <= set(recipe.names[:place]):
+            raise ValueError(f"the stage {stage.name!r} of {recipe.name!r} reads what does not come before it")
+    _known[recipe.name] = recipe
+
+
+@contextmanager
+def registered(recipe: Recipe) -> Iterator[Recipe]:
+    """The same for a while."""
+    register(recipe)
+    try:
+        yield recipe
+    finally:
+        del _known[recipe.name]
+
+
+def known_recipes() -> tuple[Recipe, ...]:
+    """All of them, the shipped ones first."""
+    return tuple(_known.values())
+
+
+def recipe_of(name: str) -> Recipe:
+    """The recipe of a name. Raises UnknownRecipe, which lists those there are."""
+    if name not in _known:
+        raise UnknownRecipe(f"There is no recipe {name[:80]!r} here: there are {', '.join(_known)}.", field="recipe")
+    return _known[name]
+
+
+def section_card(section: str) -> StageName | None:
+    """The card that shows a section of the settings in any recipe that has it; None for a section of none."""
+    cards = (recipe.section_card(section) for recipe in _known.values())
+    return next((card for card in cards if card is not None), None)
+
+
+def stage_title(name: StageName) -> str:
+    """What a stage of any recipe is called, or the drawing."""
+    return next((stage.title for stage in known_stages() if stage.name == name), DRAWING_TITLE)
+
+
+def stage_doing(name: StageName) -> str:
+    """What is done while a stage of any recipe runs, or while images are drawn."""
+    return next((stage.doing for stage in known_stages() if stage.name == name), DRAWING_DOING)
+
+
+def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Mapping[StageName, Any]) -> bool:
+    """Whether an image of a recipe still shows a caption that its run has, as that recipe takes its captions."""
+    return recipe in _known and _known[recipe].is_current(counterfactual, values)
+
+
+def edits_in_words(recipe: str, counterfactual: CounterfactualCaption, between: str = ", ") -> str:
+    """What an image of a recipe shows that its source does not, such as "snowy, at night"."""
+    unedited = _known[recipe].unedited if recipe in _known else DILLEMA.unedited
+    return between.join(edit.alternative for edit in counterfactual.edits) or unedited
+
+
+def value_types() -> dict[StageName, type]:
+    """The type of value of every stage of every recipe, by the stage's name and in the order of `known_stages`."""
+    return {stage.name: stage.value for stage in known_stages()}
+
+
+def known_stages() -> tuple[Stage, ...]:
+    """Every stage of every recipe once, each before the ones that follow it in its recipe."""
+    merged: list[Stage] = []
+    for recipe in _known.values():
+        place = len(merged)
+        for stage in reversed(recipe.stages):
+            names = [held.name for held in merged]
+            if stage.name in names:
+                place = names.index(stage.name)
+            else:
+                merged.insert(place, stage)
+    return tuple(merged)
+
+
+def values_from_plain(data: Mapping[str, Any]) -> dict[StageName, StageValue[Any]]:
+    """The values of stages by their names from plain data, in the order of the stages.
+
+    Raises ValueError for a stage that no recipe has, and pydantic.ValidationError when the data do not fit.
+    """
+    types = value_types()
+    unknown = data.keys() - types.keys()
+    if unknown:
+        raise ValueError(f"there is no stage {min(unknown)!r}")
+    return {
+        name: TypeAdapter(StageValue[kind]).validate_python(data[name])  # type: ignore[valid-type]
+        for name, kind in types.items()
+        if name in data
+    }

@@ -1,0 +1,96 @@
+"""What a text stage declares of itself, and what it is given to produce its value from.
+
+A `Stage` says all that page, command line, storage and driver need to know of it, so that none of them knows a stage by
+its name. Each module beside this one declares its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from PIL import Image
+
+from pipeline.progress import OnProgress
+from pipeline.prompting import Prompt, PromptSlot
+from pipeline.seams import Models
+from pipeline.types import StageName, StageValue, Task, to_plain
+
+ProducerKind = Literal["captioner", "language model", "nothing"]
+"""Which model produces the values of a stage; "nothing" for a stage that computes them without one."""
+
+
+@dataclass(frozen=True)
+class StageInputs:
+    """What a stage is given to produce its value from."""
+
+    source: Image.Image
+    task: Task
+    values: Mapping[StageName, Any]
+    """Of the stages that it reads."""
+    settings: Any
+    """Its section of the settings; None for a stage without one."""
+    models: Models
+    prompt: Prompt | None
+    """None for a stage without one."""
+    seed: int
+    before: Any = None
+    """What a model gave last from the same inputs: another value is wanted. None at a first try."""
+    progress: OnProgress | None = None
+    cancelled: threading.Event | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A text stage: it turns the source image and earlier values into one typed value."""
+
+    name: StageName
+    """What its values are stored under. All recipes that use a name mean a value of the same type."""
+    title: str
+    """What the page calls it, such as "Counterfactual captions"."""
+    value: type
+    """The type of its value: a frozen dataclass that `to_plain` can write."""
+    run: Callable[[StageInputs], StageValue[Any]]
+    """Produces a value; its key is filled in by whoever calls. Raises UserError, UnreadableReply and Cancelled."""
+    reads: tuple[StageName, ...] = ()
+    """The earlier stages that it reads."""
+    reads_source: bool = False
+    """Whether it looks at the source image."""
+    producer: ProducerKind = "language model"
+    prompt: PromptSlot | None = None
+    """Which variables its prompt has; None for a stage without a prompt of the prompt set."""
+    settings: str = ""
+    """Its section of the settings; "" for none."""
+    marks: frozenset[str] = frozenset()
+    """Settings that say how a value is shown and not what it is: a change of them outdates nothing."""
+    seen: Callable[[Any], Any] = to_plain
+    """What later stages see of a value, as plain data: only a change of that outdates them."""
+    summary: Callable[[Any], str] = str
+    """A value in one line."""
+    remarks: Callable[[Any, Mapping[StageName, Any], Task], list[str]] = lambda _value, _values, _task: []
+    """What a person should know of a value beside it, a line each, given the values of earlier stages."""
+    doing: str = "working"
+    """What is done while it runs, such as "finding keywords"."""
+    plural: bool = True
+    """Whether the title is a plural."""
+    again: str = "Run again"
+    """What the button says that runs it once more."""
+    same_again: str = ""
+    """What a person is told when another try gave the same value; may hold {times}. "" for nothing."""
+
+    @property
+    def noun(self) -> str:
+        """Its title within a sentence."""
+        return self.title[:1].lower() + self.title[1:]
+
+    @property
+    def was(self) -> str:
+        """Such as "caption was" or "keywords were"."""
+        return f"{self.noun} {'were' if self.plural else 'was'}"
+
+    @property
+    def comes_first(self) -> str:
+        """That it has to be run before something else."""
+        return f"{self.title} come first." if self.plural else f"The {self.noun} comes first."

@@ -1,0 +1,63 @@
+"""What AUTOMATIC1111's web UI, and all that read its files, call the settings of an image. Texts only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MODEL_DIGITS, UNIT_DIGITS = 10, 8
+"""Of the hash of a model, and of a ControlNet: as many as the web UI and its extension write."""
+_SAMPLERS = {
+    "DDIMScheduler": "DDIM",
+    "PNDMScheduler": "PLMS",
+    "EulerDiscreteScheduler": "Euler",
+    "EulerAncestralDiscreteScheduler": "Euler a",
+    "HeunDiscreteScheduler": "Heun",
+    "LMSDiscreteScheduler": "LMS",
+    "UniPCMultistepScheduler": "UniPC",
+    "LCMScheduler": "LCM",
+}
+"""What the web UI calls the schedulers of diffusers; one that is not here keeps its own name."""
+
+
+@dataclass(frozen=True)
+class MadeWith:
+    """What only the profile knows of how its images are drawn."""
+
+    scheduler: str = ""
+    """Its class, as diffusers calls it."""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of the weights, by the name that the test cases have for a model."""
+
+    @property
+    def sampler(self) -> str:
+        """The scheduler, as the web UI calls it."""
+        return _SAMPLERS.get(self.scheduler, self.scheduler)
+
+    def model_hash(self, title: str) -> str:
+        """As much of a model's hash as the web UI writes; "" where it is not known."""
+        return self.hashes.get(title, "")[:MODEL_DIGITS]
+
+    def unit_model(self, title: str) -> str:
+        """A ControlNet as the extension names it, such as control_canny [d14c016b]."""
+        sha = self.hashes.get(title, "")
+        return f"{file_name(title)} [{sha[:UNIT_DIGITS]}]" if sha else file_name(title)
+
+
+def file_name(title: str) -> str:
+    """The last part of a path or of an id on the hub: other programs know a model by its file alone."""
+    name = re.split(r"[\\/]", title.rstrip("/"))[-1]
+    return re.sub(r"\.(safetensors|ckpt|pt|bin)$", "", name)
+
+
+def joined(fields: Mapping[str, Any]) -> str:
+    """Fields as one line; those that are None or "" are left out."""
+    return ", ".join(f"{name}: {_quoted(str(value))}" for name, value in fields.items() if value not in (None, ""))
+
+
+def _quoted(text: str) -> str:
+    """As the web UI does it: a text that would be taken for more than one field becomes a JSON string."""
+    return json.dumps(text, ensure_ascii=False) if any(mark in text for mark in ',:\n"') else text

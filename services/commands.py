@@ -1,0 +1,147 @@
+"""Commands: each thing that a person, a script or an agent can do is one pydantic model, done by one function.
+
+A command is data: its fields, their bounds and their descriptions are the check of what comes in, and the documentation
+for scripts. Page and command line send the same ones through one `Commands`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline.errors import UserError
+from pipeline.recipes import known_stages
+from pipeline.types import GENERATION, StageName
+
+LONGEST_TEXT = 4000
+"""Characters in a text that is typed, where a command says nothing else; the longest caption is far shorter."""
+
+
+def _known(stage: str) -> str:
+    if stage != GENERATION and all(stage != known.name for known in known_stages()):
+        raise ValueError(f"there is no stage {stage[:80]!r}")
+    return stage
+
+
+KnownStage = Annotated[StageName, AfterValidator(_known)]
+"""The name of a stage of any recipe, or that of the drawing."""
+
+
+class Command(BaseModel):
+    """One thing to do. A subclass is named by its `name`, and its docstring says what it does, in one sentence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST_TEXT)
+
+    name: ClassVar[str]
+    """What it is sent as, such as "rename-run": letters and hyphens."""
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Self:
+        """A command of this type from plain data. Raises Malformed, naming the first field that does not fit."""
+        try:
+            return cls.model_validate(dict(data))
+        except ValidationError as error:
+            raise refused(error) from error
+
+
+class RunCommand(Command):
+    """One thing to do with a run."""
+
+    stage_of_command: ClassVar[str] = ""
+    """The stage that all commands of this type are about; "" where a field `stage` says it, or for the whole run."""
+
+    run: str = Field(max_length=80, description="The id of the run")
+
+    @classmethod
+    def about(cls, data: Mapping[str, Any]) -> str:
+        """The stage that a command with these fields is about, "" for the run as a whole. Takes plain data, because
+        what could not be read has to be told at its stage too.
+        """
+        return cls.stage_of_command or str(data.get("stage") or "")
+
+
+C = TypeVar("C", bound=Command)
+
+
+@dataclass(frozen=True)
+class _Entry(Generic[C]):
+    command: type[C]
+    function: Callable[[C], Any]
+
+
+class Malformed(UserError):
+    """What was sent is not what a command takes: a mistake of a page or a script, or of whoever filled in a field."""
+
+
+class Missing(UserError):
+    """What a command is about does not exist, or not any more."""
+
+
+class UnknownCommand(ValueError):
+    """No command has this name: a mistake of the program that sent it."""
+
+
+class Commands:
+    """All commands of one studio by their names. May be used from any thread once it is filled."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Entry[Any]] = {}
+
+    def add(self, command: type[C], function: Callable[[C], Any]) -> None:
+        """`function` does what the commands of this type ask for. Raises ValueError for a name that is taken."""
+        if command.name in self._known:
+            raise ValueError(f"there is a command {command.name!r} already")
+        self._known[command.name] = _Entry(command, function)
+
+    def known(self) -> Mapping[str, type[Command]]:
+        """Every type of command by its name."""
+        return {name: held.command for name, held in self._known.items()}
+
+    def parse(self, name: str, data: Mapping[str, Any]) -> Command:
+        """The command of this name from plain data. Raises Malformed, naming the first field that does not fit, and
+        UnknownCommand.
+        """
+        if name not in self._known:
+            raise UnknownCommand(f"there is no command {name[:80]!r}")
+        return self._known[name].command.of(data)
+
+    def do(self, command: Command) -> Any:
+        """Do it, and give what its function gives. Raises UserError for a person's mistake; nothing is changed then."""
+        return self._known[command.name].function(command)
+
+    def send(self, name: str, data: Mapping[str, Any]) -> Any:
+        """`parse`, then `do`."""
+        return self.do(self.parse(name, data))
+
+
+def refused(error: ValidationError) -> Malformed:
+    """The first thing that pydantic found wrong, as one sentence for a person, with the field that it belongs to.
+
+    A ValueError of a validator of ours whose text is a sentence already is given as it is.
+    """
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "value_error" and str(first["ctx"]["error"]).endswith("."):
+        return Malformed(str(first["ctx"]["error"]), field=field)
+    reason = first["msg"].removeprefix("Value error, ")
+    words = str(first["loc"][-1]).replace("_", " ") if first["loc"] else "what was sent"
+    if first["type"] == "string_too_long":
+        return Malformed(
+            f"“{words}” is too long: at most {first['ctx']['max_length']} characters are taken.", field=field
+        )
+    if first["type"] == "literal_error":
+        return Malformed(f"There is no {words} {first['input']!r:.80}: take {first['ctx']['expected']}.", field=field)
+    return Malformed(f"“{words}” cannot be taken: {reason[:1].lower()}{reason[1:].rstrip('.')}.", field=field)
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """The sentences of rooms that know no UserError, such as `study`, which raise ValueError, as errors of a person."""
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(str(error)) from error

@@ -1,0 +1,150 @@
+"""Two pages that edit one run: what others saved since a page looked at it, and what its person is told of that.
+
+A change is always made to the latest version, so nothing is lost: whoever comes second is told, and both are kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from pydantic import Field
+
+from pipeline.types import StageName
+from services.commands import RunCommand
+from storage.types import StoredState, StoredValue
+
+KEPT = 2000
+"""Versions whose page is remembered."""
+LARGEST_ID = 10**18
+"""More does not fit into a column of the database."""
+
+PlainSettings = Mapping[str, Any]
+"""Settings as plain data: a section each, in it a value for each setting."""
+
+
+class ValueEdit(RunCommand):
+    """An edit of the value of a text stage. It is made to the latest version, whichever one the person saw."""
+
+    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
+    version: int = Field(0, ge=0, le=LARGEST_ID, description="The version that the person saw; 0 when not known")
+
+
+class StateEdit(RunCommand):
+    """An edit of the settings or prompts of a run. It is made to the latest state, whichever one the person saw."""
+
+    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
+    state: int = Field(0, ge=0, le=LARGEST_ID, description="The state of the run that the person saw; 0: not known")
+
+
+class PageWrites:
+    """Which page wrote which version, as long as the server lives. All methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._tabs: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    def note(self, version: int, tab: str) -> None:
+        """A page saved a version."""
+        with self._lock:
+            self._tabs[version] = tab
+            for old in list(self._tabs)[:-KEPT]:
+                del self._tabs[old]
+
+    def by(self, tab: str) -> frozenset[int]:
+        """The versions that a page wrote."""
+        with self._lock:
+            return frozenset(version for version, page in self._tabs.items() if page and page == tab)
+
+    def by_others(self, versions: Sequence[StoredValue], seen: int, tab: str) -> StoredValue | None:
+        """The latest version after `seen` that this page did not write; None when there is none such.
+
+        `seen` is the version that a page showed when its person began to edit; 0 says that it is not known.
+        """
+        mine = self.by(tab)
+        others = [version for version in versions if version.id > seen and version.id not in mine]
+        return others[-1] if seen and others else None
+
+
+@dataclass(frozen=True)
+class SettingChange:
+    """One setting that another page changed."""
+
+    section: str
+    name: str
+    value: Any
+    when: datetime
+
+
+def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> tuple[SettingChange, ...]:
+    """The settings that others changed, each with what they made of it last.
+
+    `states` begin with the one that the page showed; `mine` are the ids of those that it wrote itself.
+    """
+    found: dict[tuple[str, str], SettingChange] = {}
+    for before, after in _pairs(states, mine):
+        for section, name in changed_settings(before.settings, after.settings):
+            found[section, name] = SettingChange(section, name, after.settings[section][name], after.created)
+    return tuple(found.values())
+
+
+def prompt_by_others(states: Sequence[StoredState], mine: Collection[int], stage: StageName) -> datetime | None:
+    """When others changed the prompt of a stage last; None when they did not."""
+    moments = [
+        after.created for before, after in _pairs(states, mine) if before.prompts.get(stage) != after.prompts.get(stage)
+    ]
+    return moments[-1] if moments else None
+
+
+def changed_settings(before: PlainSettings, after: PlainSettings) -> tuple[tuple[str, str], ...]:
+    """The settings (section and name) that differ."""
+    return tuple(
+        (section, name)
+        for section, values in after.items()
+        if isinstance(values, Mapping)
+        for name, value in values.items()
+        if section in before and before[section].get(name) != value
+    )
+
+
+def value_conflict(stage: StageName, other: StoredValue) -> str:
+    """What the person whose edit of a value came second is told."""
+    when = f"changed elsewhere meanwhile ({clock(other.created)})"
+    if stage == "caption":
+        return f"The caption was {when}. Yours was saved on top; the other one is in the history."
+    return f"This list was {when}. Your change was made to the newer list; earlier ones are in the history."
+
+
+def settings_conflict(others: Sequence[SettingChange], mine: Collection[tuple[str, str]]) -> str:
+    """What the person whose change of settings came second is told: what others changed, and what became of theirs."""
+    listed = ", ".join(f"{change.name.replace('_', ' ')} to {_shown(change.value)}" for change in others)
+    replaced = any((change.section, change.name) in mine for change in others)
+    end = "Yours was saved on top; set that again to have theirs." if replaced else "Both changes are kept."
+    return f"These settings were changed elsewhere meanwhile ({clock(others[-1].when)}): {listed}. {end}"
+
+
+def prompt_conflict(when: datetime) -> str:
+    """What the person whose edit of a prompt came second is told."""
+    return (
+        f"The prompt was changed elsewhere meanwhile ({clock(when)}). Yours was saved on top; the other one is "
+        "under “Prompt and reply”, among the earlier prompts."
+    )
+
+
+def clock(moment: datetime) -> str:
+    """The time of day on this machine, such as 10:42:07."""
+    return moment.astimezone().strftime("%H:%M:%S")
+
+
+def _pairs(states: Sequence[StoredState], mine: Collection[int]) -> Iterable[tuple[StoredState, StoredState]]:
+    return ((before, after) for before, after in pairwise(states) if after.id not in mine)
+
+
+def _shown(value: Any) -> str:
+    return (
+        f"{value:g}" if isinstance(value, float) else f"“{str(value)[:60]}”" if isinstance(value, str) else str(value)
+    )

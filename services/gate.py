@@ -1,0 +1,78 @@
+"""The gate before generation: what a yes would start, or why it cannot start. Reads a run, starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from pipeline.driver import Driver
+from pipeline.methods import method_of
+from pipeline.recipes import recipe_of
+from pipeline.seeds import derive_seed
+from pipeline.settings import GenerationSettings, Settings
+from pipeline.stages.generation import Plan
+from pipeline.types import StageName
+from storage.types import Run
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What stands before generation: what a yes would start, or why it cannot start."""
+
+    plan: Plan | None = None
+    seed: int = 0
+    """What the seeds of the images are derived from; nothing hangs on it when the seed is fixed."""
+    made: int = 0
+    """Images of this plan that are there already, from a job that was stopped."""
+    measuring: bool = False
+    """No image was made on this machine yet, but its speed is about to be known."""
+    closed: str = ""
+    """Why nothing can be generated, in one sentence; "" when the gate waits for a yes."""
+
+
+def gate_of(
+    driver: Driver,
+    run: Run,
+    settings: Settings,
+    stale: Mapping[StageName, str],
+    size: tuple[int, int],
+    warmed: bool = False,
+    outdated: Collection[int] = (),
+) -> Gate:
+    """What a yes would start. `size` is that of the source; `warmed` says that the speed is being measured, and
+    `outdated` which test cases would be drawn on another control image now, though their settings are the same.
+    """
+    recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
+    captions = recipe.captions(values)
+    if captions is None:
+        return Gate(closed=recipe.last.comes_first)
+    used = sum(item.used for item in captions.items)
+    if not used:
+        return Gate(closed="No counterfactual caption is ticked: tick at least one.")
+    if recipe.last.name in stale:
+        is_stale, it = ("are stale", "them") if recipe.last.plural else ("is stale", "it")
+        they = "they are" if recipe.last.plural else "it is"
+        return Gate(closed=f"The {recipe.last.noun} {is_stale}: run {it} again, or keep {it} as {they}.")
+    method = method_of(recipe.method)
+    lacking = method.lacks(method.settings_of(settings), run.mask_sha is not None)
+    if lacking:
+        return Gate(closed=lacking)
+    drawing = settings.generation
+    made = driver.made(recipe, (case.lineage for case in run.test_cases if case.id not in outdated), settings)
+    for seed in _seeds(run, drawing, len(made)):
+        plan = driver.plan(recipe, values, settings, seed, made, size)
+        if plan.images:
+            before = used * drawing.images_per_caption - len(plan.images)
+            return Gate(plan, seed, before, warmed and plan.seconds is None)
+    return Gate(closed=f"All images of the seed {drawing.seed} are made: take another seed, or change something else.")
+
+
+def _seeds(run: Run, drawing: GenerationSettings, made: int) -> Iterable[int]:
+    """What may be tried, in this order: each one gives other images, but for a fixed seed."""
+    if drawing.seed_mode == "fixed":
+        return (0,)
+    if drawing.seed_mode == "random":
+        # Nobody can foresee it, but the page can name the images before they are made, and names the same ones at
+        # every look: it hangs on the run, whose name was drawn at random, and on how often something was made in it.
+        return (derive_seed(int(run.id, 16), len(run.jobs), len(run.test_cases)),)
+    return range(made + 1)

@@ -1,0 +1,364 @@
+"""The server's one worker thread: long work one piece at a time, whatever its page shows. Knows no stage and no page.
+
+A page that is reloaded, or a second one, asks here what is going on. Closing a page stops nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from pipeline.errors import Cancelled, UserError
+from pipeline.progress import Progress
+from pipeline.types import StageName
+
+KEPT = 200
+"""Jobs that are over and still known, for pages that ask late."""
+
+log = logging.getLogger(__name__)
+
+JobPhase = Literal["waiting", "running", "done", "failed", "cancelled"]
+PartState = Literal["waiting", "running", "done", "dropped"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the things that a job makes, one after another."""
+
+    id: int
+    """Its place when the job was lined up, from 0."""
+    name: str
+    """In words."""
+    state: PartState = "waiting"
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job as it is at one moment."""
+
+    id: int
+    run_id: str
+    stages: tuple[StageName, ...]
+    """What it may change."""
+    state: JobPhase
+    stage: StageName | None = None
+    """What it is at now, or was when it ended."""
+    progress: Progress | None = None
+    since: float = 0.0
+    """`time.monotonic()` when the stage that it is at began."""
+    stopping: bool = False
+    """The person asked to stop, and it has not yet."""
+    message: str = ""
+    """Why it failed, in one sentence."""
+    parts: tuple[Part, ...] = ()
+    """In the order in which they are made; empty for work that is one piece."""
+    seconds_each: float | None = None
+    """What a part is likely to take."""
+    preview: str = ""
+    """The name of a picture of what is being made; "" when there is none."""
+
+    @property
+    def active(self) -> bool:
+        """Whether it is not over."""
+        return self.state in ("waiting", "running")
+
+    @property
+    def waiting(self) -> tuple[Part, ...]:
+        """The parts that are not begun."""
+        return tuple(part for part in self.parts if part.state == "waiting")
+
+    @property
+    def at_part(self) -> Part | None:
+        """The part that is being made."""
+        return next((part for part in self.parts if part.state == "running"), None)
+
+    def seconds_left(self) -> float | None:
+        """Until it is done, once it runs; None when that cannot be told."""
+        if self.progress is not None:
+            return self.progress.seconds_left
+        return None if self.seconds_each is None else self.seconds_each * len(self.waiting)
+
+
+def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
+    """With a waiting part before the waiting part that it stood behind."""
+    places = [place for place, part in enumerate(parts) if part.state == "waiting"]
+    at = next((place for place in places if parts[place].id == part_id), None)
+    if at is None or at == places[0]:
+        return parts
+    before, moved = places[places.index(at) - 1], list(parts)
+    moved[before], moved[at] = moved[at], moved[before]
+    return tuple(moved)
+
+
+class JobHandle:
+    """What the work is given: it says how far it is, and looks whether it should stop."""
+
+    def __init__(self, jobs: JobQueue, job_id: int, cancelled: threading.Event) -> None:
+        self._jobs, self._id = jobs, job_id
+        self.cancelled = cancelled
+        """Set when the work should stop."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is the server that stops, and not the person."""
+        return self._jobs.closing
+
+    def at(self, stage: StageName) -> None:
+        """The work begins with a stage."""
+        self._jobs._update(self._id, stage=stage, progress=None, since=time.monotonic())
+
+    def progress(self, progress: Progress) -> None:
+        """How far the stage is; fits `pipeline.progress.OnProgress`."""
+        self._jobs._update(self._id, progress=progress)
+
+    def preview(self, name: str) -> None:
+        """There is a picture of what is being made."""
+        self._jobs._update(self._id, preview=name)
+
+    def take_part(self) -> Part | None:
+        """The part before is done; the next one begins. None when none is left."""
+        return self._jobs._take_part(self._id)
+
+    def dropped(self) -> bool:
+        """Whether the part that was taken last is no longer wanted."""
+        view = self._jobs.view(self._id)
+        return view is not None and view.at_part is None
+
+    def parts_waiting(self) -> int:
+        """How many are not begun."""
+        view = self._jobs.view(self._id)
+        return 0 if view is None else len(view.waiting)
+
+
+Work = Callable[[JobHandle], None]
+
+
+@dataclass
+class _Job:
+    view: JobView
+    work: Work
+    unbegun: Callable[[], object]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+class JobQueue:
+    """A queue and its one thread. All methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._jobs: dict[int, _Job] = {}
+        self._waiting: deque[_Job] = deque()
+        self._idle_work: deque[tuple[str, Callable[[], None]]] = deque()
+        self._idle_name = ""
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self.closing = False
+
+    def submit(
+        self,
+        run_id: str,
+        stages: tuple[StageName, ...],
+        work: Work,
+        parts: Sequence[str] = (),
+        seconds_each: float | None = None,
+        unbegun: Callable[[], object] = lambda: None,
+    ) -> int:
+        """Line up `work`, which makes the `parts` (in words) where it makes several things.
+
+        `unbegun` is called instead of it when it is cancelled before it began. Raises UserError while another job is
+        on the same run.
+        """
+        with self._changed:
+            self.require_idle(run_id)
+            view = JobView(next(self._numbers), run_id, stages, "waiting", since=time.monotonic())
+            named = tuple(Part(number, name) for number, name in enumerate(parts))
+            job = _Job(replace(view, parts=named, seconds_each=seconds_each), work, unbegun)
+            self._jobs[job.view.id] = job
+            self._waiting.append(job)
+            self._forget()
+            self._start()
+            return job.view.id
+
+    def require_idle(self, run_id: str) -> None:
+        """Raises UserError while a job is on a run."""
+        with self._changed:
+            if any(job.view.run_id == run_id and job.view.active for job in self._jobs.values()):
+                raise UserError("This run is being worked on already: wait for it, or cancel it.")
+
+    def when_idle(self, name: str, work: Callable[[], None]) -> None:
+        """Line up something that no person waits for; every job goes first. `name` says what it is, in words."""
+        with self._changed:
+            self._idle_work.append((name, work))
+            self._start()
+
+    def waiting_for(self) -> str:
+        """What a job that waits now waits for, in words."""
+        with self._changed:
+            return self._idle_name or "another run"
+
+    def cancel(self, run_id: str) -> bool:
+        """Ask what is waiting or running for a run to stop. False when there is nothing."""
+        return self._cancel(lambda view: view.run_id == run_id)
+
+    def cancel_job(self, job_id: int) -> bool:
+        """Ask one job to stop. False when it is over."""
+        return self._cancel(lambda view: view.id == job_id)
+
+    def cancel_all(self) -> bool:
+        """Ask everything to stop. False when there is nothing."""
+        return self._cancel(lambda _view: True)
+
+    def drop_part(self, job_id: int, part_id: int) -> bool:
+        """Take a part out of a job, at once also when it is being made. False when it is made, or was dropped.
+
+        A job that waits and has no part left is cancelled.
+        """
+        with self._changed:
+            job = self._jobs.get(job_id)
+            found = job is not None and job.view.active and self._mark(job, part_id, ("waiting", "running"), "dropped")
+            empty = job is not None and found and job.view.state == "waiting" and not job.view.waiting
+        if empty:
+            self.cancel_job(job_id)
+        return found
+
+    def move_up(self, job_id: int, part_id: int | None = None) -> bool:
+        """Let a waiting job, or a waiting part of a job, pass the one before it. False when it is the first already."""
+        with self._changed:
+            job = self._jobs.get(job_id)
+            if job is None or not job.view.active:
+                return False
+            if part_id is not None:
+                parts = _moved_up(job.view.parts, part_id)
+                moved = parts != job.view.parts
+                job.view = replace(job.view, parts=parts)
+                return moved
+            waiting = list(self._waiting)
+            place = waiting.index(job) if job in waiting else 0
+            if place == 0:
+                return False
+            waiting[place - 1 : place + 1] = [waiting[place], waiting[place - 1]]
+            self._waiting = deque(waiting)
+            return True
+
+    def view(self, job_id: int) -> JobView | None:
+        """A job by its number, as it is now."""
+        with self._changed:
+            job = self._jobs.get(job_id)
+            return None if job is None else job.view
+
+    def of_run(self, run_id: str) -> JobView | None:
+        """The latest job of a run since the server was started."""
+        with self._changed:
+            return next((job.view for job in reversed(self._jobs.values()) if job.view.run_id == run_id), None)
+
+    def active(self) -> tuple[JobView, ...]:
+        """What is running or waiting, in its order."""
+        with self._changed:
+            running = [job.view for job in self._jobs.values() if job.view.state == "running"]
+            return (*running, *(job.view for job in self._waiting if job.view.active))
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Stop what is running, start nothing more, and wait for the thread at most so long."""
+        with self._changed:
+            self.closing = True
+            self._idle_work.clear()
+            for job in self._jobs.values():
+                job.cancelled.set()
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(seconds)
+
+    def _cancel(self, wanted: Callable[[JobView], bool]) -> bool:
+        with self._changed:
+            found = [job for job in self._jobs.values() if job.view.active and wanted(job.view)]
+            waiting = [job for job in found if job.view.state == "waiting"]
+            for job in found:
+                self._stop(job)
+            self._changed.notify_all()
+        for job in waiting:
+            job.unbegun()
+        return bool(found)
+
+    @staticmethod
+    def _stop(job: _Job) -> None:
+        job.cancelled.set()
+        waiting = job.view.state == "waiting"
+        job.view = replace(job.view, state="cancelled") if waiting else replace(job.view, stopping=True)
+
+    @staticmethod
+    def _mark(job: _Job, part_id: int, held: tuple[PartState, ...], state: PartState) -> bool:
+        found = any(part.id == part_id and part.state in held for part in job.view.parts)
+        parts = (replace(part, state=state) if part.id == part_id else part for part in job.view.parts)
+        if found:
+            job.view = replace(job.view, parts=tuple(parts))
+        return found
+
+    def _take_part(self, job_id: int) -> Part | None:
+        with self._changed:
+            job = self._jobs[job_id]
+            if job.view.at_part is not None:
+                self._mark(job, job.view.at_part.id, ("running",), "done")
+            first = next(iter(job.view.waiting), None)
+            if first is not None:
+                self._mark(job, first.id, ("waiting",), "running")
+            job.view = replace(job.view, preview="")
+            return first
+
+    def _start(self) -> None:
+        if self._thread is None and not self.closing:
+            self._thread = threading.Thread(target=self._serve, name="jobs", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self.closing or self._waiting or self._idle_work)
+                if self.closing:
+                    return
+                job = self._waiting.popleft() if self._waiting else None
+                name, idle = ("", None) if job is not None else self._idle_work.popleft()
+                self._idle_name = name
+                if job is not None:
+                    if job.cancelled.is_set():
+                        continue
+                    job.view = replace(job.view, state="running", since=time.monotonic())
+            if job is not None:
+                self._do(job)
+            elif idle is not None:
+                try:
+                    idle()
+                except Exception:  # nobody waits for it, and what is wrong shows again when it is asked for
+                    log.exception("work that nobody waits for failed")
+
+    def _do(self, job: _Job) -> None:
+        try:
+            job.work(JobHandle(self, job.view.id, job.cancelled))
+        except Cancelled:
+            self._update(job.view.id, state="cancelled", stopping=False)
+        except UserError as error:
+            self._update(job.view.id, state="failed", stopping=False, message=str(error))
+        except Exception as error:  # the worker thread must outlive a mistake in the work
+            log.exception("a job failed")
+            message = f"The studio itself failed ({type(error).__name__}: {error}); the terminal says more. Try again."
+            self._update(job.view.id, state="failed", stopping=False, message=message)
+        else:
+            self._update(job.view.id, state="done", stopping=False)
+
+    def _update(self, job_id: int, **changes: object) -> None:
+        with self._changed:
+            job = self._jobs.get(job_id)
+            if job is not None:
+                job.view = replace(job.view, **changes)  # type: ignore[arg-type]
+
+    def _forget(self) -> None:
+        over = [number for number, job in self._jobs.items() if not job.view.active]
+        for number in over[: max(0, len(over) - KEPT)]:
+            del self._jobs[number]

@@ -1,0 +1,356 @@
+"""What the model under test predicts for a run's images: asked in the worker thread while nobody waits, and kept.
+
+A request only looks up what is there. No model is loaded and no image read for one, but for the small class maps.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from PIL import Image
+from pydantic import Field, ValidationError
+
+from evaluation.metrics import MASK_KEPT, ClassFigures, against_mask, mask_check, without_mask
+from evaluation.types import Prediction, decode_map, names_label
+from pipeline.errors import UserError
+from pipeline.masks import resized
+from pipeline.profile import Profile
+from pipeline.settings import Settings, UnderTestSettings
+from pipeline.types import Check
+from services.commands import Commands, RunCommand
+from services.edit_conflicts import StateEdit
+from services.jobs import JobQueue
+from services.run_settings import RunSettings
+from services.runs import RunService
+from storage.types import Run, StoredTestCase
+from storage.workspace import Workspace
+
+log = logging.getLogger(__name__)
+LONGEST_CLASSES = 20_000
+"""Characters in the names of a file's classes; a thousand of them take some twelve thousand."""
+DOING = "asking the model under test"
+MASK_WAITS = "being measured"
+
+
+class ChooseModelUnderTest(StateEdit):
+    """Choose the model under test of a run."""
+
+    name: ClassVar[str] = "under-test"
+    source: str = Field(max_length=40, description="Where it comes from: profile, torchvision, timm or file")
+    model: str = Field(
+        "", description="Its name, such as resnet50; of a file: its architecture, unless the file says it"
+    )
+    file: str = Field("", description="The path of a checkpoint file on the machine of the studio")
+    classes: str = Field(
+        "", max_length=LONGEST_CLASSES, description="The names of a file's classes in order, with commas between"
+    )
+
+
+class AskModelAgain(RunCommand):
+    """Ask the model under test of a run again after it could not be asked."""
+
+    name: ClassVar[str] = "under-test-again"
+
+
+class Predictor(Protocol):
+    """A loaded model under test, as in `evaluation.models`."""
+
+    def predict(self, image: Image.Image) -> Prediction: ...
+
+
+Load = Callable[[UnderTestSettings], Predictor]
+"""Loads one; raises UserError when that cannot be."""
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """The model under test on the source of one run and on its generated images, as far as that is known."""
+
+    wanted: UnderTestSettings | None
+    """The model; None when neither the run nor its profile names one."""
+    problem: str = ""
+    """Why it cannot be asked, in one sentence."""
+    waiting: bool = False
+    """Some image has not been read yet."""
+    source: Prediction | None = None
+    results: Mapping[int, Prediction] = field(default_factory=dict)
+    """By test case."""
+    figures: Mapping[int, tuple[ClassFigures, ...]] = field(default_factory=dict)
+    """By test case; of a segmenter only."""
+    masked: bool = False
+    """Whether the figures are measured against the run's mask."""
+    newly_misclassified: frozenset[int] = frozenset()
+    """The test cases on which the model under test fails, where it did not on the source."""
+    mask_kept: Mapping[int, Check | str] = field(default_factory=dict)
+    """By test case: the check of its mask, or in words why there is none; empty where the task needs no mask."""
+
+    def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
+        """All checks of a test case, that of its mask last; one that came with a file counts until there is another."""
+        return with_mask_check(case.checks, self.mask_kept.get(case.id), self.masked)
+
+    def unmeasured(self, case: StoredTestCase) -> str:
+        """Why there is no check of the mask, in words; "" where there is one, or none is needed."""
+        found = self.mask_kept.get(case.id)
+        return found if isinstance(found, str) and all(check.name != MASK_KEPT for check in self.checks(case)) else ""
+
+
+class PredictionService:
+    """The predictions for one workspace. All methods may be called from any thread."""
+
+    def __init__(self, profile: Profile, workspace: Workspace, jobs: JobQueue, load: Load | None = None) -> None:
+        self._profile, self._workspace, self._jobs = profile, workspace, jobs
+        self.load = load or _load
+        """How a model is loaded."""
+        self._models: dict[str, Predictor] = {}
+        self._known: dict[tuple[str, str], Prediction] = {}
+        self._pending: set[tuple[str, str]] = set()
+        self._problems: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._compare = lru_cache(maxsize=512)(self._figures)
+
+    def compare(self, run: Run, settings: Settings) -> ModelComparison:
+        """All that is known; whatever is missing is asked for, while nobody waits."""
+        wanted = self.model_of(run, settings)
+        if wanted is None:
+            return ModelComparison(
+                None, masked=run.mask_sha is not None, mask_kept=_masks_kept(run, None, "", None, {})
+            )
+        model = model_key(wanted)
+        if not run.test_cases:
+            return ModelComparison(wanted, self._problem(model))
+        source = self._look_up(run.source_sha, model)
+        results = {case.id: found for case in run.test_cases if (found := self._look_up(case.image_sha, model))}
+        # The newest first: it is the one that is looked at.
+        missing = [case.image_sha for case in reversed(run.test_cases) if case.id not in results]
+        if source is None:
+            missing.insert(0, run.source_sha)
+        problem = self._problem(model)
+        if missing and not problem:
+            self._ask(wanted, missing)
+        figures = {
+            case: compared
+            for case, found in results.items()
+            if (compared := self._compared(run, source, found)) is not None
+        }
+        newly_misclassified = frozenset(
+            case for case, found in results.items() if _newly_misclassified(run, source, found, figures.get(case))
+        )
+        waiting = bool(missing) and not problem
+        kept = _masks_kept(run, wanted, problem, source, figures)
+        return ModelComparison(
+            wanted, problem, waiting, source, results, figures, run.mask_sha is not None, newly_misclassified, kept
+        )
+
+    def mask_check(self, run: Run, settings: Settings, case: StoredTestCase) -> Check | None:
+        """The check of a test case's mask, from what is known already; None where it is not, and nothing is asked."""
+        wanted = self.model_of(run, settings)
+        if wanted is None or run.mask_sha is None:
+            return None
+        source, found = (self._look_up(sha, model_key(wanted)) for sha in (run.source_sha, case.image_sha))
+        figures = self._compared(run, source, found) if found is not None else None
+        return mask_check(figures) if figures is not None else None
+
+    def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
+        """The model of the run's settings, or that of the profile for this kind of task."""
+        chosen = settings.under_test
+        return chosen if chosen.source != "profile" else self._profile.model_under_test.of(run.task.kind)
+
+    def try_again(self, wanted: UnderTestSettings) -> None:
+        """Forget that a model could not be asked."""
+        with self._lock:
+            self._problems.pop(model_key(wanted), None)
+
+    def register(self, commands: Commands, runs: RunService, settings: RunSettings) -> None:
+        """Take on what is done here."""
+
+        def choose(command: ChooseModelUnderTest) -> None:
+            wanted = _chosen(command)
+            settings.change(command, lambda plain: plain.update(under_test=wanted.model_dump(mode="json")))
+            self.try_again(wanted)
+
+        def again(command: AskModelAgain) -> None:
+            run = self._workspace.runs.get(command.run)
+            wanted = self.model_of(run, runs.settings(run))
+            if wanted is not None:
+                self.try_again(wanted)
+
+        commands.add(ChooseModelUnderTest, choose)
+        commands.add(AskModelAgain, again)
+
+    def _problem(self, model: str) -> str:
+        with self._lock:
+            return self._problems.get(model, "")
+
+    def _look_up(self, sha: str, model: str) -> Prediction | None:
+        with self._lock:
+            if (sha, model) in self._known:
+                return self._known[sha, model]
+            if (sha, model) in self._pending:
+                return None
+        prediction = self._workspace.predictions.latest(sha, model)
+        if prediction is not None:
+            with self._lock:
+                self._known[sha, model] = prediction
+        return prediction
+
+    def _ask(self, wanted: UnderTestSettings, shas: list[str]) -> None:
+        model = model_key(wanted)
+        for sha in dict.fromkeys(shas):
+            with self._lock:
+                # Known by now where the worker thread was done with it since it was looked up.
+                if (sha, model) in self._pending or (sha, model) in self._known:
+                    continue
+                self._pending.add((sha, model))
+            # An image at a time: a person's job may come between any two.
+            self._jobs.when_idle(DOING, lambda sha=sha: self._predict(wanted, model, sha))  # type: ignore[misc]
+
+    def _predict(self, wanted: UnderTestSettings, model: str, sha: str) -> None:
+        try:
+            if self._problem(model):
+                return
+            prediction = self._model(wanted, model).predict(self._workspace.images.load(sha))
+            self._workspace.predictions.append(sha, model, prediction)
+            with self._lock:
+                self._known[sha, model] = prediction
+        except UserError as error:
+            with self._lock:
+                self._problems[model] = str(error)
+        except Exception as error:  # a model from elsewhere may fail in any way; the page says so, and works on
+            log.exception("the model under test failed")
+            with self._lock:
+                self._problems[model] = f"The model under test failed ({type(error).__name__}): choose another one."
+        finally:
+            with self._lock:
+                self._pending.discard((sha, model))
+
+    def _model(self, wanted: UnderTestSettings, model: str) -> Predictor:
+        # Only the one worker thread comes here. One model is held: they may be large.
+        if model not in self._models:
+            self._models.clear()
+            self._models[model] = self.load(wanted)
+        return self._models[model]
+
+    def _compared(self, run: Run, source: Prediction | None, found: Prediction) -> tuple[ClassFigures, ...] | None:
+        """The figures of one image; None where they cannot be told (yet)."""
+        if source is None or "classification" in (source.kind, found.kind):
+            return None
+        return self._compare(source, found, run.mask_sha, _frozen(run.mask_classes), run.task.protected)
+
+    def _figures(
+        self,
+        source: Prediction,
+        generated: Prediction,
+        mask_sha: str | None,
+        mask_classes: tuple[tuple[int, str], ...],
+        protected: tuple[str, ...],
+    ) -> tuple[ClassFigures, ...]:
+        try:
+            before, after = decode_map(source.class_map), decode_map(generated.class_map)
+            if mask_sha is None:
+                return without_mask(before, after, source.classes, protected)
+            # At the size of the map: nothing finer was predicted, and a request must not wait for millions of pixels.
+            mask = resized(self._workspace.images.load(mask_sha), before.size)
+        except (UserError, OSError, ValueError):  # a file is missing or damaged: the page can do without these figures
+            log.exception("the figures of the model under test cannot be worked out")
+            return ()
+        return against_mask(before, after, source.classes, mask, dict(mask_classes), protected)
+
+
+def _masks_kept(
+    run: Run,
+    wanted: UnderTestSettings | None,
+    problem: str,
+    source: Prediction | None,
+    figures: Mapping[int, tuple[ClassFigures, ...]],
+) -> dict[int, Check | str]:
+    """By test case: the check, or in words why there is none. Empty where the task needs no mask.
+
+    `wanted` is the model under test, `problem` why it cannot be asked, `source` what it sees in the source image, and
+    `figures` how well it finds the mask, by test case.
+    """
+    if run.task.kind != "segmentation":
+        return {}
+    why = ""
+    if run.mask_sha is None:
+        why = "n/a, there is no mask"
+    elif wanted is None:
+        why = "n/a, there is no model under test"
+    elif problem:
+        why = "n/a, the model under test cannot be asked"
+    elif source is not None and source.kind != "segmentation":
+        why = "n/a, the model under test is no segmenter"
+    return {case.id: why or _mask_check(figures.get(case.id)) for case in run.test_cases}
+
+
+def with_mask_check(checks: Sequence[Check], found: Check | str | None, masked: bool) -> tuple[Check, ...]:
+    """The checks with that of the mask, last. One that came with a file counts while the run is `masked` and nothing
+    better is known.
+    """
+    others = tuple(check for check in checks if check.name != MASK_KEPT)
+    if isinstance(found, Check):
+        return (*others, found)
+    return tuple(checks) if masked else others
+
+
+def _mask_check(figures: tuple[ClassFigures, ...] | None) -> Check | str:
+    if figures is None:
+        return MASK_WAITS
+    return mask_check(figures) or "n/a, the model under test knows no protected class of the mask"
+
+
+def model_key(wanted: UnderTestSettings) -> str:
+    """What the predictions of a model are stored under; a file that was changed is another model."""
+    if wanted.source != "file":
+        return wanted.title
+    try:
+        changed = f"@{Path(wanted.file).expanduser().stat().st_mtime_ns:x}"
+    except OSError:
+        changed = ""
+    return f"{wanted.title}{changed}{f' ({wanted.classes})' if wanted.classes else ''}"
+
+
+def _newly_misclassified(
+    run: Run, source: Prediction | None, found: Prediction, figures: tuple[ClassFigures, ...] | None
+) -> bool:
+    if source is None:
+        return False
+    if figures is not None:
+        return any(figure.dropped for figure in figures)
+    if not found.top or not source.top or run.task.kind != "classification":
+        return False
+    right = names_label(source.top[0].label, run.task.label)
+    return right and not names_label(found.top[0].label, run.task.label)
+
+
+def _frozen(classes: Mapping[int, str]) -> tuple[tuple[int, str], ...]:
+    return tuple(sorted(classes.items()))
+
+
+def _load(wanted: UnderTestSettings) -> Predictor:
+    from evaluation.models import ModelUnderTest
+
+    return ModelUnderTest(wanted)
+
+
+def _chosen(command: ChooseModelUnderTest) -> UnderTestSettings:
+    given = {"source": command.source}
+    if command.source != "profile":
+        file = command.file.strip()
+        given |= {"name": command.model.strip(), "file": file, "classes": command.classes if file else ""}
+    try:
+        wanted = UnderTestSettings.model_validate(given)
+    except ValidationError as error:
+        raise UserError(
+            "Pick where the model under test comes from: the profile, torchvision, timm or a file.", field="source"
+        ) from error
+    if wanted.source in ("torchvision", "timm") and not wanted.name:
+        raise UserError("Give the name of the model under test, such as resnet50.", field="model")
+    if wanted.source == "file" and not wanted.file:
+        raise UserError("Give the path of the checkpoint file of the model under test.", field="file")
+    return wanted

@@ -1,0 +1,73 @@
+"""Writes down what was refused, to whom and when, so that a lead sees an attack; bounded, or it would fill the disk."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol
+
+from services.limits import address_key
+
+log = logging.getLogger(__name__)
+
+
+class Note(Protocol):
+    """`Studies.note`: appends to the log of events."""
+
+    def __call__(self, event: str, detail: str, study_id: str = "", worker: str = "") -> object: ...
+
+
+class Refusals:
+    """At most `each` entries an address and `in_all` together in `seconds`; what is left out is counted and told.
+
+    May be called from any thread. A log that cannot be written never lets anything through, and never stops a refusal.
+    """
+
+    def __init__(
+        self,
+        note: Note,
+        each: int = 30,
+        in_all: int = 300,
+        seconds: float = 60,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._note, self._each, self._in_all, self._seconds, self._clock = note, each, in_all, seconds, clock
+        self._began = clock()
+        self._written: Counter[str] = Counter()
+        self._left_out = 0
+        self._lock = threading.Lock()
+
+    def note(self, event: str, detail: str, address: str | None, study_id: str = "", worker: str = "") -> None:
+        """Write it down, unless this address or all of them have filled their share of this minute.
+
+        With a worker no address is written: annotators are promised that theirs are not kept.
+        """
+        key = address_key(address)
+        with self._lock:
+            now, missed = self._clock(), 0
+            if now - self._began >= self._seconds:
+                missed, self._left_out, self._began = self._left_out, 0, now
+                self._written.clear()
+            written = self._written[key] < self._each and self._written.total() < self._in_all
+            if written:
+                self._written[key] += 1
+            else:
+                self._left_out += 1
+        if missed:
+            self._write("refusals left out", f"{missed} more within a minute were not written down one by one")
+        if written:
+            self._write(event, _plain(detail) if worker else f"{_plain(detail)} · from {key}", study_id, worker)
+
+    def _write(self, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
+        try:
+            self._note(event, detail, study_id, worker)
+        except Exception:
+            log.exception("a refusal could not be written down")
+
+
+def _plain(text: str) -> str:
+    """One line of at most 200 characters: what a stranger sent must not look like an entry of its own."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text[:200])

@@ -1,0 +1,181 @@
+"""All that a page shows of one run, as plain values: what is saved, what goes on, what went wrong, what is stale."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.driver import Driver
+from pipeline.errors import UnreadableReply, UserError
+from pipeline.profile import Profile
+from pipeline.prompting import PromptSet
+from pipeline.recipes import Recipe, known_recipes, recipe_of
+from pipeline.settings import Settings
+from pipeline.types import Alternatives, StageName
+from services.commands import RunCommand
+from services.estimates import Estimates
+from services.gate import Gate, gate_of
+from services.jobs import JobQueue, JobView
+from services.live_images import ControlImages
+from services.outdated import Outdated
+from services.runs import RunService, undo_target
+from services.similarity import Similarities
+from storage.types import Run, StoredState, StoredValue
+from storage.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What could not be done at a stage, until the person tries again."""
+
+    text: str
+    prompt: str = ""
+    raw_reply: str = ""
+    """What the model said instead, where it said something."""
+    insist: RunCommand | None = None
+    """The command that does it all the same; None where nothing does."""
+
+
+class CanBeInsistedOn(UserError):
+    """A person's mistake, unless they mean it: `insist` is the command that does it all the same."""
+
+    def __init__(self, text: str, insist: RunCommand) -> None:
+        super().__init__(text)
+        self.insist = insist
+
+
+class StageNotes:
+    """What went wrong, or is to be known, at the stages of runs since the server was started, until it is dealt with.
+
+    All methods may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._notices: dict[tuple[str, StageName], str] = {}
+        self._problems: dict[tuple[str, StageName], Problem] = {}
+        self._lock = threading.Lock()
+
+    def problems(self, run_id: str) -> dict[StageName, Problem]:
+        """What went wrong in a run, by stage."""
+        with self._lock:
+            return {stage: problem for (held, stage), problem in self._problems.items() if held == run_id}
+
+    def notices(self, run_id: str) -> dict[StageName, str]:
+        """What a person should know of a run, by stage."""
+        with self._lock:
+            return {stage: text for (held, stage), text in self._notices.items() if held == run_id}
+
+    def failed(self, run_id: str, stage: StageName, error: UserError) -> None:
+        """Remember what went wrong at a stage."""
+        problem = Problem(str(error), insist=error.insist if isinstance(error, CanBeInsistedOn) else None)
+        if isinstance(error, UnreadableReply):
+            problem = Problem(str(error), error.prompt, error.raw_reply)
+        with self._lock:
+            self._problems[run_id, stage] = problem
+
+    def tell(self, run_id: str, stage: StageName, text: str) -> None:
+        """Say something at a stage, until it is edited again."""
+        with self._lock:
+            self._notices[run_id, stage] = text
+
+    def solved(self, run_id: str, *stages: StageName) -> None:
+        """Forget what went wrong or was said there."""
+        with self._lock:
+            for stage in stages:
+                self._problems.pop((run_id, stage), None)
+                self._notices.pop((run_id, stage), None)
+
+
+@dataclass(frozen=True)
+class RunState:
+    """All that a page shows of one run."""
+
+    run: Run
+    recipe: Recipe
+    recipes: tuple[Recipe, ...]
+    """All that it may be given instead."""
+    settings: Settings
+    stale: dict[StageName, str]
+    problems: dict[StageName, Problem]
+    histories: dict[StageName, tuple[StoredValue, ...]]
+    job: JobView | None
+    """The latest since the server was started."""
+    gate: Gate
+    control_there: bool
+    """Whether the control image can be shown: one that a model draws has to be asked for first."""
+    outdated: Mapping[int, str]
+    """The test cases that do not fit what stands before them any more, each with the reason in a few words."""
+    model_names: Mapping[str, str]
+    """What a page calls the models that have no telling name of their own."""
+    notices: dict[StageName, str]
+    """What a person should know of a stage, until it is edited again."""
+    prompts: PromptSet
+    """The prompts of the language stages of this run."""
+    earlier_prompts: tuple[StoredState, ...]
+    """The states of the run with which its prompts became others, oldest first."""
+    alternatives: Alternatives
+    """Those of stage 3, with all that was measured of them."""
+
+    @property
+    def current(self) -> frozenset[int]:
+        """The test cases that still fit."""
+        return frozenset(case.id for case in self.run.test_cases if case.id not in self.outdated)
+
+    def can_undo(self, stage: StageName) -> bool:
+        """Whether the latest version of a stage is a person's edit that can be undone."""
+        return undo_target(self.histories.get(stage, ())) is not None
+
+
+class RunStates:
+    """Reads the whole state of a run. May be called from any thread."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        runs: RunService,
+        driver: Driver,
+        jobs: JobQueue,
+        notes: StageNotes,
+        estimates: Estimates,
+        control_images: ControlImages,
+        outdated: Outdated,
+        similarities: Similarities,
+    ) -> None:
+        self._workspace, self._runs, self._driver, self._jobs = workspace, runs, driver, jobs
+        self._notes, self._estimates, self._control_images = notes, estimates, control_images
+        self._outdated, self._similarities = outdated, similarities
+        self._model_names = model_names(runs.profile)
+
+    def of(self, run_id: str) -> RunState:
+        """All of a run. Raises UserError for an unknown one."""
+        run = self._workspace.runs.get(run_id)
+        settings = self._runs.settings(run)
+        stale = self._runs.stale(run, settings)
+        stored = run.values.get("alternatives")
+        size = self._runs.size(run.source_sha)
+        other_mask = self._outdated.of_another_mask(run, size)
+        return RunState(
+            run=run,
+            recipe=recipe_of(run.recipe),
+            recipes=known_recipes(),
+            settings=settings,
+            stale=stale,
+            problems=self._notes.problems(run_id),
+            histories={stage: self._workspace.runs.history(run_id, stage) for stage in run.values},
+            job=self._jobs.of_run(run_id),
+            gate=gate_of(self._driver, run, settings, stale, size, self._estimates.warming_up, other_mask),
+            control_there=self._control_images.has(run, settings),
+            outdated=self._outdated.reasons(run, size),
+            model_names=self._model_names,
+            notices=self._notes.notices(run_id),
+            prompts=self._runs.prompts(run),
+            earlier_prompts=self._workspace.runs.prompt_states(run_id),
+            alternatives=self._similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
+        )
+
+
+def model_names(profile: Profile) -> dict[str, str]:
+    """The family of each model whose weights are a path: a path says little to a person."""
+    held = profile.weights().values()
+    return {weights.title: weights.family for weights in held if weights.family and weights.local() is not None}

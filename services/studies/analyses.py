@@ -1,0 +1,111 @@
+"""Analyses of studies, kept until something changes: a page that watches a study must not analyse it every time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from storage.studies import Studies
+from study.intervals import wilson
+from study.report_types import Report
+from study.results import analyse
+from study.types import Adjudication, StudyData
+
+KEPT = 8
+"""Studies whose analysis is in memory."""
+QUICK_SECONDS = 0.5
+"""An analysis that takes less is made anew whenever something has changed."""
+SHARE, LONGEST_SECONDS = 0.2, 20.0
+"""One that takes longer is made anew so rarely that it takes such a share of the time, and shows an older state
+meanwhile, but never for longer: with 25,000 votes that come in all the time a page would else wait seconds at every
+look."""
+Stamp = tuple[object, object]
+"""What must never be shown late (whether the study runs), and what may; equal as long as nothing has changed."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A study with its figures."""
+
+    data: StudyData
+    report: Report
+    stamp: Stamp
+    """What they were computed from."""
+    at: float
+    """When, on the monotonic clock."""
+    seconds: float
+    """Of computing that it took, not counting what else the machine did."""
+
+
+class Analyses:
+    """The analyses. `load` gives all data of a study, `stamp` something cheap that differs once any of it does."""
+
+    def __init__(self, load: Callable[[str], StudyData], stamp: Callable[[str], Stamp]) -> None:
+        self._load, self._stamp = load, stamp
+        self._kept: OrderedDict[str, Analysis] = OrderedDict()
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def of(self, study_id: str) -> Analysis:
+        """The figures as they are, or a moment old where they take long. Computed once, however many ask for them."""
+        with self._lock_of(study_id):
+            stamp = self._stamp(study_id)
+            kept = self._kept.get(study_id)
+            if kept is not None and (kept.stamp == stamp or self._still_good(kept, stamp)):
+                return kept
+            return self._analysed(study_id, stamp)
+
+    def changed(self) -> None:
+        """A person has just changed something, and wants to see it: the next analysis is a new one, of every study,
+        because a worker's record counts in all of them."""
+        self._kept.clear()
+
+    def adjudicated(self, study_id: str, decision: Adjudication) -> None:
+        """Puts a decision into what is kept, so that a person who decides one after another need not wait."""
+        with self._lock_of(study_id):
+            kept = self._kept.get(study_id)
+            if kept is None or kept.seconds <= QUICK_SECONDS:
+                return
+            given = decision if decision.answer else None
+            cases = tuple(
+                replace(case, adjudication=given)
+                if (case.item, case.question) == (decision.item, decision.question)
+                else case
+                for case in kept.report.disagreements
+            )
+            self._kept[study_id] = replace(kept, report=replace(kept.report, disagreements=cases))
+
+    @staticmethod
+    def _still_good(kept: Analysis, stamp: Stamp) -> bool:
+        age = time.monotonic() - kept.at
+        slow = kept.seconds > QUICK_SECONDS
+        return slow and kept.stamp[0] == stamp[0] and age < min(kept.seconds / SHARE, LONGEST_SECONDS)
+
+    def _analysed(self, study_id: str, stamp: Stamp) -> Analysis:
+        wilson(1, 2)  # the first one ever loads scipy, which says nothing of how long an analysis takes
+        # The stamp was taken before the data: a vote in between makes the analysis look older than it is, never newer.
+        started = time.thread_time()
+        data = self._load(study_id)
+        report = analyse(data)
+        found = Analysis(data, report, stamp, time.monotonic(), time.thread_time() - started)
+        self._kept[study_id] = found
+        self._kept.move_to_end(study_id)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+    def _lock_of(self, study_id: str) -> threading.Lock:
+        with self._lock:
+            return self._locks.setdefault(study_id, threading.Lock())
+
+
+def analyses_of(studies: Studies) -> Analyses:
+    """The analyses of the studies of a workspace: one for all pages, so that none is made twice."""
+
+    def stamp(study_id: str) -> Stamp:
+        return studies.get(study_id).state, studies.revision(study_id)
+
+    return Analyses(studies.data, stamp)

@@ -1,0 +1,377 @@
+"""The annotation service: what comes next for a worker, and what becomes of an answer. Rules and storage together.
+
+Every method looks at the workspace anew: two pages of one worker, a reload and a restart of the server change nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo
+
+from pipeline.errors import UserError
+from services.commands import Command, Commands
+from storage.studies import Studies
+from storage.study_types import Assignment, Enrolment
+from study.control_items import judge, next_kind, right
+from study.eligibility import Standing, standing
+from study.questions import check_answers
+from study.types import Item, ItemKind, Study
+
+Status = Literal["item", "quiz", "consent", "done", "waiting", "paused", "closed", "not eligible", "excluded"]
+LONGEST_COMMENT = 2000
+"""Characters."""
+LONGEST_NAME = 200
+"""Characters of a code, a link, an id or a key: all of ours are far shorter."""
+MOST_ANSWERS = 40
+_MISSING = "There is no such thing, or it is not yours. Please reload the page."
+log = logging.getLogger(__name__)
+
+
+class NotYours(UserError):
+    """It does not exist or belongs to somebody else: the same words for both, so that nothing is learnt."""
+
+    def __init__(self) -> None:
+        super().__init__(_MISSING)
+
+
+class NotAllowed(UserError):
+    """The worker may not do this now; the sentence says why."""
+
+
+class Unfit(UserError):
+    """The answers do not fit the questions; the sentence says which and what to do."""
+
+
+class Over(UserError):
+    """The study does not take this any more."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a worker sees next, and how far they are."""
+
+    status: Status
+    text: str
+    """A sentence for the worker; "" where the item says it all."""
+    study: Study
+    done: int
+    """Answered, control items included, so that nobody can tell them by the count; in a quiz, of the quiz."""
+    left: int
+    """Still to come for this worker as things stand, control items included; in a quiz, of the quiz."""
+    assignment: Assignment | None = None
+    """With the status "item" or "quiz", and with no other."""
+    ahead: Item | None = None
+    """What would come after this one, as things stand: its picture can be on its way meanwhile."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A study in a worker's list."""
+
+    study: Study
+    done: int
+    left: int
+
+
+def _name(value: object, info: ValidationInfo) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME or not value.isprintable():
+        raise ValueError(f"“{info.field_name}” has to be a text of 1 to {LONGEST_NAME} characters.")
+    return value.strip()
+
+
+def _typed(value: object, info: ValidationInfo) -> str:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"“{info.field_name}” has to be text.")
+    return without_signs(value or "").strip()
+
+
+def _answers(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict) or len(value) > MOST_ANSWERS:
+        raise ValueError("“answers” has to hold an answer by question.")
+    return {key: without_signs(answer) if isinstance(answer, str) else answer for key, answer in value.items()}
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError("“seconds” has to be a number from 0 on.")
+    return float(min(value, 86_400))
+
+
+def without_signs(text: str) -> str:
+    """The text without what no keyboard writes: control characters but line ends and tabs, and halves of letters."""
+    kept = "".join(letter for letter in text if (letter >= " " and letter != "\x7f") or letter in "\n\t")
+    return kept.encode("utf-8", "ignore").decode("utf-8")
+
+
+Name = Annotated[str, BeforeValidator(_name)]
+"""A code, a link, an id or a key as a page sends it."""
+
+
+class WorkerCommand(Command):
+    """One thing that a worker does. Who it is comes from the session, never from what was sent."""
+
+    worker: str
+
+
+class NextItem(WorkerCommand):
+    """Ask what comes next: an item, leased to this worker, or why there is none."""
+
+    name: ClassVar[str] = "next"
+    study: Name
+
+
+class Consent(WorkerCommand):
+    """Agree to take part in a study."""
+
+    name: ClassVar[str] = "consent"
+    study: Name
+
+
+class Submit(WorkerCommand):
+    """Save the answers to an item. A key that was sent before saves nothing again."""
+
+    name: ClassVar[str] = "submit"
+    assignment: Name
+    answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question id to answer")
+    comment: Annotated[str, BeforeValidator(_typed)] = ""
+    seconds: Annotated[float, BeforeValidator(_seconds)] = Field(0.0, description="How long the worker looked")
+    key: Name = Field(description="Names this try: sent again, it counts once")
+
+
+class Undo(WorkerCommand):
+    """Take the last answer back: its item comes again."""
+
+    name: ClassVar[str] = "undo"
+    study: Name
+
+
+class Pause(WorkerCommand):
+    """Give back what the worker holds, so that nobody waits for it."""
+
+    name: ClassVar[str] = "pause"
+    study: Name
+
+
+class AnnotationService:
+    """Hands out items and takes answers. All methods may be called from any thread."""
+
+    def __init__(self, studies: Studies) -> None:
+        self._studies = studies
+
+    def places(self, worker: str) -> tuple[Place, ...]:
+        """The studies of a worker that have begun or will, what can be worked on first."""
+        found = []
+        for study_id in self._studies.workers.enrolled(worker):
+            study = self._studies.get(study_id)
+            enrolment = self._studies.workers.enrolment(study_id, worker)
+            if enrolment is not None:
+                found.append(Place(study, *self._progress(study, worker, enrolment)))
+        order = ("running", "paused", "draft", "closed")
+        return tuple(sorted(found, key=lambda place: (order.index(place.study.state), not place.left)))
+
+    def study(self, study_id: str, worker: str) -> Study:
+        """A study that this worker belongs to. Raises NotYours for any other."""
+        return self._of(study_id, worker)[0]
+
+    def commands(self) -> Commands:
+        """What a worker can do, by name."""
+        commands = Commands()
+        commands.add(NextItem, lambda command: self.next(command.study, command.worker))
+        commands.add(Consent, lambda command: self.consent(command.study, command.worker))
+        commands.add(Submit, self.submit)
+        commands.add(Undo, lambda command: self.undo(command.study, command.worker))
+        commands.add(Pause, lambda command: self.pause(command.study, command.worker))
+        return commands
+
+    def next(self, study_id: str, worker: str) -> Step:
+        """What comes next: an item, leased to this worker, or why there is none. Raises NotYours."""
+        study, enrolment = self._judged(*self._of(study_id, worker))
+        now = self._standing(study, worker, enrolment)
+        if study.state == "closed":
+            return self._without(study, worker, enrolment, "closed", "It takes no more answers. Thank you for yours.")
+        if now.kind in ("not eligible", "excluded"):
+            return self._without(study, worker, enrolment, now.kind, now.text)
+        if study.state == "draft":
+            return self._without(study, worker, enrolment, "paused", "It has not started yet. Please come back later.")
+        if study.state == "paused":
+            text = "Whoever leads it has paused it. Your place is kept; please come back later."
+            return self._without(study, worker, enrolment, "paused", text)
+        if now.kind == "consent":
+            return self._without(study, worker, enrolment, "consent", now.text)
+        if now.kind == "quiz":
+            return self._quiz(study, worker, enrolment, now)
+        return self._item(study, worker, enrolment)
+
+    def consent(self, study_id: str, worker: str) -> Step:
+        """The worker agrees to take part; then what comes next. Raises NotYours."""
+        self._of(study_id, worker)
+        self._studies.workers.consent(study_id, worker)
+        return self.next(study_id, worker)
+
+    def submit(self, sent: Submit) -> Step:
+        """Save an answer and, after the commit, say what comes next.
+
+        Raises NotYours; NotAllowed for a worker who may not vote; Over for a closed study; Unfit for answers that do
+        not fit the questions; VoteRefused for an item that is full or a study that is paused.
+        """
+        worker = sent.worker
+        assignment = self.assignment(sent.assignment, worker)
+        study, enrolment = self._of(assignment.study_id, worker)
+        if len(sent.comment) > LONGEST_COMMENT:
+            raise Unfit(f"The comment has {len(sent.comment)} characters; at most {LONGEST_COMMENT}, please.")
+        try:
+            kept = check_answers(study.rules, assignment.item, sent.answers)
+        except ValueError as error:
+            raise Unfit(str(error)) from error
+        # What was saved already may be sent again whatever has become of worker and study: the storage knows the key.
+        if assignment.state != "submitted":
+            self._require(study, worker, enrolment, assignment)
+        item = assignment.item
+        was_right = None if item.kind == "item" else right(item, kept, study.rules.questions)
+        self._studies.assignments.submit(
+            assignment.public, worker, kept, sent.comment, sent.seconds, sent.key, was_right
+        )
+        return self.next(study.id, worker)
+
+    def undo(self, study_id: str, worker: str) -> Step:
+        """Take the last answer back: its item comes again. Raises NotYours, NotAllowed, Over, or UserError for none."""
+        study, enrolment = self._of(study_id, worker)
+        if study.state == "closed":
+            raise Over("This study is closed: answers can no longer be taken back.")
+        now = self._standing(study, worker, enrolment)
+        if now.kind not in ("may vote", "quiz"):
+            raise NotAllowed(now.text)
+        assignment = self._studies.assignments.undo(study_id, worker)
+        if assignment is None:
+            raise UserError("There is no answer to take back.")
+        return self._with(self._of(study_id, worker), worker, assignment)
+
+    def pause(self, study_id: str, worker: str) -> None:
+        """Give back what the worker holds, so that nobody waits for it; they get it first when they come back."""
+        self._of(study_id, worker)
+        self._studies.assignments.release(study_id, worker)
+
+    def assignment(self, public: str, worker: str) -> Assignment:
+        """An assignment of this worker. Raises NotYours for any other."""
+        assignment = self._studies.assignments.get(public)
+        if assignment is None or assignment.worker != worker:
+            raise NotYours
+        return assignment
+
+    def image(self, token: str, worker: str) -> str:
+        """The stored image behind a token of an assignment of this worker. Raises NotYours for any other."""
+        sha = self._studies.assignments.image_of(token, worker)
+        if sha is None:
+            raise NotYours
+        return sha
+
+    def example(self, study_id: str, number: int, worker: str) -> str:
+        """The stored image of an example of a study that this worker belongs to, from 0. Raises NotYours."""
+        examples = self.study(study_id, worker).rules.examples
+        if not 0 <= number < len(examples):
+            raise NotYours
+        return examples[number].sha
+
+    def _of(self, study_id: str, worker: str) -> tuple[Study, Enrolment]:
+        enrolment = self._studies.workers.enrolment(study_id, worker)
+        if enrolment is None:
+            raise NotYours
+        return self._studies.get(study_id), enrolment
+
+    def _standing(self, study: Study, worker: str, enrolment: Enrolment) -> Standing:
+        return standing(self._studies.workers.get(worker), enrolment, study.rules)
+
+    def _require(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> None:
+        """A vote needs an open study and a worker who may give it: a lease may be older than an exclusion."""
+        if study.state == "closed":
+            raise Over("This study is closed: it takes no more answers. Those that you have sent are kept.")
+        now = self._standing(study, worker, enrolment)
+        wanted = "quiz" if assignment.item.kind == "quiz" else "may vote"
+        if now.kind != wanted:
+            raise NotAllowed(now.text or "The quiz is over: please go on with what comes next.")
+
+    def _judged(self, study: Study, enrolment: Enrolment) -> tuple[Study, Enrolment]:
+        """The same, after the control policy has excluded a worker whom it has to exclude.
+
+        At every step, not only after a control item: the server may have been stopped between vote and exclusion. A
+        worker whom a person readmitted is left in, and a study that is closed is as it is.
+        """
+        if study.state != "closed" and enrolment.exclusion is None and not enrolment.readmitted:
+            reason = judge(study.rules.controls, enrolment.controls_seen, enrolment.controls_right)
+            if reason:
+                self._studies.workers.exclude(study.id, enrolment.worker, reason, "rule")
+                return self._of(study.id, enrolment.worker)
+        return study, enrolment
+
+    def _quiz(self, study: Study, worker: str, enrolment: Enrolment, now: Standing) -> Step:
+        assignment = self._studies.assignments.claim(study.id, worker, "quiz")
+        if assignment is not None and assignment.item.kind == "quiz":
+            return self._with((study, enrolment), worker, assignment, now.text)
+        if assignment is not None:  # a lease from before the quiz was asked for again
+            self._studies.assignments.release(study.id, worker)
+        log.warning("study %s has fewer quiz items than its rules ask for", study.id)
+        text = "Its quiz has no further question for you. Please tell whoever invited you."
+        return self._without(study, worker, enrolment, "not eligible", text)
+
+    def _item(self, study: Study, worker: str, enrolment: Enrolment) -> Step:
+        kind = next_kind(study.rules, worker, enrolment.items_seen, enrolment.controls_seen)
+        assignment = self._studies.assignments.claim(study.id, worker, kind)
+        if assignment is None and kind == "control":  # this worker has had all there are
+            assignment = self._studies.assignments.claim(study.id, worker, "item")
+        if assignment is not None:
+            return self._with((study, enrolment), worker, assignment)
+        if self._studies.assignments.waiting(study.id, worker):
+            text = (
+                "Others are judging the last images right now. If one of them stops, it comes to you: this page looks "
+                "again by itself."
+            )
+            return self._without(study, worker, enrolment, "waiting", text)
+        judged = enrolment.items_seen + enrolment.controls_seen
+        text = (
+            f"You have judged {judged} image{'s' if judged != 1 else ''}. There is no other one for you in this study."
+            if judged
+            else "Every image has all the answers that it needs: there is none left for you."
+        )
+        return self._without(study, worker, enrolment, "done", text)
+
+    def _with(self, place: tuple[Study, Enrolment], worker: str, assignment: Assignment, text: str = "") -> Step:
+        study, enrolment = place
+        ahead = self._ahead(study, worker, enrolment, assignment)
+        if assignment.item.kind == "quiz":
+            done, of = enrolment.quiz_seen, study.rules.eligibility.quiz
+            return Step("quiz", text, study, done, max(1, of - done), assignment, ahead)
+        done, left = self._progress(study, worker, enrolment)
+        return Step("item", text, study, done, max(1, left), assignment, ahead)
+
+    def _ahead(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> Item | None:
+        """What `next` would give after this assignment; None where there is none."""
+        items, controls = enrolment.items_seen, enrolment.controls_seen
+        if assignment.item.kind == "quiz":
+            if enrolment.quiz_seen + 1 < study.rules.eligibility.quiz:
+                return self._studies.assignments.ahead(study.id, worker, "quiz", assignment.id)
+        elif assignment.item.kind == "item":
+            items += 1
+        else:
+            controls += 1
+        kind: ItemKind = next_kind(study.rules, worker, items, controls)
+        found = self._studies.assignments.ahead(study.id, worker, kind, assignment.id)
+        if found is None and kind == "control":
+            found = self._studies.assignments.ahead(study.id, worker, "item", assignment.id)
+        return found
+
+    def _without(self, study: Study, worker: str, enrolment: Enrolment, status: Status, text: str) -> Step:
+        return Step(status, text, study, *self._progress(study, worker, enrolment))
+
+    def _progress(self, study: Study, worker: str, enrolment: Enrolment) -> tuple[int, int]:
+        """Answered and still to come, control items included: the sum must not change when one was a control item."""
+        items = enrolment.items_seen
+        _, left = self._studies.assignments.progress(study.id, worker)
+        controls = enrolment.controls_seen
+        # A control item comes as soon as next_kind says so, at the latest when all items were seen.
+        while controls < study.controls and next_kind(study.rules, worker, items + left, controls) == "control":
+            controls += 1
+        return items + enrolment.controls_seen, left + controls - enrolment.controls_seen

@@ -1,0 +1,226 @@
+"""What an annotator comes with and is given: sessions, the tokens of pictures, and pictures of bare pixels.
+
+Sessions end guessing: codes and invitations are counted by address. A token is drawn from worker and picture with a
+secret of this process: nobody can guess it, it says nothing, and the same picture has the same address before its item
+is given out and after, so that the browser need not fetch it again. A picture goes out without any chunk of its file
+that could tell where it comes from.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import io
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from PIL import Image
+
+from pipeline.errors import UserError
+from pipeline.png import bare
+from services.commands import Command
+from services.limits import Limiter, address_key
+from services.studies.annotation import Name
+from storage.studies import Studies
+
+_OPEN = ("running", "paused")
+MOST_TOKENS = 20_000
+"""Tokens that are known at a time, of all workers; the ones that were not used for longest go."""
+MEDIA_TYPE = "image/png"
+MAX_HELD = 96 * 2**20
+"""Bytes of encoded pictures that are kept: several annotators get the same ones within minutes."""
+
+
+class NotSignedIn(UserError):
+    """There is no session, or it has ended, or what was given opens none."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What an invitation has led to."""
+
+    study_id: str
+    worker: str
+    code: str
+    """Of a new worker, shown this once; "" for one who was there before."""
+    token: str
+    """Of a new session; "" for a worker who was signed in."""
+
+
+class SignIn(Command):
+    """Open a session with a personal code."""
+
+    name: ClassVar[str] = "sign-in"
+    code: Name
+
+
+class Join(Command):
+    """Take part in a study by the link of its invitation."""
+
+    name: ClassVar[str] = "join"
+    link: Name
+
+
+class AnnotatorSessions:
+    """Signs workers in and out. All methods may be called from any thread."""
+
+    HOURS = 14 * 24
+    SECONDS = HOURS * 3600
+
+    def __init__(self, studies: Studies) -> None:
+        self._studies = studies
+        self._codes = Limiter(attempts=10, seconds=300)
+        self._links = Limiter(attempts=10, seconds=300)
+        # A link lets in as many workers as it likes: so many from one address in an hour are a class, more a script.
+        self._joins = Limiter(attempts=500, seconds=3600, in_all=5000)
+        self._one_at_a_time = threading.Lock()
+
+    def worker(self, token: str) -> str:
+        """Whose session this is; "" for a token that opens none of a worker."""
+        session = self._studies.sessions.get(token) if token else None
+        return session.worker if session is not None and session.role == "worker" else ""
+
+    def require(self, token: str) -> str:
+        """Whose session this is. Raises NotSignedIn for nobody's."""
+        worker = self.worker(token)
+        if not worker:
+            raise NotSignedIn("Please sign in with your code, or open the link of your invitation.")
+        return worker
+
+    def sign_in(self, sent: SignIn, address: str | None) -> tuple[str, str]:
+        """Worker and the token of a new session. Raises NotSignedIn for a wrong code, TooMany after too many."""
+        key = address_key(address)
+        with self._one_at_a_time:  # from the look at the limit to the count, or many at once would all pass it
+            self._codes.check(key)
+            worker = self._studies.workers.of_code(sent.code)
+            if worker is None:
+                self._codes.failed(key)
+                raise NotSignedIn("There is no such code. Please check it letter by letter, or ask who invited you.")
+            self._codes.passed(key)
+        return worker, self._studies.sessions.open("worker", worker, self.HOURS)
+
+    def join(self, sent: Join, there: str, address: str | None) -> Joined:
+        """By an invitation: a new worker, or for `there`, who is signed in, another study.
+
+        Raises NotSignedIn for a link that leads nowhere, TooMany after too many of them.
+        """
+        key = address_key(address)
+        with self._one_at_a_time:
+            self._links.check(key)
+            if there:
+                study_id = self._study_of(sent.link, key)
+                self._studies.workers.enrol(study_id, there)
+                return Joined(study_id, there, "", "")
+            self._joins.check(key)
+            try:
+                study_id, worker, code = self._studies.workers.join(sent.link)
+            except UserError as error:
+                self._links.failed(key)
+                raise NotSignedIn(str(error)) from error
+            self._links.passed(key)
+            self._joins.failed(key)
+        return Joined(study_id, worker.id, code, self._studies.sessions.open("worker", worker.id, self.HOURS))
+
+    def sign_out(self, token: str) -> None:
+        """End a session; an unknown one changes nothing."""
+        if token:
+            self._studies.sessions.close(token)
+
+    def _study_of(self, link: str, key: str) -> str:
+        for study in self._studies.all():
+            if study.link and study.state in _OPEN and hmac.compare_digest(study.link.encode(), link.encode()):
+                return study.id
+        self._links.failed(key)
+        raise NotSignedIn("This invitation is not open; please ask whoever sent it for another one.")
+
+
+class PictureTokens:
+    """May be used from any thread. What it knows is gone with the process: then an assignment's own tokens serve."""
+
+    def __init__(self, most: int = MOST_TOKENS) -> None:
+        self._most = most
+        self._secret = secrets.token_bytes(32)
+        self._known: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def give(self, worker: str, sha: str) -> str:
+        """The token of this picture for this worker, known from now on."""
+        token = self._token(worker, sha)
+        with self._lock:
+            self._known[token] = (worker, sha)
+            self._known.move_to_end(token)
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return token
+
+    def known(self, worker: str, sha: str) -> str:
+        """The token of this picture for this worker, if it was given before; else ""."""
+        token = self._token(worker, sha)
+        with self._lock:
+            return token if token in self._known else ""
+
+    def image(self, token: str, worker: str) -> str | None:
+        """The picture behind a token of this worker; None for any other."""
+        with self._lock:
+            found = self._known.get(token)
+        return found[1] if found is not None and found[0] == worker else None
+
+    def _token(self, worker: str, sha: str) -> str:
+        drawn = hmac.new(self._secret, f"{worker}\0{sha}".encode(), hashlib.sha256).digest()
+        return base64.urlsafe_b64encode(drawn[:16]).rstrip(b"=").decode()
+
+
+class Pictures:
+    """Gives stored images and keeps the latest. For any thread.
+
+    `load` gives a stored image by its hash, and `read`, where there is one, the bytes of its file.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[str], Image.Image],
+        held: int = MAX_HELD,
+        read: Callable[[str], bytes] | None = None,
+    ) -> None:
+        self._load, self._most, self._read = load, held, read
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def png(self, sha: str) -> bytes:
+        """A file with these very pixels. Raises UserError where the image is missing or damaged."""
+        with self._lock:
+            if sha in self._kept:
+                self._kept.move_to_end(sha)
+                return self._kept[sha]
+        data = self._made(sha)  # unlocked: two that ask at once may both do it, and none waits for another
+        with self._lock:
+            if sha not in self._kept and len(data) <= self._most:
+                self._kept[sha] = data
+                self._size += len(data)
+                while self._size > self._most:
+                    _, dropped = self._kept.popitem(last=False)
+                    self._size -= len(dropped)
+        return data
+
+    def _made(self, sha: str) -> bytes:
+        if self._read is not None:
+            data = self._read(sha)
+            pixels = bare(data) if hashlib.sha256(data).hexdigest() == sha else None
+            if pixels is not None:
+                return pixels
+        return encoded(self._load(sha))
+
+
+def encoded(image: Image.Image) -> bytes:
+    """The pixels as PNG: header, pixels and end, not one chunk more."""
+    pixels = image.copy()
+    pixels.info = {}
+    file = io.BytesIO()
+    pixels.save(file, "PNG")
+    return file.getvalue()

@@ -1,0 +1,521 @@
+"""Drafts of studies: what a lead does before a study starts, from its name to its items. Each thing is a command.
+
+A draft is saved as it is typed. What stands in the form at that moment comes with every command and is saved first; a
+page says on which state of the form it works (`based`), so that two windows never overwrite each other. It also counts
+what it sends, for a save that is sent as the page is left may come twice, or before one that was sent earlier.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, StrictInt
+
+from pipeline.errors import UserError
+from pipeline.settings import Settings
+from services.commands import Command, Commands, Missing, in_words
+from services.predictions import PredictionService, model_key
+from services.studies import draft_form
+from services.studies.control_items import MADE, Disguises, keep_in_step
+from services.studies.draft_form import Trouble, typed_text
+from services.studies.draft_saves import DraftSaves, form_state
+from services.studies.item_filter import (
+    ItemFilter,
+    RunMasks,
+    draw,
+    items_of,
+    model_name,
+    most_read,
+    note_of,
+    pool_of,
+)
+from storage.study_types import Candidate
+from storage.types import Run
+from storage.workspace import Workspace
+from study.readiness import Finding, findings
+from study.templates import TEMPLATES
+from study.types import Example, Item, ItemKind, NewItem, Rules, Study, Worker
+
+QUIZ = 5
+"""Questions of the quiz of a new draft: without one nobody who is new could vote."""
+CANDIDATES_SECONDS = 3.0
+"""The test cases are read anew after so long: a filter asks for them with every change."""
+PICKABLE = 60
+"""Pictures of a group that are offered as examples."""
+AskModel = Callable[[str, str], str | None]
+"""Has the model under test with this key ("" for any) look at the images of a run, while nobody waits.
+
+Gives "" when it was asked, why it cannot be asked, or None where the run has another model under test.
+"""
+_OTHER_MODEL = "These images belong to runs with another model under test: choose that one, or change it there."
+_NO_TEMPLATE = "There is no such template. Please reload the page."
+
+
+class StudyCommand(Command):
+    """One thing to do with a study."""
+
+    study: str = Field(max_length=80, description="The id of the study")
+
+
+class CreateStudy(Command):
+    """Begin a draft with the questions and texts of a template."""
+
+    name: ClassVar[str] = "create-study"
+    title: Annotated[str, typed_text(10 * draft_form.LONGEST_NAME)]
+    template: Annotated[str, typed_text(40)] = "own"
+
+
+class CopyRules(StudyCommand):
+    """Begin a draft with the rules of another study."""
+
+    name: ClassVar[str] = "copy-rules"
+
+
+class DraftCommand(StudyCommand):
+    """One thing to do with a draft."""
+
+    based: str = Field("", description="The state of the form that the page shows; another one is not overwritten")
+    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
+    number: int = Field(0, ge=0, description="Counts what the page sends: what comes twice or too late is not saved")
+    form: dict[str, Any] = Field(
+        default={}, description="The form as it is typed, by field: what can be read is saved, what is wrong comes back"
+    )
+
+
+class SaveDraft(DraftCommand):
+    """Save the form as it is typed."""
+
+    name: ClassVar[str] = "save-draft"
+
+
+class EditQuestions(DraftCommand):
+    """Add a question at the end, move one, or remove it."""
+
+    name: ClassVar[str] = "edit-questions"
+    do: Literal["add", "up", "down", "remove"]
+    place: StrictInt = Field(-1, description="From 0; not needed to add one")
+
+
+class TakeTemplate(DraftCommand):
+    """Put the questions and texts of a template in place of the draft's."""
+
+    name: ClassVar[str] = "take-template"
+    template: Annotated[str, typed_text(40)]
+
+
+class AddExample(DraftCommand):
+    """Show a picture of the workspace as an example in the instructions."""
+
+    name: ClassVar[str] = "add-example"
+    sha: str = Field(max_length=64)
+
+
+class RemoveExample(DraftCommand):
+    """Take an example out of the instructions."""
+
+    name: ClassVar[str] = "remove-example"
+    place: StrictInt = Field(ge=0, description="From 0")
+
+
+class DrawItems(DraftCommand):
+    """Draw test cases into the draft."""
+
+    name: ClassVar[str] = "draw-items"
+    filter: ItemFilter
+
+
+class RemoveItem(DraftCommand):
+    """Take one item out of the draft; one that is gone already changes nothing."""
+
+    name: ClassVar[str] = "remove-item"
+    item: StrictInt
+
+
+class RemoveSample(DraftCommand):
+    """Take all items of a sample out of the draft."""
+
+    name: ClassVar[str] = "remove-sample"
+    sample: str
+
+
+class MarkItem(DraftCommand):
+    """Make an item a control or quiz item with right answers, or an ordinary one again."""
+
+    name: ClassVar[str] = "mark-item"
+    item: StrictInt
+    kind: ItemKind
+    expected: dict[str, str] = Field(default={}, description="Question id to right answer, as far as it is known")
+
+
+class RefreshDraft(DraftCommand):
+    """Bring the draft up to date after items came in as files; what is typed is not saved with it."""
+
+    name: ClassVar[str] = "refresh-draft"
+
+
+class DescribeFilter(StudyCommand):
+    """Tell what a filter can draw."""
+
+    name: ClassVar[str] = "describe-filter"
+    filter: ItemFilter
+
+
+class AskModelUnderTest(StudyCommand):
+    """Have the model under test look at what a filter fits and it has not seen, while nobody waits."""
+
+    name: ClassVar[str] = "ask-model"
+    filter: ItemFilter
+
+
+@dataclass(frozen=True)
+class DraftState:
+    """A draft with all that there is to say of it."""
+
+    study: Study
+    items: tuple[Item, ...]
+    """Of all kinds, without removed ones."""
+    troubles: tuple[Trouble, ...]
+    """What is wrong with the form: first what was typed and could not be read, then what does not go together."""
+    unread: int
+    """How many of the troubles are of what could not be read."""
+    findings: tuple[Finding, ...]
+    models: tuple[str, ...] = ()
+    """Models under test that have looked at images of this workspace, the one that looked at most first."""
+
+    @property
+    def form_state(self) -> str:
+        """What to send as `based`."""
+        return form_state(self.study)
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """What is wrong, by field."""
+        problems: dict[str, str] = {}
+        stops: list[Trouble | Finding] = [*self.troubles, *(finding for finding in self.findings if finding.stops)]
+        for entry in stops:
+            problems.setdefault(entry.field, entry.text)
+        return problems
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What the images show."""
+        return tuple(sorted({name for item in self.items for name in item.classes}))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A draft after items were drawn into it."""
+
+    draft: DraftState
+    words: str
+    """How many were drawn, and how."""
+
+
+@dataclass(frozen=True)
+class FilterNote:
+    """What a filter can draw."""
+
+    words: str
+    free: int
+    unread: int
+    """Test cases that fit and that the model under test has not looked at."""
+
+
+class Drafts:
+    """The drafts of one workspace. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace, ask_model: AskModel) -> None:
+        self._workspace, self._studies, self._ask_model = workspace, workspace.studies, ask_model
+        self._lock = threading.RLock()
+        self._masks = RunMasks(workspace)
+        self.disguise = Disguises(workspace)
+        self._candidates: tuple[float, tuple[Candidate, ...]] = (-1e9, ())
+        self._saves = DraftSaves()
+
+    def register(self, commands: Commands) -> None:
+        """Adds what can be done with drafts."""
+        commands.add(CreateStudy, self.create)
+        commands.add(CopyRules, self.copy_rules)
+        commands.add(SaveDraft, self.change)
+        commands.add(RefreshDraft, self.refresh)
+        commands.add(EditQuestions, self.edit_questions)
+        commands.add(TakeTemplate, self.take_template)
+        commands.add(AddExample, self.add_example)
+        commands.add(RemoveExample, self.remove_example)
+        commands.add(RemoveItem, lambda sent: self._remove(sent, lambda item: item.id == sent.item))
+        commands.add(
+            RemoveSample,
+            lambda sent: self._remove(sent, lambda item: item.kind == "item" and item.group == sent.sample),
+        )
+        commands.add(MarkItem, self.mark_item)
+        commands.add(DrawItems, self.draw)
+        commands.add(DescribeFilter, self.describe_filter)
+        commands.add(AskModelUnderTest, self.ask_model)
+
+    # What there is
+
+    def state(self, study_id: str, unread: Sequence[Trouble] = ()) -> DraftState:
+        """All there is to say of a draft. `unread`: what was typed and could not be read."""
+        study, items = self._studies.get(study_id), self.items(study_id)
+        troubles = (*unread, *draft_form.troubles(study.rules))
+        # `findings` says what is missing of sound rules only.
+        found = findings(study.rules, items, self.known_workers())
+        return DraftState(study, items, troubles, len(unread), found, self.models())
+
+    def known_workers(self) -> tuple[Worker, ...]:
+        """All who ever took part in a study of this workspace."""
+        studies = self._studies
+        known = {worker.id: worker for study in studies.all() for worker in studies.workers.of_study(study.id)}
+        return tuple(known.values())
+
+    def items(self, study_id: str) -> tuple[Item, ...]:
+        """Of all kinds, without removed ones."""
+        return tuple(item for item in self._studies.items(study_id) if not item.removed)
+
+    def item(self, study_id: str, item_id: int) -> Item:
+        """One of them. Raises Missing."""
+        for item in self.items(study_id):
+            if item.id == item_id:
+                return item
+        raise Missing("This image is not in the study any more. Please reload the page.")
+
+    def models(self) -> tuple[str, ...]:
+        """Models under test that have looked at a test case; the one that has looked at most first."""
+        candidates = self.candidates()
+        first = most_read(candidates)
+        others = {model for candidate in candidates for model in candidate.predictions} - {first}
+        return (first, *sorted(others)) if first else ()
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The test cases of this workspace, at most a few seconds old."""
+        with self._lock:
+            read, candidates = self._candidates
+            if time.monotonic() - read > CANDIDATES_SECONDS:
+                candidates = self._workspace.test_cases.candidates()
+                self._candidates = (time.monotonic(), candidates)
+            return candidates
+
+    def possible_examples(self, study_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Pictures that can be examples, as (words, shas): source images, and test cases that are not judged here."""
+        items = self.items(study_id)
+        taken = {item.image_sha for item in items}
+        sources = dict.fromkeys(item.source_sha for item in items if item.source_sha)
+        others = dict.fromkeys(held.image_sha for held in self.candidates() if held.image_sha not in taken)
+        return (
+            ("Source images of this study", tuple(sources)[:PICKABLE]),
+            ("Generated images that are not in this study", tuple(others)[:PICKABLE]),
+        )
+
+    # What is done
+
+    def create(self, sent: CreateStudy) -> str:
+        """The id of the new draft."""
+        template = TEMPLATES.get(sent.template or "own")
+        if template is None:
+            raise UserError(_NO_TEMPLATE, field="template")
+        try:
+            title = draft_form.read_name({"name": sent.title})
+        except ValueError as error:
+            raise UserError(str(error), field="title") from error
+        rules = draft_form.default_rules(template.rules(), QUIZ, _seed())
+        return self._studies.create(title, rules)
+
+    def copy_rules(self, sent: CopyRules) -> str:
+        """The id of the new draft."""
+        study = self._studies.get(sent.study)
+        title = f"{study.name[: draft_form.LONGEST_NAME - 7]}, again"
+        return self._studies.create(title, replace(study.rules, version=0, seed=_seed()))
+
+    def change(
+        self,
+        sent: DraftCommand,
+        of_rules: Callable[[Rules], Rules] = lambda rules: rules,
+        of_items: Callable[[], None] = lambda: None,
+    ) -> DraftState:
+        """Save the form, with a change of the rules or the items, and give the draft as it is then.
+
+        What was taken already, or was sent before what was taken last, changes nothing.
+        """
+        with self._lock:
+            study = self._draft(sent)
+            if self._saves.is_late(sent.study, sent.tab, sent.number):
+                return self.state(sent.study, _read(sent.form, study)[2])
+            self._saves.refuse_overwriting(study, sent.based, sent.tab)
+            unread = self._save(sent, study, of_rules)
+            of_items()
+            keep_in_step(self._studies, self._studies.get(sent.study), self.disguise)
+            return self.state(sent.study, unread)
+
+    def refresh(self, sent: RefreshDraft) -> DraftState:
+        """What is typed is looked at and not saved: others may have changed the draft while the files came in."""
+        with self._lock:
+            study = self._draft(sent)
+            self._saves.refuse_overwriting(study, sent.based, sent.tab)
+            _, _, unread = _read(sent.form, study)
+            keep_in_step(self._studies, study, self.disguise)
+            return self.state(sent.study, unread)
+
+    def edit_questions(self, sent: EditQuestions) -> DraftState:
+        """Add, move or remove a question."""
+        return self.change(
+            sent, lambda rules: replace(rules, questions=draft_form.moved(rules.questions, sent.do, sent.place))
+        )
+
+    def take_template(self, sent: TakeTemplate) -> DraftState:
+        """Questions and texts of a template; votes, control items and eligibility stay."""
+        template = TEMPLATES.get(sent.template)
+        if template is None:
+            raise UserError(_NO_TEMPLATE)
+        fresh = template.rules()
+        names = ("questions", "template", "show_source", "show_captions", "instructions", "consent")
+        taken: dict[str, Any] = {name: getattr(fresh, name) for name in names}
+        return self.change(sent, lambda rules: replace(rules, **taken))
+
+    def add_example(self, sent: AddExample) -> DraftState:
+        """The answer and the reason are typed afterwards."""
+        self._workspace.images.path(sent.sha)
+        return self.change(sent, lambda rules: replace(rules, examples=(*rules.examples, Example(sent.sha, "", ""))))
+
+    def remove_example(self, sent: RemoveExample) -> DraftState:
+        """One that is gone already changes nothing."""
+
+        def without(rules: Rules) -> Rules:
+            left = (example for number, example in enumerate(rules.examples) if number != sent.place)
+            return replace(rules, examples=tuple(left))
+
+        return self.change(sent, without)
+
+    def mark_item(self, sent: MarkItem) -> DraftState:
+        """It is taken out and put in anew: an item never changes."""
+
+        def mark() -> None:
+            item = self.item(sent.study, sent.item)
+            questions = self._studies.get(sent.study).rules.questions
+            right = {q.id: sent.expected[q.id] for q in questions if sent.expected.get(q.id) in q.answers()}
+            if sent.kind != "item" and not right:
+                raise UserError("Say the right answer to at least one question.", field="expected")
+            new = replace(_new(item), kind=sent.kind, expected=right if sent.kind != "item" else {})
+            if item.kind == "item":
+                new = replace(new, group="")
+            elif sent.kind == "item":
+                new = replace(new, group="given")
+            self._studies.remove_items(sent.study, [item.id])
+            self._studies.add_items(sent.study, [new])
+
+        return self.change(sent, of_items=mark)
+
+    def draw(self, sent: DrawItems) -> Drawn:
+        """Draw items into a draft."""
+        words = ""
+
+        def add() -> None:
+            nonlocal words
+            new, words = self.drawn(self._studies.get(sent.study), sent.filter)
+            self._studies.add_items(sent.study, new)
+            self._studies.note("items drawn", words, sent.study)
+
+        draft = self.change(sent, of_items=add)
+        return Drawn(draft, f"{words[:1].upper()}{words[1:]}." if words else "")
+
+    def drawn(self, study: Study, wanted: ItemFilter) -> tuple[tuple[NewItem, ...], str]:
+        """New items by a filter, and how they were drawn in words; nothing is saved. Raises UserError for none."""
+        self._candidates = (-1e9, ())
+        pool = pool_of(self.candidates(), wanted, self._masks, self.items(study.id))
+        with in_words():
+            chosen = draw(pool, wanted, study.rules.seed)
+        asked_of = [question.only_with for question in study.rules.questions]
+        new = items_of(chosen, wanted, pool.model, self._masks, asked_of)
+        way = {
+            "random": "at random",
+            "misclassified": f"at random of those that {model_name(pool.model)} got wrong",
+            "label": "equally of each class",
+            "edit type": "equally of each edit type",
+        }[wanted.how]
+        short = f" ({wanted.count} were asked for)" if len(new) < wanted.count else ""
+        one = "image" if len(new) == 1 else "images"
+        words = f"{len(new)} {one} drawn {way}{short}, from {len(pool.free)} that fitted, seed {study.rules.seed}"
+        return new, words
+
+    def describe_filter(self, sent: DescribeFilter) -> FilterNote:
+        """What a filter can draw."""
+        pool = pool_of(self.candidates(), sent.filter, self._masks, self.items(sent.study))
+        return FilterNote(note_of(pool, sent.filter), len(pool.free), pool.unread)
+
+    def ask_model(self, sent: AskModelUnderTest) -> int:
+        """Have the model under test look at what it has not seen yet: at how many runs."""
+        wanted = sent.filter.model_copy(update={"how": "random"})
+        pool = pool_of(self.candidates(), wanted, self._masks)
+        runs = sorted({candidate.run_id for candidate in pool.free if pool.model not in candidate.predictions})
+        # A run's images are for the model under test of that run; another one is chosen on the explore page.
+        answers = [answer for run in runs if (answer := self._ask_model(run, wanted.model)) is not None]
+        if not answers:
+            answers = [_OTHER_MODEL]
+        if problem := next((answer for answer in reversed(answers) if answer), ""):
+            raise UserError(problem, field="filter")
+        return len(answers)
+
+    def _remove(self, sent: DraftCommand, meant: Callable[[Item], bool]) -> DraftState:
+        def remove() -> None:
+            ids = [item.id for item in self.items(sent.study) if meant(item)]
+            if ids:
+                self._studies.remove_items(sent.study, ids)
+                self._studies.note("items removed", f"{len(ids)} removed from the draft", sent.study)
+
+        return self.change(sent, of_items=remove)
+
+    def _save(self, sent: DraftCommand, study: Study, change: Callable[[Rules], Rules]) -> tuple[Trouble, ...]:
+        """Save what can be read of the form, and a change of the rules; gives what could not be read."""
+        name, typed, unread = _read(sent.form, study)
+        rules = change(typed)
+        if rules != study.rules:
+            self._studies.set_rules(sent.study, rules)
+        if name != study.name:
+            self._studies.rename(sent.study, name)
+        after = self._studies.get(sent.study)
+        self._saves.note(study, after, sent.tab, sent.number, as_typed=rules == typed)
+        return unread
+
+    def _draft(self, sent: DraftCommand) -> Study:
+        """The draft that is meant. Raises UserError."""
+        study = self._studies.get(sent.study)
+        if study.state != "draft":
+            raise UserError("This study has started, so its set-up is frozen. Please reload the page.")
+        return study
+
+
+def model_asker(
+    workspace: Workspace, settings_of: Callable[[Run], Settings], predictions: PredictionService
+) -> AskModel:
+    """Asks the model under test that a run's settings name."""
+
+    def ask(run_id: str, model: str) -> str | None:
+        run = workspace.runs.get(run_id)
+        settings = settings_of(run)
+        wanted = predictions.model_of(run, settings)
+        if wanted is None or model not in ("", model_key(wanted)):
+            return None
+        return predictions.compare(run, settings).problem
+
+    return ask
+
+
+def _read(form: Mapping[str, Any], study: Study) -> tuple[str, Rules, tuple[Trouble, ...]]:
+    """Name and rules after what was typed, and what of it could not be read."""
+    rules, of_rules = draft_form.read_rules(form, study.rules)
+    name, of_name = draft_form.read_draft_name(form, study.name)
+    return name, rules, (*of_name, *of_rules)
+
+
+def _seed() -> int:
+    return secrets.randbelow(10**6)
+
+
+def _new(item: Item) -> NewItem:
+    """An item as it came in, to be put in anew."""
+    origin = {name: value for name, value in item.origin.items() if name != MADE}
+    return NewItem(**{held.name: getattr(item, held.name) for held in fields(NewItem)} | {"origin": origin})

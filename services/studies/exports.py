@@ -1,0 +1,317 @@
+"""Exports of a study: tables, Mechanical Turk's file, the figures, the whole study as one zip.
+
+The zip is sent as it is packed, so its size costs no memory; its manifest goes in last: a zip with one is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pipeline.version import version
+from study.cells import Cell, Kind, Row, csv_text, plain
+from study.figure_rows import FIGURE_COLUMNS, figure_rows
+from study.methods import paragraph
+from study.questions import asked, wording
+from study.report_types import Report
+from study.results import analyse
+from study.tables import (
+    ANSWER_COLUMNS,
+    RESULT_COLUMNS,
+    VOTE_COLUMNS,
+    WORKER_COLUMNS,
+    answer_rows,
+    item_columns,
+    item_rows,
+    result_rows,
+    vote_rows,
+    worker_rows,
+)
+from study.truth import TRUTH_COLUMNS, pixels_of, sight
+from study.turk import turk_columns, turk_rows
+from study.types import StudyData
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from storage.workspace import Workspace
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+_CSV, _JSON, _PARQUET = "text/csv; charset=utf-8", "application/json", "application/vnd.apache.parquet"
+
+
+@dataclass
+class StudyExport:
+    """A study while it is exported: everything from the same moment, the analysis made once and only if needed."""
+
+    workspace: Workspace
+    data: StudyData
+    _report: Report | None = None
+
+    @property
+    def report(self) -> Report:
+        if self._report is None:
+            self._report = analyse(self.data)
+        return self._report
+
+
+def votes_csv(study: StudyExport) -> bytes:
+    """The votes that count, as crowd-kit reads them."""
+    return csv_text(vote_rows(study.data), VOTE_COLUMNS).encode()
+
+
+def answers_csv(study: StudyExport) -> bytes:
+    """Every answer, counted or not and why not."""
+    return csv_text(answer_rows(study.data), ANSWER_COLUMNS).encode()
+
+
+def turk_csv(study: StudyExport) -> bytes:
+    """Mechanical Turk's columns."""
+    return csv_text(turk_rows(study.data), turk_columns(study.data.study.rules)).encode()
+
+
+def results_csv(study: StudyExport) -> bytes:
+    """Every figure."""
+    return csv_text(figure_rows(study.report), FIGURE_COLUMNS).encode()
+
+
+def results_parquet(study: StudyExport) -> bytes:
+    """Every figure, typed."""
+    return parquet(figure_rows(study.report), FIGURE_COLUMNS)
+
+
+def results_json(study: StudyExport) -> bytes:
+    """The whole report, nested, and the methods paragraph."""
+    held = {
+        "format": FORMAT,
+        "program": version(),
+        "exported": _now(),
+        "methods": paragraph(study.report),
+        **plain(study.report),
+    }
+    held["study"].pop("link", None)  # who has it can join
+    return _dumped(held)
+
+
+def outcomes_csv(study: StudyExport) -> bytes:
+    """What the votes say of every image."""
+    return csv_text(result_rows(study.data), RESULT_COLUMNS).encode()
+
+
+def outcomes_parquet(study: StudyExport) -> bytes:
+    """The same, typed."""
+    return parquet(result_rows(study.data), RESULT_COLUMNS)
+
+
+def truth_csv(study: StudyExport) -> bytes:
+    """For simulated annotators: what they will see, the right answers of control and quiz items filled in."""
+    seen: dict[str, str] = {}
+
+    def pixels(sha: str | None) -> str:
+        if sha is None:
+            return ""
+        if sha not in seen:
+            seen[sha] = pixels_of(study.workspace.images.load(sha))
+        return seen[sha]
+
+    rules = study.data.study.rules
+    rows: list[Row] = []
+    for item in study.data.items:
+        if item.removed:
+            continue
+        image, source = pixels(item.image_sha), pixels(item.source_sha) if rules.show_source else ""
+        for question in asked([replace(q, follows="") for q in rules.questions], item, {}):
+            if question.kind == "text":
+                continue
+            text = wording(question, item)
+            row: Row = {"item": item.public, "kind": item.kind, "question": question.id, "asked": text}
+            rows.append({**row, "answer": item.expected.get(question.id, ""), "sight": sight(image, source, text)})
+    return csv_text(rows, TRUTH_COLUMNS).encode()
+
+
+EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {
+    "votes.csv": (_CSV, votes_csv),
+    "answers.csv": (_CSV, answers_csv),
+    "turk.csv": (_CSV, turk_csv),
+    "results.csv": (_CSV, results_csv),
+    "results.parquet": (_PARQUET, results_parquet),
+    "results.json": (_JSON, results_json),
+    "outcomes.csv": (_CSV, outcomes_csv),
+    "outcomes.parquet": (_PARQUET, outcomes_parquet),
+    "truth.csv": (_CSV, truth_csv),
+}
+"""File name to media type and maker."""
+ZIP = "study.zip"
+IN_ZIP = tuple(name for name in EXPORTS if name != "truth.csv")
+
+
+def opened(workspace: Workspace, study_id: str) -> StudyExport:
+    """A study as it is now. Raises UserError for an unknown one."""
+    return StudyExport(workspace, workspace.studies.data(study_id))
+
+
+def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
+    """The name of the zip, and its bytes as they come. Raises UserError for an unknown study, before any of them."""
+    study = opened(workspace, study_id)
+    history = workspace.studies.rules_history(study_id)
+    entries = workspace.studies.log(study_id, limit=100_000)
+    more = {
+        "study.json": _dumped(_about(study.data, history)),
+        "workers.csv": csv_text(worker_rows(study.data), WORKER_COLUMNS).encode(),
+        "log.csv": csv_text(
+            [{"time": e.created, "event": e.event, "detail": e.detail, "worker": e.worker} for e in entries],
+            ("time", "event", "detail", "worker"),
+        ).encode(),
+    }
+    return f"{stem(study.data)}.zip", _zip(study, more)
+
+
+def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
+    """The zip, piece by piece. An exception in between leaves a file without an end, which nothing opens as a zip."""
+    pictures, image_of, source_of = _pictures(study.data)
+    sink, made = _Sink(), []
+    with zipfile.ZipFile(sink, "w") as archive:
+
+        def put(name: str, data: bytes) -> bytes:
+            # PNG is compressed already.
+            kind = zipfile.ZIP_STORED if name.endswith(".png") else zipfile.ZIP_DEFLATED
+            entry = zipfile.ZipInfo(name, datetime.now(UTC).timetuple()[:6])
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data, compress_type=kind)
+            made.append({"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
+            return sink.taken()
+
+        yield put("README.txt", _README.encode())
+        yield put("methods.txt", (paragraph(study.report) + "\n").encode())
+        for name in IN_ZIP:
+            yield put(name, EXPORTS[name][1](study))
+        for name, data in more.items():
+            yield put(name, data)
+        rows = item_rows(study.data, image_of, source_of)
+        yield put("items.csv", csv_text(rows, item_columns(study.data.study.rules)).encode())
+        for name, sha in pictures.items():
+            yield put(name, study.workspace.images.path(sha).read_bytes())
+        about = {
+            "format": FORMAT,
+            "kind": "DILLEMA Studio study",
+            "program": version(),
+            "exported": _now(),
+            "study": study.data.study.id,
+            "name": study.data.study.name,
+            "state": study.data.study.state,
+            "items": len(study.data.items),
+            "votes": len(study.data.votes),
+            "files": list(made),
+        }
+        yield put(MANIFEST, _dumped(about))
+    yield sink.taken()
+
+
+def _pictures(data: StudyData) -> tuple[dict[str, str], dict[int, str], dict[int, str]]:
+    """Files to hashes, and the files of each item's image and source. A source that several items have is one file."""
+    files: dict[str, str] = {}
+    image_of: dict[int, str] = {}
+    source_of: dict[int, str] = {}
+    sources: dict[str, str] = {}
+    for item in data.items:
+        if item.removed:
+            continue
+        image_of[item.id] = f"images/{item.public}.png"
+        files[image_of[item.id]] = item.image_sha
+        if item.source_sha:
+            source_of[item.id] = sources.setdefault(item.source_sha, f"sources/{item.public}.png")
+            files[source_of[item.id]] = item.source_sha
+    return files, image_of, source_of
+
+
+def _about(data: StudyData, history: Sequence[tuple[Any, datetime]]) -> dict[str, Any]:
+    """Rules and what people decided, as plain data."""
+    study = plain(data.study)
+    study.pop("link", None)
+    return {
+        "format": FORMAT,
+        "study": study,
+        "rules_history": [{"since": plain(since), "rules": plain(rules)} for rules, since in history],
+        "exclusions": plain(data.exclusions),
+        "adjudications": plain(data.adjudications),
+    }
+
+
+def parquet(rows: Iterable[Mapping[str, Cell]], columns: Mapping[str, Kind]) -> bytes:
+    """The rows as a Parquet file whose columns have the types they are said to have, also when there is no row."""
+    import pyarrow
+    from pyarrow.parquet import write_table
+
+    types: dict[Kind, pyarrow.DataType] = {
+        "text": pyarrow.string(),
+        "whole": pyarrow.int64(),
+        "number": pyarrow.float64(),
+        "truth": pyarrow.bool_(),
+        "time": pyarrow.timestamp("us", tz="UTC"),
+    }
+    schema = pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
+    full = [{name: row.get(name, "" if kind == "text" else None) for name, kind in columns.items()} for row in rows]
+    file = io.BytesIO()
+    write_table(pyarrow.Table.from_pylist(full, schema=schema), file)
+    return file.getvalue()
+
+
+def stem(data: StudyData) -> str:
+    """What the files of a study are called: a name that every system takes."""
+    words = re.sub(r"[^\w.-]+", "-", data.study.name).strip("-.")
+    return words[:80] or "study"
+
+
+class _Sink(io.RawIOBase):
+    """Where a zip is written to; it cannot go back, so the zip is one that can be sent as it grows."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def taken(self) -> bytes:
+        """All that was written since the last time."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+_README = """A validity study, exported by DILLEMA Studio.
+
+votes.csv         task, worker, label: the votes that count, as crowd-kit reads them
+answers.csv       every answer, also of control items and excluded workers, with times and why it does not count
+turk.csv          all votes in the columns of a result file by Mechanical Turk
+results.csv       every figure with its interval and what it was counted from; results.parquet: the same, typed
+results.json      the same, nested, and the methods paragraph
+outcomes.csv      what the votes say of every image; outcomes.parquet: the same, typed
+items.csv         every item with its pictures and where it comes from; images/ and sources/ hold these. This zip can be
+                  given to a new study as its images.
+workers.csv       pseudonyms, control items, exclusions
+study.json        the rules with their versions, exclusions, adjudications
+log.csv           what happened, and what was refused
+methods.txt       the methods paragraph
+manifest.json     every file above with its size and SHA-256; written last
+
+A cell that a spreadsheet would run as a formula has an apostrophe in front.
+"""

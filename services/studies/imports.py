@@ -1,0 +1,343 @@
+"""Import of items and votes that were made elsewhere: a zip, a list, images, a folder; Mechanical Turk's results.
+
+All of it is a stranger's: names are never used as paths, sizes are bounded before anything is unpacked, pictures go
+through the one reader. A study gets all items or votes of a file, or none.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from pipeline.errors import UserError
+from pipeline.images import MAX_BYTES, read_image
+from services.commands import in_words
+from storage.studies import IMPORTED
+from storage.study_types import ImportedVote
+from storage.workspace import Workspace
+from study.cells import read_csv
+from study.control_items import right
+from study.listed_items import ListedItem, by_folder, listed_items
+from study.questions import asked
+from study.turk_reading import ImportedVote as ReadVote
+from study.turk_reading import TurkVotes, turk_votes
+from study.types import Item, NewItem, Rules
+
+MOST_FILES = 20_000
+MOST_UNPACKED = 8_000_000_000
+"""Bytes that all files of a zip may say they have."""
+MOST_LIST = 50_000_000
+"""Bytes of a list or a file of votes."""
+LISTS = ("items.csv", "metadata.csv")
+"""The list of a zip or folder, if there are several CSV files."""
+_IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+_SHA = re.compile(r"[0-9a-f]{64}")
+_BROKEN = (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, NotImplementedError)
+
+
+class Files(Protocol):
+    """Named files from outside."""
+
+    names: tuple[str, ...]
+    """With "/" between folders."""
+    any_name: bool
+    """Whether a file may be an image whatever it is called."""
+
+    def read(self, name: str, most: int) -> bytes:
+        """The bytes of one of `names`. Raises UserError when they are more than `most`, or damaged."""
+
+
+class ZipFiles:
+    """The files of a zip. Raises UserError for what is none, and for one that would unpack to too much."""
+
+    any_name = False
+
+    def __init__(self, file: Path | bytes) -> None:
+        try:
+            self._archive = zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file)
+        except _BROKEN as error:
+            raise UserError("The zip is damaged or cut short: pack it again.") from error
+        entries = [entry for entry in self._archive.infolist() if not entry.is_dir()]
+        if len(entries) > MOST_FILES:
+            raise UserError(f"The zip has {len(entries):,} files; at most {MOST_FILES:,} are taken at once.")
+        if sum(entry.file_size for entry in entries) > MOST_UNPACKED:
+            raise UserError(f"The zip unpacks to more than {MOST_UNPACKED // 10**9} GB: cut it into several.")
+        self._entries = {entry.filename.replace("\\", "/"): entry for entry in entries}
+        if len(self._entries) < len(entries):
+            raise UserError("Two files in the zip have the same name: pack it again.")
+        self.names = tuple(self._entries)
+
+    def read(self, name: str, most: int) -> bytes:
+        """The bytes of an entry, never more of them in memory than `most`."""
+        try:
+            with self._archive.open(self._entries[name]) as file:
+                data = file.read(most + 1)
+        except _BROKEN as error:
+            raise UserError(f"“{_short(name)}” in the zip is damaged, or has a password: pack it again.") from error
+        return _bounded(data, name, most)
+
+
+class FolderFiles:
+    """The files below a folder of this machine: for the command line only. `only_list`: the CSV that lists them."""
+
+    any_name = False
+
+    def __init__(self, folder: Path, only_list: str = "") -> None:
+        self._folder = folder
+        found = sorted(
+            path
+            for path in folder.rglob("*")
+            if path.is_file() and (not only_list or path.suffix.lower() != ".csv" or path == folder / only_list)
+        )
+        if len(found) > MOST_FILES:
+            raise UserError(f"{folder} holds {len(found):,} files; at most {MOST_FILES:,} are taken at once.")
+        self.names = tuple(path.relative_to(folder).as_posix() for path in found)
+
+    def read(self, name: str, most: int) -> bytes:
+        """The bytes of a file."""
+        try:
+            with (self._folder / name).open("rb") as file:
+                return _bounded(file.read(most + 1), name, most)
+        except OSError as error:
+            raise UserError(f"“{_short(name)}” cannot be read: {error.strerror or error}.") from error
+
+
+class OneFile:
+    """A single file."""
+
+    any_name = True
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.names: tuple[str, ...] = (name,)
+        self._data = data
+
+    def read(self, name: str, most: int) -> bytes:
+        """Its bytes."""
+        return _bounded(self._data, name, most)
+
+
+@dataclass(frozen=True)
+class ItemImport:
+    """Items whose pictures are in the workspace now, and what a person should know."""
+
+    items: tuple[NewItem, ...]
+    notes: tuple[str, ...]
+
+
+def files_of(name: str, file: Path | bytes) -> Files:
+    """The files in what was sent under a name: a zip, or the one file that it is."""
+    data = file if isinstance(file, bytes) else b""
+    if isinstance(file, Path):
+        with file.open("rb") as opened:
+            data = opened.read(4)
+    if data.startswith(b"PK\x03\x04") or name.lower().endswith(".zip"):
+        return ZipFiles(file)
+    if isinstance(file, Path):
+        if file.stat().st_size > MAX_BYTES:
+            raise UserError(f"The file is larger than {MAX_BYTES // 1_000_000} MB.")
+        data = file.read_bytes()
+    return OneFile(name or "image", data)
+
+
+def read_items(workspace: Workspace, rules: Rules, files: Files) -> ItemImport:
+    """The pictures into the workspace, and the items, ready for `Studies.add_items`.
+
+    A CSV among the files lists the items (`study.listed_items`); an image that it names is one of the files or, by its
+    hash, of the workspace. Without a list every image is an item, and its folder its label if there are several.
+    Raises UserError with one sentence; pictures that were read before it stay, and belong to nothing.
+    """
+    held = _Pictures(workspace, files)
+    lists = [name for name in files.names if name.lower().endswith(".csv") and not _hidden(name)]
+    if lists:
+        found, notes = _listed(files, _the_list(lists), rules)
+        found = [replace(listed, image=held.find(listed.image, listed.row)) for listed in found]
+        found = [replace(each, source=held.find(each.source, each.row)) if each.source else each for each in found]
+        left = sum(held.is_image(name) for name in files.names) - len(held.named)
+        if left > 0:
+            notes = (*notes, f"{left:,} image{'s are' if left > 1 else ' is'} not in the list, and left out.")
+    else:
+        images = [name for name in files.names if held.is_image(name)]
+        if not images:
+            raise UserError("There is no image in it: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.")
+        labels = by_folder(images)
+        found = [
+            ListedItem(name, "", NewItem("", label=labels[name], origin={"file": name}), row)
+            for row, name in enumerate(images, start=1)
+        ]
+        names = sorted({label for label in labels.values() if label})
+        more = " and others" if len(names) > 8 else ""
+        notes = (f"The label is the name of the folder: {', '.join(names[:8])}{more}.",) if names else ()
+    items = tuple(
+        replace(each.item, image_sha=held.save(each), source_sha=held.save(each, each.source) if each.source else None)
+        for each in found
+    )
+    return ItemImport(items, (*notes, *held.notes()))
+
+
+def import_items(workspace: Workspace, study_id: str, files: Files) -> tuple[int, str]:
+    """Add what the files hold to a study: how many items, and what a person should know. Raises UserError."""
+    study = workspace.studies.get(study_id)
+    if study.state == "closed":
+        raise UserError("This study is closed: nothing can be added to it; make a new study.")
+    found = read_items(workspace, study.rules, files)
+    workspace.studies.add_items(study_id, found.items)
+    count = len(found.items)
+    return count, " ".join((f"{count:,} image{'' if count == 1 else 's'} added.", *found.notes))
+
+
+def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[Item, ...], TurkVotes]:
+    """The votes that a result file of Mechanical Turk holds for a study; nothing is saved. Raises UserError."""
+    study, items = workspace.studies.get(study_id), workspace.studies.items(study_id)
+    with in_words():
+        return items, turk_votes(read_csv(_bounded(data, "The file", MOST_LIST)), study.rules, items)
+
+
+def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
+    """How many votes such a file holds, what a person should know, and which rows cannot be votes. Nothing is saved."""
+    _, found = read_votes(workspace, study_id, data)
+    return len(found.votes), " ".join((f"{_counted(found.votes)}.", *found.notes)), " ".join(found.problems)
+
+
+def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool = False) -> tuple[int, str]:
+    """Save the votes of such a file: how many, and what a person should know.
+
+    Raises UserError when a row cannot be a vote, unless `even_so`: then such rows are left out. All or nothing.
+    """
+    items, found = read_votes(workspace, study_id, data)
+    if found.problems and not even_so:
+        raise UserError("Nothing was brought in. " + " ".join(found.problems))
+    if not found.votes:
+        raise UserError(
+            "There is no vote in this file that could be taken. " + " ".join((*found.problems, *found.notes))
+        )
+    by_id = {item.id: item for item in items}
+    rules = workspace.studies.get(study_id).rules
+    rows = [
+        ImportedVote(*vote, right=right(item, vote.answers, rules.questions) if _known(item, rules) else None)
+        for vote in found.votes
+        if (item := by_id[vote.item])
+    ]
+    count = workspace.studies.import_votes(study_id, rows)
+    for worker, (by, why) in found.excluded.items():
+        workspace.studies.workers.exclude(
+            study_id, worker if worker.startswith(IMPORTED) else IMPORTED + worker, why, by
+        )
+    left = (f"Left out: {' '.join(found.problems)}",) if found.problems else ()
+    return count, " ".join((f"{_counted(rows)} brought in.", *left, *found.notes))
+
+
+def _counted(votes: Sequence[ReadVote | ImportedVote]) -> str:
+    """As "20 votes of 4 workers"."""
+    people = len({vote.worker for vote in votes})
+    return f"{len(votes):,} vote{'' if len(votes) == 1 else 's'} of {people} worker{'' if people == 1 else 's'}"
+
+
+def _known(item: Item, rules: Rules) -> bool:
+    """Whether an answer of an item is known, so that it can be right or wrong."""
+    return item.kind != "item" and any(q.id in item.expected for q in asked(rules.questions, item, item.expected))
+
+
+def _listed(files: Files, name: str, rules: Rules) -> tuple[list[ListedItem], tuple[str, ...]]:
+    """The rows of a list; the files that they name are looked for beside it, too."""
+    with in_words():
+        found, notes = listed_items(read_csv(files.read(name, MOST_LIST), f"“{_short(name)}”"), rules)
+    if len(found) > MOST_FILES:
+        raise UserError(f"The list has {len(found):,} rows; at most {MOST_FILES:,} are taken at once.")
+    folder = name.rpartition("/")[0]
+    if not folder:
+        return list(found), notes
+
+    def beside(file: str) -> str:
+        return f"{folder}/{file}" if f"{folder}/{file}" in files.names else file
+
+    return [
+        replace(listed, image=beside(listed.image), source=beside(listed.source) if listed.source else "")
+        for listed in found
+    ], notes
+
+
+def _the_list(lists: Sequence[str]) -> str:
+    """Which CSV lists the items."""
+    known = [name for wanted in LISTS for name in lists if name.rpartition("/")[2].lower() == wanted]
+    if known or len(lists) == 1:
+        return (known or list(lists))[0]
+    raise UserError("There are several CSV files in it: call the one that lists the images items.csv.")
+
+
+class _Pictures:
+    """Pictures of the files or the workspace: found, read, saved once each."""
+
+    def __init__(self, workspace: Workspace, files: Files) -> None:
+        self._workspace, self._files = workspace, files
+        self._all = frozenset(files.names)
+        self._ends: dict[str, list[str]] = {}
+        for name in files.names:
+            self._ends.setdefault(name.rpartition("/")[2], []).append(name)
+        self._saved: dict[str, str] = {}
+        self._noted: Counter[str] = Counter()
+        self.named: set[str] = set()
+
+    def is_image(self, name: str) -> bool:
+        """Whether a name is that of an image; a single file is taken for one whatever it is called."""
+        return (name.lower().endswith(_IMAGES) or self._files.any_name) and not _hidden(name)
+
+    def find(self, name: str, row: int) -> str:
+        """The file that a list means. Raises UserError for one that is not there."""
+        plain = name.replace("\\", "/").removeprefix("./")
+        if plain in self._all:
+            self.named.add(plain)
+            return plain
+        if _SHA.fullmatch(plain):
+            return plain
+        ending = [held for held in self._ends.get(plain.rpartition("/")[2], ()) if held.endswith(f"/{plain}")]
+        if len(ending) == 1:
+            self.named.add(ending[0])
+            return ending[0]
+        raise UserError(f"Row {row} of the list names “{_short(name)}”, which is not among the images.")
+
+    def save(self, listed: ListedItem, name: str = "") -> str:
+        """The hash of an item's image, or of the file `name`, once it is in the workspace. Raises UserError."""
+        name = name or listed.image
+        if name in self._saved:
+            return self._saved[name]
+        if name not in self._all:  # the hash of an image that is here already
+            self._workspace.images.path(name)
+            sha = name
+        else:
+            try:
+                picture = read_image(self._files.read(name, MAX_BYTES))
+            except UserError as error:
+                raise UserError(f"“{_short(name)}”: {error}") from error
+            sha = self._workspace.images.add(picture.image)
+            self._noted.update(picture.notes)
+        self._saved[name] = sha
+        return sha
+
+    def notes(self) -> tuple[str, ...]:
+        """What was put right in pictures."""
+        kinds = Counter(re.sub(r"\d+x\d+ pixels", "another size", note) for note in self._noted.elements())
+        return tuple(
+            f"{note.rstrip('.')} ({count:,} time{'' if count == 1 else 's'})." for note, count in kinds.items()
+        )
+
+
+def _hidden(name: str) -> bool:
+    """What a computer puts beside a person's files."""
+    return any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
+
+
+def _bounded(data: bytes, name: str, most: int) -> bytes:
+    if len(data) > most:
+        raise UserError(f"“{_short(name)}” is larger than {most // 1_000_000} MB: save it smaller.")
+    return data
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 80 else f"{name[:79]}…"

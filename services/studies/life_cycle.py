@@ -1,0 +1,332 @@
+"""The life cycle of a study: start, pause, go on, extend, close, invite, delete. Each says first what it will do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
+
+from pydantic import Field
+
+from pipeline.errors import UserError
+from services.commands import Commands, in_words
+from services.studies.control_items import for_more
+from services.studies.draft_form import NumberField, typed_number
+from services.studies.drafts import Drafts, StudyCommand
+from services.studies.item_filter import ItemFilter
+from storage.studies import IMPORTED, Studies
+from study.questions import check_rules
+from study.readiness import findings
+from study.types import Study, Worker
+
+MOST_CODES = 200
+_Count = Annotated[int, typed_number(NumberField("votes", 1, 50))]
+
+
+class DeleteDraft(StudyCommand):
+    """Delete a draft, for good."""
+
+    name: ClassVar[str] = "delete-draft"
+
+
+class StartStudy(StudyCommand):
+    """Freeze the rules as version 1 and take votes."""
+
+    name: ClassVar[str] = "start-study"
+
+
+class PauseStudy(StudyCommand):
+    """Give out no item and take no vote for a while."""
+
+    name: ClassVar[str] = "pause-study"
+
+
+class ResumeStudy(StudyCommand):
+    """Go on after a pause."""
+
+    name: ClassVar[str] = "resume-study"
+
+
+class CloseStudy(StudyCommand):
+    """Take no more votes, for good."""
+
+    name: ClassVar[str] = "close-study"
+
+
+class AskForVotes(StudyCommand):
+    """Ask for more votes an item, or another consensus: a new version of the rules."""
+
+    name: ClassVar[str] = "ask-for-votes"
+    votes: _Count
+    consensus: _Count
+
+
+class AddItems(StudyCommand):
+    """Draw more test cases into a study that has started, with the control items that go with them."""
+
+    name: ClassVar[str] = "add-items"
+    filter: ItemFilter
+
+
+class OpenInvitation(StudyCommand):
+    """Open a link by which anybody can take part."""
+
+    name: ClassVar[str] = "open-invitation"
+
+
+class EndInvitation(StudyCommand):
+    """End the link, for good."""
+
+    name: ClassVar[str] = "end-invitation"
+
+
+class MakeCodes(StudyCommand):
+    """Add new workers, each with a personal code."""
+
+    name: ClassVar[str] = "make-codes"
+    codes: Annotated[int, typed_number(NumberField("codes", 1, MOST_CODES))]
+
+
+class EnrolWorkers(StudyCommand):
+    """Let workers of other studies take part in this one."""
+
+    name: ClassVar[str] = "enrol-workers"
+    workers: tuple[str, ...] = Field(max_length=MOST_CODES)
+
+
+@dataclass(frozen=True)
+class Consequences:
+    """What a command will do, for a person who is asked once more."""
+
+    title: str
+    words: tuple[str, ...]
+    button: str
+    final: bool = False
+    """It cannot be taken back."""
+
+
+@dataclass(frozen=True)
+class NewCode:
+    """A worker and the code that was made, which is shown this once."""
+
+    worker: str
+    code: str
+
+
+@dataclass(frozen=True)
+class NewCodes:
+    """All codes that were made at once."""
+
+    study: Study
+    codes: tuple[NewCode, ...]
+
+
+C = TypeVar("C", bound=StudyCommand)
+
+
+@dataclass(frozen=True)
+class _Act(Generic[C]):
+    before: Callable[[Study, C], Consequences]
+    do: Callable[[Study, C], Any]
+
+
+class LifeCycle:
+    """The life cycles of the studies of one workspace. All methods may be called from any thread."""
+
+    def __init__(self, studies: Studies, drafts: Drafts) -> None:
+        self._studies, self._drafts = studies, drafts
+        self._lock = threading.Lock()
+        self._acts: dict[type[StudyCommand], _Act[Any]] = {
+            DeleteDraft: _Act(self._before_delete, lambda study, _: studies.delete_draft(study.id)),
+            StartStudy: _Act(self._before_start, lambda study, _: studies.start(study.id)),
+            PauseStudy: _Act(self._before_pause, lambda study, _: studies.pause(study.id)),
+            ResumeStudy: _Act(self._before_resume, lambda study, _: studies.resume(study.id)),
+            CloseStudy: _Act(self._before_close, lambda study, _: studies.close(study.id)),
+            AskForVotes: _Act(
+                self._before_votes, lambda study, sent: studies.set_votes(study.id, sent.votes, sent.consensus)
+            ),
+            AddItems: _Act(self._before_items, self._add_items),
+            OpenInvitation: _Act(self._before_link_on, lambda study, _: studies.set_link(study.id, True)),
+            EndInvitation: _Act(self._before_link_off, lambda study, _: studies.set_link(study.id, False)),
+            MakeCodes: _Act(self._before_codes, self._make_codes),
+            EnrolWorkers: _Act(self._before_enrol, self._enrol),
+        }
+
+    def register(self, commands: Commands) -> None:
+        """Adds what can be done with whole studies."""
+        for kind in self._acts:
+            commands.add(kind, self.do)
+
+    def knows(self, sent: StudyCommand) -> bool:
+        """Whether a command is one of the life cycle."""
+        return type(sent) in self._acts
+
+    def before(self, sent: StudyCommand) -> Consequences:
+        """What a command would do; nothing is changed. Raises UserError where it cannot be done."""
+        return self._acts[type(sent)].before(self._studies.get(sent.study), sent)
+
+    def do(self, sent: StudyCommand) -> Any:
+        """Do it; gives the codes of `MakeCodes`. Raises UserError where it cannot be done any more."""
+        with self._lock:
+            study, act = self._studies.get(sent.study), self._acts[type(sent)]
+            act.before(study, sent)
+            return act.do(study, sent)
+
+    def can_be_invited(self, study_id: str) -> tuple[Worker, ...]:
+        """Workers of other studies with a code of this studio who are not blocked, the best record first."""
+        here = {worker.id for worker in self._studies.workers.of_study(study_id)}
+        known: Sequence[Worker] = self._drafts.known_workers()
+        others = (one for one in known if one.id not in here and not one.blocked and not one.id.startswith(IMPORTED))
+        return tuple(sorted(others, key=lambda worker: (-worker.approved, worker.rejected, worker.id)))
+
+    def _before_delete(self, study: Study, sent: DeleteDraft) -> Consequences:
+        _need(study, "draft")
+        words = (
+            "The draft is gone for good: its questions, its instructions and its choice of "
+            f"{_count(study.items, 'image')}.",
+            "The images themselves stay, and so do the runs that they come from.",
+        )
+        return Consequences(f"Delete “{study.name}”?", words, "Delete the draft", final=True)
+
+    def _before_start(self, study: Study, sent: StartStudy) -> Consequences:
+        _need(study, "draft")
+        with in_words():
+            check_rules(study.rules)
+        items = self._drafts.items(study.id)
+        for finding in findings(study.rules, items):
+            if finding.stops:
+                raise UserError(finding.text)
+        rules = study.rules
+        quiz = rules.eligibility.quiz
+        words = [
+            "The rules become version 1 and are frozen: questions, control policy, eligibility, instructions and "
+            "consent cannot be changed any more. More images and more votes can be asked for later.",
+            f"{_count(study.items, 'image')} get {rules.votes} votes each, of {rules.votes} different people: "
+            f"{study.items * rules.votes:,} votes. {rules.consensus} equal ones make a consensus.",
+            f"{_count(study.controls, 'control item')} stand between them."
+            if study.controls and rules.controls.share
+            else "There are no control items: nothing will filter unreliable votes.",
+        ]
+        if quiz:
+            words.append(f"Who has no record yet answers {_count(quiz, 'quiz question')} first.")
+        words.append("Nobody is invited by the start itself: the next page has the link and personal codes.")
+        return Consequences(f"Start “{study.name}”?", tuple(words), "Start the study")
+
+    def _before_pause(self, study: Study, sent: PauseStudy) -> Consequences:
+        _need(study, "running")
+        words = (
+            "Annotators get no image and no answer is taken until you go on. They are told that the study is paused, "
+            "and keep their place.",
+            "Whoever is at an image right now cannot send that answer until then; the page keeps it.",
+        )
+        return Consequences(f"Pause “{study.name}”?", words, "Pause")
+
+    def _before_resume(self, study: Study, sent: ResumeStudy) -> Consequences:
+        _need(study, "paused")
+        return Consequences(f"Go on with “{study.name}”?", ("Annotators get images again, at once.",), "Go on")
+
+    def _before_close(self, study: Study, sent: CloseStudy) -> Consequences:
+        _need(study, "running", "paused")
+        missing = study.needed - study.votes
+        words = ["No vote is taken any more, for good; a closed study cannot be opened again."]
+        if missing > 0:
+            words.append(f"{missing:,} of {study.needed:,} votes are missing: images that have too few stay undecided.")
+        words.append("Results, adjudication, approvals and exports go on to work.")
+        return Consequences(f"Close “{study.name}” for good?", tuple(words), "Close it for good", final=True)
+
+    def _before_votes(self, study: Study, sent: AskForVotes) -> Consequences:
+        _need(study, "running", "paused")
+        votes, consensus = sent.votes, sent.consensus
+        rules = study.rules
+        if votes < rules.votes:
+            raise UserError(f"Votes can only be added: give {rules.votes} or more.", field="votes")
+        if (votes, consensus) == (rules.votes, rules.consensus):
+            raise UserError("That is what the rules ask for already.", field="votes")
+        if not votes < 2 * consensus <= 2 * votes:
+            raise UserError(f"The consensus is {votes // 2 + 1} to {votes} of {votes} votes.", field="consensus")
+        more = (votes - rules.votes) * study.items
+        words = [f"The rules get version {rules.version + 1}: {votes} votes an image, consensus {consensus}."]
+        if more:
+            words.append(f"{_count(more, 'more vote')} will be collected, also of images that were finished.")
+        if consensus != rules.consensus:
+            words.append("The result is counted by the new consensus from now on; the report states both versions.")
+        return Consequences("Ask for more votes?", tuple(words), "Change the rules")
+
+    def _before_items(self, study: Study, sent: AddItems) -> Consequences:
+        _need(study, "running", "paused")
+        new, drawn = self._drafts.drawn(study, sent.filter)
+        controls = for_more(study, new, self._drafts.disguise)
+        words = [
+            f"{drawn[0].upper()}{drawn[1:]}.",
+            f"{_count(len(new) * study.rules.votes, 'more vote')} will be collected.",
+        ]
+        if controls:
+            words.append(f"{_count(len(controls), 'control item')} are made of their source images.")
+        words.append("Images that were added cannot be taken out again.")
+        return Consequences(f"Add {_count(len(new), 'image')}?", tuple(words), "Add them")
+
+    def _before_link_on(self, study: Study, sent: OpenInvitation) -> Consequences:
+        _need(study, "running", "paused")
+        words = (
+            "Whoever has the link can take part under a made-up name, and gets a personal code to come back with.",
+            "Anybody can pass it on, and nobody can be kept from joining twice under two names: where it matters that "
+            "all votes are of different people, give personal codes instead.",
+        )
+        return Consequences("Open the invitation?", words, "Open it")
+
+    def _before_link_off(self, study: Study, sent: EndInvitation) -> Consequences:
+        words = (
+            "Nobody else can join with it, and this link never works again; you can open another one.",
+            "Those who joined go on with their personal codes.",
+        )
+        return Consequences("End the invitation?", words, "End it")
+
+    def _before_codes(self, study: Study, sent: MakeCodes) -> Consequences:
+        _need(study, "running", "paused")
+        count = sent.codes
+        words = (
+            f"{_count(count, 'new worker')} with made-up names are added to this study, each with a personal code.",
+            "The codes are shown once, right after this: print or copy them before you leave the page.",
+        )
+        return Consequences(f"Make {_count(count, 'personal code')}?", words, "Make them")
+
+    def _before_enrol(self, study: Study, sent: EnrolWorkers) -> Consequences:
+        _need(study, "running", "paused")
+        names = [worker.id for worker in self._chosen(sent)]
+        words = (
+            f"{', '.join(names)} can take part: the code that each of them has opens this study as well.",
+            "The studio writes to nobody: tell them yourself.",
+        )
+        return Consequences(f"Add {_count(len(names), 'worker')}?", words, "Add them")
+
+    def _add_items(self, study: Study, sent: AddItems) -> None:
+        new, words = self._drafts.drawn(study, sent.filter)
+        self._studies.add_items(study.id, [*new, *for_more(study, new, self._drafts.disguise)])
+        self._studies.note("items drawn", words, study.id)
+
+    def _make_codes(self, study: Study, sent: MakeCodes) -> NewCodes:
+        made = []
+        for _ in range(sent.codes):
+            worker, code = self._studies.workers.add()
+            self._studies.workers.enrol(study.id, worker.id)
+            made.append(NewCode(worker.id, code))
+        return NewCodes(study, tuple(made))
+
+    def _enrol(self, study: Study, sent: EnrolWorkers) -> None:
+        for worker in self._chosen(sent):
+            self._studies.workers.enrol(study.id, worker.id)
+
+    def _chosen(self, sent: EnrolWorkers) -> list[Worker]:
+        if not sent.workers:
+            raise UserError("Pick at least one worker.", field="workers")
+        return [self._studies.workers.get(name) for name in dict.fromkeys(sent.workers)]
+
+
+def _need(study: Study, *states: str) -> None:
+    if study.state not in states:
+        raise UserError(f"This study is {study.state} by now. Please reload the page.")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

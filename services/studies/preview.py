@@ -1,0 +1,97 @@
+"""The preview: what an annotator would be given of a study, step by step. Nothing is recorded or leased."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator
+
+from services.studies.annotation import Status
+from services.studies.drafts import StudyCommand
+from storage.studies import Studies
+from study.control_items import next_kind
+from study.types import Item, Side, Study
+
+SOMEBODY = "preview"
+"""Stands where a worker's name decides when a control item comes."""
+MOST_STEPS = 1_000_000
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_STEPS:
+        raise ValueError("There is no such step of the preview. Please reload the page.")
+    return value
+
+
+class PreviewStep(StudyCommand):
+    """Look at a step of the preview, from 1: consent, the quiz, then the items."""
+
+    name: ClassVar[str] = "preview-step"
+    number: Annotated[int, BeforeValidator(_number)]
+
+
+@dataclass(frozen=True)
+class Previewed:
+    """A step as an annotator would get it."""
+
+    study: Study
+    number: int
+    status: Status
+    text: str
+    done: int = 0
+    left: int = 0
+    item: Item | None = None
+    side: Side = "left"
+
+
+@dataclass(frozen=True)
+class _Way:
+    """All that one annotator would see, in order."""
+
+    quiz: tuple[Item, ...]
+    items: tuple[Item, ...]
+    """Control items among them."""
+
+
+def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
+    """The step with this number. Raises UserError for an unknown study."""
+    study, number = studies.get(sent.study), sent.number
+    way = _way(study, tuple(item for item in studies.items(study.id) if not item.removed))
+    if not study.rules.questions:
+        return Previewed(study, number, "closed", "There is no question yet: write one, then look again.")
+    if number == 1:
+        return Previewed(study, number, "consent", "Please read what you agree to before the first image.")
+    side: Side = random.Random(f"{study.rules.seed} {number}").choice(("left", "right"))
+    place = number - 2
+    if place < len(way.quiz):
+        text = f"A short quiz comes first: question {place + 1} of {len(way.quiz)}."
+        return Previewed(study, number, "quiz", text, place, len(way.quiz) - place, way.quiz[place], side)
+    place -= len(way.quiz)
+    if place < len(way.items):
+        return Previewed(study, number, "item", "", place, len(way.items) - place, way.items[place], side)
+    words = "You have judged all images. There is no other one for you in this study."
+    return Previewed(
+        study, number, "done", words if way.items else "There is no image in this study yet.", len(way.items)
+    )
+
+
+def _way(study: Study, items: tuple[Item, ...]) -> _Way:
+    """Items in a random order that stays, with control items where `next_kind` puts them."""
+    drawn = random.Random(f"preview {study.rules.seed}")
+    plain = [item for item in items if item.kind == "item"]
+    controls = [item for item in items if item.kind == "control"]
+    quiz = [item for item in items if item.kind == "quiz"][: study.rules.eligibility.quiz]
+    drawn.shuffle(plain)
+    drawn.shuffle(controls)
+    shown: list[Item] = []
+    seen = controls_seen = 0
+    while seen < len(plain):
+        if next_kind(study.rules, SOMEBODY, seen, controls_seen) == "control" and controls_seen < len(controls):
+            shown.append(controls[controls_seen])
+            controls_seen += 1
+        else:
+            shown.append(plain[seen])
+            seen += 1
+    return _Way(tuple(quiz), tuple(shown))

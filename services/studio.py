@@ -1,0 +1,87 @@
+"""The services of one workspace, put together. `app.py` hands each page the few of them that it calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.driver import Driver
+from pipeline.profile import Profile
+from pipeline.seams import Models
+from services.commands import Commands
+from services.editing import Editing
+from services.estimates import Estimates
+from services.exchange import Exchange
+from services.execution import Execution
+from services.jobs import JobQueue
+from services.live_images import ControlImages, Previews
+from services.outdated import Outdated
+from services.predictions import PredictionService
+from services.reviews import register_reviews
+from services.run_settings import RunSettings
+from services.run_state import RunStates, StageNotes
+from services.runs import RunService
+from services.samples import read_samples
+from services.similarity import Similarities
+from services.studies.drafts import model_asker
+from services.studies.services import StudyServices, study_services
+from storage.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Studio:
+    """What is there once for a workspace. Only whoever puts an application together holds it."""
+
+    profile: Profile
+    workspace: Workspace
+    driver: Driver
+    commands: Commands
+    jobs: JobQueue
+    notes: StageNotes
+    runs: RunService
+    states: RunStates
+    estimates: Estimates
+    predictions: PredictionService
+    similarities: Similarities
+    control_images: ControlImages
+    previews: Previews
+    exchange: Exchange
+    studies: StudyServices
+
+    def close(self) -> None:
+        """Stop the work that is going on; the workspace stays open."""
+        self.jobs.close()
+
+
+def put_together(profile: Profile, models: Models, workspace: Workspace) -> Studio:
+    """The services of a profile on an open workspace. Loads no model."""
+    driver, jobs, notes, commands = Driver(profile, models), JobQueue(), StageNotes(), Commands()
+    runs = RunService(workspace, profile, driver, read_samples(profile.samples_folder()), jobs)
+    estimates = Estimates(workspace, runs, driver, jobs)
+    control_images, previews = ControlImages(workspace), Previews()
+    similarities, predictions = Similarities(models, jobs), PredictionService(profile, workspace, jobs)
+    outdated = Outdated(workspace)
+    states = RunStates(workspace, runs, driver, jobs, notes, estimates, control_images, outdated, similarities)
+    editing = Editing(workspace, runs, driver, notes)
+    settings = RunSettings(workspace, runs, driver, notes)
+    execution = Execution(workspace, runs, driver, jobs, notes, editing, states, estimates, control_images, previews)
+    for service in (runs, editing, settings, execution):
+        service.register(commands)
+    predictions.register(commands, runs, settings)
+    register_reviews(commands, workspace)
+    return Studio(
+        profile=profile,
+        workspace=workspace,
+        driver=driver,
+        commands=commands,
+        jobs=jobs,
+        notes=notes,
+        runs=runs,
+        states=states,
+        estimates=estimates,
+        predictions=predictions,
+        similarities=similarities,
+        control_images=control_images,
+        previews=previews,
+        exchange=Exchange(workspace, runs, predictions),
+        studies=study_services(workspace, commands, model_asker(workspace, runs.settings, predictions)),
+    )

@@ -1,0 +1,130 @@
+"""A recipe that the program does not know: with types of values, prompts, settings and stages of its own.
+
+Nothing in the program knows these names. `postcard` is registered for the time of a test, by its fixture or by whoever
+runs in another process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from pipeline.checks import caption_checks, require
+from pipeline.errors import UserError
+from pipeline.parsing import Unreadable
+from pipeline.prompting import PromptSlot
+from pipeline.recipes import Recipe
+from pipeline.settings import LanguageSettings, Settings
+from pipeline.stages.asking import ask
+from pipeline.stages.base import Stage, StageInputs
+from pipeline.stages.caption import CAPTION
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, StageValue, Trace
+from tests.scripted import ScriptedLanguageModel, ScriptedModels, answer
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """One line of text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """Several texts with a number each: no shape that a text field has by itself."""
+
+    items: tuple[tuple[str, int], ...]
+
+
+class GreetingSettings(LanguageSettings):
+    """Of the stage "greeting"."""
+
+    shout: bool = Field(False, description="Write it in capital letters")
+
+
+class PostcardSettings(Settings):
+    """Those of every recipe, and a section of its own."""
+
+    greeting: GreetingSettings = GreetingSettings()
+
+
+def greet(given: StageInputs) -> StageValue[Greeting]:
+    """Asks the language model."""
+    require(caption_checks(given.values["caption"].text, given.task)[:1])
+    assert given.prompt is not None
+
+    def read(reply: str) -> str:
+        if not reply.startswith("Greetings"):
+            raise Unreadable("it does not greet")
+        return reply.upper() if given.settings.shout else reply
+
+    said = ask(
+        "a greeting",
+        given.models.language,
+        given.prompt,
+        {"task": given.task.describe(), "caption": given.values["caption"].text},
+        read,
+        given.settings,
+        given.seed,
+    )
+    trace = Trace("model", given.models.language.name, said.prompt, said.raw_reply, seed=said.seed)
+    return StageValue(Greeting(said.value), trace)
+
+
+def stamp(given: StageInputs) -> StageValue[Stamps]:
+    """Takes no model: two stamps."""
+    text = given.values["greeting"].text
+    if not text:
+        raise UserError("There is no greeting to stamp: write one.")
+    return StageValue(Stamps(((f"{text} From the sea.", 1), (f"{text} From the hills.", 2))), Trace("model"))
+
+
+def captions(values: Mapping[str, Any]) -> CounterfactualCaptions | None:
+    """One image for each stamp."""
+    held = values.get("stamps")
+    return held and CounterfactualCaptions(tuple(CounterfactualCaption(text, ()) for text, _ in held.items))
+
+
+POSTCARD = Recipe(
+    name="postcard",
+    title="Postcard",
+    description="Draws a greeting instead of the caption.",
+    stages=(
+        CAPTION,
+        Stage(
+            name="greeting",
+            title="Greeting",
+            value=Greeting,
+            run=greet,
+            reads=("caption",),
+            prompt=PromptSlot("greeting", ("task", "caption"), default="$task: greet from $caption"),
+            settings="greeting",
+            summary=lambda value: value.text,
+            doing="writing a greeting",
+            plural=False,
+        ),
+        Stage(
+            name="stamps",
+            title="Stamps",
+            value=Stamps,
+            run=stamp,
+            reads=("greeting",),
+            producer="nothing",
+            summary=lambda value: ", ".join(text for text, _ in value.items),
+            doing="stamping",
+        ),
+    ),
+    captions=captions,
+    settings=PostcardSettings,
+    unedited="postcard",
+)
+
+
+def greeting_models() -> ScriptedModels:
+    """Stand-ins whose language model knows how to greet."""
+    return ScriptedModels(
+        ScriptedLanguageModel(lambda prompt: "Greetings, bird!" if "greet from" in prompt else answer(prompt))
+    )

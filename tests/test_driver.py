@@ -1,0 +1,229 @@
+"""The driver: all stages in a row, what is reused, how it stops. The models are stand-ins, see `tests/scripted.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pipeline.driver import DrawingBegan, Driver, Event, ImageDone, MemoryStore, Preview, Request, StageBegan, StageDone
+from pipeline.errors import Cancelled, UserError
+from pipeline.freshness import stale_stages
+from pipeline.images import image_sha
+from pipeline.profile import load_profile
+from pipeline.progress import Progress
+from pipeline.recipes import DILLEMA, RECONSTRUCTION
+from pipeline.settings import CounterfactualSettings, GenerationSettings, Settings
+from pipeline.speed import effort_of
+from pipeline.stages.generation import PlannedImage
+from pipeline.types import Caption, CounterfactualCaption, Keywords, Task, Trace
+from tests.scripted import SUNNY_BIRD, ScriptedLanguageModel, ScriptedModels
+
+BIRD = Task("classification", label="bird")
+SOURCE = Image.linear_gradient("L").resize((96, 64)).convert("RGB")
+SETTINGS = Settings(
+    counterfactuals=CounterfactualSettings(captions=3),
+    generation=GenerationSettings(steps=4, short_side=64),
+)
+ALL = Request(BIRD, SETTINGS)
+
+
+def driver(models: ScriptedModels | None = None) -> Driver:
+    return Driver(load_profile("demo"), models or ScriptedModels())
+
+
+def driven(
+    store: MemoryStore | None = None, request: Request = ALL, models: ScriptedModels | None = None
+) -> tuple[MemoryStore, list[Event]]:
+    """What a request leaves in the store, and what was said meanwhile."""
+    store = store or MemoryStore(SOURCE)
+    said: list[Event] = []
+    driver(models).run(request, store, said.append)
+    return store, said
+
+
+def done(said: list[Event]) -> dict[str, bool]:
+    """By stage, whether it was reused; images count as one stage."""
+    found = {event.stage: event.reused for event in said if isinstance(event, StageDone)}
+    images = [event.reused for event in said if isinstance(event, ImageDone)]
+    return found | ({"images": all(images)} if images else {})
+
+
+def copied(store: MemoryStore, **more: Any) -> MemoryStore:
+    """Another store that holds the same."""
+    return MemoryStore(SOURCE, {**store.held, **more}, cases=store.cases)
+
+
+def test_from_an_image_to_its_test_cases() -> None:
+    store, said = driven(request=dataclasses.replace(ALL, seed=4))
+    begun = [event.stage for event in said if isinstance(event, StageBegan)]
+    assert begun == list(DILLEMA.names) == list(store.held)
+    assert not any(done(said).values()) and len(store.cases) == 3
+    assert store.held["caption"].value == Caption(SUNNY_BIRD)
+    assert [item.text for item in store.held["keywords"].value.items] == ["red", "sunny", "by day", "grassy"]
+    assert stale_stages(DILLEMA, BIRD, image_sha(SOURCE), store.held, SETTINGS) == {}
+    assert {case.image.size for case in store.cases} == {SOURCE.size}
+    for case in store.cases:
+        assert case.lineage.counterfactual in store.held["counterfactuals"].value.items
+        assert case.lineage.prompt == f"{case.lineage.counterfactual.text} Keep: bird."
+        assert case.lineage.recipe == "dillema"
+
+
+def test_everything_is_reused_when_nothing_changed() -> None:
+    models = ScriptedModels()
+    store, _ = driven(models=models)
+    calls = len(models.language.prompts), len(models.generator.made), models.captioner.calls
+    before = dict(store.held), list(store.cases)
+    _, said = driven(store, models=models)
+    assert all(done(said).values()) and len(done(said)) == 5
+    assert (store.held, store.cases) == before
+    assert calls == (len(models.language.prompts), len(models.generator.made), models.captioner.calls)
+
+
+def test_a_missing_image_is_made_as_it_would_have_been() -> None:
+    store, _ = driven()
+    fewer = MemoryStore(SOURCE, store.held, cases=store.cases[:1] + store.cases[2:])
+    driven(fewer)
+    assert len(fewer.cases) == 3
+    new, was = fewer.cases[-1], store.cases[1]
+    assert (new.lineage.seed, new.image.tobytes()) == (was.lineage.seed, was.image.tobytes())
+
+
+def test_a_person_s_keywords_are_taken_and_what_follows_is_made_again() -> None:
+    store, _ = driven()
+    held = store.held["keywords"]
+    chosen = Keywords(tuple(dataclasses.replace(item, used=item.text == "red") for item in held.value.items))
+    written = dataclasses.replace(held, value=chosen, trace=Trace("person"))
+    again, said = driven(copied(store, keywords=written))
+    assert done(said) == {
+        "caption": True,
+        "keywords": True,
+        "alternatives": False,
+        "counterfactuals": False,
+        "images": False,
+    }
+    new = again.cases[3:]
+    assert {edit.keyword for case in new for edit in case.lineage.counterfactual.edits} == {"red"}
+
+
+def test_another_image_is_captioned_anew() -> None:
+    store, _ = driven()
+    _, said = driven(MemoryStore(Image.new("RGB", (64, 64), "blue"), store.held))
+    assert not done(said)["caption"]
+
+
+def test_other_generation_settings_make_new_images_from_the_same_captions() -> None:
+    store, _ = driven()
+    more = SETTINGS.model_copy(update={"generation": GenerationSettings(steps=5, short_side=64)})
+    again, said = driven(copied(store), dataclasses.replace(ALL, settings=more))
+    assert list(done(said).values()) == [True] * 4 + [False] and len(again.cases) == 6
+
+
+def test_a_stop_in_the_middle_of_an_image_keeps_what_was_given() -> None:
+    stop, store = threading.Event(), MemoryStore(SOURCE)
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Progress) and event.stage == "generation" and event.done == 6:
+            stop.set()
+
+    with pytest.raises(Cancelled):
+        driver().run(ALL, store, watch, stop)
+    assert len(store.held) == 4 and len(store.cases) == 1
+    _, said = driven(store)
+    assert sum(isinstance(event, ImageDone) and event.reused for event in said) == 1 and len(store.cases) == 3
+
+
+def test_every_stage_says_that_it_works() -> None:
+    _, said = driven()
+    told = [event.stage for event in said if isinstance(event, StageBegan)]
+    assert [event.number for event in said if isinstance(event, StageBegan)] == [1, 2, 3, 4]
+    assert told == ["caption", "keywords", "alternatives", "counterfactuals"]
+    assert {event.stage for event in said if isinstance(event, Progress)} == {"counterfactuals", "generation"}
+    assert sum(isinstance(event, DrawingBegan) for event in said) == 1
+    assert all(event.image.size == (16, 16) for event in said if isinstance(event, Preview))
+
+
+def test_the_gate_estimates_from_the_last_image() -> None:
+    one, store = driver(), MemoryStore(SOURCE)
+    one.run(ALL, store)
+    each = one.speeds.seconds(effort_of(SETTINGS.generation, SOURCE.size))
+    assert each is not None
+    values = {name: held.value for name, held in store.held.items()}
+    assert one.plan(DILLEMA, values, SETTINGS, size=SOURCE.size).seconds == pytest.approx(each * 3)
+    assert driver().plan(DILLEMA, values, SETTINGS).seconds is None
+    assert driver().plan(DILLEMA, {}, SETTINGS).images == ()
+
+
+def test_the_profile_s_settings_are_the_defaults() -> None:
+    made = driver().produce(DILLEMA, "keywords", SOURCE, BIRD, {"caption": Caption(SUNNY_BIRD)})
+    assert made.trace.settings == load_profile("demo").settings.keywords.model_dump(mode="json")
+
+
+def test_a_stage_whose_input_is_missing_says_which() -> None:
+    with pytest.raises(UserError, match=r"There are no keywords yet: run the second stage, or add one\."):
+        driver().produce(DILLEMA, "alternatives", SOURCE, BIRD, {"caption": Caption(SUNNY_BIRD)})
+    with pytest.raises(UserError, match=r"There is no caption yet: run the first stage, or write one\."):
+        driver().run(Request(BIRD, SETTINGS, stages=("keywords",), images=()), MemoryStore(SOURCE))
+
+
+def test_captions_that_all_fail_are_not_generated() -> None:
+    models = ScriptedModels(ScriptedLanguageModel("red | attribute", "red: blue", "A cat."))
+    with pytest.raises(UserError, match="No counterfactual caption is ticked"):
+        driven(models=models)
+    assert models.generator.made == []
+
+
+def test_one_stage_anew_takes_another_seed_and_what_follows_only_where_it_changed() -> None:
+    class Remembering(MemoryStore):
+        """Knows what was tried, as a workspace does."""
+
+        def tries(self, stage: str) -> tuple[Any, ...]:
+            return (self.held[stage],) if stage in self.held else ()
+
+    models = ScriptedModels()
+    store = Remembering(SOURCE, driven()[0].held)
+    onwards = Request(BIRD, SETTINGS, stages=DILLEMA.onwards("keywords"), anew="keywords", images=())
+    said: list[Event] = []
+    driver(models).run(onwards, store, said.append)
+    assert done(said) == {"keywords": False, "alternatives": True, "counterfactuals": True}
+    assert models.language.seeds == [1] and store.held["keywords"].trace.seed == 1
+    assert next(event for event in said if isinstance(event, StageDone)).unchanged
+
+
+def test_a_reconstruction_draws_the_caption_as_it_is() -> None:
+    models = ScriptedModels()
+    store, said = driven(request=dataclasses.replace(ALL, recipe="reconstruction"), models=models)
+    assert list(store.held) == ["caption"] and models.language.prompts == []
+    (case,) = store.cases
+    assert case.lineage.counterfactual == CounterfactualCaption(SUNNY_BIRD, ())
+    assert (case.lineage.recipe, case.lineage.prompt) == ("reconstruction", f"{SUNNY_BIRD} Keep: bird.")
+    assert not {"edit shows", "edit direction"} & {check.name for check in case.checks}, "there is no edit to show"
+    began = next(event for event in said if isinstance(event, StageBegan))
+    assert (began.number, began.total) == (1, 2)
+    # The caption is shared; images of one recipe are none of the other.
+    _, said = driven(store, models=models)
+    assert done(said)["caption"] and not done(said)["images"] and len(store.cases) == 4
+    assert RECONSTRUCTION.is_current(case.lineage.counterfactual, {"caption": Caption(SUNNY_BIRD)})
+
+
+def _in_another_process(data: bytes) -> list[tuple[int, bytes]]:
+    store = MemoryStore(SOURCE)
+    driver().run(pickle.loads(data), store)
+    return [(case.lineage.seed, case.image.tobytes()) for case in store.cases]
+
+
+def test_a_request_does_the_same_in_another_process() -> None:
+    captions = (CounterfactualCaption("A blue bird.", ()), CounterfactualCaption("A red bird at night.", ()))
+    images = tuple(PlannedImage(caption, 7 + place) for place, caption in enumerate(captions))
+    request = Request(BIRD, SETTINGS, prompts={"keywords": "$task $caption"}, stages=("caption",), images=images)
+    data = pickle.dumps(request)
+    assert pickle.loads(data) == request
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        there = pool.submit(_in_another_process, data).result(120)
+    assert there == _in_another_process(data) and [seed for seed, _ in there] == [7, 8]

@@ -1,0 +1,188 @@
+"""The predictions of a model under test: asked for in the worker thread, kept, asked once; what is wrong is said."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from evaluation.types import Guess, Prediction, encode_map
+from pipeline.errors import UserError
+from pipeline.profile import Profile, load_profile
+from pipeline.settings import Settings, UnderTestSettings
+from pipeline.types import Task
+from services.jobs import JobQueue
+from services.predictions import ModelComparison, PredictionService, model_key
+from storage.types import Run
+from storage.workspace import Workspace
+from tests.cases import made_case
+
+NAMED = Settings(under_test=UnderTestSettings(source="timm", name="resnet18"))
+BIRD = Task("classification", label="bird")
+STREET = Task("segmentation", protected=("road", "vehicle"))
+
+
+class Bright:
+    """Calls a dark picture a bird, a bright one a boat; or sees a road, and beside it a vehicle if it is dark."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.asked = kind, 0
+
+    def predict(self, image: Image.Image) -> Prediction:
+        self.asked += 1
+        bright = np.asarray(image).mean() > 127
+        if self.kind == "classification":
+            first = "boat" if bright else "bird"
+            return Prediction("classification", "bright", (Guess(first, 0.9), Guess("house", 0.1)))
+        pixels = np.zeros((8, 8), np.uint8)
+        pixels[:, :4] = 1
+        pixels[:, 4:] = 0 if bright else 2
+        names = ("sky", "road", "vehicle")
+        return Prediction("segmentation", "bright", classes=names, class_map=encode_map(Image.fromarray(pixels)))
+
+
+class Bench:
+    """A workspace with one run, and the predictions over it."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.workspace, self.jobs = Workspace(folder).open(), JobQueue()
+        self.model, self.loads = Bright(kind), 0
+        self.profile: Profile = load_profile("demo")
+        self.predictions = PredictionService(self.profile, self.workspace, self.jobs, self.load)
+        task = BIRD if kind == "classification" else STREET
+        self.run_id = self.workspace.runs.create(Image.new("RGB", (16, 16), (9, 9, 9)), task, "demo", "a run", {})
+
+    def load(self, _wanted: UnderTestSettings) -> Bright:
+        self.loads += 1
+        return self.model
+
+    def add(self, shade: int) -> int:
+        picture = Image.new("RGB", (16, 16), (shade, shade, 1))
+        return self.workspace.test_cases.append(self.run_id, None, made_case(picture, seed=shade))
+
+    def run(self) -> Run:
+        return self.workspace.runs.get(self.run_id)
+
+    def compare(self, settings: Settings = NAMED) -> ModelComparison:
+        """When nothing is waiting any more."""
+        end = time.monotonic() + 10
+        while (found := self.predictions.compare(self.run(), settings)).waiting:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        return found
+
+
+@pytest.fixture(params=["classification", "segmentation"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path / "workspace", request.param)
+    yield made
+    made.jobs.close()
+    made.workspace.close()
+
+
+def test_source_and_results_are_read_once_and_failures_are_found(bench: Bench) -> None:
+    dark, bright = bench.add(20), bench.add(220)
+    first = bench.predictions.compare(bench.run(), NAMED)
+    assert first.waiting and first.source is None, "a request does not wait for the model"
+    seen = bench.compare()
+    assert bench.model.asked == 3 and bench.loads == 1
+    assert seen.source is not None and set(seen.results) == {dark, bright}
+    assert seen.newly_misclassified == {bright}, "what the model lost it had in the source"
+    if bench.model.kind == "segmentation":
+        road, vehicle = seen.figures[bright]
+        assert (road.name, road.generated, vehicle.generated) == ("road", 1.0, 0.0) and vehicle.dropped
+    bench.add(230)
+    bench.compare()
+    assert bench.model.asked == 4, "only what is new is asked"
+    again = PredictionService(bench.profile, bench.workspace, bench.jobs, bench.load)
+    assert again.compare(bench.run(), NAMED).newly_misclassified >= {bright} and bench.model.asked == 4, (
+        "after a restart too"
+    )
+
+
+def test_figures_are_measured_against_the_mask_where_there_is_one(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "workspace", "segmentation")
+    mask = np.zeros((16, 16), np.uint8)
+    mask[:, :8], mask[:, 8:12] = 7, 9
+    bench.workspace.runs.set_mask(bench.run_id, Image.fromarray(mask), {0: "sky", 7: "road", 9: "vehicle"})
+    case = bench.add(20)
+    seen = bench.compare()
+    assert seen.masked
+    assert [(figure.name, figure.source) for figure in seen.figures[case]] == [("road", 1.0), ("vehicle", 0.5)]
+    kept = seen.checks(bench.run().test_cases[0])[-1]
+    assert (kept.name, kept.passed, kept.value) == ("mask kept", True, 0.75)
+    lost = bench.add(220)
+    seen = bench.compare()
+    bad = seen.checks(bench.run().test_cases[1])[-1]
+    assert not bad.passed and bad.value == 0.5 and "0.75" in bad.note and lost in seen.newly_misclassified
+    bench.jobs.close()
+    bench.workspace.close()
+
+
+def test_where_a_mask_cannot_be_checked_it_is_said_why(bench: Bench) -> None:
+    bench.add(20)
+    (case,) = bench.run().test_cases
+    if bench.model.kind == "classification":
+        assert bench.compare().mask_kept == {}, "a label has no mask"
+        bench.workspace.runs.set_task(bench.run_id, STREET)
+    assert bench.compare().unmeasured(case) == "n/a, there is no mask"
+    bench.workspace.runs.set_mask(bench.run_id, Image.new("L", (16, 16), 3), {3: "dragon"})
+    if bench.model.kind == "classification":
+        assert bench.compare().unmeasured(case) == "n/a, the model under test is no segmenter"
+    else:
+        assert bench.compare().unmeasured(case) == "n/a, the model under test knows no protected class of the mask"
+    other = Settings(under_test=UnderTestSettings(source="timm", name="other"))
+    assert bench.predictions.compare(bench.run(), other).unmeasured(case) == "being measured"
+    bench.compare(other)
+    assert bench.compare(other).checks(case) == (), "and no check is made up"
+
+
+def test_nothing_is_asked_before_there_is_a_result(bench: Bench) -> None:
+    assert not bench.predictions.compare(bench.run(), NAMED).waiting and bench.loads == 0
+
+
+def test_the_profile_names_a_model_for_each_task_and_a_run_another(bench: Bench) -> None:
+    own = bench.predictions.model_of(bench.run(), Settings())
+    assert own is not None and own.source == "file" and Path(own.file).is_absolute()
+    assert bench.predictions.model_of(bench.run(), NAMED) == NAMED.under_test
+
+
+def test_a_model_that_cannot_be_loaded_is_told_and_can_be_tried_again(bench: Bench) -> None:
+    def fails(_wanted: UnderTestSettings) -> Bright:
+        raise UserError("The weights could not be fetched.")
+
+    bench.add(20)
+    bench.predictions.load = fails
+    seen = bench.compare()
+    assert seen.problem == "The weights could not be fetched." and not seen.waiting
+    bench.predictions.load = bench.load
+    assert bench.compare().problem, "it is not tried at every look"
+    bench.predictions.try_again(NAMED.under_test)
+    assert bench.compare().problem == "" and bench.compare().source is not None
+
+
+def test_a_model_that_breaks_harms_nothing_else(bench: Bench) -> None:
+    def breaks(_wanted: UnderTestSettings) -> Bright:
+        raise ZeroDivisionError("oh")
+
+    bench.add(20)
+    bench.predictions.load = breaks
+    assert "ZeroDivisionError" in bench.compare().problem
+    bench.predictions.load = bench.load
+    assert bench.compare(Settings(under_test=UnderTestSettings(source="timm", name="other"))).source is not None
+
+
+def test_a_file_that_was_changed_is_another_model(tmp_path: Path) -> None:
+    file = tmp_path / "model.pt"
+    file.write_bytes(b"a")
+    wanted = UnderTestSettings(source="file", file=str(file))
+    before = model_key(wanted)
+    assert before == model_key(wanted)
+    os.utime(file, ns=(1, 1))
+    assert model_key(wanted) != before
+    assert model_key(UnderTestSettings(source="file", file="/nowhere")) == "/nowhere"

@@ -1,0 +1,329 @@
+"""How items are drawn, made into control and quiz items, and what stands in the way of a start. No page, no server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from pydantic import ValidationError
+
+from evaluation.types import Prediction, encode_map
+from pipeline.errors import UserError
+from services.studies.control_items import MADE, Disguises, keep_in_step
+from services.studies.item_filter import (
+    ItemFilter,
+    Pool,
+    RunMasks,
+    draw,
+    items_of,
+    model_name,
+    note_of,
+    pool_of,
+    verdict_of,
+)
+from storage.study_types import Candidate
+from storage.workspace import Workspace
+from study.control_items import made_controls, right
+from study.questions import asked
+from study.quiz import made_quiz
+from study.readiness import findings
+from study.sampling import at_random, stratified
+from study.templates import TEMPLATES
+from study.types import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Worker
+from tests.study_cases import LABELS, MODEL, object_runs, road_runs
+
+CLASSIFICATION, PRESERVATION = (TEMPLATES[name].rules() for name in ("classification", "preservation"))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "workspace") as opened:
+        yield opened
+
+
+def read(workspace: Workspace) -> tuple[Candidate, ...]:
+    return workspace.test_cases.candidates()
+
+
+def drawable(workspace: Workspace, wanted: ItemFilter, items: Sequence[Item] = ()) -> Pool:
+    return pool_of(read(workspace), wanted, RunMasks(workspace), items)
+
+
+# Drawing
+
+
+def test_a_sample_has_everyone_at_most_once_and_is_the_same_for_a_seed() -> None:
+    drawn = at_random(range(1000), 100, 3)
+    assert len(set(drawn)) == 100 and drawn == at_random(range(1000), 100, 3) != at_random(range(1000), 100, 4)
+    assert sorted(at_random(range(5), 9, 0)) == [0, 1, 2, 3, 4]
+
+
+def test_every_image_is_as_likely_as_any_other() -> None:
+    times = Counter(number for seed in range(3000) for number in at_random(range(10), 3, seed))
+    # 900 expected, standard deviation 25.
+    assert all(780 < times[number] < 1020 for number in range(10))
+
+
+def test_strata_give_equally_many_and_small_ones_all_they_have() -> None:
+    strata = {"bird": range(100), "boat": range(100, 200), "owl": range(200, 203)}
+    drawn = stratified(strata, 23, 1)
+    sizes = Counter(next(name for name, held in strata.items() if number in held) for number in drawn)
+    assert len(set(drawn)) == 23 and sizes == {"bird": 10, "boat": 10, "owl": 3}
+    assert drawn == stratified(dict(reversed(list(strata.items()))), 23, 1)
+
+
+def test_what_lies_in_two_strata_is_drawn_once() -> None:
+    drawn = stratified({"weather": range(6), "time": range(3, 9)}, 20, 0)
+    assert sorted(drawn) == list(range(9))
+
+
+@pytest.mark.parametrize("draw_one", [at_random, lambda held, wanted, seed: stratified({"a": held}, wanted, seed)])
+def test_nothing_cannot_be_drawn(draw_one: object) -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        draw_one([1], 0, 0)  # type: ignore[operator]
+
+
+# Choosing
+
+
+def test_misclassified_images_are_those_that_the_model_gets_wrong(workspace: Workspace) -> None:
+    cases = object_runs(workspace, 4, wrong=(1, 6, 14))
+    candidates = read(workspace)
+    assert [verdict_of(candidate, MODEL) for candidate in candidates][:3] == [(True, True), (True, False), (True, True)]
+    pool = pool_of(candidates, ItemFilter(how="misclassified", count=10), RunMasks(workspace))
+    assert {candidate.test_case for candidate in pool.free} == {cases[1], cases[6], cases[14]}
+    assert pool.model == MODEL and pool.unread == 0
+    assert note_of(pool, ItemFilter(how="misclassified", count=10)).startswith(f"3 are misclassified by {MODEL}.")
+    items = items_of(
+        draw(pool, ItemFilter(how="misclassified", count=2), 5),
+        ItemFilter(how="misclassified", count=2),
+        pool.model,
+        RunMasks(workspace),
+    )
+    assert len(items) == 2 and {item.group for item in items} == {"misclassified"}
+    assert all(item.model_right is False and item.model == MODEL and item.source_sha for item in items)
+    assert all(item.origin["source_right"] is True and item.origin["prompt"] for item in items)
+
+
+def test_images_of_the_study_are_not_drawn_again(workspace: Workspace) -> None:
+    object_runs(workspace, 2)
+    study = workspace.studies.create("Birds", CLASSIFICATION)
+    first = drawable(workspace, ItemFilter(count=5))
+    workspace.studies.add_items(
+        study, items_of(draw(first, ItemFilter(count=5), 0), ItemFilter(), "", RunMasks(workspace))
+    )
+    second = drawable(workspace, ItemFilter(count=5), workspace.studies.items(study))
+    assert (len(second.free), second.fitting) == (3, 8)
+    assert "besides 5 that are in the study already" in note_of(second, ItemFilter(count=5))
+    assert "all 3 would be taken" in note_of(second, ItemFilter(count=5))
+    workspace.studies.add_items(study, items_of(second.free, ItemFilter(), "", RunMasks(workspace)))
+    with pytest.raises(UserError, match="No image is left that fits"):
+        draw(drawable(workspace, ItemFilter(), workspace.studies.items(study)), ItemFilter(), 0)
+
+
+def test_reviews_and_tasks_filter(workspace: Workspace) -> None:
+    cases = object_runs(workspace, 1)
+    roads = road_runs(workspace, 1)
+    workspace.test_cases.review(cases[0], "accepted")
+    workspace.test_cases.review(cases[1], "rejected", "no bird")
+
+    def fits(**choice: object) -> set[int]:
+        return {candidate.test_case for candidate in drawable(workspace, ItemFilter.model_validate(choice)).free}
+
+    assert fits() == {*cases, *roads}
+    assert fits(reviewed="accepted") == {cases[0]}
+    assert fits(reviewed="not rejected") == {*cases, *roads} - {cases[1]}
+    assert fits(kind="segmentation") == set(roads)
+
+
+def test_classes_and_edit_types_are_strata(workspace: Workspace) -> None:
+    object_runs(workspace, 8)
+    pool = drawable(workspace, ItemFilter(how="label", count=8))
+    assert set(pool.strata) == set(LABELS)
+    labels = Counter(candidate.label for candidate in draw(pool, ItemFilter(how="label", count=8), 0))
+    assert set(labels.values()) == {2}
+    pool = drawable(workspace, ItemFilter(how="edit type", count=8))
+    assert set(pool.strata) == {"weather", "time of day"}
+
+
+def test_a_scene_shows_what_its_mask_shows(workspace: Workspace) -> None:
+    road_runs(workspace, 2, cases=1)
+    choice = ItemFilter(kind="segmentation")
+    without, with_one = items_of(drawable(workspace, choice).free, choice, "", RunMasks(workspace))
+    assert {"road", "vehicle"} <= set(without.classes) and "pedestrian" not in without.classes
+    assert "pedestrian" in with_one.classes
+    assert [question.id for question in asked(PRESERVATION.questions, without, {})] == ["road", "vehicles"]
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("resnet50", "resnet50"),
+        ("timm/vit_b_16", "vit_b_16"),
+        ("/some/where/segmenter.safetensors@18ea232a21d02c0e", "segmenter.safetensors"),
+        ("C:\\models\\net.pt@1f (classes.txt)", "net.pt (classes.txt)"),
+        ("", ""),
+    ],
+)
+def test_a_model_is_called_by_its_name_and_not_by_its_folder(key: str, name: str) -> None:
+    assert model_name(key) == name
+
+
+def test_a_segmenter_is_measured_against_the_mask(workspace: Workspace) -> None:
+    road_runs(workspace, 1, cases=1)
+    (held,) = read(workspace)
+    mask = RunMasks(workspace).of(held.run_id)
+    assert mask is not None
+    names = tuple(mask.classes[number] for number in range(len(mask.classes)))
+    seen = Prediction("segmentation", "m", classes=names, class_map=encode_map(mask.numbers))
+    blind = Prediction("segmentation", "m", classes=names, class_map=encode_map(Image.new("L", mask.numbers.size)))
+
+    def verdict(before: Prediction | None, after: Prediction | None) -> tuple[bool | None, bool | None]:
+        return verdict_of(replace(held, predictions={"m": (before, after)}), "m", mask)
+
+    assert verdict(seen, seen) == (True, True) and verdict(seen, blind) == (True, False)
+    assert verdict(seen, None) == (None, None)
+
+
+@pytest.mark.parametrize("count", ["0", "many", "", "-3", "1e9", None, True])
+def test_a_number_that_is_none_is_told_at_its_field(count: object) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ItemFilter.model_validate({"how": "random", "reviewed": "all", "kind": "any", "count": count})
+    assert caught.value.errors()[0]["loc"] == ("count",)
+
+
+@pytest.mark.parametrize("part", ["how", "reviewed", "kind"])
+def test_a_choice_that_is_not_offered_is_refused(part: str) -> None:
+    with pytest.raises(ValidationError, match="none of those offered"):
+        ItemFilter.model_validate({"how": "random", "reviewed": "all", "kind": "any", "count": "3", part: "sideways"})
+
+
+# Control and quiz items
+
+
+def items(count: int, labels: tuple[str, ...] = ("bird", "boat")) -> tuple[NewItem, ...]:
+    return tuple(
+        NewItem(f"image-{number}", f"source-{number}", label=labels[number % len(labels)]) for number in range(count)
+    )
+
+
+def test_a_quiz_has_right_and_wrong_questions_of_images_that_are_no_control_items() -> None:
+    rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=6), seed=2)
+    plain = items(40)
+    controls = made_controls(plain, rules)
+    quiz = made_quiz(plain, rules, controls)
+    assert len(quiz) == 6 and all(item.kind == "quiz" for item in quiz)
+    assert Counter(item.expected["valid"] for item in quiz) == {"yes": 3, "no": 3}
+    assert not {item.image_sha for item in quiz} & {item.image_sha for item in controls}
+    assert len({item.image_sha for item in quiz}) == 6
+    assert quiz == made_quiz(plain, rules, controls)
+    assert all(right(item, item.expected, rules.questions) for item in quiz)
+
+
+@pytest.mark.parametrize(("count", "labels", "made"), [(2, ("bird", "boat"), 4), (3, ("bird",), 3), (0, ("bird",), 0)])
+def test_a_quiz_has_as_many_questions_as_can_be_made(count: int, labels: tuple[str, ...], made: int) -> None:
+    rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=10))
+    assert len(made_quiz(items(count, labels), rules)) == made
+
+
+def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -> None:
+    object_runs(workspace, 10)
+    studies, disguise = workspace.studies, Disguises(workspace)
+    rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4))
+    study = studies.create("Birds", rules)
+    chosen = drawable(workspace, ItemFilter()).free
+    studies.add_items(study, items_of(chosen, ItemFilter(), MODEL, RunMasks(workspace)))
+    assert keep_in_step(studies, studies.get(study), disguise) and not keep_in_step(
+        studies, studies.get(study), disguise
+    )
+    held = studies.get(study)
+    assert (held.items, held.controls, held.quiz) == (40, 5, 4)
+    studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0.2)))
+    assert keep_in_step(studies, studies.get(study), disguise) and studies.get(study).controls == 10
+    given = replace(
+        items_of(chosen[:1], ItemFilter(), MODEL, RunMasks(workspace))[0], kind="control", expected={"valid": "yes"}
+    )
+    studies.add_items(study, [given])
+    assert not keep_in_step(studies, studies.get(study), disguise) and studies.get(study).controls == 11
+    studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0), eligibility=Eligibility()))
+    assert keep_in_step(studies, studies.get(study), disguise)
+    assert [MADE in item.origin for item in studies.items(study) if item.kind != "item" and not item.removed] == [False]
+    # With a given one there, none are made again by themselves.
+    studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0.1), eligibility=Eligibility()))
+    assert not keep_in_step(studies, studies.get(study), disguise)
+
+
+def test_beside_its_source_a_made_item_cannot_be_told_by_equal_pictures_or_captions(workspace: Workspace) -> None:
+    object_runs(workspace, 10)
+    studies, disguise = workspace.studies, Disguises(workspace)
+    study = studies.create("Birds", replace(TEMPLATES["lance"].rules(), eligibility=Eligibility(quiz=4)))
+    chosen = drawable(workspace, ItemFilter()).free
+    studies.add_items(study, items_of(chosen, ItemFilter(), MODEL, RunMasks(workspace)))
+    assert keep_in_step(studies, studies.get(study), disguise)
+    made = [item for item in studies.items(study) if item.kind != "item"]
+    assert len(made) == 9 and all(item.image_sha != item.source_sha for item in made)
+    assert all(item.counterfactual and item.counterfactual != item.caption for item in made)
+    shown, source = workspace.images.load(made[0].image_sha), workspace.images.load(str(made[0].source_sha))
+    assert shown.size == source.size and shown.tobytes() != source.convert("RGB").tobytes()
+    assert not keep_in_step(studies, studies.get(study), Disguises(workspace)), "the same again: nothing to do"
+
+
+# What stands in the way
+
+
+def fields(rules: Rules, held: tuple[NewItem, ...], *workers: Worker) -> dict[str, bool]:
+    return {finding.field: finding.stops for finding in findings(rules, held, workers)}
+
+
+def test_a_study_without_images_cannot_start() -> None:
+    assert fields(replace(CLASSIFICATION, eligibility=Eligibility(min_finished=0)), ()) == {"items": True}
+
+
+def test_a_study_with_all_it_needs_can_start() -> None:
+    rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4))
+    plain = items(40)
+    controls = made_controls(plain, rules)
+    assert not findings(rules, (*plain, *controls, *made_quiz(plain, rules, controls)))
+
+
+def test_items_that_are_asked_nothing_stop_a_start() -> None:
+    scene = NewItem("a", "b", classes=("road",))
+    rules = replace(PRESERVATION, controls=ControlPolicy(share=0), eligibility=Eligibility(min_finished=0))
+    assert fields(rules, (scene,)) == {}
+    assert fields(rules, (scene, NewItem("c", "d"))) == {"items": True}
+
+
+def test_missing_controls_and_quiz_items_stop_a_start() -> None:
+    rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4))
+    assert fields(rules, tuple(NewItem(f"image-{number}", label="bird") for number in range(9))) == {
+        "share": True,
+        "quiz": True,
+    }
+
+
+def test_a_control_item_without_an_answer_to_any_question_stops_a_start() -> None:
+    rules = replace(CLASSIFICATION, questions=(Question("kept", "Is it there?", "yes-no", valid=("yes",)),))
+    rules = replace(rules, eligibility=Eligibility(min_finished=0))
+    old = tuple(NewItem(f"c{number}", kind="control", expected={"valid": "yes"}) for number in range(5))
+    found = [finding for finding in findings(rules, (*items(9), *old)) if finding.stops]
+    assert [finding.field for finding in found] == ["share"] and "no right answer" in found[0].text
+
+
+def test_what_a_lead_should_know_does_not_stop_a_start() -> None:
+    rules = replace(TEMPLATES["lance"].rules(), controls=ControlPolicy(share=0))
+    record = Worker("heron-41", None, approved=80)  # type: ignore[arg-type]
+    bare = tuple(NewItem(f"image-{number}") for number in range(3))
+    assert fields(rules, bare, record) == {
+        "items": False,
+        "show_source": False,
+        "show_captions": False,
+        "min_finished": False,
+    }
+    words = [finding.text for finding in findings(rules, bare, [record]) if finding.field == "min_finished"]
+    assert words[0].startswith("Only 1 of your workers has the record")
+    many = [replace(record, id=f"heron-{number}") for number in range(5)]
+    assert "min_finished" not in fields(rules, bare, *many)

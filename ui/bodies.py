@@ -1,0 +1,122 @@
+"""What a request may bring: how much, from which page, and JSON. One limit of size stands before all routes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+
+from pipeline.errors import UserError
+from pipeline.images import MAX_BYTES
+from services.studies.imports import MOST_LIST
+from ui.guard import Application, Message, Receive, Scope, Send, is_foreign
+
+FROM_PAGE = "x-studio"
+"""A header that only our pages send: a browser lets no other site send it, so no other site can send us anything."""
+ITEM_FILES, VOTE_FILES = "/study/files/", "/study/votes/"
+"""Where the lead's pages send files: images as items of a study, and votes. The id of the study follows."""
+_MB = 1_000_000
+
+
+class BadRequest(UserError):
+    """A request that no page of ours sends. `status` is that of HTTP."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How large the body of a request may be whose path begins with `prefix`."""
+
+    prefix: str
+    most: int
+    """Bytes."""
+    sentence: str
+    """What a person is told whose body is larger."""
+
+
+_TOO_MUCH = "This is more than a page of the studio sends. Please shorten it."
+_PICTURE = f"The file is larger than {MAX_BYTES // _MB} MB: save it smaller."
+_UPLOADED, _ZIPPED = 400 * _MB, 2_000 * _MB
+LIMITS = (
+    Limit("/annotate/", 16 * 1024, "This is too large: at most 16 KB are taken."),
+    Limit("/sign-", 16_000, "This takes the form of the sign-in page only."),
+    Limit("/study/api/", 400_000, _TOO_MUCH),
+    Limit(ITEM_FILES, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: cut it into several."),
+    Limit(VOTE_FILES, MOST_LIST, f"The file is larger than {MOST_LIST // _MB} MB: cut it into several."),
+    Limit("/files", MAX_BYTES, _PICTURE),
+    Limit("/runs/", MAX_BYTES, _PICTURE),
+    Limit("/gradio_api/upload", _UPLOADED, f"The file is larger than {_UPLOADED // _MB} MB: save it smaller."),
+    Limit("", 4 * _MB, _TOO_MUCH),
+)
+"""The first whose prefix fits counts."""
+
+
+class BodyLimit:
+    """ASGI middleware: a body is refused before more of it than is taken was read, whether its length is said or not.
+
+    Whoever reads the body gets a `BadRequest`, and may refuse in words of its own; else it is refused here.
+    """
+
+    def __init__(self, app: Application, limits: Sequence[Limit] = LIMITS) -> None:
+        self.app, self._limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        limit = next(limit for limit in self._limits if scope["path"].startswith(limit.prefix))
+        said = dict(scope["headers"]).get(b"content-length", b"")
+        told = said.isdigit() and int(said) > limit.most
+        size, over, answered, silenced = 0, False, False, False
+
+        async def bounded() -> Message:
+            nonlocal size, over
+            if not told:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if size <= limit.most:
+                    return message
+            over = True
+            raise BadRequest(400, limit.sentence)
+
+        async def sending(message: Message) -> None:
+            nonlocal answered, silenced
+            if message["type"] == "http.response.start":
+                silenced = over and not 400 <= message["status"] < 500
+                answered = not silenced
+            if not silenced:
+                await send(message)
+
+        try:
+            await self.app(scope, bounded, sending)
+        except Exception:
+            if answered or not over:
+                raise
+        if over and not answered:
+            await JSONResponse({"error": limit.sentence}, 400)(scope, receive, send)
+
+
+def require_own_page(request: Request) -> None:
+    """Raises BadRequest for what another site, or no page of ours, has sent."""
+    if FROM_PAGE not in request.headers or is_foreign(request):
+        raise BadRequest(403, "This is taken from the studio's own pages only.")
+
+
+async def posted(request: Request) -> dict[str, Any]:
+    """The JSON object that a page of ours has sent. Raises BadRequest for anything else."""
+    require_own_page(request)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise BadRequest(400, "This takes JSON only. Please reload the page.")
+    try:
+        data = await request.json()
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(400, "What was sent is no JSON. Please reload the page.") from error
+    if not isinstance(data, dict):
+        raise BadRequest(400, "What was sent is no JSON object. Please reload the page.")
+    return data

@@ -1,0 +1,484 @@
+"""Where people disagree: the images in question, one image with its votes, and adjudication by keys. Pure.
+
+What a person decides here is kept apart from the votes and never overrules a consensus. The votes are hidden until
+asked for, so that the person can look with eyes of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import quote, urlencode
+
+from services.studies.decisions import cases, chosen, disagreements, following, undecided
+from study.consensus import counted
+from study.questions import wording
+from study.report_types import Disagreement, Report
+from study.types import Item, Question, Study, StudyData, Vote
+from ui.diff import word_diff
+from ui.study.frame import study_address
+from ui.study.plots import answer_bar
+from ui.study.words import count, divided_votes, image_url, in_order
+from ui.views.markup import Child, Html, el
+from ui.views.parts import bar, differences, key, pill
+
+SHOWN = 12
+"""On the page of results."""
+PAGE = 60
+"""On a page of all of them."""
+
+
+def image_page(report: Report, data: StudyData, item: Item) -> Html:
+    """Pictures on the left, facts and votes on the right."""
+    return el(
+        "div",
+        el("div", pictures(item), class_="card box"),
+        el("div", _facts(item), _outcomes(report, item), _votes(report, data, item), class_="r-stack"),
+        class_="one-image",
+    )
+
+
+def pictures(item: Item) -> Html:
+    """The generated image, the source beside it if there is one, and the captions with what was changed."""
+    figures = [
+        el(
+            "figure",
+            el("img", src=image_url(item.image_sha), alt=item.counterfactual or item.label or "image"),
+            el("figcaption", "judged image" if item.source_sha else "image"),
+        )
+    ]
+    if item.source_sha:
+        figures.append(
+            el(
+                "figure",
+                el("img", src=image_url(item.source_sha), alt=item.caption or "source image"),
+                el("figcaption", "source"),
+            )
+        )
+    caption: Child = None
+    if item.counterfactual:
+        caption = el("p", differences(word_diff(item.caption, item.counterfactual)), class_="caption")
+    elif item.caption:
+        caption = el("p", item.caption, class_="caption")
+    return el("div", el("div", figures, class_="r-pair"), caption)
+
+
+def _facts(item: Item) -> Html:
+    """What is known of it, which no worker is told."""
+    known: list[tuple[str, Child]] = [
+        ("name in exports", el("code", item.public)),
+        ("kind", {"item": "item", "control": "control item", "quiz": "quiz item"}[item.kind]),
+        ("label", item.label),
+        ("shows", ", ".join(item.classes)),
+        ("edit types", ", ".join(item.edit_types)),
+        ("sample", item.group),
+    ]
+    if item.expected:
+        known.append(("right answers", ", ".join(f"{name}: {answer}" for name, answer in item.expected.items())))
+    if item.model_right is not None:
+        known.append((item.model or "model under test", "right" if item.model_right else "wrong"))
+    known.extend((str(name), _short(value)) for name, value in item.origin.items())
+    rows = [el("tr", el("th", name, scope="row"), el("td", value)) for name, value in known if value not in ("", None)]
+    return el("section", el("h2", "This image"), el("table", el("tbody", rows), class_="r-known"), class_="card box")
+
+
+def _short(value: object) -> str:
+    """What is known of the origin, on a line or two."""
+    said = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+    return said if len(said) <= 300 else f"{said[:299]}…"
+
+
+def _outcomes(report: Report, item: Item) -> Html | None:
+    """What its votes say, question by question, where they differ."""
+    cases = [case for case in report.disagreements if case.item == item.id]
+    if not cases:
+        return None
+    asked = {result.question.id: result.question for result in report.questions}
+    open_ = {(case.item, case.question) for case in undecided(report)}
+    rows = []
+    for case in cases:
+        decided = case.adjudication
+        way = el("a", "Adjudicate", href=decide_address(report, case.item, case.question), class_="btn s")
+        rows.append(
+            el(
+                "tr",
+                el("th", case.question, scope="row"),
+                el("td", answer_bar(in_order(case.counts, asked[case.question]), asked[case.question].valid)),
+                el("td", divided_votes(case.counts, asked[case.question])),
+                el("td", pill(case.status, "warn" if (case.item, case.question) in open_ else "")),
+                el("td", pill(f"you: {decided.answer}", "acc", title=decided.reason or None) if decided else None),
+                el("td", way if (case.item, case.question) in open_ else None),
+            )
+        )
+    table = el("table", el("tbody", rows), class_="outcomes")
+    return el("section", el("h2", "Where its votes differ"), table, class_="card box")
+
+
+def decide_address(report: Report, item: int, question: str) -> str:
+    """The page where a person decides one question of one image."""
+    return f"{study_address(report.study.id, 'adjudication')}?item={item}&question={question}"
+
+
+def _votes(report: Report, data: StudyData, item: Item) -> Html:
+    """Every vote, those that do not count marked."""
+    of_item = [vote for vote in data.votes if vote.item == item.id]
+    excluded = {exclusion.worker for exclusion in data.exclusions}
+    first = {vote.assignment for vote in counted(of_item, data.study.rules.votes, excluded).get(item.id, ())}
+    if not of_item:
+        return el("section", el("h2", "Votes"), el("p", "Nobody has judged it yet.", class_="mut"), class_="card box")
+    rows = [_vote(report, vote, item, excluded, first) for vote in of_item]
+    head = [el("th", words, scope="col") for words in ("worker", "answers", "time", "when", "")]
+    table = el("table", el("thead", el("tr", head)), el("tbody", rows))
+    return el("section", el("h2", "Votes"), table, class_="card box")
+
+
+def _vote(report: Report, vote: Vote, item: Item, excluded: set[str], first: set[int]) -> Html:
+    notes = []
+    if vote.worker in excluded:
+        notes.append(pill("excluded", "bad"))
+    elif item.kind == "item" and vote.assignment not in first:
+        notes.append(pill("beyond the first", "warn", title="The item had all its votes already"))
+    if vote.changes:
+        notes.append(pill(f"changed {vote.changes}×"))
+    if item.source_sha and report.study.rules.show_source:
+        notes.append(pill(f"shown {vote.side}"))
+    comment = el("div", f"“{vote.comment}”", class_="mut") if vote.comment else None
+    return el(
+        "tr",
+        el("td", el("a", vote.worker, href=worker_address(report, vote.worker))),
+        el("td", said_answers(vote, len(report.questions) > 1), comment),
+        el("td", f"{vote.seconds:.1f} s"),
+        el("td", f"{vote.submitted:%d %b, %H:%M:%S}", class_="mut"),
+        el("td", notes),
+    )
+
+
+def said_answers(vote: Vote, several: bool) -> list[Child]:
+    """What was answered, with the question's name where there are several."""
+    if not vote.answers:
+        return ["no answer"]
+    return [
+        el("div", el("small", f"{name} ", class_="mut") if several else None, answer)
+        for name, answer in vote.answers.items()
+    ]
+
+
+def worker_address(report: Report, worker: str) -> str:
+    """The page of one worker's votes."""
+    return study_address(report.study.id, f"workers/{quote(worker, safe='')}")
+
+
+@dataclass(frozen=True)
+class DisagreementFilter:
+    """Which disagreements a lead wants to see."""
+
+    question: str = ""
+    status: str = ""
+    page: int = 1
+
+    def address(self, study: Study) -> str:
+        """The address of the page that shows them."""
+        fields = {"question": self.question, "status": self.status, "page": str(self.page) if self.page > 1 else ""}
+        query = urlencode({name: value for name, value in fields.items() if value})
+        return study_address(study.id, "disagreements") + (f"?{query}" if query else "")
+
+
+def disagreements_box(report: Report, data: StudyData) -> Html:
+    """The most divided images, and the way to all of them and to deciding them."""
+    found, left = disagreements(report), undecided(report)
+    items = {item.id: item for item in data.items}
+    open_ = sum(case.adjudication is None for case in left)
+    head = [
+        el("h2", "Where people disagree"),
+        el("span", class_="grow"),
+        el("a", f"All {len(found)}", href=DisagreementFilter().address(report.study), class_="btn s q")
+        if len(found) > SHOWN
+        else None,
+        el(
+            "a",
+            f"Adjudicate {open_}" if open_ else "Adjudicated",
+            href=study_address(report.study.id, "adjudication"),
+            class_="btn s",
+            id="adjudicate",
+        )
+        if left
+        else None,
+    ]
+    if not found:
+        words = "No two votes on the same image differ by much." if report.votes_counted else "There is no vote yet."
+        body: Child = el("p", words, class_="mut")
+    else:
+        body = tiles(report, found[:SHOWN], items)
+    return el("section", el("header", head), body, class_="card box", id="part-divided")
+
+
+def tiles(report: Report, found: Sequence[Disagreement], items: Mapping[int, Item]) -> Html:
+    """Pictures with how their votes are divided, each a way to the image."""
+    asked = {result.question.id: result.question for result in report.questions}
+    return el(
+        "div",
+        [_tile(report, case, items[case.item], asked[case.question]) for case in found],
+        class_="divided",
+    )
+
+
+def _tile(report: Report, case: Disagreement, item: Item, asked: Question) -> Html:
+    said = f"{case.question}: {divided_votes(case.counts, asked)}"
+    return el(
+        "a",
+        el("img", src=image_url(item.image_sha), alt=item.label or "image", loading="lazy"),
+        answer_bar(in_order(case.counts, asked), asked.valid),
+        el("span", said),
+        pill(f"you: {case.adjudication.answer}", "acc") if case.adjudication is not None else None,
+        href=item_address(report.study, item),
+        title=f"{said}, {case.status}",
+    )
+
+
+def item_address(study: Study, item: Item) -> str:
+    """The page of one image."""
+    return study_address(study.id, f"items/{quote(item.public, safe='')}")
+
+
+def all_disagreements(report: Report, data: StudyData, wanted: DisagreementFilter) -> Html:
+    """All disagreements that are wanted, a page of them at a time."""
+    found = [
+        case
+        for case in disagreements(report)
+        if wanted.question in ("", case.question) and wanted.status in ("", case.status)
+    ]
+    items = {item.id: item for item in data.items}
+    pages = max(1, -(-len(found) // PAGE))
+    page = min(max(1, wanted.page), pages)
+    part = found[(page - 1) * PAGE : page * PAGE]
+    study = report.study
+    choices = [
+        _choices(
+            "question",
+            [result.question.id for result in report.questions],
+            wanted.question,
+            lambda value: replace(wanted, question=value, page=1),
+            study,
+        ),
+        _choices(
+            "status",
+            sorted({case.status for case in disagreements(report)}),
+            wanted.status,
+            lambda value: replace(wanted, status=value, page=1),
+            study,
+        ),
+    ]
+    turn = [
+        el("a", str(n), href=replace(wanted, page=n).address(study), class_="btn s" + (" p" if n == page else ""))
+        for n in range(1, pages + 1)
+    ]
+    return el(
+        "section",
+        el("header", el("h2", count(len(found), "disagreement")), el("span", class_="grow"), choices),
+        tiles(report, part, items) if part else el("p", "None of these.", class_="mut"),
+        el("nav", turn, class_="turn", aria_label="Pages") if pages > 1 else None,
+        class_="card box",
+    )
+
+
+def _choices(
+    name: str, values: Sequence[str], chosen: str, way: Callable[[str], DisagreementFilter], study: Study
+) -> Html | None:
+    """Links that narrow the list down."""
+    if len(values) < 2:
+        return None
+    links = [
+        el(
+            "a",
+            value or "all",
+            href=way(value).address(study),
+            class_="chip on" if value == chosen else "chip",
+            aria_current="true" if value == chosen else None,
+        )
+        for value in ("", *values)
+    ]
+    return el("span", links, class_="chips", role="group", aria_label=name)
+
+
+def address(report: Report, case: Disagreement) -> str:
+    """The page of a case."""
+    return decide_address(report, case.item, case.question)
+
+
+def adjudication_page(report: Report, data: StudyData, item: int | None, question: str) -> Html:
+    """The case that was asked for, or the first that is left, or what there is to say without one."""
+    found = cases(report)
+    if not found:
+        return _nothing(report)
+    place = chosen(found, item, question)
+    if place is None:
+        return _all_decided(report, found)
+    items = {known.id: known for known in data.items}
+    case = found[place]
+    asked = next(result.question for result in report.questions if result.question.id == case.question)
+    done = sum(other.adjudication is not None for other in found)
+    to = {
+        name: address(report, found[n]) for name, n in (("back", place - 1), ("on", place + 1)) if 0 <= n < len(found)
+    }
+    after = following(found, place)
+    ahead = items[found[after].item] if after is not None else None
+    return el(
+        "div",
+        el("div", pictures(items[case.item]), class_="card box"),
+        el(
+            "div",
+            el(
+                "div",
+                bar(done / len(found)),
+                el("span", f"{done} of {len(found)} decided", class_="small"),
+                class_="r-progress",
+            ),
+            _case(report, case, items[case.item], asked),
+            el(
+                "nav",
+                el("a", "Back ", key("←"), href=to["back"], class_="btn s", data_key="ArrowLeft")
+                if "back" in to
+                else None,
+                el("a", "Skip ", key("→"), href=to["on"], class_="btn s", data_key="ArrowRight")
+                if "on" in to
+                else None,
+                el("span", class_="grow"),
+                el("span", f"{place + 1} of {len(found)}", class_="mut small"),
+                class_="r-steps",
+                aria_label="Cases",
+            ),
+            _rules(report),
+            class_="r-stack",
+        ),
+        # What comes next is fetched while this one is looked at.
+        el("link", rel="prefetch", href=image_url(ahead.image_sha)) if ahead is not None else None,
+        class_="one-image",
+        id="adjudicating",
+        data_send=f"/study/api/{report.study.id}/adjudicate",
+        data_item=case.item,
+        data_question=case.question,
+    )
+
+
+def _case(report: Report, case: Disagreement, item: Item, asked: Question) -> Html:
+    """The question with its answers as buttons, the reason, and the votes behind a key."""
+    decided = case.adjudication
+    answers = [
+        el(
+            "button",
+            key(_key(asked, answer, place)),
+            el("span", answer),
+            el("small", _end(asked, answer), class_="mut") if _end(asked, answer) else None,
+            type="button",
+            class_="btn answer" + (" p" if decided is not None and decided.answer == answer else ""),
+            data_answer=answer,
+            data_key=_key(asked, answer, place),
+            aria_pressed="true" if decided is not None and decided.answer == answer else None,
+        )
+        for place, answer in enumerate(asked.answers())
+    ]
+    known = (
+        el(
+            "p",
+            pill("decided", "acc"),
+            f" {decided.answer}, {decided.created:%d %b %Y, %H:%M}. Another answer replaces it.",
+        )
+        if decided is not None
+        else None
+    )
+    return el(
+        "section",
+        el("p", el("small", case.question, class_="mut"), " ", pill(case.status, "warn")),
+        el("h2", wording(asked, item), class_="r-asked"),
+        el(
+            "div",
+            answers,
+            class_="r-answers scale" if asked.kind == "scale" else "r-answers",
+            role="group",
+            aria_label="Answer",
+        ),
+        known,
+        el("label", "Why ", key("r"), el("span", " (goes into the exports)", class_="mut small"), for_="reason"),
+        el(
+            "textarea",
+            decided.reason if decided is not None else "",
+            id="reason",
+            rows=2,
+            maxlength=500,
+            data_keep=f"{case.item} {case.question}",
+        ),
+        el("p", id="refused", class_="problem", role="alert", hidden=True),
+        el("button", "Take it back", type="button", class_="btn s q", data_answer="") if decided is not None else None,
+        el(
+            "details",
+            el("summary", "The votes ", key("v")),
+            answer_bar(in_order(case.counts, asked), asked.valid),
+            el("p", case.words),
+            id="peers",
+            class_="folded",
+        ),
+        class_="card box",
+    )
+
+
+def _key(asked: Question, answer: str, place: int) -> str:
+    """The key of an answer: y and n, else its number."""
+    return answer[0] if asked.kind == "yes-no" else str(place + 1)
+
+
+def _end(asked: Question, answer: str) -> str:
+    """What the ends of a scale mean."""
+    return {"1": asked.low, "5": asked.high}.get(answer, "") if asked.kind == "scale" else ""
+
+
+def _rules(report: Report) -> Html:
+    needed = f"{report.study.rules.consensus} of {report.study.rules.votes}"
+    return el(
+        "p",
+        f"Only questions without a consensus ({needed} equal answers) come here. What you decide stands beside the "
+        "result of the workers, never in it.",
+        class_="mut small",
+    )
+
+
+def _nothing(report: Report) -> Html:
+    waiting = report.images.waiting
+    if waiting:
+        still = f"{count(waiting, 'image')} still {'waits' if waiting == 1 else 'wait'} for votes"
+        words = f"No image with all its votes lacks a consensus. {still}."
+    elif not report.votes_counted:
+        words = "There is no vote yet."
+    else:
+        words = "Every image has a consensus."
+    return el("section", el("h2", "Nothing to adjudicate"), el("p", words), class_="card box", id="adjudicating")
+
+
+def _all_decided(report: Report, found: Sequence[Disagreement]) -> Html:
+    """When the last was decided: what it makes of the result, and the way back to each."""
+    apart = report.images_adjudicated
+    said = None
+    if apart is not None and apart.rate.value is not None:
+        said = el(
+            "p",
+            f"Valid images with your decisions: {apart.rate.words}. By the workers alone: {report.images.rate.words}.",
+        )
+    rows = [
+        el(
+            "tr",
+            el("th", el("a", f"image {case.item}", href=address(report, case)), scope="row"),
+            el("td", case.question),
+            el("td", case.words),
+            el("td", pill(f"you: {case.adjudication.answer}", "acc")),
+            el("td", case.adjudication.reason, class_="mut"),
+        )
+        for case in found
+        if case.adjudication is not None
+    ]
+    return el(
+        "section",
+        el("h2", "All decided"),
+        said,
+        el("table", el("tbody", rows), class_="decisions"),
+        class_="card box",
+        id="adjudicating",
+    )

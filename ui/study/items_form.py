@@ -1,0 +1,293 @@
+"""The part of the set-up where images come in: drawn by filter or brought as files, shown, marked and removed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from services.studies.control_items import MADE
+from services.studies.item_filter import model_name
+from study.questions import asked, wording
+from study.types import Item, Question, Rules, Study
+from ui.study.fields import Problems, card, number_input, select, text_input, wrong
+from ui.study.words import image_url
+from ui.views.markup import Child, Html, el
+from ui.views.parts import button, pill
+
+MOST_READ = "whichever has read most of them"
+"""Of the models under test."""
+SHOWN = 48
+"""Items that are shown at once."""
+HOWS = (
+    ("random", "at random"),
+    ("misclassified", "that the model under test got wrong"),
+    ("label", "equally many of each class"),
+    ("edit type", "equally many of each edit type"),
+)
+REVIEWED = (("all", "all test cases"), ("accepted", "accepted ones only"), ("not rejected", "all but the rejected"))
+KINDS = (("any", "any task"), ("classification", "classification"), ("segmentation", "segmentation"))
+
+BROUGHT = (
+    "A zip of images, with a CSV in it if you like: one line an image, with the column image, and, where known, "
+    "source, label, classes, edit_types, caption, counterfactual, kind (item, control or quiz), group, and one column "
+    "expected.NAME for the right answer to the question NAME."
+)
+
+
+def items_card(study: Study, items: Sequence[Item], models: Sequence[str], kind: str, problems: Problems) -> Html:
+    """Drawing by filter, files, and what is in the study already."""
+    return card(
+        2,
+        "Images",
+        draw_form(models, kind),
+        files_form(),
+        wrong("items", problems),
+        el("p", "", class_="mut small", id="items-said", role="status"),
+        items_shown(items),
+        lead="Every image is judged on its own. Draw them by a rule, not by hand: then the result speaks for all that "
+        "the rule could have drawn.",
+    )
+
+
+def draw_form(models: Sequence[str], kind: str, button_words: str = "Add them") -> Html:
+    """The filter: a sentence with gaps. What fits is said below it, as it is filled in."""
+    own: dict[str, str | int | bool | None] = {"data_no_save": True, "data_draw": True}
+    model: Child = None
+    if models:
+        model = el(
+            "span",
+            select(
+                "draw.model",
+                [("", MOST_READ), *((key, model_name(key)) for key in models)],
+                "",
+                aria_label="Model under test",
+                **own,
+            ),
+            class_="gap",
+            data_only_how="",
+        )
+    right = el(
+        "label",
+        el("input", type="checkbox", name="draw.source_right", **own),
+        "but gets the source image right",
+        class_="gap",
+        data_only_how="misclassified",
+        hidden=True,
+    )
+    return el(
+        "div",
+        el(
+            "div",
+            el(
+                "span",
+                "Draw ",
+                number_input("draw.count", 100, "", aria_label="How many", **own),
+                " images",
+                class_="gap",
+            ),
+            select("draw.how", HOWS, "random", aria_label="How they are drawn", **own),
+            right,
+            el("span", "from ", select("draw.reviewed", REVIEWED, "all", aria_label="Reviewed", **own), class_="gap"),
+            el("span", "of ", select("draw.kind", KINDS, kind, aria_label="Task", **own), class_="gap"),
+            el("span", "model under test ", model, class_="gap") if model is not None else None,
+            el(
+                "span",
+                "as the sample ",
+                text_input(
+                    "draw.group",
+                    "",
+                    placeholder="(named by how it is drawn)",
+                    maxlength=60,
+                    aria_label="Name of the sample",
+                    **own,
+                ),
+                class_="gap",
+            ),
+            class_="sentence",
+        ),
+        el(
+            "div",
+            button(button_words, look="p s", data_draw_now=True, id="draw-now"),
+            el("span", "", class_="mut", id="draw-note", role="status"),
+            class_="line-end",
+        ),
+        el("p", "", class_="wrong", data_problem="draw", role="alert"),
+        class_="draw",
+        id="draw",
+    )
+
+
+def files_form() -> Html:
+    """Images that were made elsewhere."""
+    return el(
+        "details",
+        el("summary", "Or bring images that were made elsewhere"),
+        el(
+            "p",
+            BROUGHT,
+            class_="mut small",
+        ),
+        el(
+            "input",
+            type="file",
+            id="bring",
+            accept=".zip,.csv,.png,.jpg,.jpeg,.webp",
+            data_no_save=True,
+            aria_label="File with images",
+        ),
+        el("p", "", class_="wrong", data_problem="bring", role="alert"),
+        el("p", "", class_="mut", id="bring-note", role="status"),
+        data_keep="files",
+        class_="more-line files",
+    )
+
+
+def items_shown(items: Sequence[Item]) -> Html:
+    """What is to be judged, by sample, and as pictures."""
+    plain = [item for item in items if item.kind == "item" and not item.removed]
+    if not plain:
+        return el("div", el("p", "No image yet.", class_="empty"), id="part-items", data_items=0)
+    groups = Counter(item.group for item in plain)
+    lines = [_group(group, [item for item in plain if item.group == group]) for group in groups]
+    head = el("tr", [el("th", words) for words in ("sample", "images", "classes", "model under test", "")])
+    return el(
+        "div",
+        el("table", el("thead", head), el("tbody", lines), class_="samples-table"),
+        thumbs(plain, 0),
+        id="part-items",
+        data_items=len(plain),
+    )
+
+
+def thumbs(items: Sequence[Item], start: int) -> Html:
+    """Pictures from the `start`-th on, and a button for those after them."""
+    shown = items[start : start + SHOWN]
+    left = len(items) - start - len(shown)
+    more = button(f"Show more ({left:,})", look="s", data_more_items=start + len(shown)) if left > 0 else None
+    return el("div", [thumb(item) for item in shown], more, class_="item-grid")
+
+
+def thumb(item: Item) -> Html:
+    """A picture that opens with what can be done with it."""
+    under: Child = item.label or ", ".join(item.edit_types) or f"image {item.id}"
+    if item.kind != "item":
+        under = ", ".join(item.expected.values()) + (f" · {item.label}" if item.label else "")
+    return el(
+        "button",
+        el("img", src=image_url(item.image_sha), alt="", loading="lazy"),
+        el("span", under),
+        type="button",
+        class_="item-thumb",
+        data_item=item.id,
+        title=item.counterfactual or item.caption or item.group,
+    )
+
+
+def _group(group: str, items: Sequence[Item]) -> Html:
+    labels = Counter(
+        name for item in items for name in ((item.label,) if item.label else item.classes or ("no label",))
+    )
+    most = [f"{name} {count}" for name, count in labels.most_common(5)]
+    summary = ", ".join(most) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
+    wrong_ones = sum(item.model_right is False for item in items)
+    known = sum(item.model_right is not None for item in items)
+    model = f"wrong on {wrong_ones} of {known}" if known else "not read"
+    return el(
+        "tr",
+        el("td", el("b", group or "without a name")),
+        el("td", f"{len(items):,}"),
+        el("td", summary),
+        el("td", model, class_="mut"),
+        el("td", button("Remove", look="s q", data_remove_group=group)),
+    )
+
+
+def item_window(item: Item, rules: Rules, draft: bool) -> Html:
+    """One item, large, with the answers that may be known and what can be done with it."""
+    expected = item.expected
+    questions = asked(rules.questions, item, expected)
+    fields = [_known(question, item, expected) for question in questions if question.answers()]
+    facts = [
+        ("sample", item.group),
+        ("label", item.label),
+        ("shows", ", ".join(item.classes)),
+        ("edits", ", ".join(item.edit_types)),
+        ("model under test", "" if item.model_right is None else ("right" if item.model_right else "wrong")),
+        ("made of", str(item.origin.get(MADE, ""))),
+    ]
+    known: Child = None
+    if draft and fields:
+        known = el(
+            "div",
+            el("h3", "If you know the right answer, it can be a control or a quiz item"),
+            fields,
+            wrong("expected", {}),
+            el(
+                "div",
+                button("Use as control item", look="s", data_known="control", data_of=item.id),
+                button("Use as quiz item", look="s", data_known="quiz", data_of=item.id),
+                button("Judge it like the others", look="s", data_known="item", data_of=item.id)
+                if item.kind != "item"
+                else None,
+                class_="acts",
+            ),
+            class_="known",
+        )
+    pictures = [el("figure", el("img", src=image_url(item.image_sha), alt="The image"), el("figcaption", "image"))]
+    if item.source_sha and item.source_sha != item.image_sha:
+        pictures.append(
+            el("figure", el("img", src=image_url(item.source_sha), alt="The source image"), el("figcaption", "source"))
+        )
+    return el(
+        "div",
+        el("div", pictures, class_="pair"),
+        el("div", [pill([name, " ", el("b", value)]) for name, value in facts if value], class_="chips"),
+        el("p", item.counterfactual or item.caption, class_="mut") if item.counterfactual or item.caption else None,
+        known,
+        el("div", button("Remove from the study", look="s", data_remove_item=item.id), class_="acts")
+        if draft
+        else None,
+        class_="item-window",
+    )
+
+
+def _known(question: Question, item: Item, expected: Mapping[str, str]) -> Html:
+    options = [("", "not known"), *((answer, answer) for answer in question.answers())]
+    return el(
+        "label",
+        el("span", wording(question, item)),
+        select(f"expected.{question.id}", options, expected.get(question.id, ""), data_no_save=True),
+        class_="known-line",
+    )
+
+
+def given_shown(items: Sequence[Item], kind: str, name: str) -> Html:
+    """The control or quiz items there are."""
+    there = [item for item in items if item.kind == kind and not item.removed]
+    if not there:
+        return el("div", el("p", f"No {name} item yet.", class_="empty"), id=f"part-{kind}")
+    made = Counter(str(item.origin[MADE]) for item in there if MADE in item.origin)
+    given = len(there) - sum(made.values())
+    summary = [f"{count} made of the {_MADE_OF.get(what, what)}" for what, count in sorted(made.items())]
+    if given:
+        summary.append(f"{given} given")
+    count = f"{len(there)} {name} item{'s' if len(there) > 1 else ''}"
+    return el(
+        "div",
+        el("p", el("b", count), ": ", ", ".join(summary), "."),
+        el(
+            "details",
+            el("summary", "Show them"),
+            el("div", [thumb(item) for item in there], class_="item-grid"),
+            data_keep=f"{kind}-shown",
+            class_="more-line",
+        ),
+        id=f"part-{kind}",
+    )
+
+
+_MADE_OF = {
+    "source image": "source image as it stands",
+    "wrong label": "source image with a wrong label",
+    "another scene": "source image beside another scene",
+}

@@ -1,0 +1,262 @@
+"""What the lead's pages send: commands as JSON, and files. Each reply is JSON; an error is one sentence and its field.
+
+A command goes to /study/api/STUDY/NAME, and to /study/api/STUDY/before/NAME to learn what it would do. What a page
+shows beside it, and the reply is drawn for, comes under "page".
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, Response
+
+from pipeline.errors import UserError
+from services.commands import Command, Commands, Missing, UnknownCommand
+from services.studies import decisions, drafts, life_cycle
+from services.studies.imports import files_of, import_items, import_votes, preview_votes
+from services.studies.life_cycle import LifeCycle
+from services.studies.preview import Previewed, PreviewStep
+from storage.workspace import Workspace
+from ui.annotate.shown import shown_item, shown_study
+from ui.bodies import ITEM_FILES, VOTE_FILES, BadRequest, posted, require_own_page
+from ui.study.disagreements import address
+from ui.study.frame import study_address
+from ui.study.items_form import given_shown, items_shown
+from ui.study.questions_form import questions_card
+from ui.study.run_page import codes_part
+from ui.study.setup import Assumptions, missing_part, plain, plan_figures, read_assumptions, texts_card
+from ui.study.words import image_url
+from ui.views.markup import Html
+
+EVEN_SO, LOOK = "even-so", "look"
+log = logging.getLogger(__name__)
+Reply = dict[str, Any]
+Part = Literal["questions", "texts"]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a page shows beside what it sends."""
+
+    plan: Assumptions = field(default_factory=Assumptions)
+    redraw: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, sent: object) -> Shown:
+        """Whatever cannot be read of it is as if it were not there: nothing of it is saved."""
+        page: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
+        plan = page.get("plan")
+        try:
+            assumed = read_assumptions(plan if isinstance(plan, Mapping) else {})
+        except UserError:
+            assumed = Assumptions()
+        return cls(assumed, frozenset({str(page.get("redraw"))}))
+
+
+Show = Callable[[Any, Any, Shown], Reply]
+"""Command, what it has given, and what the page shows, to the JSON of the reply."""
+
+
+def add_requests(app: FastAPI, workspace: Workspace, commands: Commands, life: LifeCycle) -> None:
+    """Add what the lead's pages send."""
+
+    def parsed(name: str, data: Mapping[str, Any]) -> Command:
+        known = commands.known().get(name)
+        if known is None or not issubclass(known, drafts.StudyCommand | drafts.CreateStudy):
+            raise UnknownCommand(f"there is nothing called {name[:80]!r} to do with a study")
+        return commands.parse(name, data)
+
+    def reply(sent: Mapping[str, Any], name: str) -> Reply:
+        data = dict(sent)
+        page = Shown.of(data.pop("page", {}))
+        command = parsed(name, data)
+        return SHOW.get(type(command), _reload)(command, commands.do(command), page)
+
+    def before(sent: Mapping[str, Any], name: str) -> Reply:
+        command = parsed(name, sent)
+        if not isinstance(command, drafts.StudyCommand) or not life.knows(command):
+            raise UnknownCommand(f"nothing is said before {name!r}")
+        ahead = life.before(command)
+        return {"title": ahead.title, "words": list(ahead.words), "button": ahead.button, "bad": ahead.final}
+
+    @app.post("/study/api/create-study", include_in_schema=False)
+    async def create(request: Request) -> Response:
+        return await _answered(request, lambda data: reply(data, "create-study"))
+
+    @app.post("/study/api/{study_id}/before/{name}", include_in_schema=False)
+    async def tell(request: Request, study_id: str, name: str) -> Response:
+        return await _answered(request, lambda data: before({**data, "study": study_id}, name))
+
+    @app.post("/study/api/{study_id}/{name}", include_in_schema=False)
+    async def send(request: Request, study_id: str, name: str) -> Response:
+        return await _answered(request, lambda data: reply({**data, "study": study_id}, name))
+
+    @app.post(f"{ITEM_FILES}{{study_id}}", include_in_schema=False)
+    async def items(request: Request, study_id: str, name: str = "") -> Response:
+        def take(file: Path) -> Reply:
+            count, said = import_items(workspace, study_id, files_of(name[:200], file))
+            return {"count": count, "said": said}
+
+        return await _taken(request, take)
+
+    @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
+    async def votes(request: Request, study_id: str, name: str = "") -> Response:
+        """`name` "look" tells what is in the file, and takes nothing; "even-so" leaves out rows that are no votes."""
+
+        def take(file: Path) -> Reply:
+            if name == LOOK:
+                count, said, problems = preview_votes(workspace, study_id, file.read_bytes())
+                return {"count": count, "said": said, "problems": problems}
+            count, said = import_votes(workspace, study_id, file.read_bytes(), even_so=name == EVEN_SO)
+            return {"count": count, "said": said}
+
+        return await _taken(request, take)
+
+
+def refusal(error: UserError, usual: int = 400) -> JSONResponse:
+    """A UserError as a page shows it: its sentence and, where it has one, the field that it belongs to."""
+    status = error.status if isinstance(error, BadRequest) else 404 if isinstance(error, Missing) else usual
+    return JSONResponse({"error": str(error)} | ({"field": error.field} if error.field else {}), status_code=status)
+
+
+async def _answered(request: Request, act: Callable[[dict[str, Any]], Reply]) -> Response:
+    """The reply to JSON; `act` runs in a thread of its own."""
+    try:
+        return JSONResponse(await run_in_threadpool(act, await posted(request)))
+    except UserError as error:
+        return refusal(error)
+    except UnknownCommand:
+        return JSONResponse({"error": "There is no such thing to do. Please reload the page."}, status_code=404)
+    except Exception as error:  # the page must get a reply that it can show
+        log.exception("%s failed", request.url.path)
+        return _failed(error)
+
+
+async def _taken(request: Request, take: Callable[[Path], Reply]) -> Response:
+    """The reply to a file as a plain body, which waits on the disk, not in memory, and is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="study-") as folder:
+        file = Path(folder) / "file"
+        try:
+            require_own_page(request)
+            with file.open("wb") as written:
+                async for part in request.stream():
+                    written.write(part)
+            if not file.stat().st_size:
+                raise UserError("The file is empty: choose another one.")
+            return JSONResponse(await run_in_threadpool(take, file))
+        except UserError as error:
+            return refusal(error)
+        except Exception as error:  # the page must get a reply that it can show
+            log.exception("%s failed", request.url.path)
+            return _failed(error)
+
+
+def _failed(error: Exception) -> Response:
+    words = f"The studio itself failed ({type(error).__name__}): the terminal says more."
+    return JSONResponse({"error": words}, status_code=500)
+
+
+# What the page shows after a command
+
+
+def _reload(command: Command, result: object, page: Shown) -> Reply:
+    return {"reload": True}
+
+
+def _done(command: Command, result: object, page: Shown) -> Reply:
+    return {"done": True}
+
+
+def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] = ()) -> Reply:
+    """What the page of a draft shows now. What was typed and cannot be read is marked whatever else was done."""
+    study, items = draft.study, draft.items
+    parts: dict[str, Html] = {
+        "part-plan": plan_figures(study.rules, plain(items), page.plan),
+        "part-missing": missing_part(study, draft.troubles, draft.findings),
+        "part-items": items_shown(items),
+        "part-control": given_shown(items, "control", "control"),
+        "part-quiz": given_shown(items, "quiz", "quiz"),
+    }
+    if "questions" in {*redraw, *page.redraw}:
+        parts["part-questions"] = questions_card(study.rules, draft.problems, draft.classes)
+    if "texts" in {*redraw, *page.redraw}:
+        parts["part-texts"] = texts_card(study.rules, draft.problems)
+    problems = dict(draft.problems)
+    return {"state": draft.form_state, "problems": problems, "unread": draft.unread, "parts": parts}
+
+
+def _draft(*redraw: Part) -> Show:
+    return lambda command, draft, page: draft_reply(draft, page, redraw)
+
+
+def _codes(command: life_cycle.MakeCodes, made: life_cycle.NewCodes, page: Shown) -> Reply:
+    return {"parts": {"part-codes": codes_part(made)}}
+
+
+def _new_code(command: decisions.RenewCode, made: life_cycle.NewCode, page: Shown) -> Reply:
+    words = f"The new code of {made.worker}. It is shown this once: write it down or copy it now."
+    return {"code": made.code, "words": words}
+
+
+def _adjudicated(command: decisions.Adjudicate, done: decisions.Adjudicated, page: Shown) -> Reply:
+    after = done.next
+    return {"next": address(done.report, after) if after else study_address(command.study, "adjudication")}
+
+
+def _previewed(command: PreviewStep, step: Previewed, page: Shown) -> Reply:
+    """As a reply of the annotators' page, with the plain addresses of pictures."""
+    study, item = step.study, step.item
+    assignment: Reply | None = None
+    if item is not None:
+        source = image_url(item.source_sha) if item.source_sha else None
+        shown = shown_item(study.rules, item, image_url(item.image_sha), source, step.side)
+        assignment = {"id": f"preview-{step.number}", **shown, "answers": {}, "comment": ""}
+    return {
+        "status": step.status,
+        "text": step.text,
+        "done": step.done,
+        "left": step.left,
+        "study": shown_study(study, lambda place: image_url(study.rules.examples[place].sha)),
+        "assignment": assignment,
+    }
+
+
+def _to_draft(command: Command, study_id: str, page: Shown) -> Reply:
+    return {"go": study_address(study_id)}
+
+
+SHOW: Mapping[type[Command], Show] = {
+    drafts.CreateStudy: _to_draft,
+    drafts.CopyRules: _to_draft,
+    drafts.SaveDraft: _draft(),
+    drafts.RefreshDraft: _draft(),
+    drafts.EditQuestions: _draft("questions"),
+    drafts.TakeTemplate: _draft("questions", "texts"),
+    drafts.AddExample: _draft("texts"),
+    drafts.RemoveExample: _draft("texts"),
+    drafts.RemoveItem: _draft(),
+    drafts.RemoveSample: _draft(),
+    drafts.MarkItem: _draft(),
+    drafts.DrawItems: lambda command, drawn, page: {**draft_reply(drawn.draft, page), "said": drawn.words},
+    drafts.DescribeFilter: lambda command, n, page: {"note": n.words, "unread": n.unread, "free": n.free},
+    drafts.AskModelUnderTest: lambda command, asked, page: {"asked": asked},
+    life_cycle.DeleteDraft: lambda command, _, page: {"go": "/study/"},
+    life_cycle.StartStudy: lambda command, _, page: {"go": study_address(command.study, "run")},
+    life_cycle.MakeCodes: _codes,
+    decisions.DecideAssignments: _done,
+    decisions.ApproveAll: _done,
+    decisions.ExcludeWorker: _done,
+    decisions.ReadmitWorker: _done,
+    decisions.BlockWorker: _done,
+    decisions.RenewCode: _new_code,
+    decisions.Adjudicate: _adjudicated,
+    PreviewStep: _previewed,
+}
+"""How the result of a command is shown; after any other one the page is loaded anew."""

@@ -1,0 +1,342 @@
+"""The page on which a study that has started is run: progress, invitations, pause, extend, close, votes, rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from services.studies.life_cycle import NewCodes
+from study.templates import task_of
+from study.types import Question, Rules, Study, Worker
+from ui.study.fields import card, field, number_input, wrong
+from ui.study.frame import page, study_head
+from ui.study.items_form import draw_form
+from ui.study.listing import when
+from ui.study.questions_form import KINDS
+from ui.study.setup import dialogs
+from ui.views.markup import Child, Html, el
+from ui.views.parts import bar, button, pill
+
+SHOWN = 60
+"""Workers of earlier studies that are listed."""
+SCRIPT = "study-votes.js"
+
+
+@dataclass(frozen=True)
+class Invited:
+    """Who is in a study, and who could be."""
+
+    here: int
+    others: tuple[Worker, ...]
+    """Workers of other studies, the best record first."""
+
+
+def run_page(
+    study: Study,
+    invited: Invited,
+    history: Sequence[tuple[Rules, datetime]],
+    models: Sequence[str],
+    signed_in: bool,
+) -> str:
+    """The whole document."""
+    goes_on = study.state in ("running", "paused")
+    content = el(
+        "div",
+        el("div", progress_part(study), _invite(study, invited) if goes_on else _over(study), class_="column"),
+        el(
+            "div",
+            _extend(study, models) if goes_on else None,
+            votes_card() if goes_on else None,
+            _rules(history, study),
+            class_="column",
+        ),
+        class_="run-page",
+        id="run",
+        data_study=study.id,
+        data_watch=study.state == "running",
+    )
+    return page(
+        f"{study.name}: invite and run",
+        study_head(study, "run", *actions(study)),
+        content,
+        dialogs(),
+        signed_in=signed_in,
+        scripts=("study-acts.js", SCRIPT),
+    )
+
+
+def actions(study: Study) -> tuple[Html, ...]:
+    """The buttons that change the state of a study."""
+    pause = button("Pause …", data_act="pause-study", id="pause") if study.state == "running" else None
+    resume = button("Go on …", look="p", data_act="resume-study", id="resume") if study.state == "paused" else None
+    close = button("Close …", data_act="close-study", id="close") if study.state in ("running", "paused") else None
+    return tuple(made for made in (pause, resume, close) if made is not None)
+
+
+def progress_part(study: Study) -> Html:
+    """How many votes are in."""
+    share = study.votes / study.needed if study.needed else 0.0
+    missing = max(0, study.needed - study.votes)
+    now = {
+        "running": "Votes come in." if study.votes else "Waiting for the first vote.",
+        "paused": "Paused: nobody gets an image, no vote is taken.",
+        "closed": "Closed: no vote is taken any more.",
+    }.get(study.state, "")
+    if study.state == "running" and not missing:
+        now = "Every image has all its votes. Close the study, or ask for more."
+    return card(
+        None,
+        "Progress",
+        el("div", bar(share), el("b", f"{100 * share:.0f} %" if share < 1 else "100 %"), class_="progress-line"),
+        el(
+            "p",
+            f"{study.votes:,} of {study.needed:,} votes that count, {missing:,} missing; "
+            f"{study.workers:,} annotator{'' if study.workers == 1 else 's'}. {now}",
+            class_="mut",
+        ),
+        id="part-progress",
+    )
+
+
+def _invite(study: Study, invited: Invited) -> Html:
+    """The open link, and personal codes."""
+    if study.link:
+        link: Child = el(
+            "div",
+            _link(f"#join={study.link}", id="link"),
+            el(
+                "div",
+                button("Copy the link", look="p s", data_copy_from="#link", id="copy-link"),
+                button("End the invitation …", look="s", data_act="end-invitation", id="link-off"),
+                class_="acts",
+            ),
+            class_="stack",
+        )
+    else:
+        link = el(
+            "div", button("Open the invitation …", look="s", data_act="open-invitation", id="link-on"), class_="acts"
+        )
+    codes = el(
+        "div",
+        field(
+            "codes",
+            "For so many people",
+            number_input("codes", 5, data_no_save=True),
+            {},
+        ),
+        button("Make the codes …", look="s", data_act="make-codes", id="make-codes"),
+        class_="line-end",
+    )
+    return card(
+        None,
+        "Invite annotators",
+        el("h3", "An open link", pill("on", "ok") if study.link else pill("off")),
+        el("p", "Whoever has it can take part under a made-up name.", class_="mut small"),
+        link,
+        el("h3", "Personal codes"),
+        el("p", "Each code is one worker; nobody can vote twice with it.", class_="mut small"),
+        codes,
+        el("div", id="part-codes"),
+        _others(invited.others),
+        el(
+            "p",
+            f"{invited.here:,} can take part now. Who has lost a code gets another one on the page Workers.",
+            class_="mut small",
+        )
+        if invited.here
+        else None,
+        el(
+            "p",
+            "The address must be one that they can reach: see the notes on serving.",
+            class_="wrong-address notice",
+            id="here-only",
+            hidden=True,
+        ),
+    )
+
+
+def _link(end: str, **attributes: str) -> Html:
+    """An address below the annotators' page; a script puts the one in front by which this browser reaches it."""
+    return el("output", f"/annotate/{end}", class_="link-text", data_annotate=end, **attributes)
+
+
+def _others(workers: Sequence[Worker]) -> Html | None:
+    """Workers of other studies, to be ticked."""
+    if not workers:
+        return None
+    chips = [
+        el(
+            "label",
+            el("input", type="checkbox", name="known-worker", value=worker.id, data_no_save=True),
+            worker.id,
+            el("small", _record(worker)),
+            class_="chip pick",
+        )
+        for worker in workers[:SHOWN]
+    ]
+    more = f"and {len(workers) - SHOWN:,} more with less of a record" if len(workers) > SHOWN else ""
+    return el(
+        "div",
+        el("h3", "Workers of your other studies"),
+        el("div", chips, el("span", more, class_="mut small") if more else None, class_="chips"),
+        wrong("workers", {}),
+        el("div", button("Add those who are ticked …", look="s", data_act="enrol-workers", id="enrol"), class_="acts"),
+        class_="stack",
+    )
+
+
+def _record(worker: Worker) -> str:
+    if worker.approval is None:
+        return "no record yet"
+    return f"{100 * worker.approval:.4g} % of {worker.finished:,} approved"
+
+
+def codes_part(made: NewCodes) -> Html:
+    """New codes, shown once; prints as a list that can be cut up."""
+    lines = [
+        el(
+            "tr",
+            el("td", el("b", new.worker)),
+            el("td", el("code", new.code)),
+            el("td", _link(f"#code={new.code}")),
+        )
+        for new in made.codes
+    ]
+    return el(
+        "div",
+        el("p", "These codes are shown this once: print or copy them now.", class_="notice"),
+        el("h3", made.study.name, class_="only-print"),
+        el(
+            "table",
+            el("thead", el("tr", el("th", "worker"), el("th", "code"), el("th", "link"))),
+            el("tbody", lines),
+            class_="codes",
+            id="codes-table",
+        ),
+        el(
+            "div",
+            button("Print", look="s", data_print=True, id="print-codes"),
+            button("Copy the list", look="s", data_copy_table="#codes-table", id="copy-codes"),
+            class_="acts",
+        ),
+        id="part-codes",
+        class_="stack made-codes",
+    )
+
+
+def _over(study: Study) -> Html:
+    return card(None, "Invitations", el("p", "The study is closed: nobody can be invited any more.", class_="mut"))
+
+
+def _extend(study: Study, models: Sequence[str]) -> Html:
+    rules = study.rules
+    votes = el(
+        "div",
+        field("more.votes", "Votes an image", number_input("more.votes", rules.votes, data_no_save=True), {}),
+        field("more.consensus", "Consensus", number_input("more.consensus", rules.consensus, data_no_save=True), {}),
+        button("Ask for more …", look="s", data_act="ask-for-votes", id="more-votes"),
+        class_="line-end fields-line",
+    )
+    return card(
+        None,
+        "Extend",
+        el("h3", "More votes"),
+        votes,
+        el("h3", "More images"),
+        draw_form(models, task_of(rules.template), "Add them …"),
+        lead="The study goes on with more; what was judged stays.",
+    )
+
+
+def _rules(history: Sequence[tuple[Rules, datetime]], study: Study) -> Html:
+    """The frozen rules as they are, and their versions."""
+    rules = study.rules
+    wanted, policy = rules.eligibility, rules.controls
+    facts = [
+        ("Votes", f"{rules.votes} of different people an image, consensus {rules.consensus}"),
+        (
+            "Shown",
+            ", ".join(
+                [
+                    "the image",
+                    *(["the source image, side drawn"] if rules.show_source else []),
+                    *(["both captions"] if rules.show_captions else []),
+                ]
+            ),
+        ),
+        ("Images", f"{study.items:,}, {study.controls:,} control items, {study.quiz:,} quiz items"),
+        (
+            "Control items",
+            f"{100 * policy.share:.4g} % of what is shown; from {policy.min_seen} on, below "
+            f"{100 * policy.min_right:.4g} % right excludes"
+            if policy.share
+            else "none",
+        ),
+        (
+            "Who may vote",
+            f"approval above {100 * wanted.min_approval:.4g} % of at least {wanted.min_finished} decided assignments"
+            if wanted.min_finished or wanted.min_approval
+            else "everybody",
+        ),
+        (
+            "Quiz",
+            f"{wanted.quiz} questions, {100 * wanted.quiz_pass:.4g} % right, in place of a record"
+            if wanted.quiz
+            else "none",
+        ),
+        ("An image is held", f"{rules.lease_minutes:g} minutes"),
+        ("Seed", str(rules.seed)),
+    ]
+    versions = [
+        el("li", f"version {held.version}, {when(moment)}: {held.votes} votes, consensus {held.consensus}")
+        for held, moment in history
+    ]
+    return card(
+        None,
+        f"Rules, version {rules.version}",
+        el("ol", [_question(question) for question in rules.questions], class_="asked"),
+        el("dl", [[el("dt", name), el("dd", words)] for name, words in facts], class_="facts-list"),
+        el(
+            "details",
+            el("summary", "Instructions and consent"),
+            el("pre", rules.instructions or "(none)"),
+            el("pre", rules.consent or "(none)"),
+            class_="more-line",
+            data_keep="texts",
+        ),
+        el("h3", "Versions") if len(versions) > 1 else None,
+        el("ul", versions, class_="mut small versions"),
+        el("div", button("New draft with these rules", look="s", data_like=study.id, id="again"), class_="acts"),
+    )
+
+
+def _question(question: Question) -> Html:
+    summary = [KINDS[question.kind]]
+    if question.valid:
+        summary.append(f"valid: {', '.join(question.valid)}")
+    if question.only_with:
+        summary.append(f"only with {question.only_with}")
+    if question.follows:
+        summary.append(f"after {question.follows} = {question.follows_answer}")
+    return el("li", question.text, " ", el("small", " · ".join(summary), class_="mut"))
+
+
+def votes_card(heading: str = "Bring votes from Mechanical Turk") -> Html:
+    """The part of a running study's page that takes a result file."""
+    return card(
+        None,
+        heading,
+        el(
+            "p",
+            "A result file (CSV) as Mechanical Turk gives it, or one that a study here exported. Its images have to be "
+            "images of this study, under their item names or the names of the files that they came from. Workers keep "
+            "their names, with “imported-” before them.",
+            class_="mut small",
+        ),
+        el("input", type="file", id="votes-file", accept=".csv", aria_label="Result file of Mechanical Turk"),
+        el("p", "", id="votes-note", role="status"),
+        el("p", "", class_="wrong", id="votes-problem", role="alert"),
+        el("div", button("Bring them in", look="p s", id="votes-go"), class_="field", id="votes-ready", hidden=True),
+        id="part-votes",
+    )

@@ -1,0 +1,149 @@
+"""Two panels of a stage card: the prompt and the reply of its model, with an editor of the prompt; and the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from pipeline.types import StageName
+from services.edit_conflicts import clock
+from services.run_state import RunState
+from storage.types import StoredValue
+from ui.views.markup import Child, Html, el
+from ui.views.parts import button, pill, seconds, short_model
+
+__all__ = ["Summary", "has_prompt", "history", "prompt_panel"]
+
+Summary = Callable[[Any], str]
+"""Tells a value in one line."""
+
+
+def prompt_panel(stage: StageName, state: RunState) -> Html:
+    """The prompt and the reply of the latest try, failed ones included, and the template for the next one.
+
+    A captioner may take a prompt too, of which there is no template to edit.
+    """
+    editor = [_editor(stage, state), _earlier(stage, state)] if state.recipe.stage(stage).prompt is not None else None
+    return el("div", _said(stage, state), editor, class_="prompt-panel")
+
+
+def has_prompt(stage: StageName, state: RunState) -> bool:
+    """Whether the stage has a prompt to show: one that its model was sent, or a template for the next try."""
+    asked = any(version.value.trace.prompt for version in state.histories.get(stage, ()))
+    return asked or state.recipe.stage(stage).prompt is not None
+
+
+def _said(stage: StageName, state: RunState) -> Child:
+    held = state.problems.get(stage)
+    if held is not None and held.prompt:
+        return _exchange("The last try, which could not be read", held.prompt, held.raw_reply)
+    asked = [version for version in state.histories.get(stage, ()) if version.value.trace.prompt]
+    if not asked:
+        return el("p", "Nothing was asked yet.", class_="mut")
+    trace, created = asked[-1].value.trace, asked[-1].created
+    name = short_model(trace.model, state.model_names)
+    tries = "at the first try" if trace.attempts == 1 else f"at try {trace.attempts}"
+    words = f"{name} · {clock(created)} · {seconds(trace.seconds)} · seed {trace.seed} · {tries}"
+    return _exchange(words, trace.prompt, trace.raw_reply)
+
+
+def _exchange(words: str, prompt: str, reply: str) -> Html:
+    return el(
+        "div",
+        el("p", words, class_="mut small wide"),
+        el("div", el("h3", "Prompt"), el("pre", prompt, class_="prompt")),
+        el("div", el("h3", "Reply"), el("pre", reply or "(nothing)", class_="reply")),
+        class_="exchange",
+    )
+
+
+def _editor(stage: StageName, state: RunState) -> Html:
+    """The template of this run. Saving makes the stage stale where its value was made with another one."""
+    slot = state.recipe.stage(stage).prompt
+    assert slot is not None
+    edited = stage in state.run.prompts
+    template = state.prompts[stage].template
+    listed = ", ".join(f"${name}" for name in slot.required)
+    allowed = f", and may hold {', '.join(f'${name}' for name in slot.optional)}" if slot.optional else ""
+    note = f"It has to hold {listed}{allowed}: the studio fills them in."
+    field = el(
+        "textarea",
+        # A browser drops the first line break of a text area.
+        f"\n{template}" if template.startswith("\n") else template,
+        name="template",
+        rows=6,
+        class_="template",
+        data_lines=True,
+        maxlength=4000,
+        spellcheck="false",
+        aria_label="Prompt of this run",
+        id=f"template-{stage}",
+    )
+    back = button("Put the profile's prompt back", "prompt-back", "s", data_stage=stage) if edited else None
+    return el(
+        "div",
+        el("h3", "Prompt of this run ", pill("edited", "acc") if edited else None),
+        field,
+        el("p", note, class_="mut small"),
+        el("span", button("Save this prompt", "", "s p", data_submit=True), back, class_="acts"),
+        class_="prompt-form",
+        data_form="prompt-save",
+        data_stage=stage,
+        data_key=f"prompt-{stage}",
+    )
+
+
+def _earlier(stage: StageName, state: RunState) -> Child:
+    """The prompts that this run had before, the newest first, each once and with a way back to it."""
+    now = state.run.prompts.get(stage)
+    moments = {held.prompts[stage]: held.created for held in state.earlier_prompts if stage in held.prompts}
+    rows = [
+        el(
+            "li",
+            el("span", _when(created), class_="mut small"),
+            el("pre", template, class_="prompt"),
+            button("Bring back", "prompt-save", "s", data_stage=stage, data_template=template),
+            data_key=f"earlier-{stage}-{number}",
+        )
+        for number, (template, created) in enumerate(moments.items())
+        if template != now
+    ]
+    if not rows:
+        return None
+    title = el("summary", f"Earlier prompts of this run ({len(rows)})")
+    return el("details", title, el("ol", reversed(rows)), class_="earlier-prompts", id=f"earlier-prompts-{stage}")
+
+
+def history(versions: tuple[StoredValue, ...], summary: Summary, names: Mapping[str, str]) -> Html:
+    """Every version, the newest first: when, by whom, what, and a way back to it."""
+    rows = []
+    for version in reversed(versions):
+        latest = version is versions[-1]
+        act = (
+            pill("now", "ok")
+            if latest
+            else button("Bring back", "bring-back", "s", data_version=version.id, data_stage=version.stage)
+        )
+        rows.append(
+            el(
+                "tr",
+                el("td", _when(version.created), title=version.created.astimezone().strftime("%Y-%m-%d %H:%M:%S")),
+                el("td", _who(version, names)),
+                el("td", summary(version.value.value)),
+                el("td", act),
+                data_key=f"version-{version.id}",
+            )
+        )
+    return el("table", el("tbody", rows), class_="history")
+
+
+def _who(version: StoredValue, names: Mapping[str, str]) -> str:
+    who = "you" if version.author == "person" else short_model(version.value.trace.model, names)
+    return who + (" · brought back" if version.brought_back is not None else "")
+
+
+def _when(moment: datetime) -> str:
+    own = moment.astimezone()
+    today = own.date() == datetime.now().astimezone().date()
+    return clock(moment) if today else own.strftime("%d %b %H:%M")
