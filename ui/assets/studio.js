@@ -78,24 +78,31 @@
 
   function giveUp() {
     clearTimeout(lostTimer);
+    // To open a run twice does no harm; of anything else nobody knows whether it was done.
+    queue.unshift(...flying.filter((action) => action.name === "open"));
     flying = null;
     setLost(true);
     schedule();
   }
 
-  // A server that is gone refuses at once: nobody need wait until its reply is overdue.
+  // A server that is gone refuses at once: nobody need wait until its reply is overdue. One that goes in the middle of
+  // its reply is gone as well: the reply is read to its end here, as Gradio takes a loss only for one before it began.
   const ask = window.fetch;
   window.fetch = async (...given) => {
-    try { return await ask(...given); } catch (error) {
-      if (flying && String(given[0]?.url ?? given[0]).includes("/run/predict")) giveUp();
+    if (!String(given[0]?.url ?? given[0]).includes("/run/predict")) return ask(...given);
+    try {
+      const reply = await ask(...given);
+      return new Response(await reply.arrayBuffer(), { status: reply.status, headers: reply.headers });
+    } catch (error) {
+      if (flying) giveUp();
       throw error;
     }
   };
 
   function onReply(reply) {
-    clearTimeout(lostTimer);
     setLost(false);
     if (reply.ticket !== ticket || !flying) { schedule(); return; }   // too late: it was given up already
+    clearTimeout(lostTimer);
     const batch = flying;
     flying = null;
     const moved = reply.run !== studio.run;
@@ -141,7 +148,7 @@
     clearTimeout(pollTimer);
     pollTimer = setTimeout(() => {
       if (document.hidden && !studio.active) { schedule(); return; }
-      if (!flying && !queue.length) send({ name: "poll" });
+      if (!flying && !queue.length) send({ name: "poll" }); else pump();
     }, studio.active ? POLL_BUSY : studio.predicting ? POLL_PREDICTING : POLL_IDLE);
   }
 
