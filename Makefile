@@ -1,8 +1,9 @@
 # One entry for everything: `make run`, `make test`, `make help`. Needs Python 3.11 or newer and nothing else.
 
 # The first Python on this machine that is new enough; `make run PYTHON=/path/to/python` picks another.
-PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell $(name) -c \
-  'import sys; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)) none)
+# It is looked for when a rule first needs it, and then kept.
+PYTHON ?= $(eval PYTHON := $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell $(name) -c \
+  'import sys; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)) none))$(PYTHON)
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-to-run
