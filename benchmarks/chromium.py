@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+"""The first is the same browser without its window: it starts faster, and is what playwright drives by itself."""
+PACKAGES = ("chromium-headless-shell", "chromium")
+"""Debian's, the second for releases that have not the first."""
 ADVICE = (
     "There is no Chromium for the browser tests: install it (Debian: apt-get install chromium), "
     "or name one in the environment variable CHROMIUM."
@@ -39,13 +42,14 @@ def _of_playwright() -> str | None:
 
 
 def install_chromium() -> str | None:
-    """Debian's package where we may install it, else playwright's download. Gives the path, or None."""
+    """A package of Debian's where we may install it, else playwright's download. Gives the path, or None."""
     if shutil.which("apt-get") and os.geteuid() == 0:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         _quietly(["apt-get", "-qq", "update"], environment)
-        _quietly(["apt-get", "-qq", "install", "--yes", "--no-install-recommends", "chromium"], environment)
-        if path := find_chromium():
-            return path
+        for package in PACKAGES:
+            _quietly(["apt-get", "-qq", "install", "--yes", "--no-install-recommends", package], environment)
+            if path := find_chromium():
+                return path
     _quietly([sys.executable, "-m", "playwright", "install", "chromium"], dict(os.environ))
     return find_chromium()
 
