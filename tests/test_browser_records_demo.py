@@ -133,6 +133,8 @@ def test_the_server_is_killed_and_the_page_goes_on(street: Street) -> None:
     page.wait_for_function("studio.cases.length >= 4", timeout=SLOWEST)
     mark_page(page)
     street.server.stop(signal.SIGKILL)
+    # The next server takes connections before it is ready: the page might notice nothing, and not be reloaded.
+    page.wait_for_function("document.body.classList.contains('lost')", timeout=15_000)
     street.server.start()
     reloaded_by_itself(page)
     expect(page.locator("#run-interrupted")).to_contain_text("of 3 images are saved", timeout=120_000)
