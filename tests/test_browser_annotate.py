@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from benchmarks.serving import ServerProcess
 from services.studio import Studio
@@ -466,6 +466,48 @@ def test_what_there_is_to_say_when_there_is_no_item(place: Place) -> None:
         page.click("#join")
         end(page, "Sign in")
         expect(page.locator(".problem")).to_contain_text("This invitation is not open")
+
+
+def test_an_invitation_that_is_opened_on_an_open_page_stays(place: Place) -> None:
+    """Replies to what the page had asked before come after the invitation is shown: they change nothing any more."""
+    study_id, first = place.running(2)
+    _, second = place.running(1, name="Boats")
+
+    def late(page: Page, address: str, invitation: str, ask: Callable[[], object]) -> None:
+        """What `ask` asks of this address is answered when the invitation is there already."""
+        held: list[Route] = []
+
+        def hold(route: Route) -> None:
+            if held:
+                route.continue_()
+            else:
+                held.append(route)
+
+        page.route(address, hold)
+        with page.expect_request(address):
+            ask()
+        page.goto(f"{place.url}annotate/#join={invitation}")
+        page.wait_for_selector("#join")
+        with page.expect_response(address) as replied:
+            held[0].continue_()
+        replied.value.finished()
+        page.unroute(address)
+        # What is asked now is answered later than what the page has just got.
+        page.evaluate("fetch('/annotate/api/state').then((reply) => reply.text())")
+
+    with place.annotator() as page:
+        late(page, "**/api/state", first, page.reload)
+        page.click("#join")
+        page.click("#code-kept")
+        page.click("#agree")
+        at(page, 1)
+        late(page, "**/api/submit", second, lambda: page.keyboard.press("y"))
+        page.click("#join")
+        page.click("#agree")
+        at(page, 1, 1)
+        page.keyboard.press("n")
+        end(page, "All done: thank you")
+    assert [answers["valid"] for _, answers in votes(place, study_id)] == ["yes"]
 
 
 def test_who_fails_the_controls_is_told_so(place: Place) -> None:

@@ -12,6 +12,16 @@
   let studies = [];
   let saved = "";                // what the pill says: "saved" only after the server did
   let again = null, shownNumber = 1;
+  let visit = 0;                 // counts the invitations that were opened where this page was open already
+
+  // A reply to what was asked before another invitation was opened comes too late to change the page: it stays unread.
+  // An answer that was on its way then is still kept, and sent again with the same key.
+  const inTime = async (asking) => {
+    const of = visit, reply = await asking;
+    return of === visit ? reply : new Promise(() => {});
+  };
+  const get = (name) => inTime(annotate.get(name));
+  const post = (name, body, keeps) => inTime(annotate.post(name, body, keeps));
 
   const lost = make("div", { class: "lost", role: "alert", hidden: true });
   const told = make("div", { class: "told notice", role: "status", hidden: true });
@@ -74,7 +84,7 @@
   }
 
   async function enter(code, link, refuse) {
-    const reply = await annotate.post("sign-in", { code });
+    const reply = await post("sign-in", { code });
     if (!reply.ok) { refuse(reply.data.error); return; }
     history.replaceState(null, "", location.pathname);
     if (link) await join(link); else await arrived(reply.data);
@@ -85,7 +95,7 @@
     if (annotate.worker) {
       sheet("You are invited to a study", make("p", {}, "You are signed in as ", make("b", {}, annotate.worker), "."),
         make("div", { class: "row" }, button(`Take part as ${annotate.worker}`, joining, { class: "p", "data-first": true, id: "join" }),
-          button("I am somebody else", async () => { await annotate.post("sign-out", {}); annotate.worker = ""; invited(link); })));
+          button("I am somebody else", async () => { await post("sign-out", {}); annotate.worker = ""; invited(link); })));
       return;
     }
     sheet("You are invited to judge images", make("p", {}, "You will see pictures and answer short questions about them. You can stop whenever you like and go on later."),
@@ -95,7 +105,7 @@
   }
 
   async function join(link) {
-    const reply = await annotate.post("join", { link });
+    const reply = await annotate.post("join", { link });   // never too late: a code is shown this once
     history.replaceState(null, "", location.pathname);   // an invitation that was taken, or is void, is not kept
     if (!reply.ok) {
       // Who is signed in has other studies to go on with.
@@ -117,7 +127,7 @@
   }
 
   async function signOut() {
-    await annotate.post("sign-out", {});
+    await post("sign-out", {});
     annotate.worker = "";
     signIn();
   }
@@ -148,11 +158,11 @@
 
   // Another study, or a study that changed meanwhile.
   async function start() {
-    const reply = await annotate.get("state");
+    const reply = await get("state");
     if (reply.ok) { annotate.worker = reply.data.worker; studies = reply.data.studies; choose(); } else signIn();
   }
 
-  async function open(id) { await follow(annotate.preview ? annotate.previewed(shownNumber) : annotate.post("next", { study: id }), id); }
+  async function open(id) { await follow(annotate.preview ? inTime(annotate.previewed(shownNumber)) : post("next", { study: id }), id); }
 
   // What the server says comes next, or why it does not.
   async function follow(asking, id) {
@@ -198,7 +208,7 @@
   function consent(step) {
     const agree = async () => {
       yes.disabled = true;
-      if (annotate.preview) { shownNumber += 1; await open(study.id); } else await follow(annotate.post("consent", { study: study.id }), study.id);
+      if (annotate.preview) { shownNumber += 1; await open(study.id); } else await follow(post("consent", { study: study.id }), study.id);
     };
     const yes = button("I agree: begin", agree, { class: "p", id: "agree" });
     sheet(study.name, make("p", { class: "mut" }, step.text), study.instructions || study.examples?.length ? [make("h2", {}, "What to do"), ...instructions()] : null,
@@ -236,7 +246,7 @@
     view.say("saving…");
     const sent = { study: study.id, body: { ...body, key: annotate.newKey() } };
     annotate.keepOutbox(sent);
-    const reply = await annotate.post("submit", sent.body, true);
+    const reply = await post("submit", sent.body, true);
     if (reply.ok) { acknowledged(sent); show(reply.data.next, sent.study); return; }
     saved = "";
     view.say("");
@@ -261,7 +271,7 @@
   async function sendKept() {
     const sent = annotate.outbox();
     if (!sent) return "";
-    const reply = await annotate.post("submit", sent.body, true);
+    const reply = await post("submit", sent.body, true);
     if (reply.status === 401) { signIn("", "Please sign in again: your answer is kept and sent then."); annotate.worker = ""; return ""; }
     acknowledged(sent);
     if (!reply.ok) { saved = ""; tell(reply.data.error); }
@@ -272,14 +282,14 @@
     if (annotate.preview) { shownNumber = Math.max(1, shownNumber - 1); await open(study.id); return; }
     annotate.view?.lock(true);
     saved = "";
-    await follow(annotate.post("undo", { study: study.id }), study.id);
+    await follow(post("undo", { study: study.id }), study.id);
   }
 
   async function pause() {
     if (annotate.preview) { tell("Here an annotator can pause and go on later; the place is kept."); return; }
     const view = annotate.view, words = view.root.querySelector("#place").textContent;
     view.lock(true);
-    await annotate.post("pause", { study: study.id });
+    await post("pause", { study: study.id });
     const id = study.id;
     const was = saved;
     saved = "";
@@ -301,12 +311,13 @@
     const fragment = new URLSearchParams(location.hash.slice(1));
     const link = fragment.get("join") ?? "", code = fragment.get("code") ?? "";
     if (code) { await enter(code, link, (text) => signIn(link, text)); return; }
-    const reply = await annotate.get("state");
+    const reply = await get("state");
     if (reply.ok) annotate.worker = reply.data.worker;
     if (link) invited(link);
     else if (reply.ok) await arrived(reply.data);
     else signIn("", reply.status === 401 ? "" : reply.data.error);
   }
-  addEventListener("hashchange", begin);     // an invitation that is opened where this page is open already
+  // An invitation that is opened where this page is open already, or begins just now.
+  addEventListener("hashchange", () => { visit += 1; put(); begin(); });
   begin();
 })();
