@@ -181,6 +181,24 @@ def test_what_is_typed_before_the_script_is_there_is_saved(desk: Desk) -> None:
     page.unroute("**/study-setup.js*")
 
 
+def test_a_tick_that_is_set_while_its_part_is_drawn_anew_stays(desk: Desk) -> None:
+    page, save = desk.page, HeldBack()
+    desk.new("lance")
+    answers = page.locator("[name='questions.0.valid']")
+    first = answers.first.get_attribute("value")
+    before = answers.first.is_checked()
+    page.route("**/save-draft", save)
+    page.select_option("[name='questions.1.kind']", "text")  # draws the questions anew
+    page.wait_for_selector("#saved >> text=saving")
+    page.locator("label.chip:has([name='questions.0.valid'])").first.click()
+    save.let_through()
+    expect(page.locator("[name='questions.1.valid']")).to_have_count(0)
+    desk.saved()
+    assert answers.first.is_checked() is not before
+    assert (first in desk.study.rules.questions[0].valid) is not before
+    page.unroute("**/save-draft")
+
+
 def test_what_was_typed_last_is_saved_when_the_page_is_left(desk: Desk) -> None:
     desk.new()
     desk.saved()

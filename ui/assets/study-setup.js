@@ -94,11 +94,15 @@
 
   study.settled = async () => { if (dirty) await save(); while (flying) await flying.catch(() => {}); };
 
-  // What was typed while a part was on its way here is put into the part that replaced it.
+  // What was typed or ticked while a part was on its way here is put into the part that replaced it.
+  const ticked = (field) => field.type === "checkbox" || field.type === "radio";
+  const keyOf = (field) => (field.type === "checkbox" ? `${field.name}=${field.value}` : field.name);
   function retype() {
-    for (const [name, value] of Object.entries(since)) {
-      const field = form.elements[name];
-      if (field && "value" in field && field.type !== "checkbox" && field.value !== value) field.value = value;
+    for (const field of form.elements) {
+      if (!saved(field) || !(keyOf(field) in since)) continue;
+      const given = since[keyOf(field)];
+      if (ticked(field)) field.checked = field.type === "radio" ? field.value === given : given;
+      else if (field.value !== given) field.value = given;
     }
   }
 
@@ -118,7 +122,7 @@
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", (event) => {
     if (!saved(event.target)) return;
-    if (event.target.type !== "checkbox") since[event.target.name] = event.target.value;
+    since[keyOf(event.target)] = event.target.type === "checkbox" ? event.target.checked : event.target.value;
     fit(event.target);
     later(600);
   });
@@ -250,7 +254,7 @@
   // Who is quick has typed before this script was there: that is saved as well.
   const isChanged = (field) => {
     if (field.tagName === "SELECT") return [...field.options].some((option) => option.defaultSelected && !option.selected);
-    return field.type === "checkbox" || field.type === "radio" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
+    return ticked(field) ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
   };
   if ([...form.elements].some((field) => saved(field) && isChanged(field))) later(0);
 
