@@ -85,7 +85,7 @@ def start_page(profile: Profile, samples: tuple[Sample, ...]) -> Html:
         el(
             "p",
             words,
-            " It then goes through five stages; you can look at and change the result of each.",
+            " It then goes through a few stages; you can look at and change the result of each.",
             class_="lead",
         ),
         el("div", id="start-problem", data_own=True, role="alert"),

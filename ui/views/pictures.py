@@ -50,7 +50,7 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
 
 
 def _source_only(state: RunState) -> Html:
-    note = "Results will stand here, beside the source image and its edges."
+    note = "Results will stand here, beside the source image and its control image."
     waiting = drawing_thumb(state)
     return el(
         "div",
