@@ -28,14 +28,18 @@ help: ## This list
 run: $(RUN_READY) ## Set up what is missing and serve the studio (PROFILE=paper WORKSPACE=folder PORT=7860 HOST=127.0.0.1)
 	@exec $(BIN)/python app.py $(strip $(APP_ARGS))
 
-# All of them run on all cores, a file at a time on each; then threads that compute would only wait for each other.
-test: $(TEST_READY) chromium ## Set up what is missing and run all tests (ARGS="-k storage" picks some)
-	@$(if $(ARGS),exec,OMP_NUM_THREADS=1 exec) $(BIN)/python -m pytest $(or $(ARGS),--numprocesses auto --dist loadfile --no-loadscope-reorder)
+# Tests run on all cores: threads that compute would only wait for each other. Python keeps what it has compiled of them,
+# also where the shell says that it should not, or every worker and every server of a test would compile all of it anew.
+TESTING := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
-# Its tests are small and many, so that a core takes over what another has left.
+# A file at a time on each core.
+test: $(TEST_READY) chromium ## Set up what is missing and run all tests (ARGS="-k storage" picks some)
+	@$(if $(ARGS),exec,$(TESTING) exec) $(BIN)/python -m pytest $(or $(ARGS),--numprocesses auto --dist loadfile --no-loadscope-reorder)
+
+# Its tests are small and many, so that a core takes over what another has left. Files of which none is meant stay unread.
 test-fast: $(TEST_READY) ## The tests without the slow ones, the browser and the embedded models: about a minute
-	@OMP_NUM_THREADS=1 exec $(BIN)/python -m pytest -m "not slow and not browser and not demo and not soak" \
-	  --numprocesses auto --dist worksteal $(ARGS)
+	@$(TESTING) exec $(BIN)/python -m pytest -m "not slow and not browser and not demo and not soak" \
+	  --ignore-glob="tests/test_browser_*" --numprocesses auto --dist worksteal $(ARGS)
 
 soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work
 	@exec $(BIN)/python -m pytest -m soak $(ARGS)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 
+
+@pytest.mark.slow
 def test_an_untrained_model_goes_on_with_what_it_has_read_before() -> None:
     import torch
 

@@ -12,8 +12,6 @@ from demo.scene import random_scene
 
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("transformers")
-
 
 def test_each_word_of_a_caption_is_one_token_for_the_text_encoders(tmp_path: Path) -> None:
     from demo.train.tokenizer import MAX_TOKENS, clip_tokenizer
