@@ -32,7 +32,7 @@ _LOOKED_AT = 1000
 _OWN = frozenset(f"Answer.{name}" for name in OURS)
 
 
-class ImportedVote(NamedTuple):
+class TurkVote(NamedTuple):
     """A vote out of a file, checked against rules and items."""
 
     item: int
@@ -50,7 +50,7 @@ class ImportedVote(NamedTuple):
 class TurkVotes:
     """What was found in a file."""
 
-    votes: tuple[ImportedVote, ...]
+    votes: tuple[TurkVote, ...]
     excluded: Mapping[str, tuple[Literal["rule", "person"], str]]
     """Whom the study excluded that wrote the file: by what, and why. Empty for a file by Mechanical Turk."""
     notes: tuple[str, ...]
@@ -91,7 +91,7 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     column = _image_column(table, known)
     ours = "Answer._excluded" in table.columns
     questions = {_plain_name(question.id): question for question in rules.questions}
-    votes: list[ImportedVote] = []
+    votes: list[TurkVote] = []
     seen: set[tuple[int, str]] = set()
     excluded: dict[str, tuple[Literal["rule", "person"], str]] = {}
     used: set[str] = set()
@@ -254,7 +254,7 @@ def _vote(
     answers: Mapping[str, str],
     verdict: ApprovalVerdict,
     reason: str,
-) -> ImportedVote:
+) -> TurkVote:
     """A row as a vote. Raises ValueError for what does not fit the rules."""
     worker = row.get("WorkerId", "")
     if not _WORKER.fullmatch(worker):
@@ -272,7 +272,7 @@ def _vote(
     comment = as_written(row.get("Answer._comment", ""))[:MAX_COMMENT]
     seconds = min(seconds, MAX_SECONDS)
     checked = check_answers(rules, item, answers)
-    return ImportedVote(item.id, worker, checked, comment, accepted, submitted, seconds, verdict, reason)
+    return TurkVote(item.id, worker, checked, comment, accepted, submitted, seconds, verdict, reason)
 
 
 def _n(number: int, what: str) -> str:

@@ -11,7 +11,7 @@ from pipeline.prompting import Prompt, PromptSlot
 from pipeline.seams import LanguageModel, Sentences
 from pipeline.settings import AlternativeSettings
 from pipeline.similarity import measured
-from pipeline.stages.asking import Answer, ask
+from pipeline.stages.asking import ask
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.keywords import if_forced
 from pipeline.types import (
@@ -81,7 +81,7 @@ def run(
         shortcomings=lambda items: sum(not any(option.used for option in item.options) for item in items),
     )
     value = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close)
-    return StageValue(value, _trace(answer, language_model, settings))
+    return StageValue(value, answer.trace(language_model, settings))
 
 
 def more(
@@ -133,7 +133,7 @@ def more(
     grown = replace(item, options=(*item.options, *found.options))
     items = value.items if held is not None else (*value.items, item)
     together = tuple(grown if each.keyword == keyword.text else each for each in items)
-    return Alternatives(together), _trace(answer, language_model, freely)
+    return Alternatives(together), answer.trace(language_model, freely)
 
 
 def unticked_where_close(
@@ -154,21 +154,6 @@ def unticked_where_close(
 def is_close(option: Alternative, too_close: float) -> bool:
     """Whether an alternative was measured to come as close as that."""
     return option.similarity is not None and option.similarity >= too_close
-
-
-def _trace(
-    answer: Answer[tuple[KeywordAlternatives, ...]], model: LanguageModel, settings: AlternativeSettings
-) -> Trace:
-    return Trace(
-        author="model",
-        model=model.name,
-        prompt=answer.prompt,
-        raw_reply=answer.raw_reply,
-        settings=settings.model_dump(mode="json"),
-        seed=answer.seed,
-        attempts=answer.attempts,
-        seconds=answer.seconds,
-    )
 
 
 def _options(

@@ -14,6 +14,7 @@ from pipeline.progress import stop_if
 from pipeline.prompting import Prompt
 from pipeline.seams import LanguageModel
 from pipeline.settings import LanguageSettings
+from pipeline.types import Trace
 
 V = TypeVar("V")
 
@@ -30,6 +31,19 @@ class Answer(Generic[V]):
     attempts: int
     """How often was asked in all."""
     seconds: float
+
+    def trace(self, model: LanguageModel, settings: LanguageSettings) -> Trace:
+        """How a value came about that is this answer and nothing else."""
+        return Trace(
+            author="model",
+            model=model.name,
+            prompt=self.prompt,
+            raw_reply=self.raw_reply,
+            settings=settings.model_dump(mode="json"),
+            seed=self.seed,
+            attempts=self.attempts,
+            seconds=self.seconds,
+        )
 
 
 def ask(

@@ -9,7 +9,7 @@ from pipeline.seams import LanguageModel
 from pipeline.settings import KeywordSettings
 from pipeline.stages.asking import ask
 from pipeline.stages.base import Stage, StageInputs
-from pipeline.types import Caption, Keyword, Keywords, StageValue, Task, Trace
+from pipeline.types import Caption, Keyword, Keywords, StageValue, Task
 from pipeline.words import find_phrase
 
 
@@ -45,17 +45,7 @@ def run(
         settings,
         seed,
     )
-    trace = Trace(
-        author="model",
-        model=language_model.name,
-        prompt=answer.prompt,
-        raw_reply=answer.raw_reply,
-        settings=settings.model_dump(mode="json"),
-        seed=answer.seed,
-        attempts=answer.attempts,
-        seconds=answer.seconds,
-    )
-    return StageValue(Keywords(answer.value), trace)
+    return StageValue(Keywords(answer.value), answer.trace(language_model, settings))
 
 
 def if_forced(forced: bool) -> list[str]:

@@ -26,8 +26,7 @@ from study.cells import read_csv
 from study.control_items import right
 from study.listed_items import ListedItem, by_folder, listed_items
 from study.questions import asked
-from study.turk_reading import ImportedVote as ReadVote
-from study.turk_reading import TurkVotes, turk_votes
+from study.turk_reading import TurkVote, TurkVotes, turk_votes
 from study.types import Item, NewItem, Rules
 
 MOST_FILES = 20_000
@@ -233,7 +232,7 @@ def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool
     return count, " ".join((f"{_counted(rows)} brought in.", *left, *found.notes))
 
 
-def _counted(votes: Sequence[ReadVote | ImportedVote]) -> str:
+def _counted(votes: Sequence[TurkVote | ImportedVote]) -> str:
     """As "20 votes of 4 workers"."""
     people = len({vote.worker for vote in votes})
     return f"{len(votes):,} vote{'' if len(votes) == 1 else 's'} of {people} worker{'' if people == 1 else 's'}"

@@ -12,7 +12,7 @@ from services.jobs import JobView
 from services.run_state import RunState
 from services.runs import task_problem
 from services.samples import Sample
-from ui.study.frame import navigation, sign_out
+from ui.study.frame import navigation, sign_out, theme_switch
 from ui.views.keys import keys_button
 from ui.views.markup import Child, Html, el
 from ui.views.masks import mask_row
@@ -33,15 +33,7 @@ def header(profile: Profile, jobs: tuple[JobView, ...], waiting_for: str, run_id
         pill(["profile ", el("b", profile.name)], id="profile", title=profile.title),
         pill(f"saved {clock(saved)}", "ok", id="saved") if saved is not None else None,
         sign_out(class_="where-locked"),
-        el(
-            "button",
-            icon("half"),
-            type="button",
-            class_="btn s q icon-only",
-            data_theme_switch=True,
-            aria_label="Light or dark",
-            title="Light or dark",
-        ),
+        theme_switch(),
         keys_button(),
         class_="top",
     )
