@@ -24,13 +24,19 @@ if TYPE_CHECKING:
 HOSTILE = '<img src=x onerror=alert(1)> & "co"'
 
 
-@pytest.fixture
-def desk(page: Page, tmp_path: Path) -> Iterator[Desk]:
-    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
+    """One server for all tests of this file; each sets up a study of its own."""
+    with serving_here(tmp_path_factory.mktemp("setup") / "workspace", ScriptedModels()) as (url, studio):
         object_runs(studio.workspace, 12, wrong=range(0, 48, 3))
-        page.set_viewport_size({"width": 1280, "height": 900})
-        yield Desk(page, url, studio)
-        page.goto("about:blank")
+        yield url, studio
+
+
+@pytest.fixture
+def desk(page: Page, served: tuple[str, Studio]) -> Iterator[Desk]:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    yield Desk(page, *served)
+    page.goto("about:blank")
 
 
 class Desk:
@@ -39,13 +45,13 @@ class Desk:
     def __init__(self, page: Page, url: str, studio: Studio) -> None:
         self.page, self.url, self.studio = page, url, studio
 
-    def new(self, template: str = "classification", name: str = "Birds") -> None:
-        """A new draft, its set-up open."""
-        self.page.goto(f"{self.url}study/new")
-        self.page.check(f"[value={template}]")
-        self.page.fill("[name=name]", name)
-        self.page.click("#create")
-        self.page.wait_for_selector("#setup")
+    def new(self, template: str = "classification", name: str = "Birds", images: int = 0) -> None:
+        """A new draft with so many images, its set-up open."""
+        send = self.studio.commands.send
+        study = send("create-study", {"title": name, "template": template})
+        if images:
+            send("draw-items", {"study": study, "filter": {"count": images}})
+        self.page.goto(f"{self.url}study/{study}/")
         self.saved()  # before its script is there no button does anything
 
     @property
@@ -87,6 +93,7 @@ def test_a_lead_sets_up_and_starts_a_study_and_invites(desk: Desk) -> None:
     open_start(page, desk.url)
     page.click("nav >> text=Study")
     page.click("#new-study")
+    page.check("[value=classification]")
     page.click("#create")
     expect(page.locator("[data-problem=name]")).to_contain_text("name")
     page.fill("[name=name]", "Birds, November")
@@ -101,6 +108,9 @@ def test_a_lead_sets_up_and_starts_a_study_and_invites(desk: Desk) -> None:
     page.fill("[name=consensus]", "2")
     desk.saved()
     page.wait_for_selector("#start:enabled")
+    page.click("#start")
+    page.click("#confirm-no")
+    assert not page.is_visible("#confirm") and desk.study.state == "draft", "nothing is started without a yes"
     assert "25 images get 3 votes each" in desk.confirm("#start")
     page.wait_for_selector("#run")
     assert (desk.study.state, desk.study.items, desk.study.rules.votes) == ("running", 25, 3)
@@ -119,23 +129,11 @@ def test_a_lead_sets_up_and_starts_a_study_and_invites(desk: Desk) -> None:
     assert "Birds, November" in page.inner_text(".study-line") and "paused" in page.inner_text(".study-line")
 
 
-def test_nothing_is_started_without_a_yes(desk: Desk) -> None:
-    desk.new()
-    desk.draw(10)
-    desk.page.wait_for_selector("#start:enabled")
-    desk.page.click("#start")
-    desk.page.wait_for_selector("#confirm-no")
-    desk.page.click("#confirm-no")
-    assert not desk.page.is_visible("#confirm") and desk.study.state == "draft"
-
-
 def test_a_draft_is_deleted_when_asked_twice(desk: Desk) -> None:
     page = desk.page
-    desk.new(name="A mistake")
-    desk.draw(10)
-    desk.page.click("#delete")
-    desk.page.wait_for_selector("#confirm-no")
-    desk.page.click("#confirm-no")
+    desk.new(name="A mistake", images=10)
+    page.click("#delete")
+    page.click("#confirm-no")
     assert desk.study.name == "A mistake"
     address = page.url
     assert "its choice of 10 images" in desk.confirm("#delete")
@@ -265,7 +263,12 @@ def test_a_double_click_removes_one_question(desk: Desk) -> None:
 
 def test_questions_are_written_on_the_page(desk: Desk) -> None:
     page = desk.page
-    desk.new("own", HOSTILE)
+    page.goto(f"{desk.url}study/new")
+    page.check("[value=own]")
+    page.fill("[name=name]", HOSTILE)
+    page.click("#create")
+    page.wait_for_selector("#setup")
+    desk.saved()
     assert page.inner_text("h1") == HOSTILE
     page.click("[data-question=add]")
     page.wait_for_selector("[name='questions.0.text']:focus")
@@ -307,8 +310,7 @@ def test_another_template_is_taken(desk: Desk) -> None:
 
 def test_an_image_is_looked_at_marked_and_removed(desk: Desk) -> None:
     page = desk.page
-    desk.new()
-    desk.draw(20)
+    desk.new(images=20)
     page.click(".item-thumb >> nth=0")
     page.click("[data-known=control]")
     expect(page.locator("[data-problem=expected]")).to_contain_text("right answer")
@@ -349,8 +351,7 @@ def test_images_come_as_files(desk: Desk, tmp_path: Path) -> None:
 
 def test_an_example_is_picked_and_explained(desk: Desk) -> None:
     page = desk.page
-    desk.new()
-    desk.draw(10)
+    desk.new(images=10)
     page.click("[data-example-pick]")
     page.click("[data-example-add] >> nth=0")
     page.fill("[name='examples.0.answer']", "yes")
@@ -363,8 +364,7 @@ def test_an_example_is_picked_and_explained(desk: Desk) -> None:
 
 def test_the_preview_is_the_annotators_page_and_records_nothing(desk: Desk) -> None:
     page = desk.page
-    desk.new()
-    desk.draw(10)
+    desk.new(images=10)
     page.fill("[name=quiz]", "0")
     page.fill("[name=min_finished]", "0")
     desk.saved()
@@ -396,8 +396,7 @@ def test_a_second_window_is_told_instead_of_overwriting(desk: Desk) -> None:
 
 def test_a_study_is_extended_and_closed(desk: Desk) -> None:
     page = desk.page
-    desk.new()
-    desk.draw(10)
+    desk.new(images=10)
     page.wait_for_selector("#start:enabled")
     desk.confirm("#start")
     page.wait_for_selector("#run")
@@ -416,22 +415,24 @@ def test_a_study_is_extended_and_closed(desk: Desk) -> None:
     assert desk.study.state == "closed" and not page.query_selector("#link-on, #make-codes, #more-votes")
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1920])
-def test_no_page_is_wider_than_its_window(desk: Desk, width: int) -> None:
+def test_no_page_is_wider_than_its_window(desk: Desk) -> None:
     page = desk.page
-    desk.new()
-    desk.draw(12)
-    setup = page.url
-    page.set_viewport_size({"width": width, "height": 900})
-    for address in (f"{desk.url}study/", f"{desk.url}study/new", setup):
-        page.goto(address)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+
+    def fits() -> None:
+        for width in (390, 1280, 1920):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{page.url} at {width}"
+
+    for address in ("", "new"):
+        page.goto(f"{desk.url}study/{address}")
+        fits()
+    desk.new(name=HOSTILE, images=12)
+    fits()
     page.set_viewport_size({"width": 1280, "height": 900})
     page.wait_for_selector("#start:enabled")
     desk.confirm("#start")
     page.wait_for_selector("#run")
-    page.set_viewport_size({"width": width, "height": 900})
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    fits()
 
 
 def test_light_and_dark_are_one_choice_for_all_pages(desk: Desk) -> None:
