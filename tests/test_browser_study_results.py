@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from playwright.sync_api import expect
@@ -24,18 +22,18 @@ if TYPE_CHECKING:
 VOTES = [YES, MOSTLY, SPLIT, NO, SPLIT, YES, MOSTLY, YES, SPLIT, ()]
 
 
-@contextmanager
-def study(folder: Path) -> Iterator[tuple[str, Studio, str]]:
-    """The address of a running study's pages, the studio, and the study's id."""
-    with serving_here(folder / "workspace", ScriptedModels()) as (url, studio):
-        study_id = bird_study(studio.workspace, VOTES, {"ed": ["no", "no", "yes"], "ada": ["yes"] * 3})
-        yield f"{url}study/{study_id}/", studio, study_id
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
+    with serving_here(tmp_path_factory.mktemp("results") / "workspace", ScriptedModels()) as (url, studio):
+        yield url, studio
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[str, Studio, str]]:
-    with study(tmp_path) as opened:
-        yield opened
+def served(server: tuple[str, Studio]) -> tuple[str, Studio, str]:
+    """The address of the pages of a running study of the test's own, the studio, and the study's id."""
+    url, studio = server
+    study_id = bird_study(studio.workspace, VOTES, {"ed": ["no", "no", "yes"], "ada": ["yes"] * 3})
+    return f"{url}study/{study_id}/", studio, study_id
 
 
 def wide(page: Page) -> bool:
@@ -45,18 +43,28 @@ def wide(page: Page) -> bool:
 
 def test_results_follow_the_study_without_a_reload(page: Page, served: tuple[str, Studio, str]) -> None:
     url, studio, study_id = served
+    browser = page.context.browser
+    assert browser is not None
+    context = browser.new_context(viewport={"width": 1440, "height": 1000})
+    page = context.new_page()
+    page.clock.install()
     page.goto(url)
+    every = int(page.get_attribute("[data-every]", "data-every") or 0)
+    assert 1000 <= every <= 10_000
     assert page.locator("#tile-valid .figure").inner_text() == "83.3 %"
     page.evaluate("window.stays = 1")
     page.locator("#meanings summary").click()
     last = [item for item in studio.workspace.studies.items(study_id) if item.kind == "item"][-1]
     rows = [cast(last, worker, {"valid": "no"}, 900 + n) for n, worker in enumerate(CREW)]
     studio.workspace.studies.import_votes(study_id, rows)
+    page.clock.fast_forward(every)
     expect(page.locator("#tile-valid .figure")).to_have_text("71.4 %")
     assert page.evaluate("window.stays") == 1, "the page was not loaded again"
     assert page.locator("#meanings").get_attribute("open") is not None, "what was unfolded stays so"
     studio.workspace.studies.pause(study_id)
+    page.clock.fast_forward(every)
     expect(page.locator("#state")).to_have_text("paused")
+    context.close()
 
 
 def test_a_study_is_paused_from_its_results(page: Page, served: tuple[str, Studio, str]) -> None:
@@ -185,65 +193,63 @@ def test_the_methods_paragraph_is_copied_whole(page: Page, served: tuple[str, St
     )
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1280, "dark"), (1920, "light"), (480, "light")])
-def test_pages_hold_at_any_width(page: Page, tmp_path: Path, width: int, theme: str) -> None:
-    with study(tmp_path) as (url, studio, study_id):
+def hold(page: Page, address: str, theme: Literal["light", "dark"] = "light") -> None:
+    """The page has all its images and is never wider than its window."""
+    page.emulate_media(color_scheme=theme)
+    page.goto(address)
+    page.evaluate("for (const one of document.images) one.loading = 'eager'")
+    page.wait_for_function("[...document.images].every((one) => one.complete)")
+    broken = "[...document.images].filter((one) => !one.naturalWidth).map((one) => one.src)"
+    assert page.evaluate(broken) == [], address
+    for width in (1280, 1920, 480):
         page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-        items = studio.workspace.studies.items(study_id)
-        for end in (
-            "",
-            "workers",
-            "adjudication",
-            "disagreements",
-            "log",
-            f"items/{items[2].public}",
-            "workers/imported-ed",
-        ):
-            page.goto(url + end)
-            page.wait_for_load_state("networkidle")
-            assert not wide(page), end
-            broken = "[...document.images].filter((one) => one.complete && !one.naturalWidth).map((one) => one.src)"
-            assert page.evaluate(broken) == [], end
-        page.goto(f"{url}workers")
-        page.locator(".menu summary").last.click()
-        page.locator(".menu[open] button").last.click(trial=True)
+        assert not wide(page), f"{address} at {width}"
+
+
+@pytest.fixture
+def window(page: Page) -> Iterator[Page]:
+    """The page, whose window and theme a test may change."""
+    yield page
     page.set_viewport_size({"width": 1440, "height": 1000})
     page.emulate_media(color_scheme="light")
 
 
-def test_long_words_do_not_stretch_the_pages(page: Page, tmp_path: Path) -> None:
+def test_pages_hold_at_any_width(window: Page, served: tuple[str, Studio, str]) -> None:
+    url, studio, study_id = served
+    items = studio.workspace.studies.items(study_id)
+    ends = ("", "workers", "adjudication", "disagreements", "log", f"items/{items[2].public}", "workers/imported-ed")
+    for place, end in enumerate(ends):
+        hold(window, url + end, "dark" if place % 2 else "light")
+    window.goto(f"{url}workers")
+    for width in (1280, 1920, 480):
+        window.set_viewport_size({"width": width, "height": 900})
+        window.locator(".menu summary").last.click()
+        window.locator(".menu[open] button").last.click(trial=True)
+        window.locator(".menu summary").last.click()
+
+
+def test_long_words_do_not_stretch_the_pages(window: Page, server: tuple[str, Studio]) -> None:
     word = "W" * 300
-    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
-        workspace = studio.workspace
-        new = NewItem(
-            picture(workspace, 1),
-            source_sha=picture(workspace, 2),
-            label=word,
-            edit_types=(word,),
-            caption=word,
-            counterfactual=f"{word} {word}",
-            group=word,
-            model=word,
-            model_right=True,
-            origin={"prompt": word * 3},
-        )
-        study_id = study_of(workspace, [new], name=word[:120])
-        [item] = workspace.studies.items(study_id)
-        names = [f"{word[:60]}-{place}" for place in range(5)]
-        votes = [cast(item, name, {"valid": SPLIT[n]}, n, comment=word) for n, name in enumerate(names)]
-        workspace.studies.import_votes(study_id, votes)
-        workspace.studies.workers.exclude(study_id, f"imported-{names[0]}", word, "person")
-        page.set_viewport_size({"width": 1280, "height": 900})
-        ends = (
-            "",
-            "workers",
-            "adjudication",
-            "disagreements",
-            "log",
-            f"items/{item.public}",
-            f"workers/imported-{names[1]}",
-        )
-        for end in ends:
-            page.goto(f"{url}study/{study_id}/{end}")
-            assert not wide(page), end
+    url, studio = server
+    workspace = studio.workspace
+    new = NewItem(
+        picture(workspace, 1),
+        source_sha=picture(workspace, 2),
+        label=word,
+        edit_types=(word,),
+        caption=word,
+        counterfactual=f"{word} {word}",
+        group=word,
+        model=word,
+        model_right=True,
+        origin={"prompt": word * 3},
+    )
+    study_id = study_of(workspace, [new], name=word[:120])
+    [item] = workspace.studies.items(study_id)
+    names = [f"{word[:60]}-{place}" for place in range(5)]
+    votes = [cast(item, name, {"valid": SPLIT[n]}, n, comment=word) for n, name in enumerate(names)]
+    workspace.studies.import_votes(study_id, votes)
+    workspace.studies.workers.exclude(study_id, f"imported-{names[0]}", word, "person")
+    ends = ("", "workers", "adjudication", "disagreements", "log")
+    for end in (*ends, f"items/{item.public}", f"workers/imported-{names[1]}"):
+        hold(window, f"{url}study/{study_id}/{end}")
