@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -18,7 +19,6 @@ import app
 from benchmarks.serving import ROOT, ServerProcess, free_port
 from pipeline.errors import UserError
 from pipeline.version import version
-from tests.scripted import ScriptedModels
 
 START_LIMIT = 8.0
 """Seconds from the command to the first answer, on two slow cores."""
@@ -35,6 +35,22 @@ def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         timeout=240,
         check=False,
     )
+
+
+Start = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def start_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Start:
+    """The same as `start` in this process, which may have imported already what a start imports."""
+
+    def starting(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else the start would set it, for whatever comes later
+        code = app.main(arguments)
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+
+    return starting
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -74,9 +90,11 @@ def test_a_bad_port_ends_with_one_sentence(tmp_path: Path) -> None:
     refused(start("--port", "http", "--workspace", str(tmp_path)), "http", "from 1 to 65535")
 
 
-def test_an_unknown_profile_lists_those_there_are(tmp_path: Path) -> None:
-    port = str(free_port())
-    refused(start("--workspace", str(tmp_path), "--port", port, PROFILE="papre"), "papre", "demo", "paper")
+def test_an_unknown_profile_lists_those_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_here: Start
+) -> None:
+    monkeypatch.setenv("PROFILE", "papre")
+    refused(start_here("--workspace", str(tmp_path), "--port", str(free_port())), "papre", "demo", "paper")
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
@@ -92,23 +110,18 @@ def test_missing_weights_are_named(tmp_path: Path) -> None:
     refused(start("--profile", str(profile), "--workspace", str(tmp_path / "w"), "--port", str(free_port())), "nowhere")
 
 
-def test_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:
-    in_the_way = tmp_path / "file"
-    in_the_way.write_text("")
-    with pytest.raises(UserError, match="cannot be written"):
-        app.build(app.ServerSettings(workspace=in_the_way / "workspace"), models=ScriptedModels())
-
-
 @pytest.mark.demo
-def test_an_unwritable_workspace_ends_with_one_sentence(tmp_path: Path) -> None:
+def test_a_workspace_that_cannot_be_written(tmp_path: Path, start_here: Start) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
-    refused(start("--workspace", str(in_the_way / "w"), "--port", str(free_port())), "cannot be written")
+    settings = ("--workspace", str(in_the_way / "w"), "--port", str(free_port()))
+    refused(start_here(*settings), "cannot be written")
 
 
 @pytest.mark.demo
 @pytest.mark.slow
-def test_a_start_is_quick_and_a_second_one_is_refused(tmp_path: Path) -> None:
+def test_a_start_is_quick_a_second_one_is_refused_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
+    """SIGTERM ends the one of test_sign_in.py."""
     server = ServerProcess(tmp_path / "w", tmp_path / "log").start()
     try:
         assert server.process is not None
@@ -119,17 +132,8 @@ def test_a_start_is_quick_and_a_second_one_is_refused(tmp_path: Path) -> None:
             assert json.load(reply) == {"status": "ok", "profile": "demo", "version": version()}
         refused(start("--workspace", str(tmp_path / "other"), "--port", str(server.port)), f"Port {server.port}")
     finally:
-        assert server.stop() == 0
+        assert server.stop(signal.SIGINT) == 0
     assert server.said().count("\n") == 1, "more than the address was said"
-
-
-@pytest.mark.demo
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_cleanly(tmp_path: Path, how: int) -> None:
-    server = ServerProcess(tmp_path / "w", tmp_path / "log").start()
-    assert server.stop(how) == 0
-    assert "Traceback" not in server.said()
     assert not list((tmp_path / "w" / "open").glob("*.lock")), "the workspace was not closed"
 
 
@@ -143,11 +147,8 @@ def test_a_core_is_left_to_the_page(cores: int, threads: str) -> None:
     assert mine == {"OMP_NUM_THREADS": "4"}, "what a person sets is left alone"
 
 
-@pytest.mark.slow
 def test_two_servers_keep_their_uploads_apart() -> None:
-    say = (
-        "import app; app._keep_uploads_apart(); from gradio.utils import get_upload_folder; print(get_upload_folder())"
-    )
+    say = "import app, os; app._keep_uploads_apart(); print(os.environ['GRADIO_TEMP_DIR'])"
     clean = {name: value for name, value in os.environ.items() if name != "GRADIO_TEMP_DIR"}
     folders = [
         subprocess.run([sys.executable, "-c", say], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
@@ -156,3 +157,11 @@ def test_two_servers_keep_their_uploads_apart() -> None:
     first, second = (Path(done.stdout.strip()) for done in folders)
     assert first != second
     assert not first.exists() and not second.exists(), "the uploads of a server that has ended stay behind"
+
+
+@pytest.mark.slow
+def test_uploads_go_where_they_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gradio.utils import get_upload_folder
+
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    assert get_upload_folder() == str(tmp_path)
