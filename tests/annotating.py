@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -109,12 +110,26 @@ class Annotator:
         return self.post("submit", {**body, "key": secrets.token_hex(8), **more}, status)
 
 
-def mounted(studio: Studio) -> FastAPI:
-    """The application as the studio mounts it, and nothing else."""
+def mounted(of: Studio | Workspace) -> FastAPI:
+    """The application as the studio mounts it, and nothing else but /healthz."""
     app = FastAPI()
     app.add_middleware(BodyLimit)
-    app.mount("/annotate", annotate_application(studio.workspace))
+    app.mount("/annotate", annotate_application(of if isinstance(of, Workspace) else of.workspace))
+    app.add_api_route("/healthz", lambda: "ok")
     return app
+
+
+SERVE_ALONE = "from tests.annotating import serve_alone; serve_alone()"
+"""The code of a server process that starts at once, for whoever kills it."""
+
+
+def serve_alone() -> None:
+    """Serve `mounted` on the workspace and the port of the command line, with no studio, models or Gradio."""
+    import uvicorn
+
+    given = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+    with Workspace(given["--workspace"]) as workspace:
+        uvicorn.run(mounted(workspace), port=int(given["--port"]), log_level="warning")
 
 
 @contextmanager

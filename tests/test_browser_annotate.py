@@ -16,9 +16,9 @@ from benchmarks.serving import ServerProcess
 from services.studio import Studio
 from storage.workspace import Workspace
 from study.types import ControlPolicy, Eligibility, Example, Question, StudyData
-from tests.annotating import BIRD_RULES, LANCE_RULES, controls_of, items_of, keep_image, picture, running
+from tests.annotating import BIRD_RULES, LANCE_RULES, SERVE_ALONE, controls_of, items_of, keep_image, picture, running
 from tests.scripted import ScriptedModels
-from tests.serving import serving_here
+from tests.serving import serving_here, until
 
 pytestmark = pytest.mark.slow
 NASTY = "<img src=x onerror=\"document.title='hacked'\">&amp;"
@@ -150,8 +150,17 @@ def test_the_next_picture_loads_while_one_judges(place: Place) -> None:
 def test_a_picture_that_does_not_come_is_told_and_asked_for_again(place: Place) -> None:
     study_id, link = place.running(2)
     with place.annotator() as page:
-        broken = iter([True, True])
-        page.route("**/image/*", lambda route: route.abort() if next(broken, False) else route.continue_())
+        asked: list[str] = []
+
+        def refuse_twice(route: Route) -> None:
+            asked.append(route.request.url)
+            if len(asked) > 2:
+                route.continue_()
+            else:
+                route.abort()
+
+        page.route("**/image/*", refuse_twice)
+        page.clock.install()
         page.goto(f"{place.url}annotate/#join={link}")
         page.click("#join")
         page.click("#code-kept")
@@ -159,6 +168,10 @@ def test_a_picture_that_does_not_come_is_told_and_asked_for_again(place: Place) 
         expect(page.locator(".picture .loading")).to_contain_text("The image did not come")
         page.keyboard.press("y")
         assert not votes(place, study_id), "nobody judges what they have not seen"
+        # It is asked for again after three seconds, twice; they go by at once.
+        page.clock.run_for(3000)
+        until(lambda: page.evaluate("true") and len(asked) > 1)
+        page.clock.run_for(3000)
         at(page, 1)
         page.keyboard.press("y")
         at(page, 2)
@@ -287,7 +300,7 @@ def test_an_answer_under_way_survives_that_the_page_is_left(place: Place) -> Non
 def test_a_server_that_is_killed_loses_nothing(page: Page, tmp_path: Path) -> None:
     with Workspace(tmp_path / "workspace") as workspace:
         study_id, link = running(workspace, 3)
-    server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
+    server = ServerProcess(tmp_path / "workspace", tmp_path / "log", SERVE_ALONE).start()
     try:
         page.goto(f"{server.url}annotate/#join={link}")
         page.click("#join")
