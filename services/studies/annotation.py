@@ -114,30 +114,30 @@ Name = Annotated[str, BeforeValidator(_name)]
 class WorkerCommand(Command):
     """One thing that a worker does. Who it is comes from the session, never from what was sent."""
 
-    worker: str
+    worker: str = Field(description="The pseudonym of the worker")
 
 
 class NextItem(WorkerCommand):
     """Ask what comes next: an item, leased to this worker, or why there is none."""
 
     name: ClassVar[str] = "next"
-    study: Name
+    study: Name = Field(description="The id of the study")
 
 
 class Consent(WorkerCommand):
     """Agree to take part in a study."""
 
     name: ClassVar[str] = "consent"
-    study: Name
+    study: Name = Field(description="The id of the study")
 
 
 class Submit(WorkerCommand):
     """Save the answers to an item. A key that was sent before saves nothing again."""
 
     name: ClassVar[str] = "submit"
-    assignment: Name
+    assignment: Name = Field(description="The id of the assignment that the item came with")
     answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question id to answer")
-    comment: Annotated[str, BeforeValidator(_typed)] = ""
+    comment: Annotated[str, BeforeValidator(_typed)] = Field("", description="What else the worker has to say")
     seconds: Annotated[float, BeforeValidator(_seconds)] = Field(0.0, description="How long the worker looked")
     key: Name = Field(description="Names this try: sent again, it counts once")
 
@@ -146,14 +146,14 @@ class Undo(WorkerCommand):
     """Take the last answer back: its item comes again."""
 
     name: ClassVar[str] = "undo"
-    study: Name
+    study: Name = Field(description="The id of the study")
 
 
 class Pause(WorkerCommand):
     """Give back what the worker holds, so that nobody waits for it."""
 
     name: ClassVar[str] = "pause"
-    study: Name
+    study: Name = Field(description="The id of the study")
 
 
 class AnnotationService:

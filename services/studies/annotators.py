@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from PIL import Image
+from pydantic import Field
 
 from pipeline.errors import UserError
 from pipeline.png import bare
@@ -56,14 +57,14 @@ class SignIn(Command):
     """Open a session with a personal code."""
 
     name: ClassVar[str] = "sign-in"
-    code: Name
+    code: Name = Field(description="The personal code")
 
 
 class Join(Command):
     """Take part in a study by the link of its invitation."""
 
     name: ClassVar[str] = "join"
-    link: Name
+    link: Name = Field(description="What stands behind #join= in the link")
 
 
 class AnnotatorSessions:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, ClassVar
 
-from pydantic import StrictInt
+from pydantic import Field, StrictInt
 
 from pipeline.errors import UserError
 from services.commands import Commands, Missing
@@ -36,15 +36,15 @@ Reason = Annotated[str, typed_text(LONGEST_REASON)]
 class WorkerDecision(StudyCommand):
     """One thing that is decided of a worker of a study."""
 
-    worker: Annotated[str, typed_text(100)]
-    reason: Reason = ""
+    worker: Annotated[str, typed_text(100)] = Field(description="The pseudonym of the worker")
+    reason: Reason = Field("", description="Why; a worker is told why work was rejected, and the log keeps it")
 
 
 class DecideAssignments(WorkerDecision):
     """Approve or reject all assignments of a worker in this study, or make them pending again."""
 
     name: ClassVar[str] = "decide-assignments"
-    verdict: ApprovalVerdict
+    verdict: ApprovalVerdict = Field(description="What they become")
 
 
 class ApproveAll(StudyCommand):
@@ -69,7 +69,7 @@ class BlockWorker(WorkerDecision):
     """Keep a worker from voting in every study of the workspace, or end that."""
 
     name: ClassVar[str] = "block-worker"
-    blocked: bool
+    blocked: bool = Field(description="Whether the worker is kept out from now on")
 
 
 class RenewCode(WorkerDecision):
@@ -82,10 +82,10 @@ class Adjudicate(StudyCommand):
     """Decide a question of an item that the workers did not; an empty answer takes a decision back."""
 
     name: ClassVar[str] = "adjudicate"
-    item: StrictInt
-    question: Annotated[str, typed_text(40)]
-    answer: Annotated[str, typed_text(100)]
-    reason: Reason = ""
+    item: StrictInt = Field(description="The id of the item")
+    question: Annotated[str, typed_text(40)] = Field(description="The id of the question")
+    answer: Annotated[str, typed_text(100)] = Field(description="One of its answers, or nothing")
+    reason: Reason = Field("", description="Why; it goes into the exports")
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,10 @@ class CreateStudy(Command):
     """Begin a draft with the questions and texts of a template."""
 
     name: ClassVar[str] = "create-study"
-    title: Annotated[str, typed_text(10 * draft_form.LONGEST_NAME)]
-    template: Annotated[str, typed_text(40)] = "own"
+    title: Annotated[str, typed_text(10 * draft_form.LONGEST_NAME)] = Field(
+        description=f"The name of the study, at most {draft_form.LONGEST_NAME} characters"
+    )
+    template: Annotated[str, typed_text(40)] = Field("own", description="The name of a question template")
 
 
 class CopyRules(StudyCommand):
@@ -97,58 +99,58 @@ class EditQuestions(DraftCommand):
     """Add a question at the end, move one, or remove it."""
 
     name: ClassVar[str] = "edit-questions"
-    do: Literal["add", "up", "down", "remove"]
-    place: StrictInt = Field(-1, description="From 0; not needed to add one")
+    do: Literal["add", "up", "down", "remove"] = Field(description="What to do with the question")
+    place: StrictInt = Field(-1, description="The place of the question, from 0; not needed to add one")
 
 
 class TakeTemplate(DraftCommand):
     """Put the questions and texts of a template in place of the draft's."""
 
     name: ClassVar[str] = "take-template"
-    template: Annotated[str, typed_text(40)]
+    template: Annotated[str, typed_text(40)] = Field(description="The name of a question template")
 
 
 class AddExample(DraftCommand):
     """Show a picture of the workspace as an example in the instructions."""
 
     name: ClassVar[str] = "add-example"
-    sha: str = Field(max_length=64)
+    sha: str = Field(max_length=64, description="The SHA-256 of a stored image, in hexadecimal digits")
 
 
 class RemoveExample(DraftCommand):
     """Take an example out of the instructions."""
 
     name: ClassVar[str] = "remove-example"
-    place: StrictInt = Field(ge=0, description="From 0")
+    place: StrictInt = Field(ge=0, description="The place of the example, from 0")
 
 
 class DrawItems(DraftCommand):
     """Draw test cases into the draft."""
 
     name: ClassVar[str] = "draw-items"
-    filter: ItemFilter
+    filter: ItemFilter = Field(description="Which test cases, and how they are drawn")
 
 
 class RemoveItem(DraftCommand):
     """Take one item out of the draft; one that is gone already changes nothing."""
 
     name: ClassVar[str] = "remove-item"
-    item: StrictInt
+    item: StrictInt = Field(description="The id of the item")
 
 
 class RemoveSample(DraftCommand):
     """Take all items of a sample out of the draft."""
 
     name: ClassVar[str] = "remove-sample"
-    sample: str
+    sample: str = Field(description="The name of the sample")
 
 
 class MarkItem(DraftCommand):
     """Make an item a control or quiz item with right answers, or an ordinary one again."""
 
     name: ClassVar[str] = "mark-item"
-    item: StrictInt
-    kind: ItemKind
+    item: StrictInt = Field(description="The id of the item")
+    kind: ItemKind = Field(description="What it is from now on")
     expected: dict[str, str] = Field(default={}, description="Question id to right answer, as far as it is known")
 
 
@@ -162,14 +164,14 @@ class DescribeFilter(StudyCommand):
     """Tell what a filter can draw."""
 
     name: ClassVar[str] = "describe-filter"
-    filter: ItemFilter
+    filter: ItemFilter = Field(description="Which test cases, and how they are drawn")
 
 
 class AskModelUnderTest(StudyCommand):
     """Have the model under test look at what a filter fits and it has not seen, while nobody waits."""
 
     name: ClassVar[str] = "ask-model"
-    filter: ItemFilter
+    filter: ItemFilter = Field(description="Which test cases, and how they are drawn")
 
 
 @dataclass(frozen=True)

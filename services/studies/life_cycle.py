@@ -58,15 +58,15 @@ class AskForVotes(StudyCommand):
     """Ask for more votes an item, or another consensus: a new version of the rules."""
 
     name: ClassVar[str] = "ask-for-votes"
-    votes: _Count
-    consensus: _Count
+    votes: _Count = Field(description="Votes an image, 1 to 50; not fewer than now")
+    consensus: _Count = Field(description="Equal answers that make a consensus, 1 to 50")
 
 
 class AddItems(StudyCommand):
     """Draw more test cases into a study that has started, with the control items that go with them."""
 
     name: ClassVar[str] = "add-items"
-    filter: ItemFilter
+    filter: ItemFilter = Field(description="Which test cases, and how they are drawn")
 
 
 class OpenInvitation(StudyCommand):
@@ -85,14 +85,16 @@ class MakeCodes(StudyCommand):
     """Add new workers, each with a personal code."""
 
     name: ClassVar[str] = "make-codes"
-    codes: Annotated[int, typed_number(NumberField("codes", 1, MOST_CODES))]
+    codes: Annotated[int, typed_number(NumberField("codes", 1, MOST_CODES))] = Field(
+        description=f"How many workers, 1 to {MOST_CODES}"
+    )
 
 
 class EnrolWorkers(StudyCommand):
     """Let workers of other studies take part in this one."""
 
     name: ClassVar[str] = "enrol-workers"
-    workers: tuple[str, ...] = Field(max_length=MOST_CODES)
+    workers: tuple[str, ...] = Field(max_length=MOST_CODES, description="The pseudonyms of the workers")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from services.studies.annotation import Status
 from services.studies.drafts import StudyCommand
@@ -29,7 +29,7 @@ class PreviewStep(StudyCommand):
     """Look at a step of the preview, from 1: consent, the quiz, then the items."""
 
     name: ClassVar[str] = "preview-step"
-    number: Annotated[int, BeforeValidator(_number)]
+    number: Annotated[int, BeforeValidator(_number)] = Field(description="The step, from 1")
 
 
 @dataclass(frozen=True)
