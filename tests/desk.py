@@ -9,7 +9,8 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from benchmarks.serving import ServerProcess, browsing, settled
+from benchmarks.serving import settled
+from tests.demo_server import browsing_demo
 from tests.explorer import DEMO_SECONDS, open_start
 
 SLOWEST = DEMO_SECONDS * 1000
@@ -52,14 +53,8 @@ class Desk:
 @contextmanager
 def desk_of(chromium: str, folder: Path) -> Iterator[Desk]:
     """A desk with a server of its own, which has not failed when it is left."""
-    server = ServerProcess(folder / "workspace", folder / "log").start()
-    try:
-        with browsing(chromium) as page:
-            yield Desk(page, server.url)
-            page.goto("about:blank")
-    finally:
-        server.stop()
-    assert "Traceback" not in server.said()
+    with browsing_demo(chromium, folder) as (page, url, _):
+        yield Desk(page, url)
 
 
 def stage(page: Page, name: str) -> Locator:

@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from benchmarks.serving import ServerProcess, settled
+from benchmarks.serving import settled
 from pipeline.settings import ConditioningSettings
 from services.studio import Studio
-from tests.explorer import DEMO_SECONDS, open_start, started
+from tests.explorer import started
 from tests.explorer import to_the_gate as at_the_gate
 from tests.scripted import InvertingDetector, SlowModels
 from tests.serving import until
@@ -233,42 +233,6 @@ def test_the_queue_is_in_sight_and_does_what_it_is_told(studio: Studio, page: Pa
     until(lambda: not studio.jobs.active())
     expect(page.locator("#queue")).to_have_count(0)
     assert len(studio.workspace.runs.get(run_id).test_cases) <= 2 and not studio.workspace.runs.get(other).test_cases
-
-
-@pytest.mark.demo
-@pytest.mark.slow
-def test_an_image_is_seen_while_the_embedded_models_draw_it(tmp_path: Path, page: Page) -> None:
-    server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
-    try:
-        open_start(page, server.url)
-        page.click(".sample[data-sample=street-two-cars]")
-        page.click("#run-all")
-        page.wait_for_selector("#generate:enabled", timeout=DEMO_SECONDS * 1000)
-        page.click("[data-key=preset-draft]")
-        expect(page.locator("#stage-generation .meta")).to_contain_text("8 steps")
-        page.click("#toggle-conditioning")
-        shown(page, "low=40")
-        edges = control(page)
-        assert edges.shape == (128, 128) and 0.02 < (edges > 0).mean() < 0.4
-        page.keyboard.press("Control+Enter")
-        page.wait_for_selector("#big-drawing.seen", timeout=DEMO_SECONDS * 1000)
-        address = page.eval_on_selector("#big-drawing img", "image => image.src")
-        with urllib.request.urlopen(address, timeout=60) as reply:
-            preview = np.asarray(Image.open(io.BytesIO(reply.read())).convert("RGB"), float)
-        assert preview.shape == (128, 128, 3) and preview.std() > 20
-        expect(page.locator("#queue-words")).to_contain_text("left", timeout=DEMO_SECONDS * 1000)
-        page.wait_for_function("studio.cases.length >= 1", timeout=DEMO_SECONDS * 1000)
-        page.click(".thumb.drawing")
-        expect(page.locator("#big-drawing")).to_be_visible()
-        assert page.locator("#verdict, .review").count() == 0, "what is not there yet cannot be judged"
-        page.click("#queue #cancel-all")
-        settled(page, DEMO_SECONDS)
-        expect(page.locator("#state-generation")).to_contain_text("cancelled: ")
-        expect(page.locator("#gate-seconds")).to_contain_text("on this machine")
-        page.wait_for_selector("#big-result")
-    finally:
-        server.stop()
-    assert "Traceback" not in server.said()
 
 
 def test_ticks_made_faster_than_they_are_answered_stay(studio: Studio, page: Page) -> None:

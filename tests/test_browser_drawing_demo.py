@@ -15,11 +15,12 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from benchmarks.serving import ServerProcess, browsing, settled
+from benchmarks.serving import settled
 from pipeline.conditioning import condition
 from pipeline.settings import ConditioningSettings
+from tests.demo_server import browsing_demo, images_held
+from tests.explorer import DEMO_SECONDS, open_start
 from tests.test_browser_drawing import control, shown, slide
-from tests.test_browser_explore import DEMO_SECONDS, open_start
 from tests.test_browser_records import downloaded
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
@@ -31,20 +32,15 @@ SAMPLE = "bird-on-a-twig"
 @pytest.fixture(scope="module")
 def page(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """The sample of a bird at the gate, on a page of a laptop's size."""
-    folder = tmp_path_factory.mktemp("drawing")
-    server = ServerProcess(folder / "workspace", folder / "log").start()
-    with browsing(chromium_path) as opened:
+    with browsing_demo(chromium_path, tmp_path_factory.mktemp("drawing")) as (opened, url, _):
         opened.set_viewport_size({"width": 1280, "height": 900})
-        open_start(opened, server.url)
+        open_start(opened, url)
         opened.click(f".sample[data-sample={SAMPLE}]")
         opened.wait_for_selector("#run-all:enabled")
         opened.click("#run-all")
         opened.wait_for_selector("#generate:enabled", timeout=SLOWEST)
         settled(opened, DEMO_SECONDS)
         yield opened
-        opened.goto("about:blank")
-    server.stop()
-    assert "Traceback" not in server.said()
 
 
 def begin(page: Page, **settings: object) -> None:
@@ -177,7 +173,7 @@ def test_presets_seeds_strengths_and_what_must_not_show_reach_the_image(page: Pa
         expect(page.locator("#setting-generation-steps")).to_have_value(steps)
         assert float(page.input_value("#setting-generation-guidance")) == float(guidance)
     tick(page, lambda place: place == 0)
-    fill(page, "steps", 6)
+    fill(page, "steps", 3)
     expect(page.locator("[data-key=preset-own]")).to_be_visible()
     fill(page, "guidance", 2.5)
     fill(page, "control_strength", 0.5)
@@ -186,10 +182,10 @@ def test_presets_seeds_strengths_and_what_must_not_show_reach_the_image(page: Pa
     fill(page, "seed", 4711)
     expect(page.locator("#gate-count")).to_have_text("1 image from 1 caption")
     generate(page, 1)
-    expect(page.locator(".card.facts").last).to_contain_text("6 steps · seed 4711")
+    expect(page.locator(".card.facts").last).to_contain_text("3 steps · seed 4711")
     _, data = downloaded(page, "#save-image")
     told = Image.open(io.BytesIO(data)).info["parameters"]
-    for words in ("Negative prompt: <i>night</i>, snow", "Steps: 6,", "CFG scale: 2.5", "Seed: 4711"):
+    for words in ("Negative prompt: <i>night</i>, snow", "Steps: 3,", "CFG scale: 2.5", "Seed: 4711"):
         assert words in told, told
     weak = pixels(page, "#big-result")
 
@@ -220,53 +216,66 @@ def test_presets_seeds_strengths_and_what_must_not_show_reach_the_image(page: Pa
 
 
 def test_the_queue_is_in_sight_while_it_is_drawn_and_does_what_it_is_told(page: Page) -> None:
-    begin(page, steps=30)
+    first = page.evaluate("studio.run")
+    page.evaluate("run => studio.send({ name: 'run-duplicate', fields: { run } })", first)
+    page.wait_for_function("run => studio.run !== run", arg=first)
+    page.wait_for_selector("#stage-counterfactuals .line")
+    begin(page, steps=6)
     tick(page, lambda _place: True)
-    there, planned = len(page.evaluate("studio.cases")), page.locator("#planned li").count()
-    expect(page.locator(".thumb[data-view-case]")).to_have_count(there)
-    assert planned >= 3
-    page.locator("body").press("Control+Enter")
+    assert page.evaluate("studio.cases") == []
+    planned = page.locator("#planned li").count()
+    assert planned >= 4
     waiting, running = page.locator("#queue li.part.waiting"), page.locator("#queue li.running .what")
-    expect(waiting).to_have_count(planned - 1)
-    expect(page.locator("#queue-words")).to_contain_text(f"{planned} running or waiting")
-    expect(page.locator("#queue")).to_be_in_viewport(ratio=1)
-    for button in ("#accept", "#reject"):
-        expect(page.locator(button)).to_be_in_viewport(ratio=1)
-        above, queue = page.locator(button).bounding_box(), page.locator("#queue").bounding_box()
-        assert above is not None and queue is not None and above["y"] + above["height"] <= queue["y"]
+    drawing = page.locator("#big-drawing figcaption")
+    with images_held(step=3) as held:
+        page.locator("body").press("Control+Enter")
+        expect(waiting).to_have_count(planned - 1)
+        expect(page.locator("#queue-words")).to_contain_text(f"{planned} running or waiting")
+        expect(page.locator("#queue")).to_be_in_viewport(ratio=1)
 
-    # How far it is, in this image and in all, and what it looks like so far.
-    expect(page.locator("#progress-words")).to_have_text(
-        re.compile(rf"image \d of {planned} · step [1-9]\d* of {30 * planned} · \d+ (s|min) left")
-    )
-    expect(page.locator("#queue-words")).to_contain_text("left")
-    page.wait_for_selector(".thumb.drawing.seen img", timeout=SLOWEST)
-    page.click(".thumb.drawing")
-    page.wait_for_selector("#big-drawing.seen")
-    expect(page.locator("#big-drawing figcaption")).to_contain_text(re.compile(r"step \d+ of 30"))
-    preview = pixels(page, "#big-drawing img")
-    assert preview.shape == (128, 128, 3) and preview.std() > 10
-    assert page.locator("#accept").count() == 0, "what is not there yet cannot be judged"
+        # The first image is in sight by itself: how far it is, how far all are, and what it looks like so far.
+        expect(page.locator("#progress-words")).to_have_text(
+            re.compile(rf"image 1 of {planned} · step 3 of {6 * planned} · \d+ (s|min) left")
+        )
+        expect(page.locator("#queue-words")).to_contain_text("left")
+        page.wait_for_selector("#big-drawing.seen")
+        expect(drawing).to_contain_text("step 3 of 6")
+        preview = pixels(page, "#big-drawing img")
+        assert preview.shape == (128, 128, 3) and preview.std() > 20
+        assert page.locator("#accept, #verdict, .review").count() == 0, "what is not there yet cannot be judged"
 
-    # Cancel the one that is being drawn: the next one begins. Move up, remove.
-    now, last = running.inner_text(), waiting.last.locator(".what").inner_text()
-    if waiting.count() > 1:
+        # Once there is a result, that is shown and can be judged above the queue; the next one is a click away.
+        held.let_through()
+        expect(page.locator(".thumb[data-view-case]")).to_have_count(1)
+        for button in ("#accept", "#reject"):
+            expect(page.locator(button)).to_be_in_viewport(ratio=1)
+            above, queue = page.locator(button).bounding_box(), page.locator("#queue").bounding_box()
+            assert above is not None and queue is not None and above["y"] + above["height"] <= queue["y"]
+        page.wait_for_selector(".thumb.drawing.seen img")
+        page.click(".thumb.drawing")
+        page.wait_for_selector("#big-drawing.seen")
+        expect(drawing).to_contain_text("step 3 of 6")
+        assert page.locator("#accept, #verdict, .review").count() == 0
+
+        # Move up, remove. Cancel the one that is being drawn: the next one begins.
+        expect(waiting).to_have_count(planned - 2)
+        now, last = running.inner_text(), waiting.last.locator(".what").inner_text()
         waiting.last.locator("[data-do=queue-up]").click()
         expect(waiting.last.locator(".what")).not_to_have_text(last)
         waiting.last.locator("[data-do=queue-drop]").click()
-    page.click("#queue li.running [data-do=queue-drop]")
-    expect(running).not_to_have_text(now)
+        expect(waiting).to_have_count(planned - 3)
+        page.click("#queue li.running [data-do=queue-drop]")
+        expect(running).not_to_have_text(now)
+        expect(waiting).to_have_count(planned - 4)
 
-    # Cancel all keeps what is finished.
-    page.wait_for_function("number => studio.cases.length > number", arg=there, timeout=SLOWEST)
-    if page.locator("#cancel-all").count():
+        # Cancel all keeps what is finished.
         page.click("#cancel-all")
-    settled(page, DEMO_SECONDS)
+        settled(page, DEMO_SECONDS)
     expect(page.locator("#queue")).to_have_count(0)
-    kept = len(page.evaluate("studio.cases")) - there
-    assert 1 <= kept <= planned - 2, "one was removed, one was cancelled"
-    if kept < planned - 2:
-        expect(page.locator("#state-generation")).to_have_text(f"cancelled: {kept} of {planned} images are saved")
+    assert len(page.evaluate("studio.cases")) == 1
+    expect(page.locator("#state-generation")).to_have_text(f"cancelled: 1 of {planned} images are saved")
     page.click("[data-view-mode=result]")
     page.wait_for_selector("#big-result")
     expect(page.locator("#gate-seconds")).to_contain_text("on this machine")
+    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", first)
+    page.wait_for_function("run => studio.run === run", arg=first)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import signal
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +12,11 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from benchmarks.serving import ServerProcess, settled
+from benchmarks.serving import settled
 from services.studio import Studio
-from tests.explorer import DEMO_SECONDS, encoded, open_start, started, state, to_the_gate, upload, upload_bird
+from tests.explorer import encoded, started, state, to_the_gate, upload, upload_bird
 from tests.scripted import SlowModels
 from tests.serving import until
-from tests.test_offline import GUARD
 
 
 @pytest.fixture
@@ -268,97 +266,3 @@ def test_a_turned_upload_is_upright(studio: Studio, page: Page) -> None:
     upload(page, "turned.jpg", encoded(turned, "JPEG", exif=exif))
     expect(page.locator("#picture-notes")).to_contain_text("upright")
     assert pixels(page, "#big-source").shape == (60, 40, 3)
-
-
-@pytest.mark.demo
-@pytest.mark.slow
-def test_a_sample_through_all_five_stages_with_the_embedded_models(tmp_path: Path, page: Page) -> None:
-    code = GUARD.replace("TRIED.append(", "print('LEFT THE MACHINE', ") + "import app, sys; sys.exit(app.main())"
-    server = ServerProcess(tmp_path / "workspace", tmp_path / "log", code).start()
-    try:
-        open_start(page, server.url)
-        page.click(".sample[data-sample=street-two-cars]")
-        page.click("#run-caption")
-        expect(page.locator("#state-caption")).to_have_text("ready", timeout=DEMO_SECONDS * 1000)
-        caption = page.input_value("#caption-text")
-        assert "road" in caption and "sunny" in caption and "weather" in caption
-        settled(page)
-        for stage in ("keywords", "alternatives", "counterfactuals"):
-            page.click(f"#run-{stage}")
-            expect(page.locator(f"#state-{stage}")).to_have_text("ready", timeout=DEMO_SECONDS * 1000)
-            settled(page, DEMO_SECONDS)
-        assert page.locator("#stage-keywords .chip:has-text('sunny')").count() == 1
-        assert page.locator("#stage-counterfactuals .line").count() == 4
-
-        # An edit in the middle: only the weather may change.
-        for chip in ("by day", "blue", "red", "grassy"):
-            page.locator(f"#stage-keywords .chip.on:has-text('{chip}') .toggle").first.click()
-            settled(page)
-        for stage in ("alternatives", "counterfactuals"):
-            expect(page.locator(f"#state-{stage}")).to_contain_text("stale: ")
-        expect(page.locator("#gate")).to_contain_text("stale")
-        page.click("#from-alternatives")
-        page.wait_for_selector("#generate", timeout=DEMO_SECONDS * 1000)
-        settled(page, DEMO_SECONDS)
-        assert page.locator("#stage-alternatives .row-line").count() == 1
-        lines = page.locator("#stage-counterfactuals .line")
-        assert all("sunny" in text for text in lines.locator("del").all_inner_texts()[:1])
-
-        page.click("#generate")
-        page.wait_for_function("studio.cases.length >= 1", timeout=DEMO_SECONDS * 1000)
-        settled(page, DEMO_SECONDS)
-        expect(page.locator("#state-generation")).to_have_text("ready")
-        page.click("#tile-source")
-        page.wait_for_selector("#big-source")
-        source = pixels(page, "#big-source")
-        page.click("#tile-result")
-        page.wait_for_selector("#big-result")
-        made = pixels(page, "#big-result")
-        assert made.shape == source.shape
-        sky = slice(0, source.shape[0] // 4)
-        assert np.abs(made[sky] - source[sky]).mean() > 12, "another weather has another sky"
-        page.click("#tile-made-control-image")
-        page.wait_for_selector("#big-made-control-image")
-
-        address, number = page.url, page.locator("#results .thumb").count()
-        page.reload()
-        page.wait_for_selector("#results .thumb")
-        assert page.url == address and page.locator("#results .thumb").count() == number
-        assert page.inner_text("#state-keywords") == "edited by you"
-    finally:
-        server.stop()
-    assert "LEFT THE MACHINE" not in server.said() and "Traceback" not in server.said()
-
-
-@pytest.mark.demo
-@pytest.mark.slow
-def test_a_kill_in_the_middle_of_a_generation_loses_nothing_that_was_saved(tmp_path: Path, page: Page) -> None:
-    server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
-    open_start(page, server.url)
-    page.click(".sample[data-sample=balloon]")
-    page.click("#run-all")
-    page.wait_for_selector("#generate:enabled", timeout=DEMO_SECONDS * 1000)
-    page.click("#generate")
-    page.wait_for_function("studio.cases.length >= 1", timeout=DEMO_SECONDS * 1000)
-    shown = page.evaluate("studio.cases")
-    caption = page.input_value("#caption-text")
-    address = page.url
-    server.stop(signal.SIGKILL)
-    page.goto("about:blank")  # or Gradio, which finds the server again, reloads the page beside us
-    server.start()
-    try:
-        page.goto(address)
-        expect(page.locator("#state-generation")).to_contain_text("interrupted: ")
-        settled(page)
-        assert page.input_value("#caption-text") == caption
-        kept = page.evaluate("studio.cases")
-        assert kept[: len(shown)] == shown and len(kept) < 4
-        for image in (tmp_path / "workspace" / "images").iterdir():
-            assert image.suffix == ".png" and Image.open(image).convert("RGB").size == (128, 128)
-        expect(page.locator("#gate-count")).to_contain_text(f"{4 - len(kept)} image")
-        page.click("#generate")
-        page.wait_for_function("studio.cases.length === 4", timeout=DEMO_SECONDS * 1000)
-        settled(page, DEMO_SECONDS)
-        expect(page.locator("#state-generation")).to_have_text("ready")
-    finally:
-        server.stop()

@@ -17,8 +17,10 @@ from playwright.sync_api import Page, expect
 
 from benchmarks.serving import ServerProcess, browsing, settled
 from pipeline.embedded import require_run_in
+from tests.demo_server import serving_demo
 from tests.explorer import DEMO_SECONDS, mark_page, open_start, reloaded_by_itself, upload
 from tests.test_browser_records import downloaded, drop, item
+from tests.test_offline import GUARD
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 SLOWEST = DEMO_SECONDS * 1000
@@ -36,8 +38,10 @@ class Street:
 
 @pytest.fixture(scope="module")
 def street(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Street]:
+    """Its server tells of each call that would leave the machine, and of each error."""
     folder = tmp_path_factory.mktemp("street")
-    server = ServerProcess(folder / "workspace", folder / "log").start()
+    code = GUARD.replace("TRIED.append(", "print('LEFT THE MACHINE', ") + "import app, sys; sys.exit(app.main())"
+    server = ServerProcess(folder / "workspace", folder / "log", code).start()
     with browsing(chromium_path) as page:
         page.set_viewport_size({"width": 1700, "height": 1000})
         open_start(page, server.url)
@@ -52,7 +56,9 @@ def street(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield Street(server, page, page.evaluate("studio.run"))
         page.goto("about:blank")
     server.stop()
-    assert "Traceback" not in server.said()
+    assert "LEFT THE MACHINE" not in server.said() and "Traceback" not in server.said()
+    for image in (folder / "workspace" / "images").iterdir():  # whole, although the server was killed meanwhile
+        assert image.suffix == ".png" and Image.open(image).convert("RGB").size == (128, 128)
 
 
 def test_the_run_is_duplicated_deleted_and_put_back(street: Street) -> None:
@@ -87,9 +93,8 @@ def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_p
     assert "Sampler: " in image.info["parameters"] and "trainedAlgorithmicMedia" in image.info["XML:com.adobe.xmp"]
     caption = page.input_value("#caption-text")
 
-    elsewhere = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
-    try:
-        open_start(page, elsewhere.url)
+    with serving_demo(tmp_path / "workspace") as (url, _):
+        open_start(page, url)
         drop(page, ".start", name, data)
         expect(page.locator("#said")).to_contain_text(f"The run “{SAMPLE}” was restored")
         page.wait_for_selector("#results .thumb")
@@ -100,8 +105,6 @@ def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_p
         settled(page, DEMO_SECONDS)
         expect(page.locator("#checks .pill", has_text="mask kept")).to_have_count(1)
         assert downloaded(page, "#save-image")[1] == data, "what comes back is what was saved, byte for byte"
-    finally:
-        elsewhere.stop()
         page.goto(f"{street.server.url}?run={street.run_id}")
         page.wait_for_selector("#save-image")
 

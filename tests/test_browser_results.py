@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from benchmarks.serving import ServerProcess, settled
+from benchmarks.serving import settled
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
 from services.studio import Studio
-from tests.explorer import DEMO_SECONDS, started, to_the_gate
+from tests.explorer import started, to_the_gate
 from tests.scripted import ScriptedModels
 from tests.test_predictions import Bright
 
@@ -221,43 +221,3 @@ def test_the_model_under_test_before_and_after_and_another_one(studio: Studio, p
     expect(page.locator("#under-test-name")).to_have_text("resnet50 of torchvision")
     expect(page.locator("#guesses")).to_be_visible(timeout=SOON)
     assert page.locator("#stage-counterfactuals .pill.warn", has_text="stale").count() == 0
-
-
-@pytest.mark.demo
-@pytest.mark.slow
-def test_a_street_at_night_misleads_the_embedded_segmenter(tmp_path: Path, page: Page) -> None:
-    server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
-    try:
-        page.goto(f"{server.url}?run=")
-        page.wait_for_selector(".start h1")
-        settled(page)
-        page.click(".sample[data-sample=street-two-cars]")
-        page.click("#run-all")
-        page.wait_for_selector("#generate:enabled", timeout=DEMO_SECONDS * 1000)
-        settled(page, DEMO_SECONDS)
-        while page.locator("#stage-counterfactuals .line").count():  # one of them may say the same already
-            page.locator("#stage-counterfactuals .line [data-do=counterfactual-drop]").last.click()
-            settled(page)
-        page.locator(".add-caption button[data-edit]").click()
-        page.fill(".add-caption textarea", page.input_value("#caption-text").replace("by day", "at night"))
-        page.click(".add-caption [data-submit]")
-        expect(page.locator("#gate-count")).to_have_text("1 image from 1 caption")
-        settled(page)
-        page.click("#generate")
-        page.wait_for_selector("#viewer #accept", timeout=DEMO_SECONDS * 1000)
-        table = page.locator("#class-table")
-        expect(table).to_be_visible(timeout=DEMO_SECONDS * 1000)
-        assert "mask" in page.inner_text("#under-test")
-        assert {"road", "vehicle", "pedestrian"} <= set(table.locator("td:first-child").all_inner_texts())
-        assert table.locator(".dropped").count() >= 1 and page.locator(".thumb .model-fails").count() == 1
-        expect(page.locator("#model-verdict")).to_contain_text("model loses")
-        settled(page, DEMO_SECONDS)
-        press(page, "9")
-        assert page.locator("#big-seen img").count() == 2 and page.locator("#viewer .legend .mark").count() == 10
-        press(page, "8")
-        page.locator("#viewer .canvas .over").evaluate("image => image.decode()")
-        press(page, "a")
-        expect(page.locator("#results-count")).to_have_text("1 result, 1 accepted")
-    finally:
-        server.stop()
-    assert "Traceback" not in server.said()

@@ -12,9 +12,10 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from benchmarks.serving import ServerProcess, browsing, settled
+from benchmarks.serving import settled
+from tests.demo_server import browsing_demo
+from tests.explorer import DEMO_SECONDS, open_start
 from tests.test_browser_drawing_demo import pixels
-from tests.test_browser_explore import DEMO_SECONDS, open_start
 from ui.views.keys import GROUPS
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
@@ -25,10 +26,8 @@ SLOWEST = 180_000
 @pytest.fixture(scope="module")
 def page(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A bird with three images of it, of few steps."""
-    folder = tmp_path_factory.mktemp("results")
-    server = ServerProcess(folder / "workspace", folder / "log").start()
-    with browsing(chromium_path) as opened:
-        open_start(opened, server.url)
+    with browsing_demo(chromium_path, tmp_path_factory.mktemp("results")) as (opened, url, _):
+        open_start(opened, url)
         opened.click(".sample[data-sample=bird-on-a-twig]")
         opened.wait_for_selector("#run-all:enabled")
         opened.evaluate("studio.send({ name: 'setting', fields: { setting: 'counterfactuals.captions', value: 3 } })")
@@ -41,9 +40,6 @@ def page(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         opened.wait_for_function("studio.cases.length === 3", timeout=SLOWEST)
         settled(opened, DEMO_SECONDS)
         yield opened
-        opened.goto("about:blank")
-    server.stop()
-    assert "Traceback" not in server.said()
 
 
 def press(page: Page, *keys: str) -> None:

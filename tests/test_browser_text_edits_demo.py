@@ -164,6 +164,7 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(desk: Desk) -> None:
     theirs = caption.replace("sunny", "rainy")
     write_caption(other, theirs)
     # The first page learns of it while its person still types, and is not disturbed.
+    page.evaluate("studio.send({ name: 'poll' })")  # which it does every few seconds
     page.wait_for_function(f"document.querySelector('#caption-text').server === {json.dumps(theirs)}")
     expect(page.locator("#caption-text")).to_have_value(f"{caption} It sings.")
     page.keyboard.press("Enter")
