@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from PIL import Image
 
 from benchmarks.serving import settled
-from tests.serving import serving_here
+from tests.scripted import HeldGenerator, ScriptedModels
+from tests.serving import serving_here, until
+from tests.test_predictions import Bright
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -23,13 +27,96 @@ DEMO_SECONDS = 600
 RED = Image.new("RGB", (64, 64), (200, 40, 40))
 
 
+@dataclass
+class Served:
+    """The server of a test file, and the page that looks at it."""
+
+    url: str
+    studio: Studio
+    page: Page
+    failed: int = 0
+
+    def begin(self, request: pytest.FixtureRequest) -> Studio:
+        """The start page, on which nothing is left of the test before; the studio behind it.
+
+        It is loaded where it is not there, or where a test has failed since, which may have left anything open.
+        """
+        here = self.page.url.startswith(self.url) and self.failed == request.session.testsfailed
+        self.failed = request.session.testsfailed
+        if here and self.page.evaluate("!studio.lost"):
+            self.page.evaluate("studio.say(''); studio.send({ name: 'new' })")
+            self.page.wait_for_selector(".start h1")
+            settled(self.page)
+        else:
+            open_start(self.page, self.url)
+        return self.studio
+
+
 @contextmanager
-def started(page: Page, folder: Path, models: Any) -> Iterator[Studio]:
-    """The start page of a studio of its own with these models, which is left again at the end."""
-    with serving_here(folder / "workspace", models) as (url, behind):
-        open_start(page, url)
-        yield behind
-        page.goto("about:blank")
+def serving_stand_ins(folder: Path, models: Any = None) -> Iterator[tuple[str, Studio]]:
+    """A server in this process with these models, or scripted ones, and a stand-in for the model under test too."""
+    with serving_here(folder / "workspace", models or ScriptedModels()) as (url, behind):
+        behind.predictions.load = lambda _wanted: Bright("classification")
+        yield url, behind
+
+
+def one_server(models: Callable[[], Any] = ScriptedModels) -> Any:
+    """A fixture: a `Served` for all tests of a file."""
+
+    @pytest.fixture(scope="module")
+    def served(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+        with serving_stand_ins(tmp_path_factory.mktemp("served"), models()) as (url, behind):
+            yield Served(url, behind, page)
+            page.goto("about:blank")
+
+    return served
+
+
+@contextmanager
+def held_drawing(studio: Studio) -> Iterator[HeldGenerator]:
+    """Its images are drawn only as far as they are let."""
+    models: Any = studio.driver.models
+    before, models.generator = models.generator, HeldGenerator()
+    try:
+        yield models.generator
+    finally:
+        studio.jobs.cancel_all()
+        models.generator.let_all()
+        models.generator = before
+        until(lambda: not studio.jobs.active())
+
+
+def text_run(studio: Studio, image: Image.Image = RED, name: str = "bird.png") -> str:
+    """A run of an upload that is labelled bird, all its text stages run, without a page; its id."""
+    run_id = studio.runs.from_upload(encoded(image), name)
+    studio.commands.send("task", {"run": run_id, "kind": "classification", "label": "bird"})
+    fill(studio, run_id)
+    return run_id
+
+
+def fill(studio: Studio, run_id: str) -> None:
+    """Run all text stages of a run, without a page."""
+    studio.commands.send("run-all", {"run": run_id})
+    until(lambda: not studio.jobs.active())
+
+
+def draw(studio: Studio, run_id: str) -> None:
+    """Say yes at the gate of a run, without a page, and wait for the images."""
+    studio.commands.send("generate", {"run": run_id})
+    until(lambda: not studio.jobs.active())
+
+
+def open_run(page: Page, run_id: str) -> None:
+    """Go to a run, from any other or from the start page."""
+    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", run_id)
+    page.wait_for_function("run => studio.run === run", arg=run_id)
+    page.wait_for_selector("#run-all")
+    settled(page)
+
+
+def look(page: Page) -> None:
+    """Come back to a page: it asks at once what is new, and not only at its next poll."""
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
 
 def open_start(page: Page, url: str) -> None:
@@ -77,15 +164,6 @@ def upload_bird(page: Page, image: Image.Image = RED, name: str = "bird.png") ->
     page.fill("#task-label", "bird")
     page.press("#task-label", "Enter")
     page.wait_for_selector("#run-all:enabled")
-
-
-def to_the_gate(page: Page, image: Image.Image = RED, name: str = "bird.png") -> str:
-    """A run of an upload, all its text stages run; gives its id."""
-    upload_bird(page, image, name)
-    page.click("#run-all")
-    page.wait_for_selector("#generate")
-    settled(page)
-    return str(page.evaluate("studio.run"))
 
 
 def state(page: Page, stage: str) -> str:

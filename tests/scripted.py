@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -126,6 +127,35 @@ class SlowGenerator(NoiseGenerator):
             on_step(done, total)
 
         return super().generate(prompt, control, settings, seed, slowly)
+
+
+class HeldGenerator(NoiseGenerator):
+    """Draws no image further than its second step before it is let go; a stop is heeded there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._let = threading.Semaphore(0)
+        self._all = threading.Event()
+
+    def let_go(self, images: int = 1) -> None:
+        """So many are drawn to their end."""
+        self._let.release(images)
+
+    def let_all(self) -> None:
+        """None is held any more."""
+        self._all.set()
+        self._let.release()
+
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
+        def held(done: int, total: int) -> None:
+            on_step(done, total)
+            # Not faster than real steps are: each may give a preview, and only the latest of those are kept.
+            while done == 2 and not self._all.is_set() and not self._let.acquire(timeout=0.25):
+                on_step(done, total)
+
+        return super().generate(prompt, control, settings, seed, held)
 
 
 class InvertingDetector:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import time
+import threading
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,22 +14,28 @@ from playwright.sync_api import Page, expect
 from benchmarks.serving import settled
 from pipeline.settings import ConditioningSettings
 from services.studio import Studio
-from tests.explorer import started
-from tests.explorer import to_the_gate as at_the_gate
-from tests.scripted import InvertingDetector, SlowModels
+from tests.explorer import Served, held_drawing, one_server, open_run, text_run
+from tests.scripted import InvertingDetector
 from tests.serving import until
+
+served = one_server()
 
 
 @pytest.fixture
-def studio(tmp_path: Path, page: Page) -> Iterator[Studio]:
+def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
     """The start page of a studio with stand-ins for its models; control images are the real ones."""
-    with started(page, tmp_path, SlowModels()) as behind:
-        yield behind
+    return served.begin(request)
 
 
-def to_the_gate(page: Page, name: str = "bird.png") -> str:
+def at_the_gate(page: Page, studio: Studio) -> str:
     """A run of a noisy upload, which has edges to find, at the gate; gives its id."""
-    return at_the_gate(page, Image.effect_noise((96, 64), 90).convert("RGB"), name)
+    run_id = noisy_run(studio)
+    open_run(page, run_id)
+    return run_id
+
+
+def noisy_run(studio: Studio, name: str = "bird.png") -> str:
+    return text_run(studio, Image.effect_noise((96, 64), 90).convert("RGB"), name)
 
 
 def control(page: Page) -> np.ndarray:
@@ -61,7 +65,7 @@ def shown(page: Page, part: str) -> None:
 
 
 def test_the_control_image_follows_the_sliders(studio: Studio, page: Page) -> None:
-    run_id = to_the_gate(page)
+    run_id = at_the_gate(page, studio)
     assert page.locator("#control-preview").is_hidden()
     page.click("#toggle-conditioning")
     expect(page.locator("#control-kind")).to_contain_text("Canny edges: the only kind")
@@ -109,22 +113,29 @@ def test_the_control_image_follows_the_sliders(studio: Studio, page: Page) -> No
     assert np.array_equal(control(page), first)
 
 
-class SlowDetector(InvertingDetector):
-    """Takes as long as one that has to be loaded first."""
+class HeldDetector(InvertingDetector):
+    """Draws when it is let, as one does that has to be loaded first."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
 
     def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
-        time.sleep(2.5)
+        assert self.let_go.wait(60)
         return super().draw(image, settings)
 
 
-def test_a_control_image_that_a_model_draws_is_seen_to_come(studio: Studio, page: Page) -> None:
+def test_a_control_image_that_a_model_draws_is_seen_to_come(
+    studio: Studio, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = studio.profile.model_dump()
     nets = data["generator"]["controlnets"]
     nets["depth"] = {**nets["canny"], "detector": {"path": "demo/weights/clip"}}
     changed = type(studio.profile).model_validate(data)
-    studio.profile.generator.controlnets.update(changed.generator.controlnets)
-    studio.driver.models.detector = lambda _kind: SlowDetector()  # type: ignore[assignment, method-assign]
-    to_the_gate(page)
+    detector = HeldDetector()
+    for kind, net in changed.generator.controlnets.items():
+        monkeypatch.setitem(studio.profile.generator.controlnets, kind, net)
+    monkeypatch.setattr(studio.driver.models, "detector", lambda _kind: detector)
+    at_the_gate(page, studio)
     page.click("#toggle-conditioning")
     page.click("#control-kind button:has-text('Depth')")
     page.click("#draw-control")
@@ -132,6 +143,7 @@ def test_a_control_image_that_a_model_draws_is_seen_to_come(studio: Studio, page
     expect(page.locator("#doing")).to_have_text("drawing the control image")
     expect(page.locator("#queue li.job.running")).to_contain_text("this run drawing the control image")
     expect(page.locator("#generate")).to_be_disabled()
+    detector.let_go.set()
     shown(page, "kind=depth")
     assert control(page).shape == (128, 192)
     expect(page.locator("#queue")).to_have_count(0)
@@ -142,10 +154,12 @@ def test_a_control_image_that_a_model_draws_is_seen_to_come(studio: Studio, page
     shown(page, "kind=canny")
     page.click("#control-kind button:has-text('Depth')")
     shown(page, "kind=depth")
+    page.click(".top [data-go=new]")  # before the profile knows this kind no more
+    page.wait_for_selector(".start h1")
 
 
 def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:
-    run_id = to_the_gate(page)
+    run_id = at_the_gate(page, studio)
     expect(page.locator("#gate-count")).to_have_text("4 images from 4 captions")
     page.click("#planned summary")
     rows = page.locator("#planned li")
@@ -183,9 +197,11 @@ def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:
     page.press("#setting-generation-negative_prompt", "Enter")
     expect(page.locator("#gate-count")).to_have_text("4 images from 4 captions")
     assert not studio.jobs.active() and not studio.workspace.runs.get(run_id).jobs, "nothing is made without a yes"
-    page.keyboard.press("Control+Enter")
-    page.wait_for_selector("#cancel")
-    settled(page)
+    with held_drawing(studio) as generator:
+        page.keyboard.press("Control+Enter")
+        page.wait_for_selector("#cancel")
+        generator.let_all()
+        settled(page)
     cases = studio.workspace.runs.get(run_id).test_cases
     assert [case.lineage.seed for case in cases] == [4711] * 4
     assert {case.lineage.negative_prompt for case in cases} == {"<b>blurred</b>"}
@@ -195,11 +211,13 @@ def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:
 
 
 def test_the_queue_is_in_sight_and_does_what_it_is_told(studio: Studio, page: Page) -> None:
-    other = to_the_gate(page, "other.png")
-    page.click(".top [data-go=new]")
-    page.wait_for_selector(".start h1")
-    run_id = to_the_gate(page)
+    other, run_id = noisy_run(studio, "other.png"), at_the_gate(page, studio)
     assert page.locator("#queue").count() == 0
+    with held_drawing(studio):
+        queue_of_two(studio, page, run_id, other)
+
+
+def queue_of_two(studio: Studio, page: Page, run_id: str, other: str) -> None:
     page.click("#generate")
     page.wait_for_selector("#queue li.running")
     waiting = page.locator("#queue li.part.waiting")
@@ -232,11 +250,11 @@ def test_the_queue_is_in_sight_and_does_what_it_is_told(studio: Studio, page: Pa
     page.click("#cancel-all")
     until(lambda: not studio.jobs.active())
     expect(page.locator("#queue")).to_have_count(0)
-    assert len(studio.workspace.runs.get(run_id).test_cases) <= 2 and not studio.workspace.runs.get(other).test_cases
+    assert not any(studio.workspace.runs.get(one).test_cases for one in (run_id, other)), "none was let to its end"
 
 
 def test_ticks_made_faster_than_they_are_answered_stay(studio: Studio, page: Page) -> None:
-    run_id = to_the_gate(page)
+    run_id = at_the_gate(page, studio)
     boxes = page.locator("#stage-counterfactuals .line input[type=checkbox]")
     for _ in range(3):
         for box in boxes.all():

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, expect
 
 from benchmarks.serving import settled
 from tests.cutting_proxy import cutting_proxy
-from tests.explorer import HeldBack, mark_page, open_start, reloaded_by_itself, to_the_gate
-from tests.scripted import SUNNY_BIRD, ScriptedModels
-from tests.serving import serving_here, until
+from tests.explorer import HeldBack, Served, look, mark_page, one_server, reloaded_by_itself, text_run
+from tests.scripted import SUNNY_BIRD
+from tests.serving import until
+
+served = one_server()
 
 
-def test_a_reply_that_ends_in_the_middle_is_a_lost_server(tmp_path: Path, page: Page) -> None:
+def test_a_reply_that_ends_in_the_middle_is_a_lost_server(served: Served, page: Page) -> None:
     """As when the studio is killed while it answers: the page had its status and waited for what never came."""
-    served = serving_here(tmp_path / "workspace", ScriptedModels())
-    with served as (url, _), cutting_proxy(urlsplit(url).port or 0) as proxy:
-        open_start(page, proxy.url)
-        run = to_the_gate(page)
+    run = text_run(served.studio)
+    with cutting_proxy(urlsplit(served.url).port or 0) as proxy:
+        page.goto(f"{proxy.url}?run={run}")
+        page.wait_for_selector("#generate")
+        settled(page)
         mark_page(page)
         proxy.cut = b"/run/predict"
+        look(page)
         assert proxy.has_cut.wait(60)
         page.wait_for_function("document.body.classList.contains('lost') || !window.ofBefore", timeout=15_000)
         reloaded_by_itself(page)
@@ -30,26 +33,24 @@ def test_a_reply_that_ends_in_the_middle_is_a_lost_server(tmp_path: Path, page: 
         page.goto("about:blank")
 
 
-def test_a_first_reply_that_comes_after_it_was_given_up_still_opens_the_run(tmp_path: Path, page: Page) -> None:
+def test_a_first_reply_that_comes_after_it_was_given_up_still_opens_the_run(served: Served, page: Page) -> None:
     """As on a machine that is busy with loading its models: twenty seconds are over before the studio answers."""
-    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, _):
-        open_start(page, url)
-        run = to_the_gate(page)
-        held = HeldBack()
-        page.route("**/run/predict*", held)
-        page.clock.install()
-        page.goto(f"{url}?run={run}")
-        wait_for_requests(page, held, 1)
-        page.clock.fast_forward(20_500)
-        page.wait_for_function("document.body.classList.contains('lost')")
-        page.clock.fast_forward(4_500)
-        wait_for_requests(page, held, 2)
-        held.let_through()
-        expect(page.locator("#caption-text")).to_have_value(SUNNY_BIRD)
-        settled(page)
-        assert page.evaluate("studio.run") == run and not page.evaluate("studio.lost")
-        page.goto("about:blank")
-        page.unroute("**/run/predict*")
+    run = text_run(served.studio)
+    held = HeldBack()
+    page.route("**/run/predict*", held)
+    page.clock.install()
+    page.goto(f"{served.url}?run={run}")
+    wait_for_requests(page, held, 1)
+    page.clock.fast_forward(20_500)
+    page.wait_for_function("document.body.classList.contains('lost')")
+    page.clock.fast_forward(4_500)
+    wait_for_requests(page, held, 2)
+    held.let_through()
+    expect(page.locator("#caption-text")).to_have_value(SUNNY_BIRD)
+    settled(page)
+    assert page.evaluate("studio.run") == run and not page.evaluate("studio.lost")
+    page.goto("about:blank")
+    page.unroute("**/run/predict*")
 
 
 def wait_for_requests(page: Page, held: HeldBack, count: int) -> None:

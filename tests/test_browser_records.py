@@ -6,7 +6,6 @@ import base64
 import io
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,22 @@ from pipeline.png import with_texts
 from pipeline.types import Task
 from services.studio import Studio
 from storage.workspace import Workspace
-from tests.explorer import encoded, mark_page, open_start, reloaded_by_itself, started, state, upload
-from tests.scripted import ScriptedModels, SlowModels
-from tests.serving import serving_here
+from tests.explorer import (
+    Served,
+    draw,
+    encoded,
+    fill,
+    held_drawing,
+    look,
+    mark_page,
+    one_server,
+    open_run,
+    open_start,
+    reloaded_by_itself,
+    serving_stand_ins,
+    state,
+    upload,
+)
 
 NASTY = "<img src=x onerror=\"document.title='broken'\"> & <b>bold</b>"
 WITH_STAND_INS = (
@@ -42,10 +54,14 @@ DROP = """
 """
 
 
+served = one_server()
+
+
 @pytest.fixture
-def studio(tmp_path: Path, page: Page) -> Iterator[Studio]:
-    with started(page, tmp_path, ScriptedModels()) as behind:
-        yield behind
+def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
+    """The start page, on a screen that is not wide enough for the list of runs."""
+    served.page.set_viewport_size({"width": 1440, "height": 1000})
+    return served.begin(request)
 
 
 def drop(page: Page, selector: str, name: str, data: bytes) -> None:
@@ -62,13 +78,10 @@ def new_run(studio: Studio, name: str, shade: int = 90) -> str:
 def finished(page: Page, studio: Studio, name: str = "A red bird") -> str:
     """A run with four images, on the page."""
     run_id = new_run(studio, name)
-    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", run_id)
-    page.wait_for_selector("#run-all:enabled")
-    page.click("#run-all")
-    page.wait_for_selector("#generate:enabled")
-    page.click("#generate")
-    page.wait_for_function("studio.cases.length === 4")
-    settled(page)
+    fill(studio, run_id)
+    draw(studio, run_id)
+    open_run(page, run_id)
+    assert page.evaluate("studio.cases.length") == 4
     return run_id
 
 
@@ -84,11 +97,12 @@ def item(page: Page, run_id: str) -> Any:
 
 def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) -> None:
     names = ["Möwe am Meer", "boat", "house", "kite", "mushroom", "lighthouse", NASTY]
+    number = len(studio.runs.latest()) + len(names)
     runs = {name: new_run(studio, name, shade) for shade, name in enumerate(names)}
     page.set_viewport_size({"width": 1700, "height": 1000})
+    look(page)
     page.wait_for_selector("#find-run")
-    settled(page)
-    assert page.locator(".run-item").count() == 7
+    expect(page.locator(".run-item")).to_have_count(number)
     first = page.locator(".run-item").first
     expect(first).to_contain_text(NASTY)  # the newest, and its name is text
     expect(first).to_contain_text("not begun")
@@ -102,7 +116,7 @@ def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) 
     page.fill("#find-run", "no such")
     expect(page.locator("#found-none")).to_contain_text("No run has “no such”")
     page.press("#find-run", "Escape")
-    expect(page.locator(".run-item")).to_have_count(7)
+    expect(page.locator(".run-item")).to_have_count(number)
 
     gull = item(page, runs["Möwe am Meer"])
     gull.locator(".run").click()
@@ -120,14 +134,14 @@ def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) 
     expect(page.locator("#run-name")).to_have_value("Gull, copy")
     settled(page)
     assert page.evaluate("studio.run") not in runs.values()
-    expect(page.locator(".run-item")).to_have_count(8)
-    page.set_viewport_size({"width": 1440, "height": 1000})
+    expect(page.locator(".run-item")).to_have_count(number + 1)
 
 
 def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> None:
     page.set_viewport_size({"width": 1700, "height": 1000})
     run_id, other = finished(page, studio), new_run(studio, "Another")
     mine = item(page, run_id)
+    look(page)
     expect(item(page, other)).to_be_visible()
     mine.locator(".menu > summary").click()
     mine.locator(".ask > summary").click()
@@ -153,6 +167,7 @@ def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> No
     page.click("#said button:has-text('Undo')")
     page.wait_for_selector("#results .thumb")
     assert page.locator("#results .thumb").count() == 4 and page.evaluate("studio.run") == run_id
+    look(second)
     expect(second.locator("#run-removed")).to_have_count(0)
     second.close()
 
@@ -164,18 +179,14 @@ def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> No
     page.click("#removed-runs li:has-text('Another') button")
     expect(page.locator("#run-name")).to_have_value("Another")
     expect(page.locator("#removed-runs")).to_have_count(0)
-    page.set_viewport_size({"width": 1440, "height": 1000})
 
 
-def test_a_run_that_is_worked_on_is_not_deleted(tmp_path: Path, page: Page) -> None:
-    with serving_here(tmp_path / "workspace", SlowModels()) as (url, behind):
-        open_start(page, url)
-        page.set_viewport_size({"width": 1700, "height": 1000})
-        run_id = new_run(behind, "Busy")
-        page.evaluate("run => studio.send({ name: 'open', fields: { run } })", run_id)
-        page.wait_for_selector("#run-all:enabled")
-        page.click("#run-all")
-        page.wait_for_selector("#generate:enabled")
+def test_a_run_that_is_worked_on_is_not_deleted(studio: Studio, page: Page) -> None:
+    page.set_viewport_size({"width": 1700, "height": 1000})
+    run_id = new_run(studio, "Busy")
+    fill(studio, run_id)
+    open_run(page, run_id)
+    with held_drawing(studio):
         page.click("#generate")
         expect(item(page, run_id)).to_contain_text("generating")
         item(page, run_id).locator(".menu > summary").click()
@@ -186,9 +197,7 @@ def test_a_run_that_is_worked_on_is_not_deleted(tmp_path: Path, page: Page) -> N
             "run => studio.send({ name: 'run-remove', fields: { run }, refused: (why) => studio.say(why) })", run_id
         )
         expect(page.locator("#said")).to_contain_text("being worked on")
-        behind.jobs.cancel(run_id)
-        page.goto("about:blank")
-        page.set_viewport_size({"width": 1440, "height": 1000})
+    assert not studio.workspace.runs.get(run_id).removed
 
 
 def test_a_saved_image_restores_its_run_here_and_in_another_workspace(
@@ -205,14 +214,15 @@ def test_a_saved_image_restores_its_run_here_and_in_another_workspace(
     case = page.evaluate("studio.view.case")
 
     # Dropped on another run's page, it opens its own, at the image that was dropped.
-    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", new_run(studio, "Another"))
+    open_run(page, new_run(studio, "Another"))
     expect(page.locator("#run-name")).to_have_value("Another")
+    number = len(studio.runs.latest())
     drop(page, "#column-pictures", name, data)
     expect(page.locator("#run-name")).to_have_value(NASTY)
     page.wait_for_function("wanted => studio.view.case === wanted", arg=case)
-    assert page.evaluate("studio.run") == run_id and len(studio.runs.latest()) == 2
+    assert page.evaluate("studio.run") == run_id and len(studio.runs.latest()) == number
 
-    with serving_here(tmp_path / "elsewhere", ScriptedModels()) as (url, elsewhere):
+    with serving_stand_ins(tmp_path / "elsewhere") as (url, elsewhere):
         open_start(page, url)
         upload(page, name, data)  # the field of the start page
         expect(page.locator("#run-name")).to_have_value(NASTY)
@@ -230,15 +240,15 @@ def test_a_saved_image_restores_its_run_here_and_in_another_workspace(
 
 def test_a_foreign_file_on_a_runs_page_is_refused_and_can_begin_a_run(studio: Studio, page: Page) -> None:
     run_id = new_run(studio, "A bird")
-    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", run_id)
-    page.wait_for_selector("#run-all")
+    open_run(page, run_id)
+    number = len(studio.runs.latest())
     foreign = with_texts(encoded(Image.new("RGB", (64, 64), (9, 200, 9))), {"parameters": NASTY})
     drop(page, "#column-stages", f"{NASTY}.png", foreign)
     expect(page.locator("#said")).to_contain_text("There is no run in this file.")
-    assert page.evaluate("studio.run") == run_id and len(studio.runs.latest()) == 1
+    assert page.evaluate("studio.run") == run_id and len(studio.runs.latest()) == number
     page.click("#said button:has-text('Begin a run')")
     expect(page.locator("#run-name")).to_have_value(re.compile("<img src=x"))
-    assert len(studio.runs.latest()) == 2 and page.title() != "broken"
+    assert len(studio.runs.latest()) == number + 1 and page.title() != "broken"
 
     # What says it is a run and is none, and what is no picture, are told apart.
     page.set_viewport_size({"width": 1700, "height": 1000})
@@ -250,7 +260,6 @@ def test_a_foreign_file_on_a_runs_page_is_refused_and_can_begin_a_run(studio: St
     page.wait_for_selector(".start h1")
     drop(page, "#upload", "letter.png", b"dear reader")
     expect(page.locator("#said")).to_contain_text("The file is not an image")
-    page.set_viewport_size({"width": 1440, "height": 1000})
 
 
 def numbers(size: tuple[int, int], values: tuple[int, ...]) -> bytes:
@@ -367,9 +376,11 @@ def test_two_pages_of_one_run_show_the_same(studio: Studio, page: Page) -> None:
     second.wait_for_selector("#results .thumb")
     page.fill("#run-name", NASTY)
     page.press("#run-name", "Enter")
-    expect(second.locator("#run-name")).to_have_value(NASTY)
+    expect(second.locator("#run-name")).to_have_value(NASTY)  # nobody touches it: it asks by itself what is new
     second.fill("#caption-text", "A red bird in snowy weather by day. The ground is grassy.")
     second.press("#caption-text", "Enter")
+    settled(second)
+    look(page)
     expect(page.locator("#caption-text")).to_have_value(re.compile("snowy"))
     expect(page.locator("#state-keywords")).to_contain_text("stale")
     second.close()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
@@ -13,8 +10,7 @@ from benchmarks.serving import settled
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
 from services.studio import Studio
-from tests.explorer import started, to_the_gate
-from tests.scripted import ScriptedModels
+from tests.explorer import Served, draw, one_server, open_run, text_run
 from tests.test_predictions import Bright
 
 SOON = 60_000
@@ -27,17 +23,19 @@ def load(wanted: UnderTestSettings) -> Bright:
     return Bright("classification")
 
 
+served = one_server()
+
+
 @pytest.fixture
-def studio(tmp_path: Path, page: Page) -> Iterator[Studio]:
+def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
     """The page of a run with four results, of stand-ins for the models."""
-    page.set_viewport_size({"width": 1440, "height": 1000})
-    with started(page, tmp_path, ScriptedModels()) as behind:
-        behind.predictions.load = load
-        to_the_gate(page, Image.new("RGB", (64, 64), (40, 20, 20)))
-        page.click("#generate")
-        page.wait_for_function("studio.cases.length === 4")
-        settled(page)
-        yield behind
+    behind, page = served.begin(request), served.page
+    behind.predictions.load = load
+    run_id = text_run(behind, Image.new("RGB", (64, 64), (40, 20, 20)))
+    draw(behind, run_id)
+    open_run(page, run_id)
+    assert page.evaluate("studio.cases.length") == 4
+    return behind
 
 
 def press(page: Page, *keys: str) -> None:

@@ -11,10 +11,10 @@ from playwright.sync_api import Locator, Page, expect
 from benchmarks.serving import settled
 from pipeline.types import Keyword
 from services.studio import Studio
-from tests.explorer import open_start, state, to_the_gate
+from tests.explorer import Served, look, one_server, open_run, state, text_run
 from tests.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels, answer
-from tests.serving import serving_here
 
+FIRST, SECOND = "Name what may change ($task): $caption", "What else could this be ($task)? $caption"
 DESERT = "A red bird in a desert in sunny weather by day. The bird sits on a twig. The ground is grassy."
 
 
@@ -44,20 +44,26 @@ class TextModels(ScriptedModels):
         self.captioner = OtherCaptioner()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
-    with serving_here(tmp_path_factory.mktemp("text") / "workspace", TextModels()) as served:
-        yield served
+served = one_server(TextModels)
 
 
 @pytest.fixture
-def studio(server: tuple[str, Studio], page: Page) -> Iterator[Studio]:
+def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
     """A new run of a bird, at the gate."""
-    url, behind = server
-    open_start(page, url)
-    to_the_gate(page)
-    yield behind
-    page.goto("about:blank")
+    behind = served.begin(request)
+    open_run(served.page, text_run(behind))
+    return behind
+
+
+@pytest.fixture
+def other(studio: Studio, page: Page) -> Iterator[Page]:
+    """A second page on the same run."""
+    opened = page.context.new_page()
+    opened.goto(page.url)
+    opened.wait_for_selector("#generate")
+    settled(opened)
+    yield opened
+    opened.close()
 
 
 def run_of(page: Page) -> str:
@@ -107,9 +113,16 @@ HELD_BACK = """() => {
 """Keeps the reply to a tick of a keyword from the page until `letThrough` is called."""
 
 
-def test_nothing_changes_under_a_pressed_pointer(studio: Studio, page: Page) -> None:
-    toggle = keyword_chip(page, "grassy").locator(".toggle")
+@pytest.fixture
+def held_back(studio: Studio, page: Page) -> Iterator[None]:
+    """The page's replies are held back; it is left in the end, as its pointer may still be down."""
     page.evaluate(HELD_BACK)
+    yield
+    page.goto("about:blank")
+
+
+def test_nothing_changes_under_a_pressed_pointer(held_back: None, studio: Studio, page: Page) -> None:
+    toggle = keyword_chip(page, "grassy").locator(".toggle")
     toggle.click()
     page.wait_for_function("window.answered")
     page.mouse.move(4, 500)
@@ -123,9 +136,8 @@ def test_nothing_changes_under_a_pressed_pointer(studio: Studio, page: Page) -> 
     expect(toggle).to_have_attribute("aria-pressed", "false")
 
 
-def test_a_release_does_not_end_the_press_that_follows_at_once(studio: Studio, page: Page) -> None:
+def test_a_release_does_not_end_the_press_that_follows_at_once(held_back: None, studio: Studio, page: Page) -> None:
     toggle = keyword_chip(page, "grassy").locator(".toggle")
-    page.evaluate(HELD_BACK)
     toggle.click()
     page.wait_for_function("window.answered")
     page.evaluate(
@@ -310,10 +322,7 @@ def test_an_edit_is_undone_by_key_and_by_button_and_history_says_who(studio: Stu
     page.keyboard.press("Escape")
 
 
-def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page: Page) -> None:
-    other = page.context.new_page()
-    other.goto(page.url)
-    other.wait_for_selector("#generate")
+def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page: Page, other: Page) -> None:
     page.click("#caption-text")
     page.keyboard.press("End")
     page.keyboard.type(" It sings.")
@@ -321,6 +330,7 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page:
     other.press("#caption-text", "Enter")
     expect(other.locator("#state-caption")).to_have_text("edited by you")
     # The first page learns of it while its person is still typing.
+    look(page)
     page.wait_for_function(f"document.querySelector('#caption-text').server === {json.dumps(DESERT)}")
     mine = page.input_value("#caption-text")
     assert mine.endswith("It sings."), "what is typed is not disturbed"
@@ -339,4 +349,61 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page:
     settled(page)
     items = studio.workspace.runs.get(run_of(page)).values["keywords"].value.value.items
     assert {item.text: item.used for item in items} == {"red": False, "sunny": False, "by day": True, "grassy": True}
-    other.close()
+
+
+def write_prompt(page: Page, text: str) -> None:
+    page.fill("#template-keywords", text)
+    page.click("#stage-keywords .prompt-form [data-submit]")
+
+
+def test_of_two_settings_both_are_kept_and_the_later_page_is_told(studio: Studio, page: Page, other: Page) -> None:
+    steps, guidance = "#setting-generation-steps", "#setting-generation-guidance"
+    page.click(steps)
+    page.keyboard.press("Control+a")
+    page.keyboard.type("11")
+    other.fill(steps, "7")
+    other.press(steps, "Enter")
+    settled(other)
+    # The first page has heard of it, but what its person is typing stays, and stands for what was shown before.
+    look(page)
+    page.wait_for_function(f"document.querySelector('{steps}').server === '7'")
+    expect(page.locator(steps)).to_have_value("11")
+    page.keyboard.press("Enter")
+    expect(page.locator("#notice-generation")).to_contain_text("steps to 7")
+    expect(page.locator("#notice-generation")).to_contain_text("Yours was saved on top")
+    expect(page.locator(steps)).to_have_value("11")
+    look(other)
+    expect(other.locator(steps)).to_have_value("11")
+
+    # Seen by now: the next change is nothing that anybody has to be told of.
+    other.fill(guidance, "4.5")
+    other.press(guidance, "Enter")
+    settled(other)
+    expect(other.locator("#notice-generation")).to_have_count(0)
+    run_id = page.evaluate("studio.run")
+    drawing = studio.runs.settings(studio.workspace.runs.get(run_id)).generation
+    assert (drawing.steps, drawing.guidance) == (11, 4.5)
+
+
+def test_of_two_prompts_the_later_page_is_told_and_the_other_can_be_brought_back(
+    studio: Studio, page: Page, other: Page
+) -> None:
+    for opened in (page, other):
+        opened.click("#stage-keywords [data-panel-of=prompt]")
+    page.fill("#template-keywords", SECOND)
+    write_prompt(other, FIRST)
+    settled(other)
+    look(page)
+    page.wait_for_function("text => document.querySelector('#template-keywords').server === text", arg=FIRST)
+    expect(page.locator("#template-keywords")).to_have_value(SECOND)
+    page.click("#stage-keywords .prompt-form [data-submit]")
+    expect(page.locator("#notice-keywords")).to_contain_text("The prompt was changed elsewhere meanwhile")
+    expect(page.locator("#template-keywords")).to_have_value(SECOND)
+
+    earlier = page.locator("#earlier-prompts-keywords")
+    earlier.locator("summary").click()
+    expect(earlier.locator("pre")).to_have_text(FIRST)
+    earlier.locator("button").click()
+    expect(page.locator("#template-keywords")).to_have_value(FIRST)
+    expect(earlier.locator("pre")).to_have_text(SECOND)
+    assert studio.workspace.runs.get(page.evaluate("studio.run")).prompts == {"keywords": FIRST}
