@@ -43,7 +43,7 @@ def serving_demo(workspace: Path) -> Iterator[tuple[str, Studio]]:
     It lets go of the models before it is over, so that whoever is next may ask them.
     """
     before = set(threading.enumerate())
-    with _no_errors(), serving_here(workspace, demo_models()) as served:
+    with serving_here(workspace, demo_models()) as served, _no_errors():
         yield served
     until(lambda: not [one for one in threading.enumerate() if one.name == "jobs" and one not in before])
 
@@ -120,7 +120,8 @@ def _no_errors() -> Iterator[None]:
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            told.append(self.format(record))
+            if record.exc_info:
+                told.append(self.format(record))
 
     listener, roots = Listener(logging.ERROR), [logging.getLogger(), logging.getLogger("uvicorn")]
     with pytest.MonkeyPatch.context() as patch:
