@@ -57,10 +57,10 @@ def browsing_demo(chromium: str, folder: Path) -> Iterator[tuple[Page, str, Stud
 
 
 class Held:
-    """What the embedded models wait for until it is let through."""
+    """What the embedded models wait for until it is let through, or the test is done with it."""
 
     def __init__(self) -> None:
-        self._through = threading.Semaphore(0)
+        self._through, self._over = threading.Semaphore(0), threading.Event()
 
     def let_through(self, number: int = 1) -> None:
         """So many of them, be they there already or yet to come."""
@@ -69,9 +69,19 @@ class Held:
     def wait(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Until one is let through; `meanwhile` is done over and over, and may raise."""
         end = time.monotonic() + HELD_SECONDS
-        while not self._through.acquire(timeout=0.05):
+        while not self._through.acquire(timeout=0.05) and not self._over.is_set():
             assert time.monotonic() < end, "nobody lets it through"
             meanwhile()
+
+    @contextmanager
+    def in_place_of(self, model: type, name: str, method: Callable[..., object]) -> Iterator[Held]:
+        """A method of a model, as long as the test wants it."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(model, name, method)
+            try:
+                yield self
+            finally:
+                self._over.set()
 
 
 @contextmanager
@@ -91,8 +101,7 @@ def images_held(step: int) -> Iterator[Held]:
 
         return plain(self, prompt, control, settings, seed, after_step)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ControlNetPipeline, "generate", generate)
+    with held.in_place_of(ControlNetPipeline, "generate", generate):
         yield held
 
 
@@ -108,8 +117,7 @@ def replies_held(words: str) -> Iterator[Held]:
             held.wait()
         return plain(self, prompt, settings, seed, stop)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GgufModel, "complete", complete)
+    with held.in_place_of(GgufModel, "complete", complete):
         yield held
 
 

@@ -87,9 +87,9 @@ def pixels(page: Page, selector: str) -> np.ndarray:
 def seconds_of(page: Page) -> int:
     """What the gate says that a yes would take."""
     expect(page.locator("#gate-seconds")).to_contain_text("on this machine")
-    found = re.fullmatch(r"about (?:(\d+) s|a second) on this machine", page.inner_text("#gate-seconds"))
+    found = re.fullmatch(r"about (?:(\d+) (s|min)|a second) on this machine", page.inner_text("#gate-seconds"))
     assert found is not None, page.inner_text("#gate-seconds")
-    return int(found[1] or 1)
+    return int(found[1] or 1) * (60 if found[2] == "min" else 1)
 
 
 def test_the_control_image_beside_the_original_while_a_threshold_moves(page: Page) -> None:
@@ -133,13 +133,15 @@ def test_the_control_image_beside_the_original_while_a_threshold_moves(page: Pag
 
 
 def test_the_gate_counts_tells_the_time_lists_and_makes_nothing_without_the_yes(page: Page) -> None:
-    begin(page, images_per_caption=2)
+    begin(page, images_per_caption=8)
     captions = page.locator("#stage-counterfactuals .line").count()
     assert captions >= 3
-    expect(page.locator("#gate-count")).to_have_text(f"{2 * captions} images from {captions} captions")
+    expect(page.locator("#gate-count")).to_have_text(f"{8 * captions} images from {captions} captions")
     whole = seconds_of(page)
     fill(page, "steps", 4)
     assert 0 < seconds_of(page) < 0.6 * whole, "a quarter of the steps takes less time"
+    fill(page, "images_per_caption", 2)
+    expect(page.locator("#gate-count")).to_have_text(f"{2 * captions} images from {captions} captions")
 
     page.click("#planned summary")
     rows = page.locator("#planned li")
