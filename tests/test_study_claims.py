@@ -542,6 +542,7 @@ def annotator(folder: str, study_id: str, worker: str, seed: str) -> None:
     claims = 0
     with Workspace(folder) as workspace:
         studies = workspace.studies
+        print("ready", flush=True)
         sys.stdin.readline()
         while True:
             assignment = studies.assignments.claim(study_id, worker, "item")
@@ -575,7 +576,9 @@ def run_annotators(folder: Path, study_id: str, workers: list[str]) -> int:
         subprocess.Popen([*command, worker, "1"], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
         for worker in workers
     ]
-    time.sleep(2)
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("go\n")
@@ -586,16 +589,17 @@ def run_annotators(folder: Path, study_id: str, workers: list[str]) -> int:
 
 
 @pytest.mark.slow
-def test_eight_processes_claiming_at_once(tmp_path: Path) -> None:
-    """Ten thousand claims and more: exactly five votes of five workers an item, and no error."""
+@pytest.mark.parametrize("items", [400, pytest.param(2000, marks=pytest.mark.soak)])
+def test_eight_processes_claiming_at_once(tmp_path: Path, items: int) -> None:
+    """Thousands of claims: exactly five votes of five workers an item, and no error."""
     with Workspace(tmp_path) as workspace:
-        study_id = started(workspace, items=2000, votes=5, consensus=4)
+        study_id = started(workspace, items=items, votes=5, consensus=4)
         workers = crew(workspace.studies, study_id, 8)
     claims = run_annotators(tmp_path, study_id, workers)
-    assert claims >= 10_000
+    assert claims >= 5 * items
     with Workspace(tmp_path) as workspace:
         judged = votes_of(workspace.studies, study_id)
-        assert len(judged) == 2000
+        assert len(judged) == items
         for names in judged.values():
             assert len(names) == len(set(names)) == 5
         assert all(workspace.studies.assignments.progress(study_id, worker)[1] == 0 for worker in workers)

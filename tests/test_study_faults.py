@@ -130,8 +130,8 @@ def looked_at(folder: Path, study_id: str, acknowledged: list[Acknowledged], abs
     assert given == len(acknowledged), "a vote that was sent twice was written twice"
 
 
-def test_three_kills(tmp_path: Path) -> None:
-    under_fire(tmp_path / "workspace", kills=3, items=60, crew=5, seconds=0.3)
+def test_two_kills(tmp_path: Path) -> None:
+    under_fire(tmp_path / "workspace", kills=2, items=60, crew=5, seconds=0.1)
 
 
 @pytest.mark.soak
