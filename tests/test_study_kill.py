@@ -48,6 +48,8 @@ def annotator(studies: Studies, study_id: str, worker: str, lock: threading.Lock
             if back is not None:
                 with lock:
                     print("undone", back.public, "-", flush=True)
+        # A look at the next image: of processes that write without a gap, SQLite lets one wait until it gives up.
+        time.sleep(random.random() * 0.02)
 
 
 def victim(folder: str, study_id: str, *workers: str) -> None:
