@@ -25,6 +25,8 @@ class Similarities:
         self._known: dict[_Asked, tuple[float, str] | None] = {}
         self._waiting: set[_Asked] = set()
         self._lock = threading.Lock()
+        self.measured = 0
+        """How often something was: whoever read a value before the last time may look again."""
 
     @property
     def waiting(self) -> bool:
@@ -70,3 +72,4 @@ class Similarities:
             with self._lock:
                 self._known.update(found)
                 self._waiting.difference_update(wanted)
+                self.measured += 1

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import ui.explore
 from app import explorer_of
 from pipeline.profile import load_profile
 from pipeline.seams import OnStep
@@ -21,7 +22,8 @@ from services.run_state import RunState
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
 from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, parts_of, perform
-from ui.explore import Performed
+from tests.serving import until
+from ui.explore import PageValues, Performed
 
 BIRD = Image.new("RGB", (32, 32), (200, 40, 40))
 CLOUDY = "A red bird in cloudy weather by day. The bird sits on a twig. The ground is grassy."
@@ -354,3 +356,24 @@ def test_the_order_of_tries_gives_every_try_another_seed(studio: Studio) -> None
     for _ in range(3):
         do(studio, run_id, "run", stage="caption")
     assert [version.value.trace.seed for version in studio.states.of(run_id).histories["caption"]] == [0, 1, 2]
+
+
+def test_what_is_measured_while_a_reply_is_drawn_is_asked_for_soon(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How similar an alternative is that a person wrote: measured after the values of the reply were read."""
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    draw = ui.explore.render
+
+    def late(values: PageValues) -> dict[str, str]:
+        until(lambda: not studio.similarities.waiting)
+        return draw(values)
+
+    monkeypatch.setattr(ui.explore, "render", late)
+    add = {"name": "alternative-add", "fields": {"keyword": "red", "new": "turquoise"}}
+    explorer = explorer_of(studio)
+    reply = json.loads(explorer.answer({"run": run_id, "do": [add]}))
+    assert not reply["problem"] and reply["active"], "or the page looks again after four seconds"
+    again = json.loads(explorer.answer({"run": run_id, "do": [{"name": "poll"}]}))
+    assert not again["active"]

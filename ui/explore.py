@@ -220,7 +220,7 @@ class Explorer:
 
     def _reply(self, done: Performed, batch: Batch) -> str:
         # Asked for before the state is read: a job that ends in between is then asked for once more, and never missed.
-        active = bool(self.jobs.active())
+        active, measured = bool(self.jobs.active()), self.similarities.measured
         find = batch.find[:LONGEST_SEARCH]
         try:
             values = self.read(done.run_id, batch.view, find)
@@ -236,7 +236,8 @@ class Explorer:
             "problem": done.problem,
             "where": done.where,
             "field": done.field,
-            "active": active or self.similarities.waiting,  # lined up, perhaps, by what was just read
+            # Lined up, perhaps, by what was just read, and measured before it was drawn.
+            "active": active or self.similarities.waiting or self.similarities.measured != measured,
             "state": state.run.state if state is not None else 0,
             "predicting": values.comparison.waiting,
             "cases": [case.id for case in state.run.test_cases] if state is not None else [],
