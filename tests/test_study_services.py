@@ -74,13 +74,13 @@ def test_a_study_goes_from_draft_to_decision_without_a_page(lead: Lead) -> None:
 
 def test_what_a_command_will_do_is_said_before_and_changes_nothing(lead: Lead) -> None:
     study = lead.send("create-study", title="Birds", template="classification")
-    lead.send("draw-items", study=study, filter={"count": "5"})
+    lead.send("draw-items", study=study, filter={"count": "12"})  # of three sources at least: enough for the quiz
     lead.send("start-study", study=study)
     command = lead.commands.parse("add-items", {"study": study, "filter": {"count": "4"}})
     assert isinstance(command, AddItems)
     told = lead.life.before(command)
     assert told.title == "Add 4 images?" and not told.final
-    assert lead.workspace.studies.get(study).items == 5
+    assert lead.workspace.studies.get(study).items == 12
 
 
 @pytest.mark.parametrize(
