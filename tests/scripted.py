@@ -7,7 +7,6 @@ from __future__ import annotations
 import random
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -116,19 +115,6 @@ class NoiseGenerator:
         return Image.frombytes("RGB", control.size, random.Random(f"{prompt} {seed}").randbytes(width * height * 3))
 
 
-class SlowGenerator(NoiseGenerator):
-    """Takes as long at every step as real ones do."""
-
-    def generate(
-        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
-    ) -> Image.Image:
-        def slowly(done: int, total: int) -> None:
-            time.sleep(0.3)
-            on_step(done, total)
-
-        return super().generate(prompt, control, settings, seed, slowly)
-
-
 class HeldGenerator(NoiseGenerator):
     """Draws no image further than its second step before it is let go; a stop is heeded there."""
 
@@ -184,12 +170,12 @@ class ScriptedModels:
         return InvertingDetector()
 
 
-class SlowModels(ScriptedModels):
-    """Stand-ins, of which the generator takes its time."""
-
-    def __init__(self) -> None:
-        super().__init__(ScriptedLanguageModel(answer))
-        self.generator = SlowGenerator()
+def models_that_stop() -> ScriptedModels:
+    """Stand-ins, of which the generator draws an image by which its speed is known, and one more, and no others."""
+    models, generator = ScriptedModels(), HeldGenerator()
+    models.generator = generator
+    generator.let_go(2)
+    return models
 
 
 def answer(prompt: str) -> str:

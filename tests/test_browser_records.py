@@ -39,8 +39,11 @@ from tests.explorer import (
 
 NASTY = "<img src=x onerror=\"document.title='broken'\"> & <b>bold</b>"
 WITH_STAND_INS = (
-    "import app, sys, pipeline.models; from tests.scripted import {0}; "
-    "pipeline.models.load_models = lambda profile: {0}(); sys.exit(app.main())"
+    "import app, sys, pipeline.models, services.predictions, tests.scripted, tests.test_predictions; "
+    "models = tests.scripted.{}; "
+    "pipeline.models.load_models = lambda profile: models; "
+    "services.predictions._load = lambda wanted: tests.test_predictions.Bright('classification'); "
+    "sys.exit(app.main())"
 )
 DROP = """
 ([selector, name, data]) => {
@@ -322,9 +325,9 @@ def test_a_sample_of_a_road_brings_its_mask(studio: Studio, page: Page) -> None:
 
 
 def test_a_page_that_stays_open_outlives_the_server_and_shows_the_truth(tmp_path: Path, page: Page) -> None:
-    """Killed while it generates with slow stand-ins, started again: the open page and a new one say what was saved."""
+    """Killed while it generates with stand-ins, started again: the open page and a new one say what was saved."""
     folder = tmp_path / "workspace"
-    server = ServerProcess(folder, tmp_path / "log", WITH_STAND_INS.format("SlowModels")).start()
+    server = ServerProcess(folder, tmp_path / "log", WITH_STAND_INS.format("models_that_stop()")).start()
     try:
         open_start(page, server.url)
         upload(page, "bird.png", encoded(Image.new("RGB", (64, 64), (200, 40, 40))))
@@ -345,7 +348,7 @@ def test_a_page_that_stays_open_outlives_the_server_and_shows_the_truth(tmp_path
         server.stop(signal.SIGKILL)
         # Told at once, and not only when the reply is overdue, which takes twenty seconds.
         page.wait_for_function("document.body.classList.contains('lost')", timeout=15_000)
-        server.code = WITH_STAND_INS.format("ScriptedModels")
+        server.code = WITH_STAND_INS.format("ScriptedModels()")
         server.start()
 
         # Nobody touched the page: it finds the server again by itself.
