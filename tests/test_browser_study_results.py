@@ -112,7 +112,7 @@ def test_approval_rejection_escape_and_a_new_code(page: Page, served: tuple[str,
     expect(row).to_contain_text("9 approved")
     row.get_by_role("button", name="Reject…").click()
     page.keyboard.press("Escape")
-    assert page.locator("dialog").count() == 0
+    expect(page.locator("dialog")).to_have_count(0)
     assert studio.workspace.studies.workers.get("imported-bo").approved == 9, "Escape does nothing"
     row.locator("summary").click()
     row.get_by_role("button", name="New code…").click()
