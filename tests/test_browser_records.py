@@ -111,7 +111,7 @@ def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) 
     expect(first).to_contain_text("not begun")
     expect(first).to_contain_text("bird · ")
     expect(first.locator(".when")).to_have_text(re.compile(r"^\d\d:\d\d$"))
-    assert first.locator("img").evaluate("image => image.complete && image.naturalWidth") == 96
+    assert first.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)") == 96
     assert page.locator(".run-item b b").count() == 0 and page.title() != "broken"
 
     page.fill("#find-run", "möwe")

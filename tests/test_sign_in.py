@@ -220,7 +220,7 @@ def test_the_whole_studio_works_behind_the_sign_in_and_says_when_it_has_ended(
     page.click(".sample")
     page.wait_for_selector("#part-source img")
     settled(page)
-    assert page.evaluate("document.querySelector('#part-source img').naturalWidth") > 0
+    page.wait_for_function("document.querySelector('#part-source img').naturalWidth > 0")
     assert not problems
     assert not page.is_visible("#signed-out")
     studio.workspace.studies.sessions.close_all("lead")
