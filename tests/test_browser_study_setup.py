@@ -115,6 +115,7 @@ def test_a_lead_sets_up_and_starts_a_study_and_invites(desk: Desk) -> None:
     page.wait_for_selector("#run")
     assert (desk.study.state, desk.study.items, desk.study.rules.votes) == ("running", 25, 3)
     desk.confirm("#link-on")
+    page.wait_for_selector("#link")
     expect(page.locator("#link")).to_have_text(f"{desk.url}annotate/#join={desk.study.link}")
     page.fill("[name=codes]", "3")
     desk.confirm("#make-codes")
