@@ -75,6 +75,10 @@ class Desk:
     def confirm(self, button: str) -> str:
         """Press a button that asks once more, say yes; gives what it said."""
         self.page.click(button)
+        return self.confirm_open()
+
+    def confirm_open(self) -> str:
+        """Say yes to what is asked once more; gives what it said."""
         self.page.wait_for_selector("#confirm-go")
         said = self.page.inner_text("#confirm")
         self.page.click("#confirm-go")
@@ -413,6 +417,20 @@ def test_a_study_is_extended_and_closed(desk: Desk) -> None:
     assert "for good" in desk.confirm("#close")
     page.wait_for_selector("#state:has-text('closed')")
     assert desk.study.state == "closed" and not page.query_selector("#link-on, #make-codes, #more-votes")
+
+
+def test_a_button_that_is_pressed_before_the_script_is_there_does_what_it_says(desk: Desk) -> None:
+    page, script = desk.page, HeldBack()
+    desk.new(images=10)
+    page.wait_for_selector("#start:enabled")
+    page.route("**/study-acts.js*", script)
+    page.goto(page.url, wait_until="commit")
+    page.click("#start")
+    assert not page.query_selector("#confirm-go")
+    script.let_through()
+    assert "10 images get" in desk.confirm_open()
+    page.wait_for_selector("#run")
+    page.unroute("**/study-acts.js*")
 
 
 def test_no_page_is_wider_than_its_window(desk: Desk) -> None:

@@ -188,8 +188,10 @@
   // ---- Addresses for annotators: of the studio as this browser reaches it
 
   function tellAddresses() {
-    for (const place of document.querySelectorAll("[data-annotate]"))
+    for (const place of document.querySelectorAll("[data-annotate]")) {
       place.textContent = `${location.origin}/annotate/${place.dataset.annotate}`;
+      place.hidden = false;
+    }
     const here = document.getElementById("here-only");
     if (here && /^(localhost|127\.|\[::1\])/.test(location.host)) {
       here.hidden = false;

@@ -27,10 +27,18 @@ STATE_WORDS: dict[StudyState, tuple[str, Tone]] = {
 }
 
 # Before the first paint, so that a dark page does not flash in white. The explore page writes the same key.
-_THEME = """(() => {
+# And who is quick has pressed a button before the scripts are there that know what it does: it is pressed again then.
+_FIRST = """(() => {
   const chosen = localStorage.getItem("studio-theme");
   const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.classList.toggle("dark", dark);
+  let pressed = null;
+  const note = (event) => { pressed = event.target.closest("button[type=button]") ?? pressed; };
+  document.addEventListener("click", note, true);
+  document.addEventListener("DOMContentLoaded", () => {
+    document.removeEventListener("click", note, true);
+    if (pressed?.isConnected) pressed.click();
+  });
 })();"""
 
 
@@ -53,7 +61,7 @@ def document(
         el("title", f"{title} · DILLEMA Studio" if title else "DILLEMA Studio"),
         el("link", rel="icon", href=address("favicon.svg")),
         [el("link", rel="stylesheet", href=address(name)) for name in ("studio.css", "study.css", *sheets)],
-        el("script", Html(_THEME)),
+        el("script", Html(_FIRST)),
         [el("script", src=address(name), defer=True) for name in ("study.js", *scripts)],
     )
     page = el("body", el("div", join(*body), class_="studio paper"), class_="study-page")

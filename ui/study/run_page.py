@@ -158,7 +158,7 @@ def _invite(study: Study, invited: Invited) -> Html:
 
 def _link(end: str, **attributes: str) -> Html:
     """An address below the annotators' page; a script puts the one in front by which this browser reaches it."""
-    return el("output", f"/annotate/{end}", class_="link-text", data_annotate=end, **attributes)
+    return el("output", class_="link-text", data_annotate=end, hidden=True, **attributes)
 
 
 def _others(workers: Sequence[Worker]) -> Html | None:
