@@ -34,6 +34,7 @@ from services.live_images import KEPT_PREVIEWS, Previews
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
 from tests.scripted import InvertingDetector, NoiseGenerator, ScriptedModels, perform
+from tests.serving import until
 from ui.drawing_routes import add_drawing_routes
 from ui.views.queue import queue_part
 
@@ -223,10 +224,7 @@ class Painter:
 
 
 def over(jobs: JobQueue) -> None:
-    end = time.monotonic() + 10
-    while jobs.active():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    until(lambda: not jobs.active())
 
 
 @pytest.fixture
@@ -254,10 +252,12 @@ def test_the_image_at_work_is_cancelled_alone(jobs: JobQueue) -> None:
     work = Painter()
     number = jobs.submit("a", ("generation",), work, ("one", "two"))
     assert work.begun.wait(10) and jobs.drop_part(number, 0)
-    end = time.monotonic() + 5
-    while (view := jobs.view(number)) is not None and (view.at_part is None or view.at_part.id != 1):
-        assert time.monotonic() < end
-        time.sleep(0.005)
+
+    def second_at_work() -> bool:
+        view = jobs.view(number)
+        return view is None or (view.at_part is not None and view.at_part.id == 1)
+
+    until(second_at_work)
     work.go_on.set()
     over(jobs)
     assert work.made == ["two"]
@@ -406,10 +406,7 @@ def test_the_first_estimate_counts_the_whole_image_and_makes_way_for_people(stud
     assert generator.made == [] and not studio.driver.speeds  # type: ignore[attr-defined]
     blocker.go_on.set()
     over(studio.jobs)
-    end = time.monotonic() + 10
-    while not studio.driver.speeds:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: bool(studio.driver.speeds))
     assert len(generator.made) == 2  # type: ignore[attr-defined]
     settings = studio.profile.settings.generation
     assert settings.steps > PROBE_STEPS

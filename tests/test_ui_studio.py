@@ -75,11 +75,8 @@ def do(studio: Studio, run_id: str, name: str, **data: object) -> Performed:
     return outcome
 
 
-def wait(studio: Studio, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while studio.jobs.active():
-        assert time.monotonic() < end, "the work did not end"
-        time.sleep(0.01)
+def wait(studio: Studio) -> None:
+    until(lambda: not studio.jobs.active())
 
 
 def words(state: RunState, stage: str) -> str:
@@ -293,10 +290,7 @@ def test_a_cancel_keeps_what_is_whole_and_the_rest_can_be_made_later(workspace: 
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
     perform(studio, run_id, "generate")
-    end = time.monotonic() + 20
-    while not studio.states.of(run_id).run.test_cases:
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    until(lambda: studio.states.of(run_id).run.test_cases)
     perform(studio, run_id, "cancel")
     cancelled_at = slow.steps
     wait(studio)
