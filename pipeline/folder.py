@@ -134,7 +134,7 @@ class RepeatStore:
         return ()
 
     def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
-        raise NotImplementedError("only images are made again")
+        raise RuntimeError("a finished run keeps its values: only its images are drawn again")
 
     def drawn(self) -> Collection[Lineage]:
         return ()
