@@ -129,9 +129,10 @@ def read_run_in(data: bytes) -> EmbeddedRun | None:
 
 
 def require_run_in(data: bytes) -> EmbeddedRun:
-    """The same for a person who wants a run back: a file without one is refused too."""
+    """The same for a person who wants a run back: a file without one is refused too, and first what is no image."""
     held = read_run_in(data)
     if held is None:
+        opened(data)
         raise UserError(f"{_NO_RUN} Images that this studio saved carry theirs, unless another program took it out.")
     return held
 

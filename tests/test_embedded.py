@@ -210,6 +210,8 @@ def test_a_file_without_a_run_says_so() -> None:
     foreign = with_texts(encoded(DRAWN), {"parameters": NASTY, "Comment": "hello"})
     with pytest.raises(UserError, match=r"^There is no run in this file\."):
         require_run_in(foreign)
+    with pytest.raises(UserError, match=r"^The file is not an image;"):
+        require_run_in(b"dear reader")
 
 
 def test_a_picture_that_was_painted_over_is_left_out() -> None:
