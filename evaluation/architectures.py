@@ -46,6 +46,24 @@ def find_network(wanted: UnderTestSettings) -> Network:
     return _from_torchvision(wanted.name) if wanted.source == "torchvision" else _from_timm(wanted.name)
 
 
+def checkpoint_path(named: str) -> Path:
+    """The path that a person gave of a checkpoint file, whether there is a file or not; "~" begins a home folder.
+
+    Raises UserError for what can be no path on this machine, such as one in the home folder of nobody.
+    """
+    try:
+        path = Path(named).expanduser()
+        path.stat()
+    except FileNotFoundError:
+        return path
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"There can be no checkpoint file at {named[:200]!r}: give a path on the machine that serves this.",
+            field="file",
+        ) from error
+    return path
+
+
 def _from_torchvision(name: str) -> Network:
     from torchvision import models
 
@@ -80,7 +98,7 @@ def _from_timm(name: str) -> Network:
 def _from_file(wanted: UnderTestSettings) -> Network:
     if not wanted.file:
         raise UserError("Give the path of the checkpoint file of the model under test.")
-    file = Path(wanted.file).expanduser()
+    file = checkpoint_path(wanted.file)
     if not file.is_file():
         raise UserError(
             f"There is no file {wanted.file}: give the path of a checkpoint on the machine that serves this."

@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import ClassVar, Protocol
 
 from PIL import Image
 from pydantic import Field, ValidationError
 
+from evaluation.architectures import checkpoint_path
 from evaluation.metrics import MASK_KEPT, ClassFigures, against_mask, mask_check, without_mask
 from evaluation.types import Prediction, decode_map, names_label
 from pipeline.errors import UserError
@@ -309,8 +309,8 @@ def model_key(wanted: UnderTestSettings) -> str:
     if wanted.source != "file":
         return wanted.title
     try:
-        changed = f"@{Path(wanted.file).expanduser().stat().st_mtime_ns:x}"
-    except OSError:
+        changed = f"@{checkpoint_path(wanted.file).stat().st_mtime_ns:x}"
+    except (UserError, OSError):
         changed = ""
     return f"{wanted.title}{changed}{f' ({wanted.classes})' if wanted.classes else ''}"
 
@@ -353,4 +353,6 @@ def _chosen(command: ChooseModelUnderTest) -> UnderTestSettings:
         raise UserError("Give the name of the model under test, such as resnet50.", field="model")
     if wanted.source == "file" and not wanted.file:
         raise UserError("Give the path of the checkpoint file of the model under test.", field="file")
+    if wanted.source == "file":
+        checkpoint_path(wanted.file)
     return wanted

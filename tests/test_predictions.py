@@ -18,9 +18,13 @@ from pipeline.settings import Settings, UnderTestSettings
 from pipeline.types import Task
 from services.jobs import JobQueue
 from services.predictions import ModelComparison, PredictionService, model_key
+from services.studio import Studio
 from storage.types import Run
 from storage.workspace import Workspace
 from tests.cases import made_case
+from tests.scripted import parts_of, perform
+from tests.serving import until
+from tests.test_ui_studio import new_run
 
 NAMED = Settings(under_test=UnderTestSettings(source="timm", name="resnet18"))
 BIRD = Task("classification", label="bird")
@@ -186,3 +190,30 @@ def test_a_file_that_was_changed_is_another_model(tmp_path: Path) -> None:
     os.utime(file, ns=(1, 1))
     assert model_key(wanted) != before
     assert model_key(UnderTestSettings(source="file", file="/nowhere")) == "/nowhere"
+
+
+NO_PATHS = ("~nobody-such/x.pt", "~models/net.pt", "a\0b.pt", f"/{'x' * 300}.pt")
+"""What cannot be a file on any machine where the tests run."""
+
+
+@pytest.mark.parametrize("path", NO_PATHS)
+def test_a_path_that_can_be_none_is_refused_and_nothing_is_saved(studio: Studio, path: str) -> None:
+    run_id = new_run(studio)
+    done = perform(studio, run_id, "under-test", source="file", model="resnet18", file=path)
+    assert done.field == "file" and done.problem.startswith("There can be no checkpoint file at ")
+    assert studio.states.of(run_id).settings.under_test.source == "profile"
+
+
+@pytest.mark.parametrize("path", NO_PATHS)
+def test_a_run_that_came_with_such_a_path_can_be_looked_at_and_says_what_is_wrong(studio: Studio, path: str) -> None:
+    run_id = new_run(studio)
+    held = studio.workspace.runs.get(run_id).settings
+    chosen = UnderTestSettings(source="file", name="resnet18", file=path).model_dump(mode="json")
+    studio.workspace.runs.set_settings(run_id, {**held, "under_test": chosen})
+    studio.workspace.test_cases.append(run_id, None, made_case(Image.new("RGB", (16, 16))))
+    assert "resnet18" in parts_of(studio, run_id)["pictures"]
+    state = studio.states.of(run_id)
+    until(lambda: not studio.predictions.compare(state.run, state.settings).waiting)
+    said = studio.predictions.compare(state.run, state.settings).problem
+    assert said.startswith("There can be no checkpoint file at ")
+    assert perform(studio, run_id, "under-test", source="profile").problem == ""
