@@ -70,6 +70,7 @@ class Generate(RunCommand):
 
     name: ClassVar[str] = "generate"
     stage_of_command: ClassVar[str] = "generation"
+    shown: str = Field("", max_length=40, description="What the gate showed, by its name; empty: whatever it shows now")
 
 
 class Regenerate(RunCommand):
@@ -273,12 +274,17 @@ class Execution:
     # Images
 
     def generate(self, command: Generate) -> None:
-        """The yes at the gate: what it showed is made. Raises UserError when the gate is closed."""
+        """The yes at the gate: what it showed is made. Raises UserError when the gate is closed, or shows other things
+        by now.
+        """
         require_task(self.workspace.runs.get(command.run))
-        gate = self.states.of(command.run).gate
-        if gate.plan is None:
-            raise UserError(gate.closed)
-        self.start_images(command.run, gate.plan.images)
+        with self.runs.changing:
+            gate = self.states.of(command.run).gate
+            if gate.plan is None:
+                raise UserError(gate.closed)
+            if command.shown not in ("", gate.shown):
+                raise UserError("What would be made was changed after it was shown: look at it and say yes again.")
+            self.start_images(command.run, gate.plan.images)
 
     def regenerate(self, command: Regenerate) -> None:
         """Raises UserError for a test case of another run too."""

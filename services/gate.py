@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pipeline.driver import Driver
+from pipeline.freshness import drawing_key
 from pipeline.methods import method_of
 from pipeline.recipes import recipe_of
 from pipeline.seeds import derive_seed
@@ -26,6 +29,8 @@ class Gate:
     """Images of this plan that are there already, from a job that was stopped."""
     measuring: bool = False
     """No image was made on this machine yet, but its speed is about to be known."""
+    shown: str = ""
+    """A short name of all that a yes would make; another one once anything of it is another. "" when it is closed."""
     closed: str = ""
     """Why nothing can be generated, in one sentence; "" when the gate waits for a yes."""
 
@@ -63,8 +68,22 @@ def gate_of(
         plan = driver.plan(recipe, values, settings, seed, made, size)
         if plan.images:
             before = used * drawing.images_per_caption - len(plan.images)
-            return Gate(plan, seed, before, warmed and plan.seconds is None)
+            return Gate(plan, seed, before, warmed and plan.seconds is None, _name_of(plan, run, settings))
     return Gate(closed=f"All images of the seed {drawing.seed} are made: take another seed, or change something else.")
+
+
+def _name_of(plan: Plan, run: Run, settings: Settings) -> str:
+    """Of what a yes would make: its images, what they are drawn from, and the mask where they are drawn on it."""
+    recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
+    method = method_of(recipe.method)
+    on_mask = method.needs_mask(method.settings_of(settings))
+    made_of = [
+        recipe.name,
+        drawing_key(recipe, run.task, run.source_sha, values, settings),
+        [run.mask_sha, sorted(run.mask_classes.items())] if on_mask else None,
+        [(image.counterfactual.text, image.seed) for image in plan.images],
+    ]
+    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:20]
 
 
 def _seeds(run: Run, drawing: GenerationSettings, made: int) -> Iterable[int]:

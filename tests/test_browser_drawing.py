@@ -15,7 +15,7 @@ from benchmarks.serving import settled
 from pipeline.settings import ConditioningSettings
 from services.studio import Studio
 from tests.explorer import Served, held_drawing, one_server, open_run, text_run
-from tests.scripted import InvertingDetector
+from tests.scripted import InvertingDetector, perform
 from tests.serving import until
 
 served = one_server()
@@ -208,6 +208,39 @@ def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:
     expect(page.locator("#gate")).to_contain_text("All images of the seed 4711 are made")
     page.click("[data-key=seed-random]")
     expect(page.locator("#gate-seconds")).to_contain_text("on this machine")
+
+
+def test_a_yes_covers_what_was_seen_and_what_its_person_just_typed(studio: Studio, page: Page) -> None:
+    run_id = at_the_gate(page, studio)
+    expect(page.locator("#generate")).to_contain_text("Generate 4 images")
+
+    def jobs() -> list[int]:
+        return [job.total for job in studio.workspace.runs.get(run_id).jobs]
+
+    # Another page changes the settings while the button is held, so that this page cannot show it before the yes.
+    page.hover("#generate")
+    page.mouse.down()
+    perform(studio, run_id, "setting", tab="another", setting="generation.images_per_caption", value="3")
+    page.mouse.up()
+    expect(page.locator("#problem-generation")).to_contain_text("look at it and say yes again")
+    expect(page.locator("#generate")).to_contain_text("Generate 12 images")
+    assert jobs() == []
+
+    # What is typed and not answered yet is known to who typed it: by key, and by a press on the button.
+    for images, say_yes in (
+        ("2", lambda: page.press("#setting-generation-images_per_caption", "Control+Enter")),
+        ("4", lambda: page.click("#generate")),
+    ):
+        before = jobs()
+        with held_drawing(studio) as generator:
+            page.fill("#setting-generation-images_per_caption", images)
+            say_yes()
+            page.wait_for_selector("#cancel")
+            generator.let_all()
+            settled(page)
+        assert jobs()[:-1] == before
+    assert jobs() == [8, 8]
+    assert page.locator("#problem-generation").count() == 0
 
 
 def test_the_queue_is_in_sight_and_does_what_it_is_told(studio: Studio, page: Page) -> None:

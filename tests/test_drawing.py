@@ -33,7 +33,7 @@ from services.jobs import JobHandle, JobQueue
 from services.live_images import KEPT_PREVIEWS, Previews
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
-from tests.scripted import InvertingDetector, NoiseGenerator, ScriptedModels, perform
+from tests.scripted import InvertingDetector, NoiseGenerator, ScriptedModels, parts_of, perform
 from tests.serving import until
 from ui.drawing_routes import add_drawing_routes
 from ui.views.queue import queue_part
@@ -368,6 +368,60 @@ def test_seeds_next_fixed_and_random_at_the_gate(studio: Studio) -> None:
     held = studio.states.of(run_id).settings.generation
     assert (held.seed_mode, held.seed) == ("fixed", case.lineage.seed)
     assert "not of this run" in do(studio, run_id, "reuse-seed", case="12345")
+
+
+def test_a_yes_makes_what_was_shown_or_nothing(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    shown = studio.states.of(run_id).gate.shown
+    for part in ("generation", "source"):
+        assert (f'data-shown="{shown}"' in parts_of(studio, run_id)[part]) == (part == "generation")
+
+    # Another page changes what would be made; it is put back, and the same is shown again.
+    do(studio, run_id, "setting", tab="B", setting="generation.images_per_caption", value="8")
+    other = studio.states.of(run_id).gate.shown
+    assert "look at it and say yes again" in do(studio, run_id, "generate", tab="A", shown=shown)
+    assert not studio.workspace.runs.get(run_id).jobs and other != shown
+    assert "look at it and say yes again" in parts_of(studio, run_id)["generation"]
+    do(studio, run_id, "setting", tab="B", setting="generation.images_per_caption", value="1")
+    assert studio.states.of(run_id).gate.shown == shown
+
+    # What is the same number of images is not the same for that.
+    steps = studio.states.of(run_id).settings.generation.steps
+    do(studio, run_id, "setting", setting="generation.steps", value=steps + 1)
+    assert do(studio, run_id, "generate", shown=shown)
+    do(studio, run_id, "setting", setting="generation.steps", value=steps)
+
+    # A second press after all was made says yes to nothing new.
+    assert not do(studio, run_id, "generate", shown=shown)
+    assert do(studio, run_id, "generate", shown=shown)
+    assert len(studio.workspace.runs.get(run_id).test_cases) == 4
+    assert not do(studio, run_id, "generate"), "a script that has seen nothing says yes to what is there"
+    assert len(studio.workspace.runs.get(run_id).test_cases) == 8
+
+
+def test_another_mask_is_another_picture_where_images_are_drawn_on_it(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+
+    def shown() -> str:
+        return studio.states.of(run_id).gate.shown
+
+    def give_mask(number: int) -> None:
+        studio.workspace.runs.set_mask(run_id, Image.new("L", (48, 32), number), {number: "road"})
+
+    without = shown()
+    give_mask(1)
+    assert shown() == without != "", "on edges the mask changes nothing"
+    nets = studio.profile.generator.controlnets
+    nets["segmentation"] = nets["canny"]
+    try:
+        do(studio, run_id, "setting", setting="conditioning.kind", value="segmentation")
+        first = shown()
+        give_mask(2)
+        assert "" not in (first, shown()) and first != shown()
+    finally:
+        del nets["segmentation"]
 
 
 def test_presets_and_kinds_are_those_of_the_profile(studio: Studio) -> None:

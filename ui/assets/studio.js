@@ -59,7 +59,13 @@
 
   // ---- Sending
 
+  // Whether a person's change is not answered yet, so that the page does not show what they made of it.
+  const LOOKS = ["poll", "open", "new"];
+  const changing = () => [...(flying ?? []), ...queue].some(({ name, fields }) => !LOOKS.includes(name) && !("shown" in (fields ?? {})));
+
   function send(action) {
+    // A yes is to what was shown when it was said, and to what its person has just changed themselves.
+    if (action?.fields && "shown" in action.fields && changing()) action.fields.shown = "";
     // Which settings and prompts the person looked at who did this: another page may change them before it is sent.
     if (action) queue.push({ state: studio.state, ...action });
     studio.idle = false;

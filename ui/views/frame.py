@@ -156,7 +156,8 @@ def _interruptions(state: RunState) -> list[Html]:
     if last is not None and last.state == "interrupted" and gate.plan is not None and not active:
         words = f"The studio was stopped while it generated: {last.done} of {last.total} images are saved."
         left = len(gate.plan.images)
-        go_on = button(f"Make the other {left}" if left > 1 else "Make the last one", "generate", "s", id="go-on")
+        word = f"Make the other {left}" if left > 1 else "Make the last one"
+        go_on = button(word, "generate", "s", id="go-on", data_shown=gate.shown)
         found.append(el("div", el("span", words), go_on, class_="notice told", id="run-interrupted"))
     return found
 

@@ -241,6 +241,7 @@ def _gate(state: RunState) -> Html:
             "p",
             id="generate",
             disabled=active,
+            data_shown=gate.shown,
             data_key="generate",
         ),
         class_="gate",
