@@ -306,7 +306,9 @@ class Editing:
     def undo(self, command: Undo) -> None:
         """Brings back the version before a person's edit. Raises UserError where there is no edit to undo."""
         run = self._workspace.runs.get(command.run)
-        histories = {stage: self._workspace.runs.history(command.run, stage) for stage in run.values}
+        # Values of another recipe stay in the run, but no card shows them.
+        shown = [stage for stage in recipe_of(run.recipe).names if stage in run.values]
+        histories = {stage: self._workspace.runs.history(command.run, stage) for stage in shown}
         stage = command.stage or last_edited(histories)
         target = undo_target(histories.get(stage, ())) if stage is not None else None
         if target is None:

@@ -275,6 +275,23 @@ def test_an_earlier_value_is_brought_back(studio: Studio) -> None:
     assert state.run.values["caption"].value.value == first.value.value and not state.stale
 
 
+def test_an_undo_changes_no_stage_that_the_recipe_does_not_have(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    do(studio, run_id, "keyword-use", text="red", used=False)
+    do(studio, run_id, "recipe", recipe="reconstruction")
+
+    def versions() -> int:
+        return len(studio.workspace.runs.history(run_id, "keywords"))
+
+    assert versions() == 2
+    for chosen in ({}, {"stage": "keywords"}):
+        assert "no edit of yours to undo" in do(studio, run_id, "undo", **chosen).problem
+    assert versions() == 2
+    do(studio, run_id, "recipe", recipe="dillema")
+    assert not do(studio, run_id, "undo").problem and versions() == 3
+
+
 def test_a_version_of_another_run_is_not_brought_back(studio: Studio) -> None:
     one, other = new_run(studio), new_run(studio)
     do(studio, one, "run-all")
