@@ -168,13 +168,13 @@ class RunSettings:
             states = self._workspace.runs.states(command.run, command.state) if command.state else ()
             others = settings_by_others(states, self._writes.by(command.tab))
             number = self._workspace.runs.set_settings(command.run, {**run.settings, **settings})
+            stages = [stage for section, _ in mine if (stage := recipe.section_card(section)) is not None]
+            # Also where what is saved is set again: what was refused before is given up by that.
+            self._notes.solved(command.run, command.about(command.model_dump()), *stages)
             if number is None:
                 return
             self._writes.note(number, command.tab)
-            for stage in dict.fromkeys(recipe.section_card(section) for section, _ in mine):
-                if stage is None:
-                    continue
-                self._notes.solved(command.run, stage)
+            for stage in dict.fromkeys(stages):
                 news = [other for other in others if recipe.section_card(other.section) == stage]
                 if news:
                     self._notes.tell(command.run, stage, settings_conflict(news, mine))

@@ -197,6 +197,18 @@ def test_what_makes_no_sense_is_said_at_its_stage_and_nothing_is_lost(
     assert said in part(studio, run_id, stage).replace("&#x27;", "'")
 
 
+def test_what_was_refused_is_forgotten_once_what_is_saved_is_set_again(studio: Studio) -> None:
+    run_id = new_run(studio)
+    steps = studio.states.of(run_id).settings.generation.steps
+    assert "was not changed" in do(studio, run_id, "setting", setting="generation.steps", value=9999).problem
+    assert "generation" in studio.states.of(run_id).problems
+    assert not do(studio, run_id, "setting", setting="generation.steps", value=steps).problem
+    assert studio.states.of(run_id).problems == {}
+    assert do(studio, run_id, "preset", preset="luxury").problem
+    assert not do(studio, run_id, "default-settings", sections="generation").problem
+    assert studio.states.of(run_id).problems == {}
+
+
 def test_no_keyword_chosen_is_said_at_the_alternatives(studio: Studio) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
