@@ -59,9 +59,10 @@ def gate_of(
         they = "they are" if recipe.last.plural else "it is"
         return Gate(closed=f"The {recipe.last.noun} {is_stale}: run {it} again, or keep {it} as {they}.")
     method = method_of(recipe.method)
-    lacking = method.lacks(method.settings_of(settings), run.mask_sha is not None)
-    if lacking:
-        return Gate(closed=lacking)
+    drawn_with = method.settings_of(settings)
+    hindrance = method.refused(driver.profile, drawn_with) or method.lacks(drawn_with, run.mask_sha is not None)
+    if hindrance:
+        return Gate(closed=hindrance)
     drawing = settings.generation
     made = driver.made(recipe, (case.lineage for case in run.test_cases if case.id not in outdated), settings)
     for seed in _seeds(run, drawing, len(made)):

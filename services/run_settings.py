@@ -160,10 +160,11 @@ class RunSettings:
         """
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
-            recipe, held = recipe_of(run.recipe), self._runs.settings(run).model_dump(mode="json")
+            recipe, before = recipe_of(run.recipe), self._runs.settings(run)
+            held = before.model_dump(mode="json")
             wanted = copy.deepcopy(held)
             change(wanted)
-            settings = self._valid(recipe, wanted).model_dump(mode="json")
+            settings = self._valid(recipe, wanted, before).model_dump(mode="json")
             mine = changed_settings(held, settings)
             states = self._workspace.runs.states(command.run, command.state) if command.state else ()
             others = settings_by_others(states, self._writes.by(command.tab))
@@ -179,7 +180,8 @@ class RunSettings:
                 if news:
                     self._notes.tell(command.run, stage, settings_conflict(news, mine))
 
-    def _valid(self, recipe: Recipe, plain: Plain) -> Settings:
+    def _valid(self, recipe: Recipe, plain: Plain, before: Settings) -> Settings:
+        """What the profile cannot draw with is refused where that is changed; elsewhere the gate says it."""
         try:
             settings = recipe.settings.model_validate(plain)
         except ValidationError as error:
@@ -189,8 +191,9 @@ class RunSettings:
                 f"The setting “{name}” was not changed: {reason[0].lower()}{reason[1:]}.", field="value"
             ) from error
         method = method_of(recipe.method)
-        refused = method.refused(self._profile, method.settings_of(settings))
-        if refused:
+        drawing = method.settings_of(settings)
+        refused = method.refused(self._profile, drawing)
+        if refused and drawing != method.settings_of(before):
             raise UserError(refused, field="value")
         return settings
 

@@ -433,6 +433,22 @@ def test_presets_and_kinds_are_those_of_the_profile(studio: Studio) -> None:
     assert "odd" in do(studio, run_id, "setting", setting="conditioning.median", value="4")
 
 
+def test_a_kind_that_the_profile_does_not_have_closes_the_gate_and_nothing_else(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    held = studio.workspace.runs.get(run_id).settings
+    studio.workspace.runs.set_settings(run_id, {**held, "conditioning": {**held["conditioning"], "kind": "depth"}})
+    gate = studio.states.of(run_id).gate
+    assert gate.plan is None and "no ControlNet for depth" in gate.closed
+    assert do(studio, run_id, "generate") == gate.closed
+    assert not do(studio, run_id, "setting", setting="caption.beams", value=2)
+    assert not do(studio, run_id, "under-test", source="timm", model="resnet18")
+    assert "no ControlNet for depth" in do(studio, run_id, "setting", setting="conditioning.low", value=41)
+    assert not do(studio, run_id, "setting", setting="conditioning.kind", value="canny")
+    do(studio, run_id, "run-all")
+    assert studio.states.of(run_id).gate.plan is not None
+
+
 def test_speeds_are_recalled_from_what_was_made_before(studio: Studio) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
