@@ -261,7 +261,7 @@ class JobQueue:
         """What is running or waiting, in its order."""
         with self._changed:
             running = [job.view for job in self._jobs.values() if job.view.state == "running"]
-            return (*running, *(job.view for job in self._waiting if job.view.active))
+            return (*running, *(job.view for job in self._waiting))
 
     def close(self, seconds: float = 5.0) -> None:
         """Stop what is running, start nothing more, and wait for the thread at most so long."""
@@ -286,11 +286,13 @@ class JobQueue:
             job.unbegun()
         return bool(found)
 
-    @staticmethod
-    def _stop(job: _Job) -> None:
+    def _stop(self, job: _Job) -> None:
         job.cancelled.set()
-        waiting = job.view.state == "waiting"
-        job.view = replace(job.view, state="cancelled") if waiting else replace(job.view, stopping=True)
+        if job.view.state == "waiting":
+            self._waiting.remove(job)
+            job.view = replace(job.view, state="cancelled")
+        else:
+            job.view = replace(job.view, stopping=True)
 
     @staticmethod
     def _mark(job: _Job, part_id: int, held: tuple[PartState, ...], state: PartState) -> bool:
@@ -327,8 +329,6 @@ class JobQueue:
                 name, idle = ("", None) if job is not None else self._idle_work.popleft()
                 self._idle_name = name
                 if job is not None:
-                    if job.cancelled.is_set():
-                        continue
                     job.view = replace(job.view, state="running", since=time.monotonic())
             if job is not None:
                 self._do(job)

@@ -276,6 +276,17 @@ def test_jobs_that_wait_pass_each_other_and_all_of_them_are_cancelled_at_once(jo
     assert not work.made and not jobs.cancel_all()
 
 
+def test_a_job_that_was_cancelled_is_in_nobodys_way(jobs: JobQueue) -> None:
+    work = Painter()
+    numbers = [jobs.submit(run_id, ("generation",), work, (run_id,)) for run_id in "abcd"]
+    assert work.begun.wait(10) and jobs.cancel_job(numbers[2])
+    assert jobs.move_up(numbers[3]) and not jobs.move_up(numbers[3]) and not jobs.move_up(numbers[2])
+    assert [view.run_id for view in jobs.active()] == ["a", "d", "b"]
+    work.go_on.set()
+    over(jobs)
+    assert work.made == ["a", "d", "b"]
+
+
 def test_the_queue_says_what_is_at_work_and_how_long_it_takes(jobs: JobQueue) -> None:
     work = Painter()
     first = jobs.submit("a", ("generation",), work, ("<b>snowy</b> · seed 1", "rainy · seed 2"), 3.0)
