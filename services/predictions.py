@@ -32,6 +32,10 @@ from storage.types import Run, StoredTestCase
 from storage.workspace import Workspace
 
 log = logging.getLogger(__name__)
+LONGEST_NAME = 120
+"""Characters in the name of a model, as its settings take them."""
+LONGEST_PATH = 1000
+"""Characters in the path of a checkpoint, as its settings take them."""
 LONGEST_CLASSES = 20_000
 """Characters in the names of a file's classes; a thousand of them take some twelve thousand."""
 DOING = "asking the model under test"
@@ -44,9 +48,13 @@ class ChooseModelUnderTest(StateEdit):
     name: ClassVar[str] = "under-test"
     source: str = Field(max_length=40, description="Where it comes from: profile, torchvision, timm or file")
     model: str = Field(
-        "", description="Its name, such as resnet50; of a file: its architecture, unless the file says it"
+        "",
+        max_length=LONGEST_NAME,
+        description="Its name, such as resnet50; of a file: its architecture, unless the file says it",
     )
-    file: str = Field("", description="The path of a checkpoint file on the machine of the studio")
+    file: str = Field(
+        "", max_length=LONGEST_PATH, description="The path of a checkpoint file on the machine of the studio"
+    )
     classes: str = Field(
         "", max_length=LONGEST_CLASSES, description="The names of a file's classes in order, with commas between"
     )

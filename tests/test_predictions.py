@@ -217,3 +217,16 @@ def test_a_run_that_came_with_such_a_path_can_be_looked_at_and_says_what_is_wron
     said = studio.predictions.compare(state.run, state.settings).problem
     assert said.startswith("There can be no checkpoint file at ")
     assert perform(studio, run_id, "under-test", source="profile").problem == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "longest"),
+    [
+        ({"source": "timm", "model": "x" * 150}, "model", 120),
+        ({"source": "file", "model": "resnet18", "file": "/x" * 600}, "file", 1000),
+        ({"source": "file", "model": "resnet18", "file": "x.pt", "classes": "x, " * 10_000}, "classes", 20_000),
+    ],
+)
+def test_what_is_too_long_for_a_model_is_named(studio: Studio, given: dict[str, str], field: str, longest: int) -> None:
+    done = perform(studio, new_run(studio), "under-test", **given)
+    assert (done.field, done.problem) == (field, f"“{field}” is too long: at most {longest} characters are taken.")
