@@ -45,6 +45,10 @@ _OF_FORMAT_1 = {"control": "control image"}
 """The artifact that lay beside source and mask, under a keyword of its own."""
 
 
+class NoRun(UserError):
+    """An image has no run inside: one can begin with it."""
+
+
 @dataclass(frozen=True)
 class EmbeddedRun:
     """What a file holds."""
@@ -129,11 +133,13 @@ def read_run_in(data: bytes) -> EmbeddedRun | None:
 
 
 def require_run_in(data: bytes) -> EmbeddedRun:
-    """The same for a person who wants a run back: a file without one is refused too, and first what is no image."""
+    """The same for a person who wants a run back: an image without one is refused too (NoRun), and first what is no
+    image.
+    """
     held = read_run_in(data)
     if held is None:
         opened(data)
-        raise UserError(f"{_NO_RUN} Images that this studio saved carry theirs, unless another program took it out.")
+        raise NoRun(f"{_NO_RUN} Images that this studio saved carry theirs, unless another program took it out.")
     return held
 
 

@@ -277,7 +277,10 @@ def test_files_come_and_go_over_http(studio: Studio, client: TestClient) -> None
     assert client.post("/files", content=reply.content).status_code == 403, "another site cannot send this header"
     refused = client.post("/files/run", content=encoded(Image.new("RGB", (64, 64))), headers=ours).json()
     assert refused["problem"].startswith("There is no run in this file.")
-    assert client.post("/files?name=a.png", content=b"", headers=ours).json()["problem"].startswith("The file is empty")
+    assert refused["offer"] == "new", "what has no run can begin one"
+    for path in ("/files?name=a.png", "/files/run"):
+        refused = client.post(path, content=b"", headers=ours).json()
+        assert refused["problem"].startswith("The file is empty") and "offer" not in refused
 
     path = f"/runs/{run_id}/mask?classes=0 sky, 1 road, 2 car"
     assert client.post(path, content=mask_file(), headers=ours).json() == {"problem": "", "said": []}

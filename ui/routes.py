@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 
+from pipeline.embedded import NoRun
 from pipeline.errors import UserError
 from pipeline.masks import overlay
 from services.exchange import Exchange
@@ -107,12 +108,16 @@ def _attached(media_type: str, make: Callable[[], tuple[str, bytes]]) -> Respons
 
 
 async def _taken(request: Request, take: Callable[[bytes], dict[str, Any]]) -> Response:
-    """What became of a file that was sent, as JSON; "problem" says in one sentence why it was not taken."""
+    """What became of a file that was sent, as JSON; "problem" says in one sentence why it was not taken, and "offer" is
+    "new" where a run can begin with it instead.
+    """
     if FROM_PAGE not in request.headers:
         return PlainTextResponse("Files are taken from the studio's own page only.", status_code=403)
     try:
         data = await request.body()
         return JSONResponse({"problem": "", **await run_in_threadpool(take, data)})
+    except NoRun as error:
+        return JSONResponse({"problem": str(error), "offer": "new"})
     except UserError as error:
         return JSONResponse({"problem": str(error)})
     except Exception as error:  # the page must get a reply that it can show

@@ -60,7 +60,7 @@
   async function giveRun(file) {
     const reply = await post("files/run", file);
     const anew = { word: "Begin a run with this picture", do: () => givePicture(file) };
-    if (reply.problem) say(reply.problem, "bad", reply.problem.startsWith("There is no run") ? anew : null);
+    if (reply.problem) say(reply.problem, "bad", reply.offer === "new" ? anew : null);
     else taken(reply);
   }
 
