@@ -171,18 +171,35 @@ class Workers(Repository):
 
     @write
     def decide(
-        self, db: sqlite_utils.Database, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str
+        self,
+        db: sqlite_utils.Database,
+        study_id: str,
+        worker: str,
+        verdict: ApprovalVerdict,
+        reason: str,
+        only_pending: bool = False,
     ) -> None:
         """Approve or reject all that the worker has answered in this study, or take that back with "pending".
 
-        Raises UserError for a worker who is not in the study, and for a rejection without a reason.
+        With `only_pending`, what was decided before stays as it is. Raises UserError for a worker who is not in the
+        study, and for a rejection without a reason.
         """
         _require_enrolment(db, study_id, worker)
         reason = checked_reason(reason, needed=verdict == "rejected")
         decision = insert_decision(db, study_id, worker, verdict, reason)
         db.execute(
-            "UPDATE assignments SET verdict = ?, decision = ? WHERE study = ? AND worker = ? AND state = 'submitted'",
-            [verdict, decision, study_id, worker],
+            """
+            UPDATE assignments SET verdict = :verdict, decision = :decision
+            WHERE study = :study AND worker = :worker AND state = 'submitted'
+                AND (NOT :only_pending OR verdict = 'pending')
+            """,
+            {
+                "verdict": verdict,
+                "decision": decision,
+                "study": study_id,
+                "worker": worker,
+                "only_pending": only_pending,
+            },
         )
         touch(db, study_id)
         append_log(db, f"work {verdict}", reason, study_id, worker)

@@ -278,6 +278,20 @@ def test_approve_all_leaves_the_excluded_out(studio: Studio, client: TestClient)
     assert "Approve 8" not in shown(client, f"/study/{study_id}/workers")
 
 
+def test_approve_all_leaves_what_was_rejected(studio: Studio, client: TestClient) -> None:
+    studies = studio.workspace.studies
+    study_id = bird_study(studio.workspace, [YES, YES])
+    done(client, study_id, "decide-assignments", worker="imported-ada", verdict="rejected", reason="did not look")
+    more = studies.add_items(study_id, [NewItem(picture(studio.workspace, 1), label="bird")])
+    item = next(item for item in studies.items(study_id) if item.id == more[0])
+    studies.import_votes(study_id, [cast(item, "ada", {"valid": "yes"}, 90)])
+    assert "Approve 9 pending assignments of 5 workers" in shown(client, f"/study/{study_id}/workers")
+    done(client, study_id, "approve-all")
+    record = studies.workers.get("imported-ada")
+    assert (record.approved, record.rejected, record.pending) == (1, 2, 0)
+    assert [vote.reason for vote in studies.data(study_id).votes if vote.verdict == "rejected"] == ["did not look"] * 2
+
+
 def test_exclusion_readmission_blocking_and_a_new_code(studio: Studio, client: TestClient) -> None:
     studies = studio.workspace.studies
     study_id = bird_study(studio.workspace, [YES, YES])

@@ -154,10 +154,10 @@ class Decisions:
         self._analyses.changed()
 
     def approve_all(self, sent: ApproveAll) -> None:
-        """The figures say who is not excluded."""
+        """The figures say who is not excluded. What was decided before stays."""
         for worker in self._analyses.of(self._studies.get(sent.study).id).report.workers:
             if worker.exclusion is None and worker.decided["pending"]:
-                self._studies.workers.decide(sent.study, worker.worker, "approved", "")
+                self._studies.workers.decide(sent.study, worker.worker, "approved", "", only_pending=True)
         self._analyses.changed()
 
     def exclude(self, sent: ExcludeWorker) -> None:
