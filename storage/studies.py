@@ -254,7 +254,8 @@ class Studies(Repository):
     def import_votes(self, db: sqlite_utils.Database, study_id: str, votes: Iterable[ImportedVote]) -> int:
         """Save votes that were given elsewhere, all or none, as finished assignments of workers named
         `imported-NAME`, in the order of their times; returns how many. Plain tuples with the fields of `ImportedVote`
-        do as well. An item may get more votes than it asks for: the first count.
+        do as well. An item may get more votes than it asks for: the first count. Those of a worker who is excluded
+        count once they are readmitted.
 
         Raises UserError for a study that is not running or paused, an item that is not one of its, a second vote of a
         worker on an item, and times or names that cannot be.
@@ -450,6 +451,7 @@ def _import_vote(
         "side": "left",
         "number": number,
         "state": "expired",
+        "counts": _may_count(db, study_id, worker),
         "imported": 1,
         "accepted": accepted,
         "expires": submitted,
@@ -478,6 +480,12 @@ def _import_vote(
             "id": assignment,
         },
     )
+
+
+def _may_count(db: sqlite_utils.Database, study_id: str, worker: str) -> int:
+    """1 for a worker whose votes count, 0 while they are excluded."""
+    query = "SELECT count(*) FROM enrolments WHERE study = ? AND worker = ? AND exclusion IS NULL"
+    return _count(db, query, [study_id, worker])
 
 
 def _votes(db: sqlite_utils.Database, study_id: str) -> tuple[Vote, ...]:

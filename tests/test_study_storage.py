@@ -467,6 +467,29 @@ def test_votes_from_elsewhere_are_saved_as_they_were_given(workspace: Workspace)
     assert analyse(studies.data(study_id)) is not None
 
 
+def test_imported_votes_of_who_is_excluded_do_not_count_until_they_are_readmitted(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=2, votes=1, consensus=1)
+    one, two = (item.id for item in studies.items(study_id))
+    studies.import_votes(study_id, [an_import(one, "A1")])
+    studies.workers.exclude(study_id, "imported-A1", "one hand", "person")
+    assert studies.import_votes(study_id, [an_import(two, "A1", 1, answers={"valid": "no"})]) == 1
+    assert outcomes(workspace) == ["", ""]
+    (worker,) = crew(studies, study_id, 1)
+    assert sorted(vote_all(studies, study_id, worker)) == [one, two]
+    assert studies.get(study_id).votes == 2 and outcomes(workspace) == ["valid", "valid"]
+    studies.workers.readmit(study_id, "imported-A1", "both hands")
+    assert outcomes(workspace) == ["valid", "invalid"], "the first votes count"
+
+
+def outcomes(workspace: Workspace) -> list[str]:
+    """What became of the items, as the pages of runs show it."""
+    db = sqlite3.connect(workspace.folder / "studio.db")
+    try:
+        return [outcome for (outcome,) in db.execute("SELECT outcome FROM study_items ORDER BY id")]
+    finally:
+        db.close()
+
+
 def test_a_file_with_a_mistake_brings_in_nothing(workspace: Workspace) -> None:
     studies, study_id = workspace.studies, started(workspace, items=2)
     one, two = (item.id for item in studies.items(study_id)[:2])
