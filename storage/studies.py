@@ -319,6 +319,12 @@ def _study(db: sqlite_utils.Database, row: Row) -> Study:
     # Every step of every annotator asks for the study: over the workers this is far quicker than over the items.
     query = "SELECT count(*), total(items_seen * (exclusion IS NULL)) FROM enrolments WHERE study = ?"
     workers, votes = db.execute(query, [row["id"]]).fetchone()
+    # Votes of a readmitted worker and of a file may be more than an item asks for; by an index, these few are found.
+    query = """
+        SELECT total(max(votes - :asked, 0)) FROM study_items
+        WHERE study = :study AND kind = 'item' AND votes + leases > :asked
+    """
+    surplus = db.execute(query, {"study": row["id"], "asked": rules.votes}).fetchone()[0]
     return Study(
         id=row["id"],
         name=row["name"],
@@ -329,7 +335,7 @@ def _study(db: sqlite_utils.Database, row: Row) -> Study:
         items=counts["item"],
         controls=counts["control"],
         quiz=counts["quiz"],
-        votes=int(votes),
+        votes=int(votes - surplus),
         needed=counts["item"] * rules.votes,
         workers=workers,
         link=row["link"] or "",

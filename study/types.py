@@ -248,7 +248,7 @@ class Study:
     controls: int = 0
     quiz: int = 0
     votes: int = 0
-    """Current votes on items, of workers who are not excluded."""
+    """Current votes on items, of workers who are not excluded, at most as many an item as the rules ask for."""
     needed: int = 0
     """items * rules.votes."""
     workers: int = 0

@@ -461,6 +461,8 @@ def test_votes_from_elsewhere_are_saved_as_they_were_given(workspace: Workspace)
     assert found is not None and (found.controls_seen, found.controls_right, found.items_seen) == (1, 0, 2)
     found = studies.workers.enrolment(study_id, "imported-B2")
     assert found is not None and found.controls_seen == 0
+    there = studies.get(study_id)
+    assert (there.votes, there.needed) == (3, 4)  # the third vote on one image stands in for none of another
     (worker,) = crew(studies, study_id, 1)
     assert vote_all(studies, study_id, worker) == [two]  # people here go on where the file ends
     studies.close(study_id)
