@@ -463,14 +463,16 @@ def _import_vote(
         "expires": submitted,
     }
     assignment = insert_row(db, "assignments", row)
-    said = {"assignment": assignment, "event": "submitted", "key": "imported", "answers": pack(dict(vote.answers))}
-    said |= {"comment": vote.comment, "seconds": float(vote.seconds), "created": submitted}
+    answers = {name: whole(answer) for name, answer in vote.answers.items()}
+    said = {"assignment": assignment, "event": "submitted", "key": "imported", "answers": pack(answers)}
+    said |= {"comment": whole(vote.comment), "seconds": float(vote.seconds), "created": submitted}
     saved = insert_row(db, "study_votes", said)
     decision = None
     if vote.verdict != "pending":
-        what = (worker, vote.verdict, vote.reason)
+        reason = whole(vote.reason)
+        what = (worker, vote.verdict, reason)
         if what not in decisions:
-            decisions[what] = insert_decision(db, study_id, worker, vote.verdict, vote.reason)
+            decisions[what] = insert_decision(db, study_id, worker, vote.verdict, reason)
         decision = decisions[what]
     db.execute(
         """

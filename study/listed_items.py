@@ -22,6 +22,8 @@ _TRUTH = {"": None, "true": True, "yes": True, "1": True, "right": True}
 _FALSE = {"false": False, "no": False, "0": False, "wrong": False}
 LONGEST = {"label": 200, "group": 60, "model": 400, "caption": 4000, "counterfactual": 4000}
 MAX_PARTS, LONGEST_PART, LONGEST_ORIGIN = 50, 100, 20_000
+DEEPEST_ORIGIN = 50
+"""Lists and objects in each other: an origin gets one deeper whenever a study goes out and comes back."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,20 @@ def _origin(text: str) -> dict[str, Any]:
         raise ValueError(f"its origin has more than {LONGEST_ORIGIN:,} characters")
     try:
         value = json.loads(text)
+        # NaN, infinity and halves of letters come through the reader, and no export takes them.
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         value = None
-    return {"earlier": value if isinstance(value, dict) else text}
+    return {"earlier": value if isinstance(value, dict) and not _too_deep(value) else text}
+
+
+def _too_deep(value: Any) -> bool:
+    """Whether lists and objects stand in each other more than `DEEPEST_ORIGIN` times."""
+    level = [value]
+    for _ in range(DEEPEST_ORIGIN):
+        inside = [list(held.values()) if isinstance(held, dict) else held for held in level]
+        level = [part for parts in inside for part in parts if isinstance(part, dict | list)]
+    return bool(level)
 
 
 def by_folder(files: Sequence[str]) -> dict[str, str]:

@@ -21,14 +21,15 @@ from pipeline.errors import UserError
 from services.commands import Commands
 from services.studies import imports
 from services.studies.__main__ import main
-from services.studies.exports import EXPORTS, ZIP, parquet, zipped
+from services.studies.exports import EXPORTS, ZIP, opened, parquet, zipped
 from services.studies.imports import files_of, import_items, import_votes, read_items
 from services.studies.services import study_services
 from storage.workspace import Workspace
+from study.cells import csv_text
 from study.results import analyse
 from study.tables import ANSWER_COLUMNS, RESULT_COLUMNS
 from study.templates import TEMPLATES
-from study.types import ControlPolicy, Eligibility, NewItem, Rules
+from study.types import ControlPolicy, Eligibility, NewItem, Question, Rules
 from ui.study.routes import add_study_routes
 
 OPEN = Eligibility(min_approval=0.0, min_finished=0)
@@ -155,6 +156,23 @@ def test_what_cannot_be_items_is_refused_in_one_sentence(
         import_items(workspace, study_id, files_of("images.zip", zip_of(files)))
     assert said in str(refused.value) and "\n" not in str(refused.value)
     assert workspace.studies.items(study_id) == ()
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ['{"a": NaN}', '{"a": 1e999}', '{"a": "\\ud800"}', '{"\\ud800": 1}', '{"a": ' + "[" * 900 + "]" * 900 + "}"],
+    ids=["nan", "infinity", "half a letter", "half a letter as a name", "deep"],
+)
+def test_an_origin_that_no_export_could_hold_is_kept_as_a_note(workspace: Workspace, origin: str) -> None:
+    study_id = workspace.studies.create("Birds", BIRD)
+    rows = csv_text([{"image": "a.png", "origin": origin}], ["image", "origin"])
+    files = files_of("images.zip", zip_of({"items.csv": rows, "a.png": picture(1)}))
+    assert import_items(workspace, study_id, files)[0] == 1
+    (item,) = workspace.studies.items(study_id)
+    assert item.origin["earlier"] == origin
+    archive = zipfile.ZipFile(io.BytesIO(b"".join(zipped(workspace, study_id)[1])))
+    items = pd.read_csv(io.BytesIO(archive.read("items.csv")), keep_default_na=False)
+    assert json.loads(items.iloc[0]["origin"])["earlier"] == origin
 
 
 def test_a_zip_that_is_a_trap_is_refused_before_it_is_unpacked(
@@ -294,6 +312,19 @@ def test_a_row_that_is_no_vote_stops_all_unless_told_otherwise(workspace: Worksp
     assert workspace.studies.data(study_id).votes == ()
     count, said = import_votes(workspace, study_id, file, even_so=True)
     assert count == 1 and "Row 2" in said
+
+
+def test_halves_of_letters_in_a_file_of_votes_spoil_no_export(workspace: Workspace) -> None:
+    rules = replace(BIRD, questions=(*BIRD.questions, Question("why", "Why?", "text", required=False)))
+    study_id = voted(workspace, rules, {})
+    item = workspace.studies.items(study_id)[0].public
+    answers = '[{"valid": "yes", "why": "a beak \\ud83d"}]'
+    row = {"HITId": item, "WorkerId": "A", "SubmitTime": "2026-01-02 10:00", "Answer.taskAnswers": answers}
+    assert import_votes(workspace, study_id, csv_text([row], row).encode())[0] == 1
+    (vote,) = workspace.studies.data(study_id).votes
+    assert vote.answers == {"valid": "yes", "why": "a beak ?"}
+    for name, (_, make) in EXPORTS.items():
+        assert make(opened(workspace, study_id)), name
 
 
 @pytest.mark.parametrize("name", sorted(EXPORTS))

@@ -216,6 +216,19 @@ def test_a_field_that_is_wrong_loses_nothing_of_the_others(lead: Lead) -> None:
     assert "disabled" in re.findall(r"<button[^>]*id=\"start\"[^>]*>", said["parts"]["part-missing"])[0]
 
 
+def test_half_a_letter_in_the_form_spoils_nothing(lead: Lead) -> None:
+    study = lead.draft(10)
+    form = {"instructions": "Look well \ud83d", "questions": [{"text": "Is it \ud83d?", "kind": "yes-no"}]}
+    headers = {"x-studio": "1", "content-type": "application/json"}
+    for name, sent in (("save-draft", {"form": form}), ("draw-items", {"filter": lead.choice(group="good \ud83d")})):
+        reply = lead.client.post(f"/study/api/{study}/{name}", content=json.dumps(sent), headers=headers)
+        assert reply.status_code == 200, reply.text
+    rules = lead.rules(study)
+    assert rules.instructions == "Look well ?" and rules.questions[0].text == "Is it ??"
+    assert {item.group for item in lead.studies.items(study) if item.kind == "item"} == {"random", "good ?"}
+    lead.get(f"/study/{study}/")
+
+
 def test_questions_are_added_changed_moved_and_removed(lead: Lead) -> None:
     study = lead.create()
     said = lead.post(f"{study}/edit-questions", {"form": {}, "do": "add", "place": -1})

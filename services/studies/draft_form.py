@@ -1,4 +1,4 @@
-"""The set-up form as data: rules from what was typed, and what is wrong, by field. No HTML, no storage.
+"""The set-up form as data: rules from what was typed, and what is wrong, by field. No HTML, and nothing is saved.
 
 Every field that can be read counts at once, the others keep their last good value: nothing that is right gets lost
 because something else is wrong. What is right by itself may still not go together; that is said, and stops the start.
@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BeforeValidator
 
+from storage.rows import whole
 from study.questions import check_rules
 from study.types import QUESTION_KINDS, Example, Question, QuestionKind, Rules
 
@@ -155,7 +156,7 @@ def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
     def read(value: object) -> str:
         if not isinstance(value, str):
             raise ValueError("This has to be text. Please reload the page.")
-        text = " ".join(value.split()) if one_line else value.strip()
+        text = whole(" ".join(value.split()) if one_line else value.strip())
         if len(text) > longest:
             raise ValueError(f"This has {len(text)} characters; at most {longest} fit.")
         return text
@@ -260,7 +261,7 @@ def _examples(sent: Sequence[object], held: Sequence[Example]) -> tuple[Example,
 
 
 def _text(value: object) -> str:
-    return value.replace("\r\n", "\n").strip() if isinstance(value, str) else ""
+    return whole(value.replace("\r\n", "\n").strip()) if isinstance(value, str) else ""
 
 
 def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question, ...]:
