@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from html import unescape
 from typing import Any
@@ -12,7 +15,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from services.studies.analyses import LONGEST_SECONDS, Analyses
+from services.studies import analyses
+from services.studies.analyses import LONGEST_SECONDS, Analyses, Analysis
 from services.studio import Studio
 from study.templates import TEMPLATES
 from study.types import Adjudication, NewItem, Question, Rules, StudyData
@@ -244,6 +248,56 @@ def test_a_slow_analysis_is_kept_for_a_while_and_takes_decisions_in(studio: Stud
     assert reports.of(study_id).report.votes_excluded == 10, "whether it runs is never shown late"
     reports._kept[study_id] = replace(slow, stamp=("paused", 0), at=slow.at - LONGEST_SECONDS)
     assert reports.of(study_id).report.votes_excluded == 10, "nor anything for long"
+
+
+def test_an_analysis_that_a_change_overtakes_is_not_kept(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analyses, "QUICK_SECONDS", -1.0)
+    monkeypatch.setattr(analyses, "SHARE", 1e-12)  # each is slow, and good for as long as any
+    studies = studio.workspace.studies
+    study_id = bird_study(studio.workspace, TEN)
+    loaded, go_on = threading.Event(), threading.Event()
+
+    def load(one: str) -> StudyData:
+        data = studies.data(one)
+        loaded.set()
+        assert go_on.wait(60)
+        return data
+
+    reports = Analyses(load, lambda one: ("running", studies.revision(one)))
+    with ThreadPoolExecutor(1) as threads:
+        early = threads.submit(reports.of, study_id)
+        assert loaded.wait(60)
+        studies.workers.exclude(study_id, "imported-ed", "lazy", "person")
+        reports.changed()
+        go_on.set()
+        assert early.result(60).report.votes_excluded == 0
+    assert reports.of(study_id).report.votes_excluded == 10
+
+
+def test_what_is_kept_is_touched_by_one_thread_at_a_time(studio: Studio) -> None:
+    studies = studio.workspace.studies
+    study_id = bird_study(studio.workspace, TEN)
+    reports = Analyses(studies.data, lambda one: ("running", studies.revision(one)))
+    used: list[str] = []
+
+    class Watched(OrderedDict[str, Analysis]):
+        """Says what is done with it, and that the lock is held meanwhile."""
+
+        def __getattribute__(self, name: str) -> Any:
+            assert reports._lock.locked(), name
+            used.append(name)
+            return super().__getattribute__(name)
+
+        def __setitem__(self, name: str, found: Analysis) -> None:
+            assert reports._lock.locked()
+            used.append("set")
+            super().__setitem__(name, found)
+
+    reports._kept = Watched()
+    found = reports.of(study_id)
+    reports.adjudicated(study_id, Adjudication(1, "valid", "no", "", found.report.study.created))
+    reports.changed()
+    assert {"get", "set", "move_to_end", "clear"} <= set(used)
 
 
 # ---- Decisions

@@ -45,27 +45,37 @@ class Analyses:
 
     def __init__(self, load: Callable[[str], StudyData], stamp: Callable[[str], Stamp]) -> None:
         self._load, self._stamp = load, stamp
-        self._kept: OrderedDict[str, Analysis] = OrderedDict()
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        """Around all that follows, and around the locks of the studies."""
+        self._kept: OrderedDict[str, Analysis] = OrderedDict()
+        self._changes = 0
+        """How often something was changed that has to be seen: an analysis that was begun before is not kept."""
 
     def of(self, study_id: str) -> Analysis:
         """The figures as they are, or a moment old where they take long. Computed once, however many ask for them."""
         with self._lock_of(study_id):
+            with self._lock:
+                kept, changes = self._kept.get(study_id), self._changes
             stamp = self._stamp(study_id)
-            kept = self._kept.get(study_id)
             if kept is not None and (kept.stamp == stamp or self._still_good(kept, stamp)):
                 return kept
-            return self._analysed(study_id, stamp)
+            found = self._analysed(study_id, stamp)
+            with self._lock:
+                if self._changes == changes:
+                    self._keep(study_id, found)
+            return found
 
     def changed(self) -> None:
         """A person has just changed something, and wants to see it: the next analysis is a new one, of every study,
         because a worker's record counts in all of them."""
-        self._kept.clear()
+        with self._lock:
+            self._changes += 1
+            self._kept.clear()
 
     def adjudicated(self, study_id: str, decision: Adjudication) -> None:
         """Puts a decision into what is kept, so that a person who decides one after another need not wait."""
-        with self._lock_of(study_id):
+        with self._lock_of(study_id), self._lock:
             kept = self._kept.get(study_id)
             if kept is None or kept.seconds <= QUICK_SECONDS:
                 return
@@ -76,7 +86,7 @@ class Analyses:
                 else case
                 for case in kept.report.disagreements
             )
-            self._kept[study_id] = replace(kept, report=replace(kept.report, disagreements=cases))
+            self._keep(study_id, replace(kept, report=replace(kept.report, disagreements=cases)))
 
     @staticmethod
     def _still_good(kept: Analysis, stamp: Stamp) -> bool:
@@ -90,12 +100,14 @@ class Analyses:
         started = time.thread_time()
         data = self._load(study_id)
         report = analyse(data)
-        found = Analysis(data, report, stamp, time.monotonic(), time.thread_time() - started)
+        return Analysis(data, report, stamp, time.monotonic(), time.thread_time() - started)
+
+    def _keep(self, study_id: str, found: Analysis) -> None:
+        """Under the lock."""
         self._kept[study_id] = found
         self._kept.move_to_end(study_id)
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
-        return found
 
     def _lock_of(self, study_id: str) -> threading.Lock:
         with self._lock:
