@@ -222,6 +222,23 @@ def test_a_quiz_stands_in_for_the_record(studio: Studio, one: Annotator, other: 
     assert not [vote for vote in studio.workspace.studies.data(study_id).votes if vote.kind == "item"]
 
 
+def test_the_quiz_comes_at_once_when_a_record_was_taken_back(studio: Studio, one: Annotator) -> None:
+    studies = studio.workspace.studies
+    first, link = running(studio.workspace, 1)
+    finish(one.join(link))
+    studies.workers.decide(first, one.worker, "approved", "")
+    items = [*items_of(studio.workspace, 2), *controls_of(studio.workspace, 1, "quiz")]
+    rules = replace(BIRD_RULES, eligibility=Eligibility(0.5, 1, quiz=1))
+    _, link = running(studio.workspace, items, rules)
+    held = one.join(link).next()
+    assert held["status"] == "item"
+    studies.workers.decide(first, one.worker, "pending", "was too early")
+    step = one.next()
+    assert step["status"] == "quiz" and step["text"].startswith("A short quiz comes first: question 1 of 1")
+    again = one.answer(step)["next"]
+    assert again["assignment"]["id"] == held["assignment"]["id"], "what was given back is the first to come"
+
+
 def test_without_record_and_quiz_the_page_says_why(studio: Studio, one: Annotator) -> None:
     _, link = running(studio.workspace, 2, replace(BIRD_RULES, eligibility=Eligibility()))
     step = one.join(link, agree=False).next()

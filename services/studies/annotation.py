@@ -309,10 +309,11 @@ class AnnotationService:
 
     def _quiz(self, study: Study, worker: str, enrolment: Enrolment, now: Standing) -> Step:
         assignment = self._studies.assignments.claim(study.id, worker, "quiz")
+        if assignment is not None and assignment.item.kind != "quiz":  # from before the quiz was asked for again
+            self._studies.assignments.release(study.id, worker)
+            assignment = self._studies.assignments.claim(study.id, worker, "quiz")
         if assignment is not None and assignment.item.kind == "quiz":
             return self._with((study, enrolment), worker, assignment, now.text)
-        if assignment is not None:  # a lease from before the quiz was asked for again
-            self._studies.assignments.release(study.id, worker)
         log.warning("study %s has fewer quiz items than its rules ask for", study.id)
         text = "Its quiz has no further question for you. Please tell whoever invited you."
         return self._without(study, worker, enrolment, "not eligible", text)
