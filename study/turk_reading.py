@@ -268,9 +268,12 @@ def _vote(
         raise ValueError("SubmitTime, AcceptTime or WorkTimeInSeconds is no time") from error
     if not 0 <= seconds < math.inf:
         raise ValueError("WorkTimeInSeconds has to be 0 or more")
-    accepted = min(accepted or submitted - timedelta(seconds=min(seconds, MAX_SECONDS)), submitted)
-    comment = as_written(row.get("Answer._comment", ""))[:MAX_COMMENT]
     seconds = min(seconds, MAX_SECONDS)
+    try:
+        accepted = min(accepted or submitted - timedelta(seconds=seconds), submitted)
+    except OverflowError as error:
+        raise ValueError("SubmitTime is no time that a vote can have") from error
+    comment = as_written(row.get("Answer._comment", ""))[:MAX_COMMENT]
     checked = check_answers(rules, item, answers)
     return TurkVote(item.id, worker, checked, comment, accepted, submitted, seconds, verdict, reason)
 

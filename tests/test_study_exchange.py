@@ -207,6 +207,7 @@ def test_what_turk_rejected_was_replaced_and_is_left_out() -> None:
         ({"Answer.Valid": ""}, "Please answer"),
         ({"WorkerId": "a b<script>"}, "no worker's name"),
         ({"SubmitTime": "yesterday"}, "is no time"),
+        ({"SubmitTime": "0001-01-01T00:00:00Z", "AcceptTime": ""}, "SubmitTime is no time that a vote can have"),
         ({"WorkTimeInSeconds": "nan"}, "has to be 0 or more"),
         ({"Answer.taskAnswers": "{"}, "is no JSON"),
     ],
