@@ -55,7 +55,7 @@ def listed_items(table: Table, rules: Rules) -> tuple[tuple[ListedItem, ...], tu
     for number, row in enumerate(table.rows, start=1):
         cells = {name: as_written(row.get(names[name], "")) for name in COLUMNS if name in names}
         try:
-            answers = {question: text for name, question in expected.items() if (text := row.get(name, ""))}
+            answers = {question: as_written(row[name]) for name, question in expected.items() if row.get(name)}
             found.append(_listed(row.get(column, ""), cells, answers, questions, number))
         except ValueError as error:
             raise ValueError(f"Row {number} of the list: {str(error).rstrip('.')}.") from error

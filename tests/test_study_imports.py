@@ -124,6 +124,7 @@ def test_a_list_alone_names_images_of_the_workspace(workspace: Workspace) -> Non
     sha = workspace.images.add(Image.effect_noise((40, 30), 40).convert("RGB"))
     found = read_items(workspace, BIRD, files_of("list.csv", f"image,label\n{sha},bird\n".encode()))
     assert [(item.image_sha, item.label) for item in found.items] == [(sha, "bird")]
+    assert found.notes == (), "the list itself is no image"
 
 
 def test_a_single_image_is_an_item(workspace: Workspace) -> None:
@@ -186,6 +187,24 @@ def test_a_zip_that_is_a_trap_is_refused_before_it_is_unpacked(
         brought(workspace, {"a.png": bytes(2000)})
     with pytest.raises(UserError, match="damaged"):
         files_of("a.zip", zip_of({"a.png": picture(1)})[:-30])
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_that_is_damaged_inside_is_refused(workspace: Workspace, kind: int) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", kind) as archive:
+        archive.writestr("a.png", picture(1) * 20)
+    data = bytearray(file.getvalue())
+    for place in range(50, 70):
+        data[place] ^= 0xFF
+    with pytest.raises(UserError, match=r"“a\.png” in the zip is damaged"):
+        read_items(workspace, BIRD, files_of("a.zip", bytes(data)))
+
+
+def test_a_zip_with_a_name_that_is_no_text_is_refused() -> None:
+    data = zip_of({"é.png": picture(1)}).replace("é".encode(), b"\xff\xfe")
+    with pytest.raises(UserError, match="The zip is damaged"):
+        files_of("a.zip", data)
 
 
 # The whole study
@@ -300,6 +319,19 @@ def test_a_zip_comes_back_as_the_same_study(workspace: Workspace, tmp_path: Path
         assert other.studies.items(again)[0].caption == "=A bird."
         with pytest.raises(UserError, match="has a vote on"):
             import_votes(other, again, turk)
+
+
+def test_answers_that_look_like_formulas_come_back(workspace: Workspace) -> None:
+    question = Question("seen", "Which?", "choice", options=("-none", "=some"), valid=("=some",))
+    rules = replace(BIRD, questions=(question,))
+    study_id = workspace.studies.create("Birds", rules)
+    sha = workspace.images.add(Image.effect_noise((40, 30), 40).convert("RGB"))
+    expected = {"seen": "-none"}
+    workspace.studies.add_items(study_id, [NewItem(sha), NewItem(sha, kind="control", expected=expected)])
+    data = b"".join(zipped(workspace, study_id)[1])
+    again = workspace.studies.create("Again", rules)
+    import_items(workspace, again, files_of("study.zip", data))
+    assert [item.expected for item in workspace.studies.items(again)] == [{}, expected]
 
 
 def test_a_row_that_is_no_vote_stops_all_unless_told_otherwise(workspace: Workspace) -> None:

@@ -7,6 +7,7 @@ through the one reader. A study gets all items or votes of a file, or none.
 from __future__ import annotations
 
 import io
+import lzma
 import re
 import zipfile
 import zlib
@@ -38,7 +39,11 @@ LISTS = ("items.csv", "metadata.csv")
 """The list of a zip or folder, if there are several CSV files."""
 _IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 _SHA = re.compile(r"[0-9a-f]{64}")
-_BROKEN = (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, NotImplementedError)
+_BROKEN = (
+    *(zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError, UnicodeDecodeError),
+    *(zlib.error, lzma.LZMAError),
+)
+"""What is raised for a zip that is no whole one; of bzip2, OSError."""
 
 
 class Files(Protocol):
@@ -158,7 +163,7 @@ def read_items(workspace: Workspace, rules: Rules, files: Files) -> ItemImport:
         found, notes = _listed(files, _the_list(lists), rules)
         found = [replace(listed, image=held.find(listed.image, listed.row)) for listed in found]
         found = [replace(each, source=held.find(each.source, each.row)) if each.source else each for each in found]
-        left = sum(held.is_image(name) for name in files.names) - len(held.named)
+        left = sum(held.is_image(name) for name in files.names if name not in lists) - len(held.named)
         if left > 0:
             notes = (*notes, f"{left:,} image{'s are' if left > 1 else ' is'} not in the list, and left out.")
     else:
