@@ -39,18 +39,23 @@ def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] =
     return tuple(sorted(found, key=lambda finding: not finding.stops))
 
 
+def check_more(rules: Rules, items: Sequence[NewItem]) -> None:
+    """Whether a study that has started can take these items, too. Raises ValueError with a sentence."""
+    if words := _silent(rules, items):
+        raise ValueError(f"{words}: leave such images out, as questions cannot be added to a study that has started.")
+
+
+def _silent(rules: Rules, items: Sequence[NewItem]) -> str:
+    """That there are images to which no question applies; "" where there are none."""
+    silent = sum(item.kind == "item" and not asked(rules.questions, item, {}) for item in items)
+    why = "would be asked nothing, because every question is only for images that show something else"
+    return f"{_images(silent)} {why}" if silent else ""
+
+
 def _of_items(rules: Rules, items: Sequence[NewItem]) -> list[Finding]:
     found = []
-    silent = sum(not asked(rules.questions, item, {}) for item in items)
-    if silent:
-        found.append(
-            Finding(
-                "items",
-                f"{_images(silent)} would be asked nothing, because every question is only for images that show "
-                "something else: remove them, or add a question for all.",
-                True,
-            )
-        )
+    if words := _silent(rules, items):
+        found.append(Finding("items", f"{words}: remove them, or add a question for all.", True))
     if any("{label}" in question.text for question in rules.questions):
         nameless = sum(not item.label for item in items)
         if nameless:

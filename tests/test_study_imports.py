@@ -176,6 +176,23 @@ def test_an_origin_that_no_export_could_hold_is_kept_as_a_note(workspace: Worksp
     assert json.loads(items.iloc[0]["origin"])["earlier"] == origin
 
 
+def test_a_study_that_runs_takes_no_image_that_would_be_asked_nothing(workspace: Workspace) -> None:
+    rules = replace(TEMPLATES["preservation"].rules(), eligibility=OPEN)
+    study_id = workspace.studies.create("Roads", rules)
+    files: dict[str, bytes | str] = {
+        "l.csv": "image,classes\na.png,road\nb.png,sky\n",
+        "a.png": picture(1),
+        "b.png": picture(2),
+    }
+    assert import_items(workspace, study_id, files_of("a.zip", zip_of(files)))[0] == 2, "a draft can still be changed"
+    workspace.studies.start(study_id)
+    with pytest.raises(UserError, match=r"^One image would be asked nothing, .*: leave such images out"):
+        import_items(workspace, study_id, files_of("a.zip", zip_of(files)))
+    files["l.csv"] = "image,classes\na.png,road\nb.png,road; sky\n"
+    import_items(workspace, study_id, files_of("a.zip", zip_of(files)))
+    assert len(workspace.studies.items(study_id)) == 4
+
+
 def test_a_zip_that_is_a_trap_is_refused_before_it_is_unpacked(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -566,6 +566,19 @@ def test_more_images_come_with_their_control_items(lead: Lead) -> None:
     assert after.items == 22 and after.controls > before.controls
 
 
+def test_more_images_that_would_be_asked_nothing_are_refused(lead: Lead) -> None:
+    road_runs(lead.studio.workspace, 2)
+    study = lead.create("preservation")
+    scenes = lead.choice(count="3", kind="segmentation")
+    lead.post(f"{study}/draw-items", {"filter": scenes})
+    lead.save(study, quiz="0", min_finished="0")
+    lead.act(study, "start-study")
+    refused = lead.act(study, "add-items", 400, filter=lead.choice(count="2", kind="classification"))
+    assert refused["error"].startswith("2 images would be asked nothing") and "leave such" in refused["error"]
+    lead.act(study, "add-items", filter=scenes)
+    assert lead.studies.get(study).items == 4
+
+
 def test_the_invitation_is_opened_and_ended(lead: Lead) -> None:
     study = lead.draft(10)
     lead.act(study, "open-invitation", 400)

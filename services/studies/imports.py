@@ -27,6 +27,7 @@ from study.cells import read_csv
 from study.control_items import right
 from study.listed_items import ListedItem, by_folder, listed_items
 from study.questions import asked
+from study.readiness import check_more
 from study.turk_reading import TurkVote, TurkVotes, turk_votes
 from study.types import Item, NewItem, Rules
 
@@ -191,6 +192,9 @@ def import_items(workspace: Workspace, study_id: str, files: Files) -> tuple[int
     if study.state == "closed":
         raise UserError("This study is closed: nothing can be added to it; make a new study.")
     found = read_items(workspace, study.rules, files)
+    if study.state != "draft":
+        with in_words():
+            check_more(study.rules, found.items)
     workspace.studies.add_items(study_id, found.items)
     count = len(found.items)
     return count, " ".join((f"{count:,} image{'' if count == 1 else 's'} added.", *found.notes))

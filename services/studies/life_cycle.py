@@ -17,8 +17,8 @@ from services.studies.drafts import Drafts, StudyCommand
 from services.studies.item_filter import ItemFilter
 from storage.studies import IMPORTED, Studies
 from study.questions import check_rules
-from study.readiness import findings
-from study.types import Study, Worker
+from study.readiness import check_more, findings
+from study.types import NewItem, Study, Worker
 
 MOST_CODES = 200
 _Count = Annotated[int, typed_number(NumberField("votes", 1, 50))]
@@ -257,7 +257,7 @@ class LifeCycle:
 
     def _before_items(self, study: Study, sent: AddItems) -> Consequences:
         _need(study, "running", "paused")
-        new, drawn = self._drafts.drawn(study, sent.filter)
+        new, drawn = self._drawn(study, sent)
         controls = for_more(study, new, self._drafts.disguise)
         words = [
             f"{drawn[0].upper()}{drawn[1:]}.",
@@ -303,9 +303,16 @@ class LifeCycle:
         return Consequences(f"Add {_count(len(names), 'worker')}?", words, "Add them")
 
     def _add_items(self, study: Study, sent: AddItems) -> None:
-        new, words = self._drafts.drawn(study, sent.filter)
+        new, words = self._drawn(study, sent)
         self._studies.add_items(study.id, [*new, *for_more(study, new, self._drafts.disguise)])
         self._studies.note("items drawn", words, study.id)
+
+    def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], str]:
+        """What comes in, and how it was drawn in words. Raises UserError."""
+        new, words = self._drafts.drawn(study, sent.filter)
+        with in_words():
+            check_more(study.rules, new)
+        return new, words
 
     def _make_codes(self, study: Study, sent: MakeCodes) -> NewCodes:
         made = []
