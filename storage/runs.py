@@ -202,18 +202,6 @@ class Runs(Repository):
         rows = db.query("SELECT * FROM stage_values WHERE run = ? AND stage = ? ORDER BY id", [run_id, stage])
         return tuple(_value(row) for row in rows)
 
-    @read
-    def share_edited(self, db: sqlite_utils.Database) -> dict[StageName, float]:
-        """For each stage that has values: the share of runs (0 to 1) whose latest value a person wrote."""
-        rows = db.query(
-            """
-            SELECT stage, avg(author = 'person') AS share FROM stage_values
-            WHERE id IN (SELECT max(id) FROM stage_values GROUP BY run, stage) GROUP BY stage
-            """
-        )
-        shares = {row["stage"]: float(row["share"]) for row in rows}
-        return {stage: shares[stage] for stage in value_types() if stage in shares}
-
     # Looking
 
     @read

@@ -319,6 +319,15 @@ def candidate_facts(workspace: Workspace) -> list[Facts]:
     return [{name: to_plain(getattr(found, name)) for name in fields} for found in workspace.test_cases.candidates()]
 
 
+def share_edited(workspace: Workspace, runs: list[str]) -> dict[str, float]:
+    """For each stage that has values: the share of runs whose latest value a person wrote."""
+    wrote: dict[str, list[bool]] = {}
+    for run_id in runs:
+        for stage, held in workspace.runs.get(run_id).values.items():
+            wrote.setdefault(stage, []).append(held.author == "person")
+    return {stage: sum(found) / len(found) for stage, found in wrote.items()}
+
+
 def workspace_facts(studio: Studio) -> Facts:
     """All that a workspace holds."""
     workspace = studio.workspace
@@ -327,7 +336,7 @@ def workspace_facts(studio: Studio) -> Facts:
         "listed": [summary_facts(summary) for summary in listed],
         "removed": [summary_facts(summary) for summary in removed],
         "found": [summary.id for summary in workspace.runs.search(find="RED BIRD")],
-        "share_edited": dict(workspace.runs.share_edited()),
+        "share_edited": share_edited(workspace, [summary.id for summary in (*listed, *removed)]),
         "runs": {summary.id: run_facts(studio, summary.id) for summary in (*listed, *removed)},
         "candidates": candidate_facts(workspace),
         "studies": {study.id: study_facts(workspace, study.id) for study in workspace.studies.all()},

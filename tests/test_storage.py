@@ -211,16 +211,6 @@ def test_the_list_of_runs_starts_with_the_one_worked_on_last(workspace: Workspac
     assert len(workspace.runs.search(limit=1)) == 1
 
 
-def test_the_share_that_people_wrote(workspace: Workspace) -> None:
-    assert workspace.runs.share_edited() == {}
-    for number in range(4):
-        run_id = new_run(workspace)
-        workspace.runs.append_value(run_id, "caption", by_person("Once edited"))
-        workspace.runs.append_value(run_id, "caption", by_person("p") if number == 0 else by_model("m"))
-    workspace.runs.append_value(run_id, "keywords", StageValue(Keywords(()), Trace("model"), "k"))
-    assert workspace.runs.share_edited() == {"caption": 0.25, "keywords": 0.0}
-
-
 def test_what_a_person_types_is_only_text(workspace: Workspace) -> None:
     task = Task("classification", label=NASTY)
     run_id = workspace.runs.create(picture(), task, NASTY, NASTY, {NASTY: NASTY}, (NASTY,), NASTY)

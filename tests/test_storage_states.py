@@ -185,7 +185,6 @@ def test_values_of_a_stage_that_is_not_known_here_hinder_nothing(workspace: Work
     workspace._database.write(lambda db: db.execute(insert) and None)
     assert list(workspace.runs.get(run).values) == ["caption"]
     assert workspace.runs.search()[0].stages == ("caption",)
-    assert workspace.runs.share_edited() == {"caption": 0.0}
     assert list(workspace.runs.get(workspace.runs.duplicate(run)).values) == ["caption"]
 
 
