@@ -24,7 +24,7 @@ class Finding:
 def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] = ()) -> tuple[Finding, ...]:
     """All there is to say of these rules with these items, what stops the start first.
 
-    `rules` are taken to be sound (`check_rules`); `items` of all kinds, without removed ones; `workers` are those who
+    `rules` are taken to be sound (`check_rules`); `items` of all kinds; `workers` are those who
     could take part.
     """
     plain = [item for item in items if item.kind == "item"]

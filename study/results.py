@@ -29,11 +29,11 @@ def analyse(data: StudyData) -> Report:
     """All figures of a study as it stands: per question before and after exclusions, agreement, workers, notes.
 
     Counts the first K votes of an item (in the order of `data.votes`) by workers who are not excluded now; approval and
-    rejection are a matter of a worker's record and change nothing. Items that were removed are left out with their
-    votes. Never raises for thin data and never returns NaN: what is undefined says so.
+    rejection are a matter of a worker's record and change nothing. Never raises for thin data and never returns NaN:
+    what is undefined says so.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
-    items = [item for item in data.items if item.kind == "item" and not item.removed]
+    items = [item for item in data.items if item.kind == "item"]
     ids = {item.id for item in items}
     cast = [vote for vote in data.votes if vote.kind == "item" and vote.item in ids]
     excluded = {exclusion.worker for exclusion in data.exclusions}

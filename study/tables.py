@@ -82,8 +82,8 @@ RESULT_COLUMNS: Mapping[str, Kind] = {
 
 
 def counted_assignments(data: StudyData) -> frozenset[int]:
-    """The assignments whose votes are in the result: items that are still in, workers not excluded, the first K."""
-    ids = {item.id for item in data.items if item.kind == "item" and not item.removed}
+    """The assignments whose votes are in the result: workers not excluded, the first K of an item."""
+    ids = {item.id for item in data.items if item.kind == "item"}
     excluded = {exclusion.worker for exclusion in data.exclusions}
     kept = counted((vote for vote in data.votes if vote.item in ids), data.study.rules.votes, excluded)
     return frozenset(vote.assignment for votes in kept.values() for vote in votes)
@@ -132,7 +132,7 @@ def answer_rows(data: StudyData) -> list[Row]:
                 "worker": vote.worker,
                 "answer": answer,
                 "counted": vote.assignment in inside,
-                "left_out_because": "" if vote.assignment in inside else _why_not(vote, item, excluded),
+                "left_out_because": "" if vote.assignment in inside else _why_not(vote, excluded),
                 "expected": expected,
                 "right": answer.strip().casefold() == expected.strip().casefold() if expected else None,
                 "assignment": vote.assignment,
@@ -149,12 +149,10 @@ def answer_rows(data: StudyData) -> list[Row]:
     return rows
 
 
-def _why_not(vote: Vote, item: Item, excluded: Mapping[str, str]) -> str:
+def _why_not(vote: Vote, excluded: Mapping[str, str]) -> str:
     """Why a vote is not in the result."""
     if vote.kind != "item":
         return f"{vote.kind} item"
-    if item.removed:
-        return "item removed"
     if vote.worker in excluded:
         return f"worker excluded: {excluded[vote.worker]}"
     return "beyond the number of votes of an item"
@@ -167,7 +165,7 @@ def result_rows(data: StudyData) -> list[Row]:
     do not wait for votes, from the same votes as the consensus; empty where the model is undefined.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
-    items = [item for item in data.items if item.kind == "item" and not item.removed]
+    items = [item for item in data.items if item.kind == "item"]
     ids = {item.id for item in items}
     cast = [vote for vote in data.votes if vote.kind == "item" and vote.item in ids]
     votes = counted(cast, rules.votes, {exclusion.worker for exclusion in data.exclusions})
@@ -257,7 +255,6 @@ def item_rows(data: StudyData, image_of: Mapping[int, str], source_of: Mapping[i
             "origin": _json(item.origin),
         }
         for item in data.items
-        if not item.removed
     ]
 
 

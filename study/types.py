@@ -159,7 +159,6 @@ class Item(NewItem):
     id: int = 0
     public: str = ""
     """An opaque name for exports."""
-    removed: bool = False
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def _figures(
     outcomes: Mapping[int, Mapping[str, Outcome]],
 ) -> WorkerFigures:
     """One line of the table."""
-    on_items = [vote for vote in votes if vote.kind == "item" and vote.item in items and not items[vote.item].removed]
+    on_items = [vote for vote in votes if vote.kind == "item" and vote.item in items]
     timed = [vote.seconds for vote in votes if vote.kind != "quiz"]
     compared = [
         answer == found.answer

@@ -308,6 +308,7 @@ def study_facts(workspace: Workspace, study_id: str) -> Facts:
 def _item_facts(workspace: Workspace, item: Any) -> Facts:
     return {
         **{name: fact for name, fact in to_plain(item).items() if name not in ("image_sha", "source_sha")},
+        "removed": False,  # told by earlier versions, and never true
         "image": picture(workspace, item.image_sha),
         "source": picture(workspace, item.source_sha) if item.source_sha else "",
     }

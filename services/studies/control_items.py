@@ -33,7 +33,7 @@ Disguise = Callable[[str], str]
 
 def keep_in_step(studies: Studies, study: Study, disguise: Disguise) -> bool:
     """Make the control and quiz items of a draft anew, if they are others now. Whether anything changed."""
-    items = [item for item in studies.items(study.id) if not item.removed]
+    items = studies.items(study.id)
     plain = [item for item in items if item.kind == "item"]
     rules = study.rules
     controls: Sequence[NewItem] = _given(items, "control")

@@ -180,7 +180,7 @@ class DraftState:
 
     study: Study
     items: tuple[Item, ...]
-    """Of all kinds, without removed ones."""
+    """Of all kinds."""
     troubles: tuple[Trouble, ...]
     """What is wrong with the form: first what was typed and could not be read, then what does not go together."""
     unread: int
@@ -276,8 +276,8 @@ class Drafts:
         return tuple(known.values())
 
     def items(self, study_id: str) -> tuple[Item, ...]:
-        """Of all kinds, without removed ones."""
-        return tuple(item for item in self._studies.items(study_id) if not item.removed)
+        """Of all kinds."""
+        return self._studies.items(study_id)
 
     def item(self, study_id: str, item_id: int) -> Item:
         """One of them. Raises Missing."""

@@ -125,8 +125,6 @@ def truth_csv(study: StudyExport) -> bytes:
     rules = study.data.study.rules
     rows: list[Row] = []
     for item in study.data.items:
-        if item.removed:
-            continue
         image, source = pixels(item.image_sha), pixels(item.source_sha) if rules.show_source else ""
         for question in asked([replace(q, follows="") for q in rules.questions], item, {}):
             if question.kind == "text":
@@ -222,8 +220,6 @@ def _pictures(data: StudyData) -> tuple[dict[str, str], dict[int, str], dict[int
     source_of: dict[int, str] = {}
     sources: dict[str, str] = {}
     for item in data.items:
-        if item.removed:
-            continue
         image_of[item.id] = f"images/{item.public}.png"
         files[image_of[item.id]] = item.image_sha
         if item.source_sha:

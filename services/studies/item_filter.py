@@ -119,7 +119,7 @@ class RunMasks:
 
 def pool_of(candidates: Sequence[Candidate], wanted: ItemFilter, masks: RunMasks, items: Iterable[Item] = ()) -> Pool:
     """What `wanted` can draw from `candidates`, without those that are in the study already."""
-    taken = {item.test_case for item in items if not item.removed and item.test_case is not None}
+    taken = {item.test_case for item in items if item.test_case is not None}
     fitting = [candidate for candidate in candidates if _fits(candidate, wanted)]
     model = wanted.model or most_read(fitting)
     unread = sum(model not in candidate.predictions for candidate in fitting)

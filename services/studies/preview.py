@@ -58,7 +58,7 @@ class _Way:
 def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
     """The step with this number. Raises UserError for an unknown study."""
     study, number = studies.get(sent.study), sent.number
-    way = _way(study, tuple(item for item in studies.items(study.id) if not item.removed))
+    way = _way(study, studies.items(study.id))
     if not study.rules.questions:
         return Previewed(study, number, "closed", "There is no question yet: write one, then look again.")
     if number == 1:

@@ -144,7 +144,7 @@ def files_form() -> Html:
 
 def items_shown(items: Sequence[Item]) -> Html:
     """What is to be judged, by sample, and as pictures."""
-    plain = [item for item in items if item.kind == "item" and not item.removed]
+    plain = [item for item in items if item.kind == "item"]
     if not plain:
         return el("div", el("p", "No image yet.", class_="empty"), id="part-items", data_items=0)
     groups = Counter(item.group for item in plain)
@@ -263,7 +263,7 @@ def _known(question: Question, item: Item, expected: Mapping[str, str]) -> Html:
 
 def given_shown(items: Sequence[Item], kind: str, name: str) -> Html:
     """The control or quiz items there are."""
-    there = [item for item in items if item.kind == kind and not item.removed]
+    there = [item for item in items if item.kind == kind]
     if not there:
         return el("div", el("p", f"No {name} item yet.", class_="empty"), id=f"part-{kind}")
     made = Counter(str(item.origin[MADE]) for item in there if MADE in item.origin)

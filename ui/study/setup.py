@@ -93,7 +93,7 @@ def setup_page(shown: DraftState, assumed: Assumptions, signed_in: bool) -> str:
 
 def plain(items: Sequence[Item]) -> int:
     """How many are to be judged."""
-    return sum(item.kind == "item" and not item.removed for item in items)
+    return sum(item.kind == "item" for item in items)
 
 
 def dialogs() -> Html:
