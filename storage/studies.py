@@ -8,11 +8,10 @@ raises one for an unknown study. What a person typed is only ever a bound parame
 from __future__ import annotations
 
 import json
-import math
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import sqlite_utils
@@ -20,21 +19,19 @@ import sqlite_utils
 from pipeline.errors import UserError
 from storage.assignments import Assignments
 from storage.database import Database, Repository, read, write
+from storage.imported_votes import import_vote, imported_worker
 from storage.next_items import look_again
 from storage.rows import Row, insert_row, now, pack, pack_value, when, whole
 from storage.sessions import Sessions
 from storage.study_rows import append_log, item_of, require_study, rules_of, touch, update_study
 from storage.study_types import ImportedVote, LogEntry
-from storage.workers import Workers, checked_reason, enrol, insert_decision, read_workers
+from storage.workers import Workers, checked_reason, read_workers
 from study.types import Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
 
 LONGEST_NAME = 200
 """Characters in the name of a study."""
 MOST_ITEMS = 100_000
 """Items of a study, control items and quiz included."""
-IMPORTED = "imported-"
-"""Before the name of a worker who voted elsewhere: never the record of a worker of ours with the same name."""
-LONGEST_WORKER = 80
 _CONTENT = ("expected label classes edit_types caption counterfactual test_case model model_right group origin").split()
 
 
@@ -268,7 +265,7 @@ class Studies(Repository):
         numbers: dict[str, int] = {}
         seen: set[tuple[int, str]] = set()
         for vote in rows:
-            worker = _imported_worker(db, study_id, vote, numbers)
+            worker = imported_worker(db, study_id, vote, numbers)
             if vote.item not in items:
                 raise UserError(
                     f"Nothing was brought in: a vote names item {vote.item}, which is not one of the study's."
@@ -277,7 +274,7 @@ class Studies(Repository):
                 name = items[vote.item]["public"]
                 raise UserError(f"Nothing was brought in: worker {vote.worker[:80]!r} has two votes on item {name}.")
             seen.add((vote.item, worker))
-            _import_vote(db, study_id, worker, numbers[worker], items[vote.item], vote, decisions)
+            import_vote(db, study_id, worker, numbers[worker], items[vote.item], vote, decisions)
         for worker, number in numbers.items():
             db.execute("UPDATE enrolments SET given = ? WHERE study = ? AND worker = ?", [number, study_id, worker])
         touch(db, study_id)
@@ -417,85 +414,6 @@ def _name(name: str) -> str:
     return name
 
 
-def _imported_worker(db: sqlite_utils.Database, study_id: str, vote: ImportedVote, numbers: dict[str, int]) -> str:
-    """The worker's name here, known and enrolled; counts this vote as their next."""
-    name = whole(" ".join(vote.worker.split()))
-    if not name or len(name) > LONGEST_WORKER:
-        raise UserError(f"Nothing was brought in: a worker's name has 1 to {LONGEST_WORKER} characters.")
-    worker = name if name.startswith(IMPORTED) else IMPORTED + name
-    if worker not in numbers:
-        db.execute("INSERT OR IGNORE INTO workers (id, created) VALUES (?, ?)", [worker, now()])
-        enrol(db, study_id, worker)
-        query = "SELECT given FROM enrolments WHERE study = ? AND worker = ?"
-        numbers[worker] = next(db.query(query, [study_id, worker]))["given"]
-    numbers[worker] += 1
-    return worker
-
-
-def _import_vote(
-    db: sqlite_utils.Database,
-    study_id: str,
-    worker: str,
-    number: int,
-    item: Row,
-    vote: ImportedVote,
-    decisions: dict[tuple[str, str, str], int],
-) -> None:
-    known = "SELECT 1 FROM assignments WHERE item = ? AND worker = ?"
-    if list(db.query(known, [item["id"], worker])):
-        raise UserError(f"Nothing was brought in: {worker} has a vote on item {item['public']} already.")
-    accepted, submitted = _time(vote.accepted), _time(vote.submitted)
-    if accepted > submitted or not math.isfinite(vote.seconds) or vote.seconds < 0:
-        raise UserError(f"Nothing was brought in: a vote of {vote.worker[:80]!r} was given before it was begun.")
-    row = {
-        "public": secrets.token_urlsafe(16),
-        "image_token": secrets.token_urlsafe(16),
-        "study": study_id,
-        "worker": worker,
-        "item": item["id"],
-        "kind": item["kind"],
-        "side": "left",
-        "number": number,
-        "state": "expired",
-        "counts": _may_count(db, study_id, worker),
-        "imported": 1,
-        "accepted": accepted,
-        "expires": submitted,
-    }
-    assignment = insert_row(db, "assignments", row)
-    answers = {name: whole(answer) for name, answer in vote.answers.items()}
-    said = {"assignment": assignment, "event": "submitted", "key": "imported", "answers": pack(answers)}
-    said |= {"comment": whole(vote.comment), "seconds": float(vote.seconds), "created": submitted}
-    saved = insert_row(db, "study_votes", said)
-    decision = None
-    if vote.verdict != "pending":
-        reason = whole(vote.reason)
-        what = (worker, vote.verdict, reason)
-        if what not in decisions:
-            decisions[what] = insert_decision(db, study_id, worker, vote.verdict, reason)
-        decision = decisions[what]
-    db.execute(
-        """
-        UPDATE assignments SET state = 'submitted', first_vote = :vote, vote = :vote, submitted = :submitted,
-            was_right = :right, verdict = :verdict, decision = :decision WHERE id = :id
-        """,
-        {
-            "vote": saved,
-            "submitted": submitted,
-            "right": None if vote.right is None or item["kind"] == "item" else int(vote.right),
-            "verdict": vote.verdict,
-            "decision": decision,
-            "id": assignment,
-        },
-    )
-
-
-def _may_count(db: sqlite_utils.Database, study_id: str, worker: str) -> int:
-    """1 for a worker whose votes count, 0 while they are excluded."""
-    query = "SELECT count(*) FROM enrolments WHERE study = ? AND worker = ? AND exclusion IS NULL"
-    return _count(db, query, [study_id, worker])
-
-
 def _votes(db: sqlite_utils.Database, study_id: str) -> tuple[Vote, ...]:
     # CROSS JOIN keeps SQLite at the index that has the votes in their order.
     query = """
@@ -542,10 +460,3 @@ def _adjudications(db: sqlite_utils.Database, study_id: str) -> tuple[Adjudicati
         Adjudication(row["item"], row["question"], row["answer"], row["reason"], when(row["created"]))
         for row in db.query(query, [study_id])
     )
-
-
-def _time(time: datetime) -> str:
-    """As the database has it. A time without a zone would mean another one on another machine."""
-    if time.tzinfo is None:
-        raise ValueError("the times of a vote carry their zone")
-    return time.astimezone(UTC).isoformat(timespec="microseconds")

@@ -20,7 +20,7 @@ from typing import Protocol
 from pipeline.errors import UserError
 from pipeline.images import MAX_BYTES, read_image
 from services.commands import in_words
-from storage.studies import IMPORTED
+from storage.imported_votes import IMPORTED
 from storage.study_types import ImportedVote
 from storage.workspace import Workspace
 from study.cells import read_csv

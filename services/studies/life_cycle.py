@@ -15,7 +15,8 @@ from services.studies.control_items import for_more
 from services.studies.draft_form import NumberField, typed_number
 from services.studies.drafts import Drafts, StudyCommand
 from services.studies.item_filter import ItemFilter
-from storage.studies import IMPORTED, Studies
+from storage.imported_votes import IMPORTED
+from storage.studies import Studies
 from study.questions import check_rules
 from study.readiness import check_more, findings
 from study.types import NewItem, Study, Worker
