@@ -303,8 +303,16 @@ def _read_image(data: Mapping[str, Any]) -> ImageFiles:
     if artifacts is None:  # format 1 had one, and no hash of it
         artifacts = {"control image": {"file": data["control_file"], "sha256": ""}}
     record = read_image(data, {name: held["sha256"] for name, held in artifacts.items()})
-    files = {name: str(held["file"]) for name, held in artifacts.items()}
-    return ImageFiles(record, str(data["file"]), files, str(data.get("mask_file", "")))
+    files = {name: _file_name(held["file"]) for name, held in artifacts.items()}
+    mask_file = str(data.get("mask_file", ""))
+    return ImageFiles(record, _file_name(data["file"]), files, _file_name(mask_file) if mask_file else "")
+
+
+def _file_name(name: Any) -> str:
+    """The name of a file beside `run.json`. Raises ValueError for anything else, such as a path to another folder."""
+    if not re.fullmatch(r"\w[\w .-]*", str(name)):
+        raise ValueError("this is no name of a file")
+    return str(name)
 
 
 def _png(image: Image.Image) -> bytes:

@@ -282,6 +282,26 @@ def test_a_damaged_run_file_is_refused(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "name", ["../victim.png", "..\\victim.png", "C:victim.png", "/{folder}/victim.png", "..", "a\0b"]
+)
+@pytest.mark.parametrize("where", ["file", "mask_file", "artifact"])
+def test_a_run_file_names_no_file_outside_its_folder(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, where: str
+) -> None:
+    augment(image, tmp_path / "out", "--captions", "1")
+    file, victim = tmp_path / "out" / "run.json", tmp_path / "victim.png"
+    victim.write_bytes(b"precious")
+    data = json.loads(file.read_text(encoding="utf-8"))
+    (held,) = data["images"]
+    named = held["artifacts"]["control image"] if where == "artifact" else held
+    named["mask_file" if where == "mask_file" else "file"] = name.format(folder=tmp_path)
+    file.write_text(json.dumps(data), encoding="utf-8")
+    assert cli.main(["again", str(file), "--out", str(tmp_path / "two")]) == 2
+    assert "damaged or was changed by hand" in capsys.readouterr().err
+    assert victim.read_bytes() == b"precious"
+
+
 def test_again_refuses_a_changed_source_and_its_own_folder(
     models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
