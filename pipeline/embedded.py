@@ -26,7 +26,7 @@ from pipeline.methods import method_of
 from pipeline.png import XMP_KEYWORD, read_texts, with_texts
 from pipeline.provenance import PARAMETERS_KEYWORD, parameters, xmp
 from pipeline.run_record import FORMAT, RunRecord, image_record, read_image, read_run
-from pipeline.types import LONGEST_REASON, Decision, from_plain, to_plain
+from pipeline.types import LONGEST_REASON, Decision, from_plain, read_json, to_plain
 from pipeline.version import version
 from pipeline.webui import MadeWith
 
@@ -122,9 +122,7 @@ def read_run_in(data: bytes) -> EmbeddedRun | None:
     if len(texts[KEYWORD]) > LARGEST_RECORD:
         raise UserError("The run in this file is far larger than any that this program writes: it is not restored.")
     try:
-        plain = json.loads(texts[KEYWORD])
-        # What UTF-8 or JSON do not have (half characters, infinity) gets through json.loads, and would break later.
-        json.dumps(plain, ensure_ascii=False, allow_nan=False).encode()
+        plain = read_json(texts[KEYWORD])
         if int(plain["format"]) > FORMAT:
             raise UserError("The run in this file was saved by a newer version of the studio: update this one.")
         return _embedded(plain, texts, data)

@@ -33,7 +33,7 @@ from pipeline.provenance import made_with
 from pipeline.recipes import DEFAULT, Recipe, recipe_of
 from pipeline.run_record import FORMAT, ImageRecord, RunRecord, image_record, read_image, read_run
 from pipeline.settings import Settings
-from pipeline.types import Task, to_plain
+from pipeline.types import Task, read_json, to_plain
 from pipeline.version import version
 
 FILE = "run.json"
@@ -232,7 +232,7 @@ def write(held: RunFile, folder: Path) -> Path:
 def read(path: Path) -> RunFile:
     """What a `run.json` holds. Raises UserError when it is missing, cut, changed or of a newer format."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"The file {path} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:

@@ -20,6 +20,8 @@ from pipeline.recipes import DEFAULT, known_recipes, recipe_of, values_from_plai
 from pipeline.types import Check, StageName, StageValue, Task, from_plain, to_plain
 
 FORMAT = 2
+MOST_ATTEMPTS = 2**63 - 1
+"""A column of a table holds no more."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ def read_run(plain: Mapping[str, Any]) -> RunRecord:
         raise ValueError("there is no such prompt")
     if any(not 0 <= number <= 255 for number in record.mask_classes):
         raise ValueError("a class number is out of range")
+    if any(not 0 <= value.trace.attempts <= MOST_ATTEMPTS for value in values.values()):
+        raise ValueError("a number of attempts is out of range")
     return RunRecord(**{**vars(record), "values": values})
 
 

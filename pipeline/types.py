@@ -193,6 +193,17 @@ def from_plain(kind: type, data: Any) -> Any:
     return _adapter(kind).validate_python(data)
 
 
+def read_json(text: str) -> Any:
+    """The plain data of JSON text. Raises ValueError for text that is none, or that could not be written down again."""
+    try:
+        data = json.loads(text)
+        # What UTF-8 or JSON do not have (half characters, infinity) gets through json.loads, and would break later.
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    except RecursionError as error:
+        raise ValueError("too much of it lies within each other") from error
+    return data
+
+
 def to_text(value: Any) -> str:
     """A value of a stage as text that a person can read and edit: `from_text` reads it back.
 
@@ -216,7 +227,7 @@ def from_text(kind: type, text: str) -> Any:
         if hints == [tuple[str, ...]]:
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             return from_plain(kind, {fields(kind)[0].name: lines})
-        return from_plain(kind, json.loads(text))
+        return from_plain(kind, read_json(text))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the value"

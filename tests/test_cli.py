@@ -262,6 +262,9 @@ def test_what_is_no_image_and_a_folder_that_cannot_be_are_refused(
     ("damage", "message"),
     [
         (lambda data: "not json", "it is not JSON"),
+        (lambda data: "[" * 100_000, "it is not JSON"),
+        (lambda data: data.replace("A red bird", "\\ud800", 1), "it is not JSON"),
+        (lambda data: data.replace('"seed": 0', '"seed": Infinity', 1), "it is not JSON"),
         (lambda data: "{}", "is no run.json of this program"),
         (lambda data: data.replace('"seed"', '"sead"'), "damaged or was changed by hand"),
     ],

@@ -268,6 +268,8 @@ def deep(record: dict[str, Any]) -> None:
         change("run", "values", to=[]),
         change("run", "values", "caption", "value", "text", to=["A bird."]),
         change("run", "values", "generation", to={}),
+        change("run", "values", "keywords", "trace", "attempts", to=10**30),
+        change("run", "values", "keywords", "trace", "attempts", to=-1),
         change("run", "prompts", to={"nothing": "x"}),
         change("run", "name", to="half \ud800"),
         change("run", "settings", to={"steps": float("inf")}),

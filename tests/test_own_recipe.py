@@ -306,3 +306,21 @@ def test_a_value_of_any_type_can_be_written_as_text() -> None:
         from_text(Stamps, "From the sea.")
     with pytest.raises(UserError, match=r"This cannot be taken: items\.0\.1: "):
         from_text(Stamps, '{"items": [["x", "y"]]}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"items": [["half a letter \\ud800", 7]]}',
+        '{"items": [["A stamp.", 7]], "price": NaN}',
+        '{"items": [["A stamp.", 7]], "price": 1e999}',
+        "[" * 100_000,
+    ],
+)
+def test_text_that_could_not_be_saved_is_refused_and_the_run_opens_on(studio: Studio, text: str) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "recipe", recipe="postcard")
+    do(studio, run_id, "run-all")
+    before = studio.states.of(run_id).run.values
+    assert "This is no JSON" in do(studio, run_id, "value", stage="stamps", text=text)
+    assert studio.states.of(run_id).run.values == before
