@@ -2,7 +2,7 @@
 `profiles` list what there is.
 
 Results go to stdout, a path a line; progress and remarks to stderr. A person's mistake ends with one sentence and exit
-code 2; a Ctrl-C keeps what is finished and ends with 130.
+code 2, a Ctrl-C with 130; whatever ends `augment`, what is finished is kept.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ def augment(options: argparse.Namespace) -> int:
     try:
         with stop_on_interrupt() as cancelled:
             driver.run(Request(task, settings, recipe.name, options.seed), store, tell, cancelled)
-    except (Cancelled, UserError):
+    except BaseException:
         line.clear()
-        path = store.write()
-        line.say(f"Stopped. Images kept: {store.images}, see {path}. The same command goes on from here.")
+        line.say(f"Stopped. Images kept: {store.images}, see {store.file}. The same command goes on from here.")
         raise
     line.clear()
-    print(store.write(drawn), flush=True)
+    store.finish(drawn)
+    print(store.file, flush=True)
     return 0
 
 

@@ -1,6 +1,7 @@
 """The folder of a run as a store for the driver: what `augment` fills and resumes, and what `again` compares with.
 
-The images are files beside `run.json` (see `pipeline.run_file`), which is written last.
+The images are files beside `run.json` (see `pipeline.run_file`), which is written after each value and each image: what
+is finished is kept, whatever ends the work.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class FolderStore:
         run_file.save_png(source, folder / run_file.SOURCE)
         if mask is not None:
             run_file.save_png(mask, folder / run_file.MASK)
+        if not self.file.exists():
+            self._write()
 
     def source(self) -> Image.Image:
         return self._source
@@ -65,6 +68,7 @@ class FolderStore:
 
     def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
         self._values[stage] = value
+        self._write()
 
     def drawn(self) -> Collection[Lineage]:
         return [image.record.lineage for image in self._images]
@@ -72,6 +76,7 @@ class FolderStore:
     def save_case(self, case: TestCase) -> None:
         so_far, number = self._run(complete=False), len(self._images) + 1
         self._images.append(run_file.save_case(case, self._folder, number, so_far, self._source, self._mask))
+        self._write()
 
     def file_of(self, lineage: Lineage) -> Path:
         """Where an image of this folder is."""
@@ -82,13 +87,20 @@ class FolderStore:
         """How many are there."""
         return len(self._images)
 
-    def write(self, wanted: Collection[Lineage] | None = None) -> Path:
-        """Write `run.json`: complete with the `wanted` images, or, without them, as a run that was stopped."""
-        if wanted is not None:
-            order = list(wanted)
-            kept = [image for image in self._images if image.record.lineage in order]
-            self._images = sorted(kept, key=lambda image: order.index(image.record.lineage))
-        return run_file.write(self._run(complete=wanted is not None), self._folder)
+    @property
+    def file(self) -> Path:
+        """Its `run.json`."""
+        return self._folder / run_file.FILE
+
+    def finish(self, wanted: Collection[Lineage]) -> None:
+        """All is made: `run.json` is complete, with the `wanted` images. Raises UserError when it cannot be written."""
+        order = list(wanted)
+        kept = [image for image in self._images if image.record.lineage in order]
+        self._images = sorted(kept, key=lambda image: order.index(image.record.lineage))
+        self._write(complete=True)
+
+    def _write(self, complete: bool = False) -> None:
+        run_file.write(self._run(complete), self._folder)
 
     def _run(self, complete: bool) -> RunFile:
         return replace(

@@ -1,7 +1,7 @@
 """The folder of a run without a browser: its images as PNG, and `run.json`, enough to make each of them again.
 
 Every image also has its run inside, as those that the page saves do; a run with a mask has one beside each image.
-`run.json` is written last and appears whole or not at all: what it names is there, finished. Knows no models.
+`run.json` is written after its images, and whole or not at all: what it names is there, finished. Knows no models.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def load_png(path: Path, sha: str) -> Image.Image:
 # run.json
 
 
-def write(held: RunFile, folder: Path) -> Path:
+def write(held: RunFile, folder: Path) -> None:
     """Writes `run.json`. Raises UserError when the folder refuses it."""
     data = {
         "format": FORMAT,
@@ -226,7 +226,6 @@ def write(held: RunFile, folder: Path) -> Path:
         os.replace(part, path)
     except OSError as error:
         raise _unwritable(folder, error) from error
-    return path
 
 
 def read(path: Path) -> RunFile:

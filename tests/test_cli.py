@@ -22,7 +22,7 @@ from pipeline.options import changed_settings
 from pipeline.profile import ROOT
 from pipeline.seams import OnStep
 from pipeline.settings import GenerationSettings, Settings
-from tests.scripted import NoiseGenerator, ScriptedModels
+from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
 
 
 @pytest.fixture
@@ -205,6 +205,47 @@ def test_an_interrupt_keeps_what_is_finished_and_the_same_command_goes_on(
     for name in ("image-001.png", "image-002.png", "image-003.png"):
         with Image.open(tmp_path / "out" / name) as one, Image.open(whole / name) as other:
             assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("CUDA out of memory"), KeyboardInterrupt()])
+def test_whatever_ends_it_what_is_finished_is_kept_and_the_same_command_goes_on(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> None:
+    file, held = tmp_path / "out" / "run.json", list[run_file.RunFile]()
+
+    class Failing(NoiseGenerator):
+        def generate(
+            self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+        ) -> Image.Image:
+            held.append(run_file.read(file))  # what a kill would leave
+            if len(self.made) == 2:
+                raise error
+            return super().generate(prompt, control, settings, seed, on_step)
+
+    models.generator = Failing()
+    if isinstance(error, KeyboardInterrupt):  # as of a second Ctrl-C
+        assert augment(image, tmp_path / "out") == 130
+    else:
+        with pytest.raises(RuntimeError, match="CUDA"):
+            augment(image, tmp_path / "out")
+    assert "Stopped. Images kept: 2" in capsys.readouterr().err
+    assert [len(one.images) for one in held] == [0, 1, 2] and not any(one.complete for one in held)
+    assert set(held[0].run.values) == {"caption", "keywords", "alternatives", "counterfactuals"}
+
+    asked, models.generator = len(models.language.prompts), NoiseGenerator()
+    assert augment(image, tmp_path / "out") == 0
+    assert (len(models.generator.made), len(models.language.prompts)) == (1, asked)
+    assert run_file.read(file).complete
+
+
+def test_values_are_kept_as_soon_as_they_are_there(models: ScriptedModels, image: Path, tmp_path: Path) -> None:
+    def broken(_prompt: str) -> str:
+        raise RuntimeError("out of memory")
+
+    models.language = ScriptedLanguageModel(answer, broken)
+    with pytest.raises(RuntimeError):
+        augment(image, tmp_path / "out")
+    assert set(run_file.read(tmp_path / "out" / "run.json").run.values) == {"caption", "keywords"}
 
 
 def test_segmentation_takes_the_profile_s_protected_classes_or_those_given(
