@@ -260,7 +260,16 @@ class Execution:
                 raise UserError(recipe_of(run.recipe).missing("caption"))
             caption, own = run.values["caption"].value.value, self.runs.settings(run).alternatives
             grown, trace = alternatives.more(
-                caption, before, keyword, run.task, models.language, prompt, own, seed, models.sentences
+                caption,
+                before,
+                keyword,
+                run.task,
+                models.language,
+                prompt,
+                own,
+                seed,
+                models.sentences,
+                handle.cancelled,
             )
         except UserError as error:
             self.notes.failed(run_id, "alternatives", error)

@@ -69,6 +69,7 @@ def greet(given: StageInputs) -> StageValue[Greeting]:
         read,
         given.settings,
         given.seed,
+        cancelled=given.cancelled,
     )
     trace = Trace("model", given.models.language.name, said.prompt, said.raw_reply, seed=said.seed)
     return StageValue(Greeting(said.value), trace)

@@ -23,7 +23,7 @@ from pipeline.settings import CounterfactualSettings, GenerationSettings, Settin
 from pipeline.speed import effort_of
 from pipeline.stages.generation import PlannedImage
 from pipeline.types import Caption, CounterfactualCaption, Keywords, Task, Trace
-from tests.scripted import SUNNY_BIRD, ScriptedLanguageModel, ScriptedModels
+from tests.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels
 
 BIRD = Task("classification", label="bird")
 SOURCE = Image.linear_gradient("L").resize((96, 64)).convert("RGB")
@@ -137,6 +137,39 @@ def test_a_stop_in_the_middle_of_an_image_keeps_what_was_given() -> None:
     assert len(store.held) == 4 and len(store.cases) == 1
     _, said = driven(store)
     assert sum(isinstance(event, ImageDone) and event.reused for event in said) == 1 and len(store.cases) == 3
+
+
+@pytest.mark.parametrize("attempts", [1, 4])
+@pytest.mark.parametrize("stage", ["keywords", "alternatives", "counterfactuals"])
+def test_a_stop_while_the_language_model_speaks_lets_it_speak_no_further(stage: str, attempts: int) -> None:
+    stop = threading.Event()
+
+    def useless(_prompt: str) -> str:
+        stop.set()
+        return ""
+
+    values = {name: held.value for name, held in driven()[0].held.items()}
+    models = ScriptedModels(ScriptedLanguageModel(useless))
+    settings = SETTINGS.model_copy(update={stage: getattr(SETTINGS, stage).model_copy(update={"attempts": attempts})})
+    with pytest.raises(Cancelled):
+        driver(models).produce(DILLEMA, stage, SOURCE, BIRD, values, settings, cancelled=stop)
+    assert len(models.language.prompts) == 1
+
+
+@pytest.mark.parametrize("said", ["", SUNNY_BIRD])
+def test_a_stop_while_another_caption_is_looked_for_ends_the_search(said: str) -> None:
+    stop, models = threading.Event(), ScriptedModels()
+
+    class Stopped(ScriptedCaptioner):
+        def caption(self, *given: Any) -> tuple[str, str]:
+            stop.set()
+            return super().caption(*given)
+
+    models.captioner = Stopped(said)
+    before = Caption(SUNNY_BIRD) if said else None
+    with pytest.raises(Cancelled):
+        driver(models).produce(DILLEMA, "caption", SOURCE, BIRD, {}, SETTINGS, before=before, cancelled=stop)
+    assert models.captioner.calls == 1
 
 
 def test_every_stage_says_that_it_works() -> None:

@@ -336,6 +336,24 @@ def test_a_cancel_keeps_what_is_whole_and_the_rest_can_be_made_later(workspace: 
     studio.close()
 
 
+def test_a_cancel_ends_the_asking_for_more_after_one_reply(workspace: Workspace) -> None:
+    models = ScriptedModels()
+    studio = put_together(load_profile("demo"), models, workspace)
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+
+    def useless(_prompt: str) -> str:
+        studio.jobs.cancel(run_id)
+        return ""
+
+    models.language = ScriptedLanguageModel(useless)
+    do(studio, run_id, "alternative-more", keyword="red")
+    assert len(models.language.prompts) == 1
+    job = studio.jobs.of_run(run_id)
+    assert job is not None and job.state == "cancelled" and not studio.states.of(run_id).problems
+    studio.close()
+
+
 def test_a_run_that_is_worked_on_takes_no_second_job(workspace: Workspace) -> None:
     models = ScriptedModels()
     slow = models.generator = SlowGenerator()

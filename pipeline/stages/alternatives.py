@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from pipeline.checks import alternative_checks, caption_checks, failed, keyword_checks, require, task_checks
@@ -40,13 +41,15 @@ def run(
     settings: AlternativeSettings,
     seed: int,
     sentences: Sentences | None = None,
+    cancelled: threading.Event | None = None,
 ) -> StageValue[Alternatives]:
     """One entry for every keyword that is used, each with at most `settings.per_keyword` alternatives.
 
     An alternative that drops or adds a protected word is kept but not used, so that a person sees it; so is one that
     comes closer to its keyword, or to what the task protects, than `settings.too_close`, as `sentences` measures it.
     A reply that leaves a keyword without one is asked for again; what is missing in the end stays empty.
-    Raises UserError when no keyword is used, or one of them cannot be; UnreadableReply when every attempt is spent.
+    Raises UserError when no keyword is used, or one of them cannot be; UnreadableReply when every attempt is spent;
+    Cancelled between two replies.
     """
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
@@ -79,6 +82,7 @@ def run(
         settings,
         seed,
         shortcomings=lambda items: sum(not any(option.used for option in item.options) for item in items),
+        cancelled=cancelled,
     )
     value = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close)
     return StageValue(value, answer.trace(language_model, settings))
@@ -94,10 +98,12 @@ def more(
     settings: AlternativeSettings,
     seed: int,
     sentences: Sentences | None = None,
+    cancelled: threading.Event | None = None,
 ) -> tuple[Alternatives, Trace]:
     """`value` with further alternatives of one keyword, at most `settings.per_keyword`; those that are there stay.
 
-    Asks more freely than `settings` may say. Raises UnreadableReply when the model has no new one.
+    Asks more freely than `settings` may say. Raises UnreadableReply when the model has no new one, Cancelled between
+    two replies.
     """
     require(task_checks(task))
     require(keyword_checks(keyword.text, caption.text, task, keyword.forced))
@@ -128,6 +134,7 @@ def more(
         read,
         freely,
         seed,
+        cancelled=cancelled,
     )
     found = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close).items[0]
     grown = replace(item, options=(*item.options, *found.options))
@@ -190,6 +197,7 @@ def _produce(given: StageInputs) -> StageValue[Alternatives]:
         given.settings,
         given.seed,
         given.models.sentences,
+        given.cancelled,
     )
 
 

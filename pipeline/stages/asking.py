@@ -61,7 +61,7 @@ def ask(
 
     When all were asked for, the readable one with the fewest shortcomings (of two, the earlier). `read` raises
     `Unreadable` for a reply that it cannot use; raises UnreadableReply, with the last reply, when none could be read.
-    `what` is what was asked for, in words, for that message.
+    `what` is what was asked for, in words, for that message. Raises Cancelled between two replies.
     """
     text, start = prompt.evaluate(**values), time.monotonic()
     best: tuple[int, V, str, int] | None = None
@@ -80,6 +80,7 @@ def ask(
         if found == 0:
             break
     if best is None:
+        stop_if(cancelled)
         times = "once" if attempt == 1 else f"{attempt} times"
         message = (
             f"The language model was asked {times} for {what}, but {reason}: run it again, or fill them in yourself."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from PIL import Image
 
 from pipeline.checks import caption_checks, failed, require, task_checks
 from pipeline.errors import UnreadableReply
+from pipeline.progress import stop_if
 from pipeline.seams import Captioner
 from pipeline.settings import CaptionSettings
 from pipeline.stages.base import Stage, StageInputs
@@ -31,9 +33,15 @@ class _Said:
 
 
 def run(
-    image: Image.Image, task: Task, captioner: Captioner, settings: CaptionSettings, seed: int, unlike: str = ""
+    image: Image.Image,
+    task: Task,
+    captioner: Captioner,
+    settings: CaptionSettings,
+    seed: int,
+    unlike: str = "",
+    cancelled: threading.Event | None = None,
 ) -> StageValue[Caption]:
-    """The caption of an RGB image. Raises UnreadableReply when the captioner says nothing.
+    """The caption of an RGB image. Raises UnreadableReply when the captioner says nothing, Cancelled between two tries.
 
     Asked again after `unlike`, it samples, with `seed` and the seeds after it, until it says something else that names
     the label, or a protected class, if `unlike` does; a captioner that has nothing else to say is taken at its word.
@@ -42,6 +50,7 @@ def run(
     start = time.monotonic()
     attempts: list[_Said] = []
     for number, temperature in enumerate(AGAIN_TEMPERATURES if unlike else (settings.temperature,)):
+        stop_if(cancelled)
         asked = settings
         if unlike and settings.temperature == 0:
             asked = settings.model_copy(update={"temperature": temperature, "beams": 1})
@@ -51,6 +60,7 @@ def run(
             break
     spoken = [said for said in attempts if said.text]
     if not spoken:
+        stop_if(cancelled)
         message = "The captioner said nothing: run it again, or write the caption yourself."
         raise UnreadableReply(message, attempts[-1].prompt, attempts[-1].raw, len(attempts))
     same = next((said for said in spoken if tokens(said.text) == tokens(unlike)), spoken[0])
@@ -87,7 +97,7 @@ def _remarks(value: Caption, _values: Mapping[StageName, Any], task: Task) -> li
 
 def _produce(given: StageInputs) -> StageValue[Caption]:
     unlike = given.before.text if given.before is not None else ""
-    return run(given.source, given.task, given.models.captioner, given.settings, given.seed, unlike)
+    return run(given.source, given.task, given.models.captioner, given.settings, given.seed, unlike, given.cancelled)
 
 
 CAPTION = Stage(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from pipeline.checks import caption_checks, failed, keyword_checks, require, task_checks
 from pipeline.parsing import Unreadable, read_keywords
 from pipeline.prompting import Prompt, PromptSlot
@@ -20,11 +22,12 @@ def run(
     prompt: Prompt,
     settings: KeywordSettings,
     seed: int,
+    cancelled: threading.Event | None = None,
 ) -> StageValue[Keywords]:
     """The keywords in caption order, all of them used.
 
     Leaves out what is not in the caption and what the task protects; a reply with nothing else counts as unreadable.
-    Raises UserError for an empty caption and UnreadableReply when every attempt is spent.
+    Raises UserError for an empty caption, UnreadableReply when every attempt is spent, Cancelled between two replies.
     """
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
@@ -44,6 +47,7 @@ def run(
         read,
         settings,
         seed,
+        cancelled=cancelled,
     )
     return StageValue(Keywords(answer.value), answer.trace(language_model, settings))
 
@@ -56,7 +60,7 @@ def if_forced(forced: bool) -> list[str]:
 def _produce(given: StageInputs) -> StageValue[Keywords]:
     language, prompt = given.models.language, given.prompt
     assert prompt is not None
-    return run(given.values["caption"], given.task, language, prompt, given.settings, given.seed)
+    return run(given.values["caption"], given.task, language, prompt, given.settings, given.seed, given.cancelled)
 
 
 KEYWORDS = Stage(
