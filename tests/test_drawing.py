@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from PIL import Image
 from pipeline.ade import UNLABELLED, colour_of
 from pipeline.conditioning import control_image, edges
 from pipeline.errors import Cancelled, UserError
+from pipeline.lineage import TestCase
 from pipeline.masks import NamedMask
 from pipeline.methods import METHODS, read_settings
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetMethod, ControlNetSettings
@@ -33,7 +34,7 @@ from services.jobs import JobHandle, JobQueue
 from services.live_images import KEPT_PREVIEWS, Previews
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
-from tests.scripted import InvertingDetector, NoiseGenerator, ScriptedModels, parts_of, perform
+from tests.scripted import InvertingDetector, NoiseGenerator, ScriptedEmbedder, ScriptedModels, parts_of, perform
 from tests.serving import until
 from ui.drawing_routes import add_drawing_routes
 from ui.views.queue import queue_part
@@ -162,12 +163,25 @@ class List(generation.Images):
         return not self.wanted
 
 
-def run(images: generation.Worklist, on_step: Callable[[Progress], None], **more: object) -> list[int]:
-    method = ControlNetMethod(NoiseGenerator(), None, DILLEMA.prompts("demo"))
+def cases_of(
+    images: generation.Worklist,
+    on_step: Callable[[Progress], None],
+    embedder: ScriptedEmbedder | None = None,
+    **more: object,
+) -> Iterator[TestCase]:
+    method = ControlNetMethod(NoiseGenerator(), embedder, DILLEMA.prompts("demo"))
     few = GenerationSettings(steps=4, short_side=64)
     prepared = method.prepare(Source(RED, BIRD), ControlNetSettings(generation=few))
-    cases = generation.run(method, prepared, images, on_step, **more)  # type: ignore[arg-type]
-    return [case.lineage.seed for case in cases]
+    return generation.run(method, prepared, images, on_step, **more)  # type: ignore[arg-type]
+
+
+def run(
+    images: generation.Worklist,
+    on_step: Callable[[Progress], None],
+    embedder: ScriptedEmbedder | None = None,
+    **more: object,
+) -> list[int]:
+    return [case.lineage.seed for case in cases_of(images, on_step, embedder, **more)]
 
 
 def test_an_image_that_is_dropped_stops_and_the_next_one_begins() -> None:
@@ -181,6 +195,38 @@ def test_an_image_that_is_dropped_stops_and_the_next_one_begins() -> None:
     assert run(images, watch) == [1, 3]
     assert "image 2 of 3, 5 of 12" in notes and "image 2 of 2, 8 of 8" in notes
     assert notes[-1] == "2 of 2 images, 8 of 8"
+
+
+class Checking(ScriptedEmbedder):
+    """Has something done whenever an image is looked at."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self._meanwhile = meanwhile
+
+    def image(self, image: Image.Image) -> Sequence[float]:
+        self._meanwhile()
+        return super().image(image)
+
+
+def test_an_image_that_is_dropped_while_it_is_checked_is_not_kept() -> None:
+    class Shown(List):
+        def take(self) -> generation.PlannedImage | None:
+            self.wanted = True
+            return super().take()
+
+        def drop_the_second(self) -> None:
+            self.wanted = self.waiting() != 1
+
+    images, notes = Shown([generation.PlannedImage(ONE, seed) for seed in (1, 2, 3)]), list[str]()
+    assert run(images, lambda told: notes.append(told.note), Checking(images.drop_the_second)) == [1, 3]
+    assert notes[-1] == "2 of 2 images"
+
+
+def test_an_image_that_is_checked_when_all_is_stopped_is_not_kept() -> None:
+    stop, images = threading.Event(), generation.Images([generation.PlannedImage(ONE, seed) for seed in (1, 2)])
+    with pytest.raises(Cancelled):
+        next(cases_of(images, lambda _progress: None, Checking(stop.set), cancelled=stop))
+    assert images.waiting() == 1
 
 
 def test_previews_come_between_the_steps() -> None:

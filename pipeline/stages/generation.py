@@ -57,7 +57,7 @@ class Worklist(Protocol):
         ...
 
     def dropped(self) -> bool:
-        """Whether the one that was taken last is no longer wanted. Asked for after every step."""
+        """Whether the one that was taken last is no longer wanted. Asked for after every step, and at the end."""
         ...
 
     def waiting(self) -> int:
@@ -141,6 +141,7 @@ def run(
         try:
             drawing.tell(0)
             case = method.make(prepared, image.counterfactual, image.seed, drawing.on_step)
+            drawing.stop_if_unwanted()  # its checks come after its last step
         except _Dropped:
             number -= 1
             continue
@@ -173,10 +174,13 @@ class _Drawing:
         self._before = timer.steps
         self._previews = Work()
 
-    def on_step(self, done: int, total: int) -> None:
+    def stop_if_unwanted(self) -> None:
         stop_if(self._cancelled)
         if self._images.dropped():
             raise _Dropped
+
+    def on_step(self, done: int, total: int) -> None:
+        self.stop_if_unwanted()
         # A scheduler may take a few more steps than the settings say; the bar still ends at its end.
         step = min(done, total) * self._steps / max(total, 1)
         self._timer.at(self._before + step)
