@@ -94,6 +94,10 @@ class ListeningModels:
     def sentences(self) -> Sentences:
         return self._models.sentences
 
+    def generator_name(self, kind: ControlKind) -> str:
+        """What the generator for this kind of control image is called."""
+        return self._models.generator_name(kind)
+
     def detector(self, kind: ControlKind) -> Detector:
         """The model that draws this kind of control image."""
         return self._models.detector(kind)

@@ -304,7 +304,7 @@ class Driver:
         cancelled: threading.Event | None,
         worklist: Worklist | None,
     ) -> None:
-        settings, source = request.settings, store.source()
+        settings, source, prompts = request.settings, store.source(), self.prompts(recipe, request.prompts)
         values = {name: value.value for name, value in store.values().items()}
         if worklist is None:
             images = request.images
@@ -314,7 +314,7 @@ class Driver:
                     raise UserError(recipe.last.comes_first)
                 generation.require_ready(request.task, captions)
                 wanted = generation.plan(captions, settings.generation, request.seed).images
-                made = self.made(recipe, store.drawn(), settings)
+                made = self.made(recipe, store.drawn(), settings, request.task, prompts)
                 for image in wanted:
                     lineage = made.get((image.counterfactual, image.seed))
                     if lineage is not None:
@@ -329,7 +329,6 @@ class Driver:
         emit(DrawingBegan())
         description = method_of(recipe.method)
         own = description.settings_of(settings)
-        prompts = self.prompts(recipe, request.prompts)
         method = description.with_models(self.models, prompts, self.profile.tasks.labels)
         given = Source(source, request.task, recipe.source_caption(values), store.mask())
         prepared = self._preparations.prepared(description, method, given, own, emit, cancelled)
@@ -387,17 +386,23 @@ class Driver:
         return producers(recipe, self.profile.captioner.title, title, prompts)
 
     def made(
-        self, recipe: Recipe, drawn: Iterable[Lineage], settings: Settings
+        self, recipe: Recipe, drawn: Iterable[Lineage], settings: Settings, task: Task, prompts: PromptSet
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
-        """Of the images that are drawn, those that this recipe would draw in the same way now, by caption and seed."""
+        """Of the images that are drawn, those that this recipe would draw in the same way now, by caption and seed.
+
+        What nobody can tell (a model without a name, the prompt of a method that says none) counts as the same.
+        """
         method = method_of(recipe.method)
         own = method.settings_of(settings)
+        model = method.model_name(self.models, own)
         return {
             (lineage.counterfactual, lineage.seed): lineage
             for lineage in drawn
             if lineage.recipe == recipe.name
             and lineage.method == method.name
             and method.drawn_alike(lineage.settings, own)
+            and (lineage.model == model or "" in (lineage.model, model))
+            and method.prompt(prompts, lineage.counterfactual, task) in (lineage.prompt, None)
         }
 
     def plan(

@@ -181,6 +181,10 @@ class ControlNetGenerator(Weights):
                 raise ValueError(f"the kind {kind!r} {word} detector, the model that draws its control images")
         return self
 
+    def name_on(self, kind: ControlKind) -> str:
+        """What lineages call it with its ControlNet for a kind of control image."""
+        return f"{self.title} + {self.controlnets[kind].title}"
+
 
 class ClipEmbedder(Weights):
     """A CLIP, for the checks."""

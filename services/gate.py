@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pipeline.driver import Driver
 from pipeline.freshness import drawing_key
 from pipeline.methods import method_of
+from pipeline.prompting import PromptSet
 from pipeline.recipes import recipe_of
 from pipeline.seeds import derive_seed
 from pipeline.settings import GenerationSettings, Settings
@@ -39,13 +40,15 @@ def gate_of(
     driver: Driver,
     run: Run,
     settings: Settings,
+    prompts: PromptSet,
     stale: Mapping[StageName, str],
     size: tuple[int, int],
     warmed: bool = False,
     outdated: Collection[int] = (),
 ) -> Gate:
-    """What a yes would start. `size` is that of the source; `warmed` says that the speed is being measured, and
-    `outdated` which test cases would be drawn on another control image now, though their settings are the same.
+    """What a yes would start. `prompts` are the run's, `size` is that of the source; `warmed` says that the speed is
+    being measured, and `outdated` which test cases would be drawn on another control image now, though their settings
+    are the same.
     """
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     captions = recipe.captions(values)
@@ -64,7 +67,8 @@ def gate_of(
     if hindrance:
         return Gate(closed=hindrance)
     drawing = settings.generation
-    made = driver.made(recipe, (case.lineage for case in run.test_cases if case.id not in outdated), settings)
+    drawn = (case.lineage for case in run.test_cases if case.id not in outdated)
+    made = driver.made(recipe, drawn, settings, run.task, prompts)
     for seed in _seeds(run, drawing, len(made)):
         plan = driver.plan(recipe, values, settings, seed, made, size)
         if plan.images:

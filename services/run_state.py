@@ -154,6 +154,7 @@ class RunStates:
         stale = self._runs.stale(run, settings)
         stored = run.values.get("alternatives")
         size = self._runs.size(run.source_sha)
+        prompts = self._runs.prompts(run)
         other_mask = self._outdated.of_another_mask(run, size)
         return RunState(
             run=run,
@@ -164,12 +165,12 @@ class RunStates:
             problems=self._notes.problems(run_id),
             histories={stage: self._workspace.runs.history(run_id, stage) for stage in run.values},
             job=self._jobs.of_run(run_id),
-            gate=gate_of(self._driver, run, settings, stale, size, self._estimates.warming_up, other_mask),
+            gate=gate_of(self._driver, run, settings, prompts, stale, size, self._estimates.warming_up, other_mask),
             control_there=self._control_images.has(run, settings),
             outdated=self._outdated.reasons(run, size),
             model_names=self._model_names,
             notices=self._notes.notices(run_id),
-            prompts=self._runs.prompts(run),
+            prompts=prompts,
             earlier_prompts=self._workspace.runs.prompt_states(run_id),
             alternatives=self._similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
         )

@@ -166,6 +166,9 @@ class ScriptedModels:
     def check(self) -> None:
         """Nothing is missing."""
 
+    def generator_name(self, kind: ControlKind) -> str:
+        return self.generator.name
+
     def detector(self, kind: ControlKind) -> InvertingDetector:
         return InvertingDetector()
 

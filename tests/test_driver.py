@@ -125,6 +125,29 @@ def test_other_generation_settings_make_new_images_from_the_same_captions() -> N
     assert list(done(said).values()) == [True] * 4 + [False] and len(again.cases) == 6
 
 
+def test_another_prompt_or_model_makes_new_images_from_the_same_captions() -> None:
+    store, _ = driven()
+    drawn = dataclasses.replace(ALL, stages=())
+    _, said = driven(store, drawn)
+    assert done(said) == {"images": True}
+
+    label = dataclasses.replace(drawn, task=Task("classification", label="red bird"))
+    again, said = driven(copied(store), label)
+    assert done(said) == {"images": False}
+    assert {case.lineage.prompt.partition("Keep: ")[2] for case in again.cases[3:]} == {"red bird."}
+    worded = {"diffusion": "$kept: $caption"}
+    again, said = driven(copied(store), dataclasses.replace(drawn, prompts=worded))
+    assert done(said) == {"images": False} and again.cases[3].lineage.prompt.startswith("bird: ")
+
+    models = ScriptedModels()
+    models.generator.name = "another generator"
+    again, said = driven(copied(store), drawn, models)
+    assert done(said) == {"images": False} and again.cases[3].lineage.model == "another generator"
+    nameless = [dataclasses.replace(case, lineage=dataclasses.replace(case.lineage, model="")) for case in store.cases]
+    _, said = driven(MemoryStore(SOURCE, store.held, cases=nameless), drawn, models)
+    assert done(said) == {"images": True}, "nobody can tell that they were drawn by another one"
+
+
 def test_a_stop_in_the_middle_of_an_image_keeps_what_was_given() -> None:
     stop, store = threading.Event(), MemoryStore(SOURCE)
 

@@ -200,7 +200,10 @@ def under_test_facts(studio: Studio, run: Any) -> Facts:
 def run_facts(studio: Studio, run_id: str) -> Facts:
     """All of a run."""
     workspace = studio.workspace
-    run, state = run_of(studio, run_id), studio.states.of(run_id)
+    run = run_of(studio, run_id)
+    for case in run.test_cases[-1:]:  # by another model its images would be drawn anew
+        studio.driver.models.generator.name = case.lineage.model
+    state = studio.states.of(run_id)
     plan = state.gate.plan
     return {
         "name": run.name,

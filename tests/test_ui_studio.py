@@ -312,6 +312,22 @@ def test_a_version_of_another_run_is_not_brought_back(studio: Studio) -> None:
     assert not studio.states.of(other).run.values
 
 
+def test_another_label_is_drawn_with_the_same_fixed_seed(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    do(studio, run_id, "setting", setting="generation.seed_mode", value="fixed")
+    do(studio, run_id, "generate")
+    assert studio.states.of(run_id).gate.closed.startswith("All images of the seed 0 are made")
+    do(studio, run_id, "task", kind="classification", label="red bird")
+    for stage in ("keywords", "alternatives", "counterfactuals"):
+        do(studio, run_id, "keep", stage=stage)
+    state = studio.states.of(run_id)
+    assert not state.gate.closed and state.gate.plan is not None and len(state.gate.plan.images) == 4
+    do(studio, run_id, "generate")
+    cases = studio.states.of(run_id).run.test_cases
+    assert {case.lineage.prompt.partition("Keep: ")[2] for case in cases[4:]} == {"red bird."} and len(cases) == 8
+
+
 def test_a_cancel_keeps_what_is_whole_and_the_rest_can_be_made_later(workspace: Workspace) -> None:
     models = ScriptedModels()
     slow = models.generator = SlowGenerator()

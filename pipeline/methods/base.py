@@ -21,6 +21,7 @@ from pipeline.prompting import PromptSet
 from pipeline.seams import Method, Models, P, Prepared, Source
 from pipeline.settings import Settings
 from pipeline.speed import Effort
+from pipeline.types import CounterfactualCaption, Task
 from pipeline.webui import MadeWith, file_name
 
 
@@ -79,6 +80,14 @@ class MethodDescription:
     def drawn_alike(self, recorded: MethodSettings, settings: MethodSettings) -> bool:
         """Whether an image with the `recorded` settings would be drawn in the same way with `settings`."""
         return recorded == settings
+
+    def prompt(self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task) -> str | None:
+        """What an image of a caption would be drawn from now, as its lineage would say; None where nobody can tell."""
+        return None
+
+    def model_name(self, models: Models, settings: MethodSettings) -> str:
+        """What would draw with these settings now, as lineages call it; "" where nobody can tell. Loads nothing."""
+        return ""
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
         """What `Method.prepare` hangs on: a preparation serves wherever this is equal. Hashable; here all there is."""

@@ -23,7 +23,7 @@ from pipeline.prompting import PromptSet
 from pipeline.seams import Detector, Embedder, Generator, Models, OnStep, Prepared, Source
 from pipeline.settings import ConditioningSettings, ControlKind, GenerationSettings
 from pipeline.speed import Effort, effort_of
-from pipeline.types import GENERATION, CounterfactualCaption
+from pipeline.types import GENERATION, CounterfactualCaption, Task
 from pipeline.webui import MadeWith, file_name, joined
 from pipeline.weight_hashes import weights_hash
 
@@ -81,6 +81,14 @@ class ControlNetDescription(MethodDescription):
         if not isinstance(recorded, ControlNetSettings) or not isinstance(settings, ControlNetSettings):
             return False
         return recorded.pixels() == settings.pixels()
+
+    def prompt(self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task) -> str:
+        """The caption, and what the task protects."""
+        return prompts["diffusion"].evaluate(caption=counterfactual.text, kept=", ".join(task.kept()))
+
+    def model_name(self, models: Models, settings: MethodSettings) -> str:
+        """The generator with its ControlNet for the kind of control image."""
+        return models.generator_name(_own(settings).conditioning.kind)
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
         """The control image hangs on the pixels of the source, its own settings, its size, and the mask for a map."""
@@ -214,7 +222,7 @@ class ControlNetMethod:
         """One test case. Same arguments, same pixels on the same machine. Raises what the generator raises."""
         start = time.monotonic()
         source, settings = prepared.source, prepared.settings
-        prompt = self._prompts["diffusion"].evaluate(caption=counterfactual.text, kept=", ".join(source.task.kept()))
+        prompt = CONTROLNET.prompt(self._prompts, counterfactual, source.task)
         self._at_work = generator = self._generator.on(settings.conditioning.kind)
         drawn = generator.generate(prompt, prepared.control, settings.generation, seed, on_step)
         size = source.image.size

@@ -69,6 +69,11 @@ class Models:
     def embedder(self) -> Embedder:
         return self._embedder()
 
+    def generator_name(self, kind: ControlKind) -> str:
+        """As lineages have it. "" where the profile has no ControlNet for the kind. Loads nothing."""
+        section = self.profile.generator
+        return section.name_on(kind) if kind in section.controlnets else ""
+
     def detector(self, kind: ControlKind) -> Detector:
         """The model that draws a kind of control image. Raises UserError where the profile has none."""
         if kind not in self._detectors:

@@ -57,7 +57,7 @@ class ControlNetPipeline:
 
     @property
     def name(self) -> str:
-        return f"{self._section.title} + {self._section.controlnets[self._kind].title}"
+        return self._section.name_on(self._kind)
 
     def on(self, kind: ControlKind) -> ControlNetPipeline:
         """The same pipeline, held to another kind of control image: it shares all but the ControlNet."""
