@@ -42,14 +42,18 @@ def image_checks(
     embedder: Embedder | None,
     labels: Sequence[str] = (),
     conditioning: ConditioningSettings | None = None,
+    drawn: Image.Image | None = None,
 ) -> tuple[Check, ...]:
-    """All checks of one image. `source`, `image` and `control` are RGB of the same size; `labels` are the classes that
-    the label is told apart from. Without an embedder, a caption or labels, what needs them is left out.
+    """All checks of one image. `source` and `image` are RGB of the same size; `labels` are the classes that the label
+    is told apart from. Without an embedder, a caption or labels, what needs them is left out.
+
+    Edges are looked for at the size at which was drawn, since their thresholds count in pixels: in `drawn`, the image
+    before it was brought to the source's size, or in `image` where that was not needed. `control` has that size.
     """
-    settings = conditioning or ConditioningSettings()
+    settings, drawn = conditioning or ConditioningSettings(), drawn or image
     # Only a Canny control image holds edges that can be looked for; for others those of the source are taken.
-    wanted = control if getattr(settings, "kind", "canny") == "canny" else _outlines(source, settings)
-    checks = [edges_kept(image, wanted, settings)]
+    wanted = control if settings.kind == "canny" else _outlines(source, drawn.size, settings)
+    checks = [edges_kept(drawn, wanted, settings)]
     if embedder is None:
         return tuple(checks)
     before, after, text = embedder.image(source), embedder.image(image), embedder.text(counterfactual.text)
@@ -138,8 +142,9 @@ def label_seen(after: Sequence[float], label: str, others: Sequence[str], embedd
     return _check("label seen", first == 0, weights[0] / sum(weights), note)
 
 
-def _outlines(source: Image.Image, settings: ConditioningSettings) -> Image.Image:
-    return Image.fromarray(edges(np.asarray(source.convert("RGB"), np.uint8), settings))
+def _outlines(source: Image.Image, size: tuple[int, int], settings: ConditioningSettings) -> Image.Image:
+    fitted = source if source.size == size else source.resize(size, Image.Resampling.LANCZOS)
+    return Image.fromarray(edges(np.asarray(fitted.convert("RGB"), np.uint8), settings))
 
 
 def _check(name: str, passed: bool, value: float, note: str) -> Check:

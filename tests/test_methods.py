@@ -15,6 +15,8 @@ from PIL import Image
 from demo.render import render
 from demo.scene import random_scene
 from pipeline.errors import Cancelled, UserError
+from pipeline.image_checks import EDGES_KEPT
+from pipeline.images import fit
 from pipeline.lineage import TestCase, UnreadSettings
 from pipeline.masks import NamedMask
 from pipeline.methods import Preparations, method_of, read_lineage, read_settings
@@ -150,6 +152,33 @@ def test_check_fails_with_a_sentence_when_the_edit_does_not_show() -> None:
     found = {check.name: check for check in case.checks}
     assert not found["edit shows"].passed and "may not show" in found["edit shows"].note
     assert found["edges kept"].value == 0.0 and not found["edges kept"].passed
+
+
+class Painter(Echo):
+    """A generator that gives the same picture whatever it is asked for."""
+
+    def __init__(self, picture: Image.Image) -> None:
+        super().__init__()
+        self.picture = picture
+
+    def generate(self, *arguments: object) -> Image.Image:  # type: ignore[override]
+        return self.picture
+
+
+@pytest.mark.parametrize("kind", ["canny", "depth"])
+@pytest.mark.parametrize("side", [128, 1024])
+def test_edges_are_looked_for_at_the_size_at_which_was_drawn(kind: ControlKind, side: int) -> None:
+    scenes = [Image.fromarray(render(random_scene(number), side)[0]) for number in (1, 77)]
+    drawing = ControlNetSettings(conditioning=ConditioningSettings(kind=kind), generation=SETTINGS)
+    kept = []
+    for scene in scenes:  # the ideal image, and one of another scene
+        painter = Painter(fit(scene, SETTINGS.short_side))
+        detector = ScriptedModels().detector
+        method = ControlNetMethod(painter, None, DILLEMA.prompts("demo"), detector=detector)
+        case = method.make(method.prepare(Source(scenes[0], BIRD), drawing), SNOW, 1, lambda _done, _total: None)
+        assert case.image.size == (side, side)
+        kept.append(case.checks[0].value or 0.0)
+    assert kept[0] == 1.0 and kept[1] < EDGES_KEPT
 
 
 class Counted(ControlNetMethod):

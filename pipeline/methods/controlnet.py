@@ -240,13 +240,14 @@ class ControlNetMethod:
         checks = image_checks(
             source.image,
             image,
-            prepared.artifacts[CONTROL_IMAGE],
+            prepared.control,
             source.caption,
             counterfactual,
             source.task,
             self._embedder,
             self._labels,
             settings.conditioning,
+            drawn,
         )
         return TestCase(image, lineage, prepared.artifacts, checks)
 
