@@ -143,7 +143,9 @@ class MemoryStore:
         mask: NamedMask | None = None,
         cases: Iterable[TestCase] = (),
     ) -> None:
-        """`values` are `StageValue`s, or bare values that count as written by a person."""
+        """`values` are `StageValue`s, or bare values. Nothing says what a bare one was made from: later stages read it,
+        but it counts as stale, and a request that goes through its own stage makes it anew.
+        """
         self._source, self._mask = source, mask
         self.held = {
             name: value if isinstance(value, StageValue) else StageValue(value, Trace("person"))

@@ -7,8 +7,7 @@ of `SHIPPED`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -199,16 +198,6 @@ def register(recipe: Recipe) -> None:
         if not set(stage.reads) <= set(recipe.names[:place]):
             raise ValueError(f"the stage {stage.name!r} of {recipe.name!r} reads what does not come before it")
     _known[recipe.name] = recipe
-
-
-@contextmanager
-def registered(recipe: Recipe) -> Iterator[Recipe]:
-    """The same for a while."""
-    register(recipe)
-    try:
-        yield recipe
-    finally:
-        del _known[recipe.name]
 
 
 def known_recipes() -> tuple[Recipe, ...]:

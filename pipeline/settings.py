@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pipeline.seeds import LARGEST
 
 ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
-CONTROL_KINDS: tuple[ControlKind, ...] = get_args(ControlKind)
 SeedMode = Literal["next", "fixed", "random"]
 SEED_MODES: tuple[SeedMode, ...] = get_args(SeedMode)
 

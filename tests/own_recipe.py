@@ -6,17 +6,19 @@ runs in another process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
 
+from pipeline import recipes
 from pipeline.checks import caption_checks, require
 from pipeline.errors import UserError
 from pipeline.parsing import Unreadable
 from pipeline.prompting import PromptSlot
-from pipeline.recipes import Recipe
+from pipeline.recipes import Recipe, register
 from pipeline.settings import LanguageSettings, Settings
 from pipeline.stages.asking import ask
 from pipeline.stages.base import Stage, StageInputs
@@ -122,6 +124,16 @@ POSTCARD = Recipe(
     settings=PostcardSettings,
     unedited="postcard",
 )
+
+
+@contextmanager
+def registered(recipe: Recipe) -> Iterator[Recipe]:
+    """A recipe is known for a while, as if the program had brought it."""
+    register(recipe)
+    try:
+        yield recipe
+    finally:
+        del recipes._known[recipe.name]
 
 
 def greeting_models() -> ScriptedModels:

@@ -112,6 +112,17 @@ def test_a_person_s_keywords_are_taken_and_what_follows_is_made_again() -> None:
     assert {edit.keyword for case in new for edit in case.lineage.counterfactual.edits} == {"red"}
 
 
+def test_a_bare_value_is_read_by_later_stages_and_made_anew_by_its_own() -> None:
+    written = Caption("A red bird in the snow.")
+    later = dataclasses.replace(ALL, stages=DILLEMA.names[1:], images=())
+    read, _ = driven(MemoryStore(SOURCE, {"caption": written}), later)
+    assert [item.text for item in read.held["keywords"].value.items] == ["red"] and read.held[
+        "caption"
+    ].value == written
+    anew, _ = driven(MemoryStore(SOURCE, {"caption": written}), dataclasses.replace(ALL, images=()))
+    assert anew.held["caption"].value == Caption(SUNNY_BIRD)
+
+
 def test_another_image_is_captioned_anew() -> None:
     store, _ = driven()
     _, said = driven(MemoryStore(Image.new("RGB", (64, 64), "blue"), store.held))

@@ -27,12 +27,13 @@ from pipeline.profile import load_profile
 from pipeline.progress import OnProgress, Progress, stop_if
 from pipeline.prompting import PromptSet
 from pipeline.provenance import digital_source_type
-from pipeline.recipes import DILLEMA, RECONSTRUCTION, registered
+from pipeline.recipes import DILLEMA, RECONSTRUCTION
 from pipeline.seams import Models, OnStep, Prepared, Source
 from pipeline.settings import GenerationSettings, Settings
 from pipeline.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, Task
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
+from tests.own_recipe import registered
 from tests.scripted import ScriptedModels, parts_of, perform
 
 BIRD = Task("classification", label="bird")

@@ -17,13 +17,21 @@ from pipeline.driver import Driver, Event, MemoryStore, Request, StageDone
 from pipeline.embedded import require_run_in
 from pipeline.errors import UserError
 from pipeline.profile import load_profile
-from pipeline.recipes import DILLEMA, Recipe, known_stages, recipe_of, register, registered
+from pipeline.recipes import DILLEMA, Recipe, known_stages, recipe_of, register
 from pipeline.settings import GenerationSettings, Settings
 from pipeline.stages.caption import CAPTION
 from pipeline.types import Caption, CounterfactualCaption, Task, from_text, to_text
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
-from tests.own_recipe import POSTCARD, Greeting, GreetingSettings, PostcardSettings, Stamps, greeting_models
+from tests.own_recipe import (
+    POSTCARD,
+    Greeting,
+    GreetingSettings,
+    PostcardSettings,
+    Stamps,
+    greeting_models,
+    registered,
+)
 from tests.scripted import SUNNY_BIRD, ScriptedModels, parts_of, perform
 
 BIRD = Task("classification", label="bird")
