@@ -119,6 +119,21 @@ def test_a_whole_number_is_read_as_typed(typed: object, held: int) -> None:
     assert rules.votes == held and not trouble
 
 
+@pytest.mark.parametrize(
+    ("typed", "held"), [("1,000", 1000), ("100,000", 100_000), (" 1,234 ", 1234), ("3,0", 3), ("50", 50)]
+)
+def test_a_whole_number_may_have_commas_between_thousands(typed: str, held: int) -> None:
+    rules, trouble = drafts.read_rules({"min_finished": typed}, TEMPLATES["classification"].rules())
+    assert rules.eligibility.min_finished == held and not trouble
+
+
+@pytest.mark.parametrize("typed", ["1,5", "1,00,000", "1,0001", "1,000,000", ",500"])
+def test_commas_that_part_no_thousands_are_told(typed: str) -> None:
+    held = TEMPLATES["classification"].rules()
+    rules, trouble = drafts.read_rules({"min_finished": typed}, held)
+    assert [entry.field for entry in trouble] == ["min_finished"] and rules.eligibility == held.eligibility
+
+
 @pytest.mark.parametrize("typed", ["", "five", "0", "51", "2.5", "nan", "inf", None, [], {}, True, "5" * 400])
 def test_what_is_no_number_is_told_and_the_rest_counts(typed: object) -> None:
     held = TEMPLATES["classification"].rules()

@@ -67,6 +67,7 @@ NUMBERS = (
 _OF_CONTROLS = ("share", "min_seen", "min_right")
 _OF_ELIGIBILITY = ("min_approval", "min_finished", "quiz", "quiz_pass")
 _QUESTION = "questions.{place}.text"
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _BASE = Rules(questions=(Question("valid", "Is it valid?", "yes-no", valid=("yes",)),))
 
 
@@ -126,11 +127,16 @@ def read_rules(data: Mapping[str, Any], held: Rules) -> tuple[Rules, tuple[Troub
 
 
 def read_number(value: object, field: NumberField) -> float | int:
-    """A number as it was typed, within its range. Raises ValueError with a sentence."""
+    """A number as it was typed, within its range: a comma parts the thousands of a whole number, or is a decimal one.
+
+    Raises ValueError with a sentence.
+    """
     unit = " %" if field.percent else ""
     span = f"from {field.low:g} to {field.high:,.10g}{unit}"
     kind = "a whole number" if field.whole else "a number"
-    text = str(value).strip().rstrip("%").replace(",", ".").strip() if isinstance(value, str | int | float) else ""
+    text = str(value).strip().rstrip("%").strip() if isinstance(value, str | int | float) else ""
+    thousands = field.whole and _THOUSANDS.fullmatch(text)
+    text = text.replace(",", "" if thousands else ".")
     try:
         number = float(text)
     except ValueError:
