@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from evaluation.types import Prediction, encode_map
 from pipeline.errors import UserError
 from services.studies.control_items import MADE, Disguises, keep_in_step
+from services.studies.drafts import AskModelUnderTest, Drafts
 from services.studies.item_filter import (
     ItemFilter,
     Pool,
@@ -21,6 +22,7 @@ from services.studies.item_filter import (
     draw,
     items_of,
     model_name,
+    most_read,
     note_of,
     pool_of,
     verdict_of,
@@ -107,6 +109,37 @@ def test_misclassified_images_are_those_that_the_model_gets_wrong(workspace: Wor
     assert len(items) == 2 and {item.group for item in items} == {"misclassified"}
     assert all(item.model_right is False and item.model == MODEL and item.source_sha for item in items)
     assert all(item.origin["source_right"] is True and item.origin["prompt"] for item in items)
+
+
+def test_an_image_whose_source_alone_was_read_is_not_read_yet(workspace: Workspace) -> None:
+    object_runs(workspace, 1, wrong=(0, 1))
+    candidates = [
+        replace(held, predictions={MODEL: (held.predictions[MODEL][0], None)}) if number < 3 else held
+        for number, held in enumerate(read(workspace))
+    ]
+    choice = ItemFilter(how="misclassified")
+    pool = pool_of(candidates, choice, RunMasks(workspace))
+    assert (pool.model, pool.unread, len(pool.free)) == (MODEL, 3, 0)
+    assert "3 were not read by it yet." in note_of(pool, choice)
+    others = [replace(held, predictions={**held.predictions, "a": (None, None)}) for held in candidates]
+    assert most_read(others) == MODEL and most_read(candidates[:3]) == ""
+
+
+def test_the_model_is_asked_where_it_has_read_the_source_alone(workspace: Workspace) -> None:
+    road_runs(workspace, 1)
+    (held, _) = read(workspace)
+    seen = Prediction("segmentation", MODEL, classes=("road",), class_map=encode_map(Image.new("L", (8, 8))))
+    workspace.predictions.append(held.source_sha, MODEL, seen)
+    asked_runs: list[str] = []
+
+    def ask(run: str, model: str) -> str:
+        asked_runs.append(run)
+        return ""
+
+    choice = ItemFilter(how="misclassified", model=MODEL)
+    study = workspace.studies.create("Roads", PRESERVATION)
+    assert Drafts(workspace, ask).ask_model(AskModelUnderTest(study=study, filter=choice)) == 1
+    assert asked_runs == [held.run_id]
 
 
 def test_images_of_the_study_are_not_drawn_again(workspace: Workspace) -> None:

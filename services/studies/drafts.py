@@ -28,6 +28,7 @@ from services.studies.item_filter import (
     ItemFilter,
     RunMasks,
     draw,
+    is_read,
     items_of,
     model_name,
     most_read,
@@ -290,7 +291,7 @@ class Drafts:
         """Models under test that have looked at a test case; the one that has looked at most first."""
         candidates = self.candidates()
         first = most_read(candidates)
-        others = {model for candidate in candidates for model in candidate.predictions} - {first}
+        others = {model for held in candidates for model in held.predictions if is_read(held, model)} - {first}
         return (first, *sorted(others)) if first else ()
 
     def candidates(self) -> tuple[Candidate, ...]:
@@ -452,7 +453,7 @@ class Drafts:
         """Have the model under test look at what it has not seen yet: at how many runs."""
         wanted = sent.filter.model_copy(update={"how": "random"})
         pool = pool_of(self.candidates(), wanted, self._masks)
-        runs = sorted({candidate.run_id for candidate in pool.free if pool.model not in candidate.predictions})
+        runs = sorted({candidate.run_id for candidate in pool.free if not is_read(candidate, pool.model)})
         # A run's images are for the model under test of that run; another one is chosen on the explore page.
         answers = [answer for run in runs if (answer := self._ask_model(run, wanted.model)) is not None]
         if not answers:

@@ -122,7 +122,7 @@ def pool_of(candidates: Sequence[Candidate], wanted: ItemFilter, masks: RunMasks
     taken = {item.test_case for item in items if item.test_case is not None}
     fitting = [candidate for candidate in candidates if _fits(candidate, wanted)]
     model = wanted.model or most_read(fitting)
-    unread = sum(model not in candidate.predictions for candidate in fitting)
+    unread = sum(not is_read(candidate, model) for candidate in fitting)
     if wanted.how == "misclassified":
         fitting = [candidate for candidate in fitting if _newly_wrong(candidate, model, masks, wanted.source_right)]
     free = tuple(candidate for candidate in fitting if candidate.test_case not in taken)
@@ -202,9 +202,14 @@ def kind_of(candidate: Candidate) -> Kind:
     return "segmentation" if candidate.classes else "classification"
 
 
+def is_read(candidate: Candidate, model: str) -> bool:
+    """Whether a model under test has read the generated image: its source alone tells nothing of it."""
+    return candidate.predictions.get(model, (None, None))[1] is not None
+
+
 def most_read(candidates: Sequence[Candidate]) -> str:
     """The model under test that has read most of them; "" when none has read any."""
-    counts = Counter(model for candidate in candidates for model in candidate.predictions)
+    counts = Counter(model for candidate in candidates for model in candidate.predictions if is_read(candidate, model))
     return min(counts, key=lambda model: (-counts[model], model)) if counts else ""
 
 
