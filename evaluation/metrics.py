@@ -30,6 +30,11 @@ class ClassFigures:
     generated: float | None
 
     @property
+    def found(self) -> bool:
+        """Whether the model under test finds it in the source: what is below this has nothing to lose."""
+        return self.source is not None and self.source >= DROPPED
+
+    @property
     def dropped(self) -> bool:
         """Whether the model under test lost a good part of it."""
         return self.source is not None and self.generated is not None and self.source - self.generated >= DROPPED

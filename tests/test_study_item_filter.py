@@ -220,6 +220,26 @@ def test_a_segmenter_is_measured_against_the_mask(workspace: Workspace) -> None:
 
     assert verdict(seen, seen) == (True, True) and verdict(seen, blind) == (True, False)
     assert verdict(seen, None) == (None, None)
+    assert verdict(blind, blind) == (False, None), "what was not found in the source cannot be lost"
+    half = mask.numbers.copy()
+    road = list(mask.classes.values()).index("road")
+    half.paste(list(mask.classes.values()).index("sky"), mask=half.point(lambda number: 255 * (number == road)))
+    no_road = Prediction("segmentation", "m", classes=names, class_map=encode_map(half))
+    assert verdict(no_road, no_road) == (False, True) and verdict(no_road, blind) == (False, False)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_segmenter_is_neither_right_nor_wrong_where_nothing_can_be_measured(
+    workspace: Workspace, masked: bool
+) -> None:
+    road_runs(workspace, 1, cases=1)
+    (held,) = read(workspace)
+    mask = RunMasks(workspace).of(held.run_id) if masked else None
+    sky = Prediction("segmentation", "m", classes=("sky",), class_map=encode_map(Image.new("L", (8, 8))))
+    held = replace(held, classes=("pedestrian",), predictions={"m": (sky, sky)})
+    assert verdict_of(held, "m", mask) == (None, None)
+    (item,) = items_of([held], ItemFilter(), "m", RunMasks(workspace))
+    assert (item.model, item.model_right) == ("", None) and "source_right" not in item.origin
 
 
 @pytest.mark.parametrize("count", ["0", "many", "", "-3", "1e9", None, True])

@@ -180,9 +180,10 @@ def note_of(pool: Pool, wanted: ItemFilter) -> str:
 def verdict_of(candidate: Candidate, model: str, mask: Mask | None = None) -> tuple[bool | None, bool | None]:
     """Whether a model under test is right about the source image and about the generated one; None where unknown.
 
-    A classifier is right when its likeliest class is the label or a kind of it; a segmenter is right about a generated
-    image when it finds every protected class about as well as in the source: measured against the mask where there is
-    one, else against what it found in the source (`evaluation.metrics`).
+    A classifier is right when its likeliest class is the label or a kind of it. A segmenter is right about a source
+    image when it finds every protected class there that can be measured, and about a generated one when none of those
+    that it found in the source dropped: measured against the mask where there is one, else against what it found in the
+    source (`evaluation.metrics`).
     """
     source, image = candidate.predictions.get(model, (None, None))
     if kind_of(candidate) == "classification":
@@ -194,7 +195,9 @@ def verdict_of(candidate: Candidate, model: str, mask: Mask | None = None) -> tu
         figures = without_mask(before, after, source.classes, candidate.classes)
     else:
         figures = against_mask(before, after, source.classes, mask.numbers, mask.classes, candidate.classes)
-    return True, not any(figure.dropped for figure in figures)
+    found = [figure.found for figure in figures]
+    source_right = all(found) if found else None
+    return source_right, not any(figure.dropped for figure in figures) if any(found) else None
 
 
 def kind_of(candidate: Candidate) -> Kind:
