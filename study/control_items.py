@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from study.questions import asked
-from study.types import Answers, ControlPolicy, ItemKind, NewItem, Question, Rules
+from study.types import Answers, ControlPolicy, ItemKind, LeftOut, NewItem, Question, Rules
+
+IsLeftOut = Callable[[NewItem], bool]
+"""Whether a control or quiz item that could be made is not."""
 
 
 def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int) -> ItemKind:
@@ -60,14 +63,17 @@ def controls_wanted(items: int, share: float) -> int:
     return math.ceil(items * share / (1 - share) - 1e-9) if 0 < share < 1 else 0
 
 
-def made_controls(items: Sequence[NewItem], rules: Rules) -> tuple[NewItem, ...]:
+def made_controls(
+    items: Sequence[NewItem], rules: Rules, left_out: IsLeftOut = lambda item: False
+) -> tuple[NewItem, ...]:
     """Control items made of the source images of `items`, as many as one worker who judges all of them sees.
 
     Half of them (one more, if odd) are right as they stand: the source image in place of the generated one, so that
     "yes" is true. The rest are wrong for certain: the source with the label of another item, or, for a question about a
     class (`only_with`), another scene that does not show this class. Only yes-no questions where "yes" alone is valid
     can be made so; the other questions are asked but not judged. Fewer come back, or none, where there is nothing to
-    make them of: no source images, no second label, no scene without the class. Drawn with the seed of the rules.
+    make them of: no source images, no second label, no scene without the class. In place of one that is `left_out`
+    another one is made. Drawn with the seed of the rules.
     """
     usable = [q for q in rules.questions if q.kind == "yes-no" and q.valid == ("yes",) and not q.follows]
     by_source: dict[str, NewItem] = {}
@@ -79,13 +85,21 @@ def made_controls(items: Sequence[NewItem], rules: Rules) -> tuple[NewItem, ...]
     drawn.shuffle(sources)
     wanted = controls_wanted(sum(item.kind == "item" for item in items), rules.controls.share)
     labels = sorted({item.label for item in items if item.label})
-    right_ones = [made for item in sources if (made := _true(item, usable))]
+    right_ones = [made for item in sources if (made := _true(item, usable)) and not left_out(made)]
     # From the other end: as long as there are enough sources, no image is both a right and a wrong one.
-    wrong_ones = [made for item in reversed(sources) if (made := _false(item, usable, labels, sources, drawn))]
+    could_be = [made for item in reversed(sources) if (made := _false(item, usable, labels, sources, drawn))]
+    wrong_ones = [made for made in could_be if not left_out(made)]
     half = min(len(wrong_ones), wanted // 2)
     chosen = right_ones[: wanted - half] + wrong_ones[:half]
     drawn.shuffle(chosen)
     return tuple(chosen)
+
+
+def what_it_shows(item: NewItem) -> LeftOut:
+    """Which control or quiz item it is, whatever its answers, and whether or not it was disguised."""
+    source = item.source_sha or item.image_sha
+    disguised = item.origin.get("made") in ("source image", "wrong label")
+    return LeftOut(item.kind, source if disguised else item.image_sha, source, item.label)
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:

@@ -6,16 +6,21 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from study.control_items import made_controls
+from study.control_items import IsLeftOut, made_controls
 from study.types import NewItem, Rules
 
 
-def made_quiz(items: Sequence[NewItem], rules: Rules, controls: Sequence[NewItem] = ()) -> tuple[NewItem, ...]:
+def made_quiz(
+    items: Sequence[NewItem],
+    rules: Rules,
+    controls: Sequence[NewItem] = (),
+    left_out: IsLeftOut = lambda item: False,
+) -> tuple[NewItem, ...]:
     """As many quiz items as the rules ask for, made of the source images of `items` as `made_controls` does.
 
     Right and wrong ones in equal numbers where there are enough. Images that are a control item already come last: who
-    took the quiz would know the answer. Fewer come back, or none, where there is nothing to make them of. Drawn with
-    the seed of the rules.
+    took the quiz would know the answer. Fewer come back, or none, where there is nothing to make them of. In place of
+    one that is `left_out` another one is made. Drawn with the seed of the rules.
     """
     wanted, number = rules.eligibility.quiz, sum(item.kind == "item" for item in items)
     if not wanted or not number:
@@ -24,7 +29,8 @@ def made_quiz(items: Sequence[NewItem], rules: Rules, controls: Sequence[NewItem
     most = 2 * (number + wanted)
     everything = replace(rules, seed=rules.seed + 1, controls=replace(rules.controls, share=most / (number + most)))
     used = {item.image_sha for item in controls}
-    made = sorted(made_controls(items, everything), key=lambda item: item.image_sha in used)
+    could_be = (replace(item, kind="quiz") for item in made_controls(items, everything))
+    made = sorted((item for item in could_be if not left_out(item)), key=lambda item: item.image_sha in used)
     right_ones = [item for item in made if "no" not in item.expected.values()]
     wrong_ones = [item for item in made if "no" in item.expected.values()]
     chosen: list[NewItem] = []
@@ -35,6 +41,6 @@ def made_quiz(items: Sequence[NewItem], rules: Rules, controls: Sequence[NewItem
         fresh = next((item for item in turn if item.image_sha not in shown), turn[0])
         turn.remove(fresh)
         shown.add(fresh.image_sha)
-        chosen.append(replace(fresh, kind="quiz"))
+        chosen.append(fresh)
     random.Random(f"quiz {rules.seed}").shuffle(chosen)
     return tuple(chosen)

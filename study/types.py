@@ -94,6 +94,17 @@ class Example:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A control or quiz item that is not made: a person removed it, or said what its answer is."""
+
+    kind: ItemKind
+    image_sha: str
+    """Its image before it was disguised."""
+    source_sha: str
+    label: str
+
+
+@dataclass(frozen=True)
 class Rules:
     """What a study goes by. Frozen and numbered when it starts; never changed after."""
 
@@ -122,6 +133,8 @@ class Rules:
     """A vote that took less is counted as too fast (reported, never excluded by itself)."""
     seed: int = 0
     """Of the order of the items and the sides."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What is not made as a control or quiz item, though it could be."""
     version: int = 0
     """0 while a draft; counted from 1 at the start."""
 

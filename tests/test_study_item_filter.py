@@ -310,6 +310,23 @@ def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -
     assert not keep_in_step(studies, studies.get(study), disguise)
 
 
+def test_what_was_given_is_not_made_beside_it_with_another_answer(workspace: Workspace) -> None:
+    object_runs(workspace, 10)
+    studies, disguise = workspace.studies, Disguises(workspace)
+    study = studies.create("Birds", replace(CLASSIFICATION, eligibility=Eligibility(quiz=4)))
+    studies.add_items(study, items_of(drawable(workspace, ItemFilter()).free, ItemFilter(), MODEL, RunMasks(workspace)))
+    keep_in_step(studies, studies.get(study), disguise)
+    of_kind = {item.kind: item for item in studies.items(study) if MADE in item.origin}
+    for held in of_kind.values():
+        answer = "no" if held.expected["valid"] == "yes" else "yes"
+        given = NewItem(held.image_sha, kind="control", label=held.label, expected={"valid": answer})
+        studies.add_items(study, [given])
+    assert keep_in_step(studies, studies.get(study), disguise)
+    made = {(item.image_sha, item.label) for item in studies.items(study) if MADE in item.origin}
+    assert not made & {(held.image_sha, held.label) for held in of_kind.values()}
+    assert (studies.get(study).controls, studies.get(study).quiz) == (5 + 2, 4)
+
+
 def test_beside_its_source_a_made_item_cannot_be_told_by_equal_pictures_or_captions(workspace: Workspace) -> None:
     object_runs(workspace, 10)
     studies, disguise = workspace.studies, Disguises(workspace)

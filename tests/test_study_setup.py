@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +22,14 @@ from demo.scene import SEMANTIC_CLASSES
 from evaluation.types import Prediction, encode_map
 from pipeline.errors import UserError
 from services.studies import draft_form as drafts
+from services.studies.control_items import MADE
 from services.studies.draft_saves import form_state
 from services.studies.drafts import StudyCommand
 from services.studio import Studio
 from storage.studies import Studies
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
-from study.types import Question, Rules
+from study.types import Item, Question, Rules
 from tests.scripted import studio_in
 from tests.study_cases import MODEL, object_runs, road_runs
 from ui.routes import add_routes
@@ -460,6 +462,49 @@ def test_an_image_whose_answer_is_known_becomes_a_control_item_and_back(lead: Le
     lead.post(f"{study}/mark-item", {"item": given[0].id, "kind": "item"})
     assert lead.studies.get(study).items == 20
     assert "not in the study" in lead.post(f"{study}/mark-item", {"item": item.id, "kind": "item"}, 404)["error"]
+
+
+def made_items(lead: Lead, study: str) -> list[Item]:
+    return [item for item in lead.studies.items(study) if MADE in item.origin]
+
+
+@pytest.mark.parametrize("kind", ["control", "quiz"])
+@pytest.mark.parametrize("template", ["classification", "lance"])
+def test_a_made_item_that_is_removed_stays_away_and_another_one_is_made(lead: Lead, template: str, kind: str) -> None:
+    study = lead.draft(20, template)
+    before = made_items(lead, study)
+    gone = next(item for item in before if item.kind == kind)
+    state = form_state(lead.studies.get(study))
+    assert "not made again" in lead.fetch(f"{study}/item", item=gone.id)["html"]
+    lead.post(f"{study}/remove-item", {"item": gone.id, "based": state, "tab": "a", "number": 1})
+    after = made_items(lead, study)
+    assert (gone.image_sha, gone.label) not in {(item.image_sha, item.label) for item in after}
+    assert Counter(item.kind for item in after) == Counter(item.kind for item in before)
+    # Another page may go on: its form is as it was. A change of the rules does not bring it back.
+    lead.post(f"{study}/save-draft", {"form": {"share": "20"}, "based": state, "tab": "b", "number": 1})
+    lead.save(study, show_source=template == "classification")
+    sources = {(item.source_sha, item.label) for item in made_items(lead, study) if item.kind == kind}
+    assert len(made_items(lead, study)) > len(before) and (gone.source_sha, gone.label) not in sources
+    again = lead.post(f"{study}/copy-rules")["go"].split("/")[2]
+    assert lead.rules(study).left_out and not lead.rules(again).left_out
+
+
+@pytest.mark.parametrize("kind", ["control", "quiz"])
+@pytest.mark.parametrize("template", ["classification", "lance"])
+def test_a_made_item_whose_answer_is_corrected_is_there_with_that_answer_only(
+    lead: Lead, template: str, kind: str
+) -> None:
+    study = lead.draft(20, template)
+    item = next(item for item in made_items(lead, study) if item.kind == "control")
+    answers = {name: "no" if answer == "yes" else "yes" for name, answer in item.expected.items()}
+    lead.post(f"{study}/mark-item", {"item": item.id, "kind": kind, "expected": answers})
+    lead.post(f"{study}/refresh-draft")
+    known = [held for held in lead.studies.items(study) if held.kind != "item"]
+    there = [held for held in known if (held.source_sha, held.label) == (item.source_sha, item.label)]
+    assert [(held.kind, dict(held.expected)) for held in there] == [(kind, answers)]
+    (given,) = there
+    lead.post(f"{study}/remove-item", {"item": given.id})
+    assert (item.source_sha, item.label) not in {(one.source_sha, one.label) for one in made_items(lead, study)}
 
 
 def test_examples_are_pictures_of_the_workspace_with_an_answer(lead: Lead) -> None:

@@ -1,9 +1,9 @@
 """Control and quiz items that are made of source images: kept in step with the draft that they belong to.
 
-Those that a person gave stay as they are. As long as there are only given ones, none are made beside them. Where the
-source is shown beside an item, a source image as an item is disguised, so that it looks like a generated one of itself:
-two equal pictures would tell an annotator at once that the answer is known. Only light and colour change, everywhere by
-as much: what the picture shows, and where, stays.
+Those that a person gave stay as they are. As long as there are only given ones, none are made beside them. What a
+person removed or marked is not made again. Where the source is shown beside an item, a source image as an item is
+disguised, so that it looks like a generated one of itself: two equal pictures would tell an annotator at once that
+the answer is known. Only light and colour change, everywhere by as much: what the picture shows, and where, stays.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from PIL import Image, ImageEnhance
 
 from storage.studies import Studies
 from storage.workspace import Workspace
-from study.control_items import made_controls
+from study.control_items import IsLeftOut, made_controls, what_it_shows
 from study.quiz import made_quiz
-from study.types import Item, ItemKind, NewItem, Rules, Study
+from study.types import Item, ItemKind, LeftOut, NewItem, Rules, Study
 
 MADE = "made"
 """The key of `NewItem.origin` that says that an item was made, and of what."""
@@ -36,12 +36,13 @@ def keep_in_step(studies: Studies, study: Study, disguise: Disguise) -> bool:
     items = studies.items(study.id)
     plain = [item for item in items if item.kind == "item"]
     rules = study.rules
+    left_out = _left_out(rules, [item for item in items if item.kind != "item" and MADE not in item.origin])
     controls: Sequence[NewItem] = _given(items, "control")
     if rules.controls.share > 0 and (_made(items, "control") or not controls):
-        controls = (*controls, *made_controls(plain, rules))
+        controls = (*controls, *made_controls(plain, rules, left_out))
     quiz: Sequence[NewItem] = _given(items, "quiz")
     if rules.eligibility.quiz and (_made(items, "quiz") or not quiz):
-        quiz = (*quiz, *made_quiz(plain, rules, controls))
+        quiz = (*quiz, *made_quiz(plain, rules, controls, left_out))
     wanted = [_shown(item, rules, disguise) for item in (*controls, *quiz) if MADE in item.origin]
     there = [item for item in items if item.kind != "item" and MADE in item.origin]
     if sorted(map(_signature, wanted)) == sorted(map(_signature, there)):
@@ -51,6 +52,36 @@ def keep_in_step(studies: Studies, study: Study, disguise: Disguise) -> bool:
     if wanted:
         studies.add_items(study.id, wanted)
     return True
+
+
+def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Sequence[Item] = ()) -> None:
+    """Remember of a draft that those of `gone` that were made are not made again, neither as control nor as quiz item.
+
+    What is among `stay` as an item of the other kind stays.
+    """
+    rules = studies.get(study_id).rules
+    kinds: tuple[ItemKind, ...] = ("control", "quiz")
+    staying = {what_it_shows(item) for item in stay}
+    new = [what_it_shows(replace(item, kind=kind)) for item in gone if MADE in item.origin for kind in kinds]
+    left_out = tuple(dict.fromkeys((*rules.left_out, *(one for one in new if one not in staying))))
+    if left_out != rules.left_out:
+        studies.set_rules(study_id, replace(rules, left_out=left_out))
+
+
+def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
+    """What is left out by the rules, or is `there`: with the same kind, or as the other kind with another answer."""
+    gone = frozenset(rules.left_out)
+    held: dict[LeftOut, NewItem] = {what_it_shows(item): item for item in there}
+
+    def is_left_out(item: NewItem) -> bool:
+        other: ItemKind = "quiz" if item.kind == "control" else "control"
+        beside = held.get(what_it_shows(replace(item, kind=other)))
+        contradicts = beside is not None and any(
+            beside.expected.get(question, answer) != answer for question, answer in item.expected.items()
+        )
+        return contradicts or what_it_shows(item) in gone or what_it_shows(item) in held
+
+    return is_left_out
 
 
 def for_more(study: Study, new: Sequence[NewItem], disguise: Disguise) -> tuple[NewItem, ...]:

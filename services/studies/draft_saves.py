@@ -7,7 +7,7 @@ remembered as long as the server lives; afterwards a page may work on the state 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.errors import UserError
 from study.types import Study
@@ -20,7 +20,7 @@ STATES_KEPT = 20
 
 def form_state(study: Study) -> str:
     """The state of what the form of a draft holds, as a short text; items are no part of it: no save replaces them."""
-    return hashlib.sha256(repr((study.name, study.rules)).encode()).hexdigest()[:24]
+    return hashlib.sha256(repr((study.name, replace(study.rules, left_out=()))).encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pipeline.settings import Settings
 from services.commands import Command, Commands, Missing, in_words
 from services.predictions import PredictionService, model_key
 from services.studies import draft_form
-from services.studies.control_items import MADE, Disguises, keep_in_step
+from services.studies.control_items import MADE, Disguises, keep_in_step, leave_out
 from services.studies.draft_form import Trouble, typed_text
 from services.studies.draft_saves import DraftSaves, form_state
 from services.studies.item_filter import (
@@ -332,7 +332,7 @@ class Drafts:
         """The id of the new draft."""
         study = self._studies.get(sent.study)
         title = f"{study.name[: draft_form.LONGEST_NAME - 7]}, again"
-        return self._studies.create(title, replace(study.rules, version=0, seed=_seed()))
+        return self._studies.create(title, replace(study.rules, version=0, seed=_seed(), left_out=()))
 
     def change(
         self,
@@ -407,6 +407,7 @@ class Drafts:
                 new = replace(new, group="")
             elif sent.kind == "item":
                 new = replace(new, group="given")
+            leave_out(self._studies, sent.study, [item])
             self._studies.remove_items(sent.study, [item.id])
             self._studies.add_items(sent.study, [new])
 
@@ -464,10 +465,12 @@ class Drafts:
 
     def _remove(self, sent: DraftCommand, meant: Callable[[Item], bool]) -> DraftState:
         def remove() -> None:
-            ids = [item.id for item in self.items(sent.study) if meant(item)]
-            if ids:
-                self._studies.remove_items(sent.study, ids)
-                self._studies.note("items removed", f"{len(ids)} removed from the draft", sent.study)
+            items = self.items(sent.study)
+            gone = [item for item in items if meant(item)]
+            if gone:
+                leave_out(self._studies, sent.study, gone, [item for item in items if not meant(item)])
+                self._studies.remove_items(sent.study, [item.id for item in gone])
+                self._studies.note("items removed", f"{len(gone)} removed from the draft", sent.study)
 
         return self.change(sent, of_items=remove)
 

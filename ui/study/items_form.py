@@ -27,6 +27,10 @@ HOWS = (
 REVIEWED = (("all", "all test cases"), ("accepted", "accepted ones only"), ("not rejected", "all but the rejected"))
 KINDS = (("any", "any task"), ("classification", "classification"), ("segmentation", "segmentation"))
 
+MADE_ONCE = (
+    "The studio made this item of a source image. Once you remove it or say how it is used, it is not made again in "
+    "this study; another one takes its place, if there is one."
+)
 BROUGHT = (
     "A zip of images, with a CSV in it if you like: one line an image, with the column image, and, where known, "
     "source, label, classes, edit_types, caption, counterfactual, kind (item, control or quiz), group, and one column "
@@ -244,6 +248,7 @@ def item_window(item: Item, rules: Rules, draft: bool) -> Html:
         el("div", [pill([name, " ", el("b", value)]) for name, value in facts if value], class_="chips"),
         el("p", item.counterfactual or item.caption, class_="mut") if item.counterfactual or item.caption else None,
         known,
+        el("p", MADE_ONCE, class_="mut small") if draft and MADE in item.origin else None,
         el("div", button("Remove from the study", look="s", data_remove_item=item.id), class_="acts")
         if draft
         else None,
