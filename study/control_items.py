@@ -64,7 +64,10 @@ def controls_wanted(items: int, share: float) -> int:
 
 
 def made_controls(
-    items: Sequence[NewItem], rules: Rules, left_out: IsLeftOut = lambda item: False
+    items: Sequence[NewItem],
+    rules: Rules,
+    left_out: IsLeftOut = lambda item: False,
+    there: Sequence[NewItem] = (),
 ) -> tuple[NewItem, ...]:
     """Control items made of the source images of `items`, as many as one worker who judges all of them sees.
 
@@ -74,6 +77,9 @@ def made_controls(
     can be made so; the other questions are asked but not judged. Fewer come back, or none, where there is nothing to
     make them of: no source images, no second label, no scene without the class. In place of one that is `left_out`
     another one is made. Drawn with the seed of the rules.
+
+    `there` is what a study that is extended by `items` has, of every kind. Wrong labels and other scenes are taken from
+    it too, source images of its control and quiz items come last, and right and wrong ones are counted together.
     """
     usable = [q for q in rules.questions if q.kind == "yes-no" and q.valid == ("yes",) and not q.follows]
     by_source: dict[str, NewItem] = {}
@@ -83,13 +89,19 @@ def made_controls(
     drawn = random.Random(f"controls {rules.seed}")
     sources = sorted(by_source.values(), key=lambda item: item.source_sha or "")
     drawn.shuffle(sources)
+    scenes = [*sources, *(item for item in there if item.kind == "item" and item.source_sha)]
     wanted = controls_wanted(sum(item.kind == "item" for item in items), rules.controls.share)
-    labels = sorted({item.label for item in items if item.label})
+    labels = sorted({item.label for item in (*items, *there) if item.label})
     right_ones = [made for item in sources if (made := _true(item, usable)) and not left_out(made)]
     # From the other end: as long as there are enough sources, no image is both a right and a wrong one.
-    could_be = [made for item in reversed(sources) if (made := _false(item, usable, labels, sources, drawn))]
+    could_be = [made for item in reversed(sources) if (made := _false(item, usable, labels, scenes, drawn))]
     wrong_ones = [made for made in could_be if not left_out(made)]
-    half = min(len(wrong_ones), wanted // 2)
+    seen = {what_it_shows(item).image_sha for item in there if item.kind != "item"}
+    for ones in (right_ones, wrong_ones):
+        ones.sort(key=lambda item: item.image_sha in seen)
+    answers = [set(item.expected.values()) for item in there if item.kind == "control"]
+    more_right = sum(held == {"yes"} for held in answers) - sum("no" in held for held in answers)
+    half = min(len(wrong_ones), max(0, min(wanted, (wanted + more_right) // 2)))
     chosen = right_ones[: wanted - half] + wrong_ones[:half]
     drawn.shuffle(chosen)
     return tuple(chosen)
@@ -131,7 +143,7 @@ def _true(item: NewItem, usable: Sequence[Question]) -> NewItem | None:
 
 
 def _false(
-    item: NewItem, usable: Sequence[Question], labels: Sequence[str], sources: Sequence[NewItem], drawn: random.Random
+    item: NewItem, usable: Sequence[Question], labels: Sequence[str], scenes: Sequence[NewItem], drawn: random.Random
 ) -> NewItem | None:
     """The source with a wrong label, or a scene without a class that the source has."""
     own = {name.casefold() for name in (*item.classes, item.label)}
@@ -142,7 +154,7 @@ def _false(
         return _control(wrong, item.source_sha or "", {question.id: "no" for question in about_label}, "wrong label")
     about_class = [question for question in asked(usable, item, {}) if question.only_with]
     for question in about_class:
-        without = [scene for scene in sources if _lacks(scene, question.only_with)]
+        without = [scene for scene in scenes if _lacks(scene, question.only_with)]
         if without:
             scene = drawn.choice(without)
             expected = {q.id: "no" for q in about_class if _lacks(scene, q.only_with)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from evaluation.types import Prediction, encode_map
 from pipeline.errors import UserError
-from services.studies.control_items import MADE, Disguises, keep_in_step
+from services.studies.control_items import MADE, Disguises, for_more, keep_in_step
 from services.studies.drafts import AskModelUnderTest, Drafts
 from services.studies.item_filter import (
     ItemFilter,
@@ -35,7 +36,7 @@ from study.quiz import made_quiz
 from study.readiness import findings
 from study.sampling import at_random, stratified
 from study.templates import TEMPLATES
-from study.types import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Worker
+from study.types import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Study, Worker
 from tests.study_cases import LABELS, MODEL, object_runs, road_runs
 
 CLASSIFICATION, PRESERVATION = (TEMPLATES[name].rules() for name in ("classification", "preservation"))
@@ -340,6 +341,59 @@ def test_beside_its_source_a_made_item_cannot_be_told_by_equal_pictures_or_capti
     shown, source = workspace.images.load(made[0].image_sha), workspace.images.load(str(made[0].source_sha))
     assert shown.size == source.size and shown.tobytes() != source.convert("RGB").tobytes()
     assert not keep_in_step(studies, studies.get(study), Disguises(workspace)), "the same again: nothing to do"
+
+
+def pairs(held: Sequence[NewItem]) -> set[tuple[str | None, str]]:
+    return {(item.source_sha, item.label) for item in held}
+
+
+@pytest.mark.parametrize("template", ["classification", "lance"])
+def test_control_items_that_come_with_more_images_are_others_than_those_there(
+    workspace: Workspace, template: str
+) -> None:
+    object_runs(workspace, 12, 2)
+    studies, disguise = workspace.studies, Disguises(workspace)
+    rules = replace(TEMPLATES[template].rules(), eligibility=Eligibility(quiz=4), controls=ControlPolicy(share=0.2))
+    study = studies.create("Birds", rules)
+    chosen = items_of(drawable(workspace, ItemFilter()).free, ItemFilter(), MODEL, RunMasks(workspace))
+    studies.add_items(study, chosen[::2])
+    keep_in_step(studies, studies.get(study), disguise)
+    there = studies.items(study)
+    added = for_more(studies.get(study), there, chosen[1::2], disguise)
+    controls, quiz = ([item for item in there if item.kind == kind] for kind in ("control", "quiz"))
+    assert (len(controls), len(quiz), len(added)) == (3, 4, 3)
+    # There are 12 source images: enough for all to be different.
+    assert len({item.source_sha for item in (*controls, *quiz, *added)}) == 10
+    studies.add_items(study, (*chosen[1::2], *added))
+    more = for_more(studies.get(study), studies.items(study), chosen[1::2], disguise)
+    there = tuple(item for item in studies.items(study) if item.kind == "control")
+    assert len(more) == 3 and len(pairs((*there, *more))) == 9, "no source image is left, but none comes as it was"
+
+
+def test_control_items_that_come_with_images_of_one_class_can_be_wrong_too() -> None:
+    rules = replace(CLASSIFICATION, controls=ControlPolicy(share=0.2))
+    study = Study("id", "Birds", "running", rules, datetime.now(UTC), datetime.now(UTC))
+    plain = items(40)
+    new = tuple(NewItem(f"new-{number}", f"new-source-{number}", label="bird") for number in range(16))
+    there = tuple(Item(**vars(item)) for item in (*plain, *made_controls(plain, rules)))
+    added = for_more(study, there, new, lambda sha: sha)
+    assert Counter((item.label, item.expected["valid"]) for item in added) == {("bird", "yes"): 2, ("boat", "no"): 2}
+    # In small steps as well: not always yes.
+    few: list[Item] = list(there)
+    for item in new[:6]:
+        few += [Item(**vars(made)) for made in for_more(study, few, [item], lambda sha: sha)]
+    assert Counter(item.expected["valid"] for item in few[len(there) :]) == {"yes": 3, "no": 3}
+
+
+def test_a_scene_that_does_not_show_a_class_may_be_one_that_was_there() -> None:
+    rules = replace(PRESERVATION, controls=ControlPolicy(share=0.5))
+    study = Study("id", "Roads", "running", rules, datetime.now(UTC), datetime.now(UTC))
+    there = [Item(f"image-{number}", f"source-{number}", classes=("road",)) for number in range(4)]
+    new = [NewItem(f"new-{number}", f"new-source-{number}", classes=("road", "vehicle")) for number in range(4)]
+    added = for_more(study, there, new, lambda sha: sha)
+    wrong = [item for item in added if "no" in item.expected.values()]
+    assert len(added) == 4 and len(wrong) == 2
+    assert all(item.image_sha.startswith("source-") and item.expected == {"vehicles": "no"} for item in wrong)
 
 
 # What stands in the way

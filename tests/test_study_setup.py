@@ -624,6 +624,8 @@ def test_more_images_come_with_their_control_items(lead: Lead) -> None:
     lead.act(study, "add-items", filter=lead.choice(count="12"))
     after = lead.studies.get(study)
     assert after.items == 22 and after.controls > before.controls
+    controls = [(item.image_sha, item.label) for item in lead.studies.items(study) if item.kind == "control"]
+    assert len(set(controls)) == len(controls)
 
 
 def test_more_images_that_would_be_asked_nothing_are_refused(lead: Lead) -> None:

@@ -84,11 +84,16 @@ def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
     return is_left_out
 
 
-def for_more(study: Study, new: Sequence[NewItem], disguise: Disguise) -> tuple[NewItem, ...]:
-    """The control items that go with images that are added to a study that runs; none if it has no control items."""
-    if study.rules.controls.share <= 0:
+def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disguise: Disguise) -> tuple[NewItem, ...]:
+    """The control items that go with images that are added to a study that runs; none if it has no control items.
+
+    `there`: what it has already, of all kinds; nothing of it is made again.
+    """
+    rules = study.rules
+    if rules.controls.share <= 0:
         return ()
-    return tuple(_shown(item, study.rules, disguise) for item in made_controls(new, study.rules))
+    left_out = _left_out(rules, [item for item in there if item.kind != "item"])
+    return tuple(_shown(item, rules, disguise) for item in made_controls(new, rules, left_out, there))
 
 
 def _shown(item: NewItem, rules: Rules, disguise: Disguise) -> NewItem:

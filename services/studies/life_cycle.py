@@ -259,7 +259,7 @@ class LifeCycle:
     def _before_items(self, study: Study, sent: AddItems) -> Consequences:
         _need(study, "running", "paused")
         new, drawn = self._drawn(study, sent)
-        controls = for_more(study, new, self._drafts.disguise)
+        controls = for_more(study, self._drafts.items(study.id), new, self._drafts.disguise)
         words = [
             f"{drawn[0].upper()}{drawn[1:]}.",
             f"{_count(len(new) * study.rules.votes, 'more vote')} will be collected.",
@@ -305,7 +305,8 @@ class LifeCycle:
 
     def _add_items(self, study: Study, sent: AddItems) -> None:
         new, words = self._drawn(study, sent)
-        self._studies.add_items(study.id, [*new, *for_more(study, new, self._drafts.disguise)])
+        controls = for_more(study, self._drafts.items(study.id), new, self._drafts.disguise)
+        self._studies.add_items(study.id, [*new, *controls])
         self._studies.note("items drawn", words, study.id)
 
     def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], str]:
