@@ -265,6 +265,43 @@ def test_a_double_click_removes_one_question(desk: Desk) -> None:
     assert len(desk.study.rules.questions) == questions - 1
 
 
+def test_what_is_typed_while_a_question_moves_does_not_land_in_another(desk: Desk) -> None:
+    page, move = desk.page, HeldBack()
+    desk.new("lance")
+    first, second = (question.text for question in desk.study.rules.questions[:2])
+    page.route("**/edit-questions", move)
+    page.click("[data-question=up][data-place='1']")
+    page.locator("[name='questions.1.text']").focus()
+    page.keyboard.type("Too early. ")
+    page.fill("[name=name]", "Birds, typed meanwhile")
+    move.let_through()
+    expect(page.locator("[name='questions.0.text']")).to_have_value(second)
+    expect(page.locator("[name='questions.1.text']")).to_have_value(first)
+    page.fill("[name='questions.1.text']", "Typed after it?")
+    desk.saved()
+    assert [question.text for question in desk.study.rules.questions[:2]] == [second, "Typed after it?"]
+    assert desk.study.name == "Birds, typed meanwhile", "the rest of the form goes on meanwhile"
+    page.unroute("**/edit-questions")
+
+
+def test_who_moves_questions_by_keys_stays_at_them(desk: Desk) -> None:
+    page = desk.page
+    desk.new("lance")
+    last = len(desk.study.rules.questions) - 1
+    page.focus("[data-question=up][data-place='2']")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-question=up][data-place='1']")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-question=down][data-place='0']")).to_be_focused()
+    page.focus(f"[data-question=remove][data-place='{last}']")
+    page.keyboard.press("Enter")
+    expect(page.locator(f"[data-question=remove][data-place='{last - 1}']")).to_be_focused()
+    page.focus("[data-template]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"[name='questions.{last}.text']")
+    expect(page.locator("[data-template]")).to_be_focused()
+
+
 def test_questions_are_written_on_the_page(desk: Desk) -> None:
     page = desk.page
     page.goto(f"{desk.url}study/new")

@@ -9,7 +9,7 @@
   const pill = document.getElementById("saved"), window_ = document.getElementById("window");
   // What is sent is counted, and says which page it is from: what comes twice or too late is not saved.
   let tab = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`, number = 0, sent = null;
-  let based = form.dataset.state, dirty = false, flying = null, reshaping = false, timer = null, redraw = "", since = {}, broken = false;
+  let based = form.dataset.state, dirty = false, flying = null, reshaping = [], timer = null, redraw = "", since = {}, broken = false;
 
   const quietly = (promise) => promise.catch(() => {});   // told on the page already
 
@@ -203,23 +203,41 @@
     if (!window_.open) window_.showModal();
   }
 
+  // A place is that of the form as it is shown: until it is shown anew, a second click would mean another line, and what
+  // is typed would land in another one. So the parts concerned take neither; then the focus goes to the first of the ids
+  // that can have it.
+  async function reshape(parts, name, what, ids) {
+    if (reshaping.length) return;
+    const mark = (inert) => { for (const id of parts) document.getElementById(id).inert = inert; };
+    reshaping = parts;
+    mark(true);
+    await quietly(save(name, what));
+    reshaping = [];
+    mark(false);
+    const here = document.activeElement;
+    if (here !== document.body && !parts.some((id) => document.getElementById(id).contains(here))) return;
+    ids().map((id) => document.getElementById(id)).find((one) => one && !one.disabled)?.focus();
+  }
+  const nearby = (name, place, otherwise) => [`${name}-${place}`, `${name}-${place - 1}`, otherwise];
+  const move = (way, place) => reshape(["part-questions"], "edit-questions", { do: way, place }, () => {
+    if (way === "remove") return nearby("question-remove", place, "add-question");
+    const to = place + (way === "up" ? -1 : 1);
+    return [`question-${way}-${to}`, `question-${way === "up" ? "down" : "up"}-${to}`];
+  });
+
   const known = () => Object.fromEntries([...window_.querySelectorAll("[name^='expected.']")].map((field) => [field.name.slice(9), field.value]));
 
   document.addEventListener("click", async (event) => {
     const target = event.target.closest("[data-question], [data-template], [data-item], [data-remove-item], [data-remove-group], [data-known], [data-more-items], [data-example-pick], [data-example-add], [data-example-remove]");
     if (!target) return;
     const data = target.dataset;
-    // A place is that of the form as it is shown: until it is shown anew, a second click would mean another line.
-    if ("place" in data && data.question || data.exampleRemove) {
-      if (reshaping) return;
-      reshaping = true;
-      await quietly(data.question ? save("edit-questions", { do: data.question, place: Number(data.place) }) : save("remove-example", { place: Number(data.exampleRemove) }));
-      reshaping = false;
-    } else if (data.question) {
+    if ("place" in data && data.question) await move(data.question, Number(data.place));
+    else if (data.exampleRemove) await reshape(["part-texts"], "remove-example", { place: Number(data.exampleRemove) }, () => nearby("remove-example", Number(data.exampleRemove), "add-example"));
+    else if (data.question) {
       const said = await quietly(save("edit-questions", { do: data.question, place: -1 }));
       if (said && data.question === "add") form.querySelector("[data-question-line]:last-child textarea")?.focus();
     } else if ("template" in data) {
-      await quietly(save("take-template", { template: document.getElementsByName("template")[0].value }));
+      await reshape(["part-questions", "part-texts"], "take-template", { template: document.getElementsByName("template")[0].value }, () => ["take-template"]);
     } else if (data.item) await show("item", { item: Number(data.item) });
     else if (data.removeItem) { window_.close(); await quietly(change("remove-item", { item: Number(data.removeItem) })); }
     else if ("removeGroup" in data) await quietly(change("remove-sample", { sample: data.removeGroup }));
@@ -248,7 +266,10 @@
     area.style.height = "auto";
     area.style.height = `${area.scrollHeight + 2}px`;
   };
-  study.afterFit = (root) => root.querySelectorAll("textarea").forEach(fit);
+  study.afterFit = (root) => {
+    root.querySelectorAll("textarea").forEach(fit);
+    root.inert = reshaping.includes(root.id);   // a reply that was on its way before
+  };
   study.afterFit(form);
 
   // Who is quick has typed before this script was there: that is saved as well.

@@ -29,7 +29,7 @@ def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()
         "div",
         el("span", "Begin anew with", class_="mut"),
         select("template", templates, template.name if template else "own", data_no_save=True, aria_label="Template"),
-        button("Take it", look="s", data_template=True),
+        button("Take it", look="s", data_template=True, id="take-template"),
         class_="line-end",
     )
     lines = [_question(place, question, rules.questions, problems) for place, question in enumerate(rules.questions)]
@@ -45,7 +45,12 @@ def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()
         "Questions",
         el("ol", lines, class_="questions", id="questions") if lines else _none(),
         wrong("questions", problems),
-        el("div", button([icon("plus"), "Add a question"], look="s", data_question="add"), begin, class_="acts"),
+        el(
+            "div",
+            button([icon("plus"), "Add a question"], look="s", data_question="add", id="add-question"),
+            begin,
+            class_="acts",
+        ),
         shown,
         proposals,
         lead="What is asked of every image. Nothing is ever pre-selected. Write {label} where the class of the image "
@@ -77,11 +82,9 @@ def _question(place: int, question: Question, questions: Sequence[Question], pro
         select(name("kind"), list(KINDS.items()), question.kind, aria_label="Kind of answer", data_redraw="questions"),
         el(
             "span",
-            icon_button("up", "Move up", data_question="up", data_place=place, disabled=place == 0),
-            icon_button(
-                "down", "Move down", data_question="down", data_place=place, disabled=place == len(questions) - 1
-            ),
-            icon_button("cross", "Remove this question", data_question="remove", data_place=place),
+            _act("up", "up", "Move up", place, disabled=place == 0),
+            _act("down", "down", "Move down", place, disabled=place == len(questions) - 1),
+            _act("remove", "cross", "Remove this question", place),
             class_="acts",
         ),
         class_="main",
@@ -95,6 +98,11 @@ def _question(place: int, question: Question, questions: Sequence[Question], pro
         class_="question",
         data_question_line=place,
     )
+
+
+def _act(do: str, sign: str, words: str, place: int, **attributes: bool) -> Html:
+    """A button that moves or removes the question at a place."""
+    return icon_button(sign, words, data_question=do, data_place=place, id=f"question-{do}-{place}", **attributes)
 
 
 def _answers(question: Question, name: Namer) -> Child:

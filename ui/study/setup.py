@@ -265,7 +265,7 @@ def examples_part(examples: Sequence[Example], problems: Problems) -> Html:
                 ),
                 class_="example-fields",
             ),
-            icon_button("cross", "Remove this example", data_example_remove=place),
+            icon_button("cross", "Remove this example", data_example_remove=place, id=f"remove-example-{place}"),
         )
         for place, example in enumerate(examples)
     ]
@@ -274,7 +274,11 @@ def examples_part(examples: Sequence[Example], problems: Problems) -> Html:
         el("h3", "Examples"),
         el("ol", lines, class_="examples") if lines else el("p", "No example yet.", class_="empty"),
         wrong("examples", problems),
-        el("div", button([icon("plus"), "Add an example"], look="s", data_example_pick=True), class_="acts"),
+        el(
+            "div",
+            button([icon("plus"), "Add an example"], look="s", data_example_pick=True, id="add-example"),
+            class_="acts",
+        ),
         id="part-examples",
     )
 
