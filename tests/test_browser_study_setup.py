@@ -349,6 +349,24 @@ def test_another_template_is_taken(desk: Desk) -> None:
     assert "ethical concern" in desk.page.input_value("[name=instructions]")
 
 
+def test_a_template_is_taken_once_more(desk: Desk) -> None:
+    page = desk.page
+    desk.new()
+    asked = page.locator("[name='questions.0.text']")
+    page.click("[data-template]")
+    desk.saved()
+    written = asked.input_value()
+    for place in range(2):
+        page.fill("[name='questions.0.text']", f"My own words, {place}?")
+        desk.saved()
+        page.click("[data-template]")
+        expect(asked).to_have_value(written)
+        desk.saved()
+    page.fill("[name=votes]", "7")
+    desk.saved()
+    assert desk.study.rules.votes == 7 and desk.study.rules.questions[0].text == written
+
+
 def test_an_image_is_looked_at_marked_and_removed(desk: Desk) -> None:
     page = desk.page
     desk.new(images=20)

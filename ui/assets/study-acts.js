@@ -18,7 +18,8 @@
   study.fit = (parts = {}) => {
     for (const [id, markup] of Object.entries(parts)) {
       const old = document.getElementById(id);
-      if (!old || shown.get(id) === markup) continue;
+      // Fields say what was typed since: a part with any is never the same.
+      if (!old || (shown.get(id) === markup && !old.querySelector("input, textarea, select"))) continue;
       shown.set(id, markup);
       const focus = old.contains(document.activeElement) ? document.activeElement : null;
       const place = focus && "selectionStart" in focus ? [focus.selectionStart, focus.selectionEnd] : null;
