@@ -16,7 +16,17 @@ from benchmarks.serving import ServerProcess
 from services.studio import Studio
 from storage.workspace import Workspace
 from study.types import ControlPolicy, Eligibility, Example, Question, StudyData
-from tests.annotating import BIRD_RULES, LANCE_RULES, SERVE_ALONE, controls_of, items_of, keep_image, picture, running
+from tests.annotating import (
+    BIRD_RULES,
+    LANCE_RULES,
+    SERVE_ALONE,
+    TEXT_QUESTION,
+    controls_of,
+    items_of,
+    keep_image,
+    picture,
+    running,
+)
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here, until
 
@@ -448,6 +458,21 @@ def test_keys_comment_help_and_pause(place: Place) -> None:
         at(page, 2, 3)
     (vote,) = place.data(study_id).votes
     assert vote.answers == {"valid": "no"} and vote.comment == "yes no up"
+
+
+def test_keys_that_are_held_send_one_answer(place: Place) -> None:
+    study_id, link = place.running(3, replace(BIRD_RULES, questions=(TEXT_QUESTION,)))
+    with place.annotator(link) as page:
+        page.keyboard.down("Control")
+        page.keyboard.down("Enter")
+        at(page, 2, 3)
+        page.keyboard.down("Enter")  # as a key does that is held
+        page.keyboard.up("Enter")
+        page.keyboard.up("Control")
+        page.fill("[data-question=note] textarea", "a bird")
+        page.keyboard.press("Control+Enter")
+        at(page, 3, 3)
+    assert [answers for _, answers in votes(place, study_id)] == [{}, {"note": "a bird"}]
 
 
 def test_what_there_is_to_say_when_there_is_no_item(place: Place) -> None:

@@ -165,6 +165,22 @@ def test_adjudication_goes_by_keys(page: Page, served: tuple[str, Studio, str]) 
     assert "with your adjudications 77.8 %, n = 9" in page.locator("#tile-valid").inner_text()
 
 
+def test_a_key_that_is_held_decides_one_case(page: Page, served: tuple[str, Studio, str]) -> None:
+    url, studio, study_id = served
+    page.goto(f"{url}adjudication")
+    with page.expect_navigation():  # which waits for the next page's script and pictures
+        page.keyboard.down("y")
+    page.keyboard.down("y")  # as a key does that is held
+    page.keyboard.up("y")
+    page.keyboard.press("r")
+    page.keyboard.type("seen")
+    page.keyboard.press("Escape")
+    with page.expect_navigation():
+        page.keyboard.press("n")
+    kept = sorted(studio.workspace.studies.data(study_id).adjudications, key=lambda one: one.item)
+    assert [(one.answer, one.reason) for one in kept] == [("yes", ""), ("no", "seen")]
+
+
 def test_nobody_decides_on_an_image_that_has_not_come(page: Page, served: tuple[str, Studio, str]) -> None:
     url, studio, study_id = served
     pictures = HeldBack()

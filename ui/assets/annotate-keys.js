@@ -38,7 +38,11 @@
     const view = annotate.view;
     if (!view || event.isComposing || event.altKey || document.querySelector("dialog[open]")) return;
     const pressed = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-    if (pressed === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); view.send(); return; }
+    if (pressed === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      if (!event.repeat) view.send();
+      return;
+    }
     if (event.ctrlKey || event.metaKey) return;
     if (isField(event.target)) {
       if (pressed === "Escape") { event.target.blur(); view.root.focus(); }

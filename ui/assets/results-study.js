@@ -160,7 +160,7 @@
       if (button) decide(button.dataset.answer);
     });
     document.addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
       if (typing(event.target)) { if (event.key === "Escape") event.target.blur(); return; }
       const target = [...deciding.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key);
       if (target) target.click();
