@@ -548,6 +548,43 @@ def test_an_invitation_that_is_opened_on_an_open_page_stays(place: Place) -> Non
     assert [answers["valid"] for _, answers in votes(place, study_id)] == ["yes"]
 
 
+def test_a_late_reply_of_one_study_does_not_take_the_place_of_another(place: Place) -> None:
+    first, link = place.running(2)
+    second, other = place.running(2, name="Boats")
+    with place.annotator(link) as page:
+        place.studio.workspace.studies.pause(first)
+        page.goto(f"{place.url}annotate/#join={other}")
+        page.click("#join")
+        page.click("#agree")
+        at(page, 1)
+        page.keyboard.press("p")
+        page.click("#others")
+        page.click(".study-line:has-text('Birds')")
+        end(page, "This study is paused")
+        held: list[Route] = []
+
+        def hold(route: Route) -> None:
+            if first in (route.request.post_data or ""):
+                held.append(route)
+            else:
+                route.continue_()
+
+        page.route("**/api/next", hold)
+        with page.expect_request("**/api/next"):
+            page.click("#look-again")
+        page.click("#others")
+        page.click(".study-line:has-text('Boats')")
+        at(page, 1)
+        with page.expect_response("**/api/next") as replied:
+            held[0].continue_()
+        replied.value.finished()
+        # What is asked now is answered later than what the page has just got.
+        page.evaluate("fetch('/annotate/api/state').then((reply) => reply.text())")
+        page.keyboard.press("y")
+        at(page, 2)
+    assert [answers["valid"] for _, answers in votes(place, second)] == ["yes"] and not votes(place, first)
+
+
 def test_who_fails_the_controls_is_told_so(place: Place) -> None:
     items = [*items_of(place.studio.workspace, 4), *controls_of(place.studio.workspace, 3)]
     rules = replace(BIRD_RULES, controls=ControlPolicy(share=0.5, min_seen=2))

@@ -12,16 +12,18 @@
   let studies = [];
   let saved = "";                // what the pill says: "saved" only after the server did
   let again = null, shownNumber = 1;
-  let visit = 0;                 // counts the invitations that were opened where this page was open already
+  let visit = 0;                 // counts where the person went on to: a study, the list of them, an invitation, out
 
-  // A reply to what was asked before another invitation was opened comes too late to change the page: it stays unread.
-  // An answer that was on its way then is still kept, and sent again with the same key.
+  // A reply to what was asked before the person went on comes too late to change the page: it stays unread. An answer
+  // that was on its way then is still kept, and sent again with the same key.
   const inTime = async (asking) => {
     const of = visit, reply = await asking;
     return of === visit ? reply : new Promise(() => {});
   };
   const get = (name) => inTime(annotate.get(name));
   const post = (name, body, keeps) => inTime(annotate.post(name, body, keeps));
+  // What is asked from here on is the latest; the page does not look again by itself before it is answered.
+  const goOn = () => { clearTimeout(again); visit += 1; };
 
   const lost = make("div", { class: "lost", role: "alert", hidden: true });
   const told = make("div", { class: "told notice", role: "status", hidden: true });
@@ -127,6 +129,7 @@
   }
 
   async function signOut() {
+    goOn();
     await post("sign-out", {});
     annotate.worker = "";
     signIn();
@@ -158,15 +161,19 @@
 
   // Another study, or a study that changed meanwhile.
   async function start() {
+    goOn();
     const reply = await get("state");
     if (reply.ok) { annotate.worker = reply.data.worker; studies = reply.data.studies; choose(); } else signIn();
   }
 
-  async function open(id) { await follow(annotate.preview ? inTime(annotate.previewed(shownNumber)) : post("next", { study: id }), id); }
+  async function open(id) {
+    await follow(() => (annotate.preview ? inTime(annotate.previewed(shownNumber)) : post("next", { study: id })), id);
+  }
 
   // What the server says comes next, or why it does not.
-  async function follow(asking, id) {
-    const reply = await asking;
+  async function follow(ask, id) {
+    goOn();
+    const reply = await ask();
     if (reply.ok) { show(reply.data, id); return true; }
     if (reply.status === 401 && !annotate.preview) { signIn("", "You are no longer signed in. Please sign in again: your place is kept."); return false; }
     if (annotate.view) { annotate.view.lock(false); annotate.view.tell(reply.data.error); } else nothing("This study cannot be shown", reply.data.error, id);
@@ -208,7 +215,7 @@
   function consent(step) {
     const agree = async () => {
       yes.disabled = true;
-      if (annotate.preview) { shownNumber += 1; await open(study.id); } else await follow(post("consent", { study: study.id }), study.id);
+      if (annotate.preview) { shownNumber += 1; await open(study.id); } else await follow(() => post("consent", { study: study.id }), study.id);
     };
     const yes = button("I agree: begin", agree, { class: "p", id: "agree" });
     sheet(study.name, make("p", { class: "mut" }, step.text), study.instructions || study.examples?.length ? [make("h2", {}, "What to do"), ...instructions()] : null,
@@ -282,13 +289,14 @@
     if (annotate.preview) { shownNumber = Math.max(1, shownNumber - 1); await open(study.id); return; }
     annotate.view?.lock(true);
     saved = "";
-    await follow(post("undo", { study: study.id }), study.id);
+    await follow(() => post("undo", { study: study.id }), study.id);
   }
 
   async function pause() {
     if (annotate.preview) { tell("Here an annotator can pause and go on later; the place is kept."); return; }
     const view = annotate.view, words = view.root.querySelector("#place").textContent;
     view.lock(true);
+    goOn();
     await post("pause", { study: study.id });
     const id = study.id;
     const was = saved;
@@ -318,6 +326,6 @@
     else signIn("", reply.status === 401 ? "" : reply.data.error);
   }
   // An invitation that is opened where this page is open already, or begins just now.
-  addEventListener("hashchange", () => { visit += 1; put(); begin(); });
+  addEventListener("hashchange", () => { goOn(); put(); begin(); });
   begin();
 })();
