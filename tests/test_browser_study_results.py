@@ -123,6 +123,55 @@ def test_approval_rejection_escape_and_a_new_code(page: Page, served: tuple[str,
     assert code not in page.content()
 
 
+@pytest.fixture
+def plain(page: Page) -> Iterator[Page]:
+    """A page whose browser offers no clipboard, as over plain http. What is copied goes to `window.copied`."""
+    browser = page.context.browser
+    assert browser is not None
+    context = browser.new_context(viewport={"width": 1440, "height": 1000}, bypass_csp=True)
+    context.add_init_script("""
+        Object.defineProperty(navigator, "clipboard", { value: undefined });
+        document.addEventListener("copy", () => { window.copied = document.activeElement.value; });
+    """)
+    yield context.new_page()
+    context.close()
+
+
+def new_code(page: Page, address: str) -> str:
+    """Ask for a new code of the first worker; it is shown."""
+    page.goto(address)
+    page.locator(".workers .menu summary").first.click()
+    page.get_by_role("button", name="New code…").first.click()
+    page.locator("dialog button.p").click()
+    return page.locator("dialog code").inner_text()
+
+
+def test_a_new_code_is_copied_without_a_clipboard_too(plain: Page, served: tuple[str, Studio, str]) -> None:
+    code = new_code(plain, f"{served[0]}workers")
+    plain.get_by_role("button", name="Copy").click()
+    expect(plain.get_by_role("button", name="Copied")).to_be_focused()
+    assert plain.evaluate("window.copied") == code
+
+
+def test_a_new_code_that_cannot_be_copied_is_selected(plain: Page, served: tuple[str, Studio, str]) -> None:
+    code = new_code(plain, f"{served[0]}workers")
+    plain.evaluate("document.execCommand = () => false")
+    plain.get_by_role("button", name="Copy").click()
+    expect(plain.locator("dialog")).to_contain_text("Selected: copy it now")
+    assert plain.evaluate("String(getSelection())") == code
+
+
+def test_a_button_that_copies_says_its_own_words_again(plain: Page, served: tuple[str, Studio, str]) -> None:
+    plain.clock.install()
+    plain.goto(served[0])
+    button = plain.locator("[data-copy-from]").first
+    for _ in range(2):
+        button.click()
+        expect(button).to_have_text("Copied")
+    plain.clock.run_for(10_000)
+    expect(button).to_have_text("Copy methods paragraph")
+
+
 def test_workers_are_sorted_by_any_column(page: Page, served: tuple[str, Studio, str]) -> None:
     url, _, _ = served
     page.goto(f"{url}workers")

@@ -55,10 +55,10 @@
     const no = make("button", { type: "button", className: "btn", textContent: code || told ? "Close" : "Cancel" });
     const yes = make("button", { type: "submit", className: "btn p", textContent: title });
     const copy = make("button", { type: "button", className: "btn", textContent: "Copy" });
-    copy.dataset.copy = code;
+    copy.dataset.copyFrom = "#dialog-code";
     const label = make("label", { htmlFor: "dialog-reason", textContent: "Reason" });
     const form = make("form", {}, make("h2", { textContent: title }), make("p", { textContent: words }),
-      ...(code ? [make("code", { textContent: code })] : []), ...(reason ? [label, text] : []), refused,
+      ...(code ? [make("code", { id: "dialog-code", textContent: code })] : []), ...(reason ? [label, text] : []), refused,
       make("div", { className: "acts" }, no, ...(told ? [] : [code ? copy : yes])));
     const asked = make("dialog", { className: "ask" }, form);
     document.querySelector(".studio").append(asked);

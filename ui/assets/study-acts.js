@@ -174,8 +174,9 @@
       catch (error) { refuse(error.message); target.disabled = false; }
     } else if ("print" in data) print();
     else if (data.copyTable) {
-      const lines = [...document.querySelectorAll(`${data.copyTable} tbody tr`)].map((line) => [...line.cells].map((cell) => cell.textContent.trim()).join("\t"));
-      target.textContent = (await study.copy(lines.join("\n"))) ? "Copied" : "Please select and copy it yourself";
+      const table = document.querySelector(data.copyTable);
+      const lines = [...table.tBodies[0].rows].map((line) => [...line.cells].map((cell) => cell.textContent.trim()).join("\t"));
+      study.copied(target, await study.copy(lines.join("\n")), table.tBodies[0]);
     } else if (data.goTo) {
       const place = document.getElementById(`f-${data.goTo.replaceAll(".", "-")}`) ?? document.querySelector(`[data-problem="${CSS.escape(data.goTo)}"]`);
       place?.closest("details")?.setAttribute("open", "");

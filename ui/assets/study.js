@@ -21,28 +21,35 @@
 
   study.copy = async (text) => {
     try { await navigator.clipboard.writeText(text); return true; } catch { /* not allowed here: the old way */ }
-    const area = document.createElement("textarea");
+    const focus = document.activeElement, area = document.createElement("textarea");
     area.value = text;
-    document.body.append(area);
+    (document.querySelector("dialog[open]") ?? document.body).append(area);   // all outside a window is out of reach
+    area.focus({ preventScroll: true });
     area.select();
-    const done = document.execCommand("copy");
+    const done = document.activeElement === area && document.execCommand("copy");
     area.remove();
+    focus?.focus({ preventScroll: true });
     return done;
   };
+  // A button says for a moment that it has copied; or on which text `from` it was asked to, which is marked then.
+  study.copied = (button, done, from) => {
+    button.dataset.words ??= button.textContent;
+    button.textContent = done ? "Copied" : "Selected: copy it now";
+    if (done) setTimeout(() => { button.textContent = button.dataset.words; }, 1600);
+    else getSelection().selectAllChildren(from);
+  };
+
 
   document.addEventListener("click", async (event) => {
-    const target = event.target.closest("[data-theme-switch], [data-copy], [data-copy-from]");
+    const target = event.target.closest("[data-theme-switch], [data-copy-from]");
     if (!target) return;
     if ("themeSwitch" in target.dataset) {
       const dark = document.documentElement.classList.toggle("dark");
       localStorage.setItem("studio-theme", dark ? "dark" : "light");
       return;
     }
-    const from = target.dataset.copyFrom && document.querySelector(target.dataset.copyFrom);
-    const before = target.textContent;
-    const done = await study.copy(from ? from.value ?? from.textContent : target.dataset.copy);
-    target.textContent = done ? "Copied" : "Please select and copy it yourself";
-    setTimeout(() => { target.textContent = before; }, 1600);
+    const from = document.querySelector(target.dataset.copyFrom);
+    study.copied(target, await study.copy(from.textContent), from);
   });
 })();
 
