@@ -274,6 +274,21 @@ def test_a_lost_connection_is_told_and_the_answer_sent_again(place: Place) -> No
     assert [answers["valid"] for _, answers in votes(place, study_id)] == ["yes"]
 
 
+def test_the_focus_stays_on_trying_again_while_the_seconds_go_by(place: Place) -> None:
+    _, link = place.running(3)
+    with place.annotator(link) as page:
+        page.context.set_offline(True)
+        page.keyboard.press("y")
+        page.wait_for_selector(".lost:visible")
+        page.evaluate("() => { document.querySelector('.lost button').focus(); }")
+        said = page.locator(".lost span")
+        expect(said).not_to_have_text(said.inner_text())
+        expect(page.locator(".lost button")).to_be_focused()
+        page.context.set_offline(False)
+        page.keyboard.press("Enter")
+        at(page, 2)
+
+
 def test_a_reply_that_is_lost_after_saving_gives_one_vote(place: Place) -> None:
     study_id, link = place.running(3)
     with place.annotator(link) as page:

@@ -29,12 +29,17 @@
   const told = make("div", { class: "told notice", role: "status", hidden: true });
   document.body.append(lost, told);
 
+  // The button stays one while the seconds go by: it may have the focus.
+  let tryNow = null;
+  const losing = make("span");
+  lost.append(losing, button("Try now", () => tryNow(), { class: "s" }));
   annotate.onLost = (state) => {
     lost.hidden = !state;
     if (!state) return;
+    tryNow = state.now;
     const what = state.status ? "The server has a problem." : "No connection to the server.";
     const kept = state.keeps ? " Your answer is kept on this device and sent again" : " It is tried again";
-    lost.replaceChildren(make("span", {}, `${what}${kept} in ${state.left} s.`), button("Try now", state.now, { class: "s" }));
+    losing.textContent = `${what}${kept} in ${state.left} s.`;
   };
 
   let untell = null;
