@@ -185,6 +185,17 @@ def test_workers_are_sorted_by_any_column(page: Page, served: tuple[str, Studio,
     assert values == sorted(values) and head.get_attribute("aria-sort") == "ascending"
 
 
+def test_workers_are_sorted_by_keys(page: Page, served: tuple[str, Studio, str]) -> None:
+    page.goto(f"{served[0]}workers")
+    page.get_by_role("button", name="controls right").focus()
+    page.keyboard.press("Enter")
+    head = page.locator(".sortable thead th", has_text="controls right")
+    expect(head).to_have_attribute("aria-sort", "descending")
+    assert page.locator(".sortable tbody tr").first.get_attribute("id") == "worker-imported-ada"
+    page.keyboard.press("Space")
+    expect(head).to_have_attribute("aria-sort", "ascending")
+
+
 def test_adjudication_goes_by_keys(page: Page, served: tuple[str, Studio, str]) -> None:
     url, studio, study_id = served
     page.goto(url)

@@ -71,7 +71,7 @@ def all_workers(report: Report) -> Html:
     )
     drawn = worker_scatter(report.workers, study.rules.too_fast_seconds)
     rows = [row(report, worker, actions_of(study, worker)) for worker in report.workers]
-    table = el("table", head(True), el("tbody", rows), class_="workers sortable")
+    table = el("table", head(True, sorts=True), el("tbody", rows), class_="workers sortable")
     scatter = el(
         "section",
         el("h2", "Speed and agreement"),
@@ -122,9 +122,14 @@ def _policy(report: Report) -> str:
     )
 
 
-def head(actions: bool) -> Html:
-    """The names of the columns."""
-    cells = [el("th", words, scope="col", class_=look or None, title=title or None) for words, look, title in _COLUMNS]
+def head(actions: bool, sorts: bool = False) -> Html:
+    """The names of the columns; with `sorts` they are buttons that sort by them."""
+    cells = []
+    for place, (words, look, title) in enumerate(_COLUMNS):
+        shown: Child = words
+        if sorts and words:
+            shown = el("button", words, type="button", class_="sort", id=f"sort-{place}")
+        cells.append(el("th", shown, scope="col", class_=look or None, title=title or None, data_fixed=not words))
     if actions:
         cells.append(el("th", el("span", "actions", class_="unseen"), scope="col", data_fixed=True))
     return el("thead", el("tr", cells))
