@@ -421,6 +421,14 @@ def test_an_example_is_picked_and_explained(desk: Desk) -> None:
     page.wait_for_selector("[name='examples.0.why']", state="detached")
 
 
+def test_pictures_to_pick_from_have_names(desk: Desk) -> None:
+    desk.new(images=10)
+    desk.page.click("[data-example-pick]")
+    desk.page.wait_for_selector("[data-example-add]")
+    names = desk.page.locator("[data-example-add]").evaluate_all("all => all.map((one) => one.ariaLabel)")
+    assert names and all(names) and len(set(names)) == len(names)
+
+
 def test_the_preview_is_the_annotators_page_and_records_nothing(desk: Desk) -> None:
     page = desk.page
     desk.new(images=10)

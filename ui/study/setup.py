@@ -294,8 +294,9 @@ def example_window(groups: Sequence[tuple[str, Sequence[str]]]) -> Html:
                 type="button",
                 class_="item-thumb",
                 data_example_add=sha,
+                aria_label=f"{words}, picture {number}",
             )
-            for sha in shas
+            for number, sha in enumerate(shas, 1)
         ]
         if buttons:
             shown += [el("h3", words), el("div", buttons, class_="item-grid")]
