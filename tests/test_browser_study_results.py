@@ -172,6 +172,52 @@ def test_a_button_that_copies_says_its_own_words_again(plain: Page, served: tupl
     expect(button).to_have_text("Copy methods paragraph")
 
 
+def test_the_focus_stays_when_the_workers_are_drawn_anew(page: Page, served: tuple[str, Studio, str]) -> None:
+    url, studio, study_id = served
+    page.goto(f"{url}workers")
+    row = page.locator("[id='worker-imported-bo']")
+    ways = (
+        row.get_by_role("button", name="Reject…"),
+        row.locator("summary"),
+        row.locator("th a"),
+        page.get_by_role("button", name="with consensus"),
+    )
+    for kept, other in zip(ways, CREW, strict=False):
+        kept.focus()
+        page.evaluate("() => { document.querySelector('.workers').dataset.old = '1'; }")
+        studio.workspace.studies.workers.decide(study_id, f"imported-{other}", "approved", "")
+        page.evaluate("window.study.refresh()")
+        expect(page.locator(".workers[data-old]")).to_have_count(0)
+        expect(kept).to_be_focused()
+
+
+def test_the_focus_stays_with_the_worker_who_was_decided_of(page: Page, served: tuple[str, Studio, str]) -> None:
+    page.goto(f"{served[0]}workers")
+    row = page.locator("[id='worker-imported-bo']")
+    row.get_by_role("button", name="Approve").focus()
+    page.keyboard.press("Enter")
+    expect(row).to_contain_text("9 approved")
+    expect(row.locator("summary")).to_be_focused()
+    row.get_by_role("button", name="Reject…").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.type("by mistake")
+    page.get_by_role("button", name="Reject imported-bo").click()
+    expect(row).to_contain_text("9 rejected")
+    expect(row.locator("summary")).to_be_focused()
+
+
+def test_what_was_decided_is_not_told_as_refused(page: Page, served: tuple[str, Studio, str]) -> None:
+    url, studio, study_id = served
+    page.goto(f"{url}workers")
+    page.route("**/live?*", lambda route: route.abort())
+    page.locator("[id='worker-imported-bo']").get_by_role("button", name="Approve").click()
+    expect(page.locator("dialog")).to_contain_text("It is done")
+    assert "Not done" not in page.locator("dialog").inner_text()
+    of_bo = [vote for vote in studio.workspace.studies.data(study_id).votes if vote.worker == "imported-bo"]
+    assert {vote.verdict for vote in of_bo} == {"approved"}
+    page.unroute("**/live?*")
+
+
 def test_workers_are_sorted_by_any_column(page: Page, served: tuple[str, Studio, str]) -> None:
     url, _, _ = served
     page.goto(f"{url}workers")

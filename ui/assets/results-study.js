@@ -24,13 +24,13 @@
   };
   const fill = (slot, html) => {
     const open = new Map([...slot.querySelectorAll("details[id]")].map((one) => [one.id, one.open]));
-    const focused = slot.contains(document.activeElement) ? document.activeElement.id : "";
+    const focused = slot.contains(document.activeElement) ? study.way(document.activeElement) : "";
     const sorted = slot.querySelector("th[aria-sort]");
     const by = sorted && { column: sorted.cellIndex, up: sorted.ariaSort === "ascending" };
     slot.innerHTML = html;  // made on the server by `el`, which escapes every text
     for (const [id, was] of open) { const one = document.getElementById(id); if (one) one.open = was; }
     if (by) sort(slot.querySelectorAll(".sortable thead th")[by.column], by.up);
-    if (focused) document.getElementById(focused)?.focus();
+    if (focused) slot.querySelector(focused)?.focus();
   };
   const watch = async () => {
     // Nothing is redrawn under a person's hands: not while a menu is open, and not while a text is marked.
@@ -85,20 +85,25 @@
     for (const [name, value] of Object.entries(button.dataset)) {
       if (name.startsWith("send")) data[name.slice(4, 5).toLowerCase() + name.slice(5)] = value;
     }
+    const ways = [button, button.closest(".menu, tr")?.querySelector("summary")].filter(Boolean).map(study.way);
     button.closest(".menu")?.removeAttribute("open");
-    if (ask) {
-      const given = await dialog(title, ask, { reason: Boolean(reason) });
-      if (!given) return;
+    const given = ask ? await dialog(title, ask, { reason: Boolean(reason) }) : {};
+    if (given) {
       if (given.reason) data.reason = given.reason;
+      button.disabled = true;
+      await send(path, data, title);
+      button.disabled = false;
     }
-    button.disabled = true;
-    try {
-      const said = await study.post(path, data);
-      if (said.code) await dialog(title, said.words, { code: said.code });
-      if (live) await study.refresh(); else location.reload();
-    } catch (error) {
-      await dialog("Not done", error.message, { told: true });
-    } finally { button.disabled = false; }
+    // The focus goes back to the button, or to the menu of its row, unless the person has put it elsewhere meanwhile.
+    for (const way of ways) if (document.activeElement === document.body) document.querySelector(way)?.focus();
+  };
+  const send = async (path, data, title) => {
+    let said;
+    try { said = await study.post(path, data); } catch (error) { await dialog("Not done", error.message, { told: true }); return; }
+    if (said.code) await dialog(title, said.words, { code: said.code });
+    try { if (live) await study.refresh(); else location.reload(); } catch {
+      await dialog("Done", "It is done, but this page could not be drawn anew. Please reload it.", { told: true });
+    }
   };
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-decide]");

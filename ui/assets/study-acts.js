@@ -29,8 +29,9 @@
       const fresh = holder.content.firstElementChild;
       for (const one of fresh.querySelectorAll("details[data-keep]")) one.open = open.has(one.dataset.keep);
       old.replaceWith(fresh);
-      if (focus?.id) {
-        const again = document.getElementById(focus.id);
+      const way = focus && study.way(focus);
+      if (way) {
+        const again = fresh.querySelector(way);
         again?.focus();
         if (place && place[0] !== null) again?.setSelectionRange?.(...place);
       }

@@ -39,6 +39,15 @@
     else getSelection().selectAllChildren(from);
   };
 
+  // How what has the focus is found again in a part that is drawn anew: by its id, its address, or what it unfolds.
+  study.way = (one) => {
+    const named = (name, value) => `[${name}="${CSS.escape(value)}"]`;
+    if (one.id) return named("id", one.id);
+    if (one.matches("a[href]")) return `a${named("href", one.getAttribute("href"))}`;
+    const folded = one.matches("summary") ? one.parentElement : null;
+    if (folded?.id) return `${named("id", folded.id)} > summary`;
+    return folded?.dataset.keep ? `${named("data-keep", folded.dataset.keep)} > summary` : "";
+  };
 
   document.addEventListener("click", async (event) => {
     const target = event.target.closest("[data-theme-switch], [data-copy-from]");

@@ -140,11 +140,12 @@ def _answers(question: Question, name: Namer) -> Child:
                     value=answer,
                     checked=answer in question.valid,
                     data_list=True,
+                    id=f"f-{name('valid')}-{number}".replace(".", "-"),
                 ),
                 answer,
                 class_="chip",
             )
-            for answer in question.answers()
+            for number, answer in enumerate(question.answers())
         ]
         parts.append(
             el(

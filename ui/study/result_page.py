@@ -109,7 +109,7 @@ def methods(report: Report) -> Html:
             "header",
             el("h2", "Methods paragraph"),
             el("span", class_="grow"),
-            el("button", "Copy", type="button", class_="btn s", data_copy_from="#methods-text"),
+            el("button", "Copy", type="button", class_="btn s", data_copy_from="#methods-text", id="copy-methods"),
         ),
         el("p", paragraph(report), id="methods-text", class_="methods"),
         class_="card box",

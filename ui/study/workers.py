@@ -241,6 +241,7 @@ def _act(
         title,
         type="button",
         class_="btn s",
+        id="-".join(map(str, (what, *sent.values(), worker))),
         data_decide=f"/study/api/{study.id}/{what}",
         data_title=f"{title.rstrip('…')} {worker}",
         data_ask=words or None,
