@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from html import unescape
 from typing import Any
 
@@ -368,6 +370,34 @@ def test_exclusion_readmission_blocking_and_a_new_code(studio: Studio, client: T
     studies.note("refused", f"a path out of the folder {HOSTILE}")
     assert "a path out of" not in shown(client, f"/study/{study_id}/log")
     assert f"refused a path out of the folder {HOSTILE}" in shown(client, f"/study/{study_id}/log?all=1")
+
+
+@pytest.fixture
+def nine_hours_ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The clock of this machine, for a test."""
+    monkeypatch.setenv("TZ", "JST-9")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("nine_hours_ahead")
+def test_times_are_of_this_machines_clock_and_the_log_says_that_its_are_not(studio: Studio, client: TestClient) -> None:
+    study_id = bird_study(studio.workspace, [SPLIT])
+    [item] = [item for item in studio.workspace.studies.items(study_id) if item.kind == "item"]
+    done(client, study_id, "adjudicate", item=item.id, question="valid", answer="yes", reason="")
+    data = studio.workspace.studies.data(study_id)
+    first = min(data.votes, key=lambda vote: vote.submitted)
+    there = first.submitted + timedelta(hours=9)
+    moment = f"{there.day} {there:%b %Y, %H:%M}"
+    assert f"{moment}:{there:%S}" in shown(client, f"/study/{study_id}/workers/{first.worker}")
+    assert f"{moment}:{there:%S}" in shown(client, f"/study/{study_id}/items/{item.public}")
+    assert f"{moment} dashed" in shown(client, f"/study/{study_id}/")
+    decided = data.adjudications[0].created + timedelta(hours=9)
+    page = shown(client, f"/study/{study_id}/adjudication?item={item.id}&question=valid")
+    assert f"decided yes, {decided.day} {decided:%b %Y, %H:%M}. Another answer" in page
+    assert "time (UTC)" in shown(client, f"/study/{study_id}/log")
 
 
 def test_adjudication_is_apart_goes_on_and_can_be_taken_back(studio: Studio, client: TestClient) -> None:

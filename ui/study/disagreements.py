@@ -18,7 +18,7 @@ from study.types import Item, Question, Study, StudyData, Vote
 from ui.diff import word_diff
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar
-from ui.study.words import count, divided_votes, image_url, in_order
+from ui.study.words import count, divided_votes, image_url, in_order, when
 from ui.views.markup import Child, Html, el
 from ui.views.parts import bar, differences, key, pill
 
@@ -148,7 +148,7 @@ def _vote(report: Report, vote: Vote, item: Item, excluded: set[str], first: set
         el("td", el("a", vote.worker, href=worker_address(report, vote.worker))),
         el("td", said_answers(vote, len(report.questions) > 1), comment),
         el("td", f"{vote.seconds:.1f} s"),
-        el("td", f"{vote.submitted:%d %b, %H:%M:%S}", class_="mut"),
+        el("td", when(vote.submitted, seconds=True), class_="mut"),
         el("td", notes),
     )
 
@@ -381,7 +381,7 @@ def _case(report: Report, case: Disagreement, item: Item, asked: Question) -> Ht
         el(
             "p",
             pill("decided", "acc"),
-            f" {decided.answer}, {decided.created:%d %b %Y, %H:%M}. Another answer replaces it.",
+            f" {decided.answer}, {when(decided.created)}. Another answer replaces it.",
         )
         if decided is not None
         else None

@@ -24,7 +24,7 @@ from ui.study.plots import (
     share_axis,
     votes_over_time,
 )
-from ui.study.words import count, ends, same_share, share, text_of_question
+from ui.study.words import count, ends, same_share, share, text_of_question, when
 from ui.views.markup import Child, Html, el
 
 FOLDED = 12
@@ -216,9 +216,9 @@ def timeline(report: Report, times: Sequence[datetime]) -> Html | None:
         drawn,
         el(
             "p",
-            el("span", f"{report.first:%d %b %Y, %H:%M}"),
+            el("span", when(report.first)),
             el("span", f"dashed: the {needed:,} that are needed"),
-            el("span", f"{report.last:%d %b %Y, %H:%M} UTC"),
+            el("span", when(report.last)),
             class_="mut small r-ends",
         ),
         class_="card box",

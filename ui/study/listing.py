@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from storage.study_types import LogEntry
 from study.templates import TEMPLATES, Template
 from study.types import Study
 from ui.study.fields import field, text_input, wrong
 from ui.study.frame import STATE_WORDS, page, study_address
+from ui.study.words import when
 from ui.views.markup import Child, Html, el
 from ui.views.parts import bar, icon, pill
 
@@ -75,12 +75,6 @@ def _line(study: Study) -> Html:
         href=study_address(study.id),
         class_="card study-line",
     )
-
-
-def when(moment: datetime) -> str:
-    """A moment on this machine's clock, such as 21 Nov 2026, 18:04."""
-    there = moment.astimezone()
-    return f"{there.day} {there.strftime('%b %Y, %H:%M')}"
 
 
 def new_page(signed_in: bool) -> str:

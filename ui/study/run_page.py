@@ -12,9 +12,9 @@ from study.types import Question, Rules, Study, Worker
 from ui.study.fields import card, field, number_input, wrong
 from ui.study.frame import page, study_head
 from ui.study.items_form import draw_form
-from ui.study.listing import when
 from ui.study.questions_form import KINDS
 from ui.study.setup import dialogs
+from ui.study.words import when
 from ui.views.markup import Child, Html, el
 from ui.views.parts import bar, button, pill
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from study.intervals import percent
 from study.report_types import Slice
@@ -12,6 +13,12 @@ from study.types import Question
 def image_url(sha: str) -> str:
     """Where an image of the workspace is served, from a page at any depth."""
     return f"/images/{sha}.png"
+
+
+def when(moment: datetime, seconds: bool = False) -> str:
+    """A moment on this machine's clock, such as 21 Nov 2026, 18:04. Log and exports are in UTC, and say so."""
+    there = moment.astimezone()
+    return f"{there.day} {there.strftime('%b %Y, %H:%M:%S' if seconds else '%b %Y, %H:%M')}"
 
 
 def text_of_question(question: Question) -> str:

@@ -13,7 +13,7 @@ from study.types import Item, Study, StudyData, Vote
 from ui.study.disagreements import item_address, said_answers, worker_address
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar, worker_scatter
-from ui.study.words import count, image_url
+from ui.study.words import count, image_url, when
 from ui.views.markup import Attribute, Child, Html, el
 from ui.views.parts import Tone, pill
 
@@ -325,7 +325,7 @@ def _vote_row(report: Report, vote: Vote, item: Item, outcomes: Mapping[str, Out
         ),
         el("td", found),
         el("td", f"{vote.seconds:.1f} s ", pill("too fast", "warn") if fast else None, class_="close"),
-        el("td", f"{vote.submitted:%d %b, %H:%M:%S}", class_="mut"),
+        el("td", when(vote.submitted, seconds=True), class_="mut"),
         el("td", decided),
     )
 
