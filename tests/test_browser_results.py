@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
@@ -219,3 +221,34 @@ def test_the_model_under_test_before_and_after_and_another_one(studio: Studio, p
     expect(page.locator("#under-test-name")).to_have_text("resnet50 of torchvision")
     expect(page.locator("#guesses")).to_be_visible(timeout=SOON)
     assert page.locator("#stage-counterfactuals .pill.warn", has_text="stale").count() == 0
+
+
+def test_a_choice_and_the_field_that_is_typed_in_stay_while_the_page_is_drawn_anew(
+    studio: Studio, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(page.locator("#guesses")).to_be_visible(timeout=SOON)
+    answer, predict = threading.Event(), Bright.predict
+    monkeypatch.setattr(Bright, "predict", lambda model, image: answer.wait(60) and predict(model, image))
+    try:
+        page.click("#regenerate")
+        expect(page.locator("#under-test-waits")).to_be_visible()
+        settled(page)
+        source, path = page.locator("#choose-model select"), page.locator("#choose-model [name=file]")
+        page.click("#choose-model summary")
+        source.select_option("file")
+        path.click()
+        page.keyboard.type("/d")
+    finally:
+        answer.set()
+    expect(page.locator("#guesses")).to_be_visible(timeout=SOON)
+    expect(source).to_have_value("file")
+    expect(path).to_be_focused()
+    page.keyboard.type("ata")  # where "a" is a key, it accepts
+    settled(page)
+    expect(path).to_have_value("/data")
+    assert page.locator("#verdict").count() == 0
+
+    page.keyboard.press("Escape")
+    source.focus()
+    page.keyboard.press("Escape")
+    expect(source).to_have_value("profile")

@@ -351,6 +351,29 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page:
     assert {item.text: item.used for item in items} == {"red": False, "sunny": False, "by day": True, "grassy": True}
 
 
+def test_a_type_that_is_picked_stays_until_it_is_saved(studio: Studio, page: Page, other: Page) -> None:
+    red, add = keyword_chip(page, "red"), page.locator("#stage-keywords .chip.add")
+    red.locator(".more").click()
+    red.locator(".pop select").select_option("weather")
+    red.locator(".pop input").click()
+    keyword_chip(other, "grassy").locator(".toggle").click()
+    look(page)
+    expect(keyword_chip(page, "grassy").locator(".toggle")).to_have_attribute("aria-pressed", "false")
+    expect(red.locator(".pop select")).to_have_value("weather")
+    page.keyboard.press("Enter")
+    expect(red.locator(".toggle small")).to_have_text("weather")
+    look(other)
+    expect(keyword_chip(other, "red").locator(".pop select")).to_have_value("weather")
+
+    # The form for another one begins anew, as its text does.
+    add.locator(".toggle").click()
+    add.locator(".pop select").select_option("weather")
+    add.locator(".pop input").fill("twig")
+    add.locator(".pop input").press("Enter")
+    expect(keyword_chip(page, "twig").locator(".toggle small")).to_have_text("weather")
+    expect(add.locator(".pop select")).to_have_value("attribute")
+
+
 def write_prompt(page: Page, text: str) -> None:
     page.fill("#template-keywords", text)
     page.click("#stage-keywords .prompt-form [data-submit]")

@@ -70,7 +70,7 @@
     const command = commandOf(form, form.dataset.form);
     for (const field of form.querySelectorAll("[name]")) command.fields[field.name] = field.value;
     command.done = () => {
-      for (const field of form.querySelectorAll("[data-fresh]")) { field.value = ""; field.server = ""; }
+      for (const field of form.querySelectorAll("[data-fresh]")) field.value = field.server;
       closeEditors(null);
     };
     // What was refused names the field that it belongs to.

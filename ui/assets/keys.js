@@ -74,7 +74,7 @@
     if (helpWindow()?.open) return;                                   // a dialog closes itself
     if (document.body.classList.contains("runs-open")) document.body.classList.remove("runs-open");
     else if (inside || document.querySelector(".studio [data-editing]")) {
-      if (field && field.server !== undefined) { field.value = field.server; markTyped(field); fitHeight(field); }
+      if (field && field.server !== undefined) { field.value = field.server; markTyped(field); if (field.matches("textarea")) fitHeight(field); }
       closeEditors(null);
       field?.blur();
     } else if (document.body.classList.contains("full-view")) toggle("full-view");

@@ -183,10 +183,19 @@
       let have = key ? keyed.get(key) : cursor;
       if (!have || !alike(have, want)) have = null;
       if (!have) { old.insertBefore(want, cursor); born(want); continue; }
-      if (have === cursor) cursor = cursor.nextSibling; else old.insertBefore(have, cursor);
+      if (have === cursor) cursor = cursor.nextSibling;
+      else if (have.contains(document.activeElement)) cursor = putBehind(have, cursor);
+      else old.insertBefore(have, cursor);
       patch(have, want);
     }
     while (cursor) { const next = cursor.nextSibling; cursor.remove(); cursor = next; }
+  }
+
+  // What is moved loses the focus: where that is, all that stands before it is moved instead. Gives the first of those.
+  function putBehind(stays, first) {
+    const next = stays.nextSibling;
+    for (let node = first; node !== stays;) { const after = node.nextSibling; stays.parentNode.insertBefore(node, next); node = after; }
+    return first;
   }
 
   function patch(old, want) {
@@ -201,7 +210,6 @@
   function patchField(old, want) {
     if (old.type === "checkbox" && old.ticked > performance.now()) return;   // this reply is older than the tick
     if (old.type === "checkbox" || old.type === "radio") { old.checked = want.hasAttribute("checked"); return; }
-    if (old.tagName === "SELECT") { if (document.activeElement !== old) old.value = want.value; return; }
     const server = want.value, before = old.server ?? old.defaultValue;
     const typed = old.value !== before;
     old.server = server;
@@ -213,7 +221,7 @@
 
   function born(node) {
     if (node.nodeType !== 1) return;
-    const fields = node.matches("textarea, input") ? [node] : [...node.querySelectorAll("textarea, input")];
+    const fields = node.matches("textarea, input, select") ? [node] : [...node.querySelectorAll("textarea, input, select")];
     for (const field of fields) {
       if (field.type !== "checkbox" && field.type !== "radio") field.server = field.value;
       const draft = field.dataset.draft && sessionStorage.getItem(`draft:${field.dataset.draft}`);

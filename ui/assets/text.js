@@ -35,7 +35,7 @@
   // What was refused and is now forced need not be typed again: the field that held it is emptied.
   document.addEventListener("click", (event) => {
     const force = event.target.closest?.(".studio .stage [data-force]");
-    for (const field of force?.closest(".stage").querySelectorAll("[data-fresh]") ?? []) { field.value = ""; field.server = ""; }
+    for (const field of force?.closest(".stage").querySelectorAll("[data-fresh]") ?? []) field.value = field.server;
   });
 
   // In a prompt Enter begins a new line; elsewhere it saves (`keys.js`).

@@ -57,10 +57,10 @@ def key(name: str) -> Html:
     return el("kbd", name)
 
 
-def select_type(chosen: str, name: str = "edit_type") -> Html:
+def select_type(chosen: str, name: str = "edit_type", **attributes: bool) -> Html:
     """A choice of the edit types."""
     options = [el("option", kind, value=kind, selected=kind == chosen) for kind in EDIT_TYPES]
-    return el("select", options, name=name, aria_label="Edit type")
+    return el("select", options, name=name, aria_label="Edit type", **attributes)
 
 
 def describe_task(task: Task) -> str:

@@ -246,7 +246,7 @@ def _add(do: str, placeholder: str, data: dict[str, str], with_type: bool, key: 
         )
     ]
     if with_type:
-        fields.append(select_type("attribute"))
+        fields.append(select_type("attribute", data_fresh=True))
     form = el("span", fields, button("Add", "", "s p", data_submit=True), class_="pop", data_form=do, **data)
     opener = el("button", icon("plus"), "add", type="button", class_="toggle", data_edit=True)
     return el("span", opener, form, class_="chip add", data_key=key)
