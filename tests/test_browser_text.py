@@ -256,6 +256,18 @@ def test_counterfactual_captions_show_their_edits_their_checks_and_what_contradi
     expect(page.locator("#stage-counterfactuals .line")).to_have_count(number - 1)
 
 
+def test_a_click_into_the_caption_that_is_edited_in_place_keeps_it_open(studio: Studio, page: Page) -> None:
+    line = page.locator("#stage-counterfactuals .line").first
+    line.locator(".more").click()
+    line.locator("textarea").click(position={"x": 60, "y": 12})
+    expect(line.locator("textarea")).to_be_focused()
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" It sings.")
+    page.keyboard.press("Enter")
+    expect(line.locator("ins").last).to_contain_text("It sings.")
+    expect(line.locator("textarea")).to_be_hidden()
+
+
 def test_what_it_was_told_is_one_click_away_and_its_prompt_can_be_edited_and_put_back(
     studio: Studio, page: Page
 ) -> None:

@@ -22,7 +22,7 @@
     const target = event.target.closest(
       "[data-go], [data-panel-of], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-theme-switch], [data-toggle-runs], button[data-do]",
     );
-    if (!event.target.closest(".pop, [data-edit]")) closeEditors(null);
+    if (!event.target.closest(".pop, [data-edit], textarea.in-place")) closeEditors(null);
     if (!event.target.closest("#column-runs, [data-toggle-runs]")) document.body.classList.remove("runs-open");
     if (!target || target.disabled || !target.closest(".studio")) return;
     const data = target.dataset;
