@@ -334,6 +334,25 @@ def test_an_edit_is_undone_by_key_and_by_button_and_history_says_who(studio: Stu
     page.keyboard.press("Escape")
 
 
+def test_typing_goes_on_when_a_problem_of_its_card_is_solved_elsewhere(studio: Studio, page: Page, other: Page) -> None:
+    caption = page.locator("#caption-text")
+    caption.fill("")
+    caption.press("Enter")
+    expect(page.locator("#problem-caption")).to_be_visible()
+    caption.click()
+    page.keyboard.type("A red bi")
+    other.fill("#caption-text", DESERT)
+    other.press("#caption-text", "Enter")
+    settled(other)
+    look(page)
+    expect(page.locator("#problem-caption")).to_have_count(0)
+    expect(caption).to_be_focused()
+    page.keyboard.type("rd, all of it.")
+    expect(caption).to_have_value("A red bird, all of it.")
+    page.keyboard.press("Escape")
+    expect(caption).to_have_value(DESERT)
+
+
 def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page: Page, other: Page) -> None:
     page.click("#caption-text")
     page.keyboard.press("End")

@@ -175,8 +175,12 @@
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 
   function patchChildren(old, fresh) {
-    const keyed = new Map();
-    for (const child of old.childNodes) if (keyOf(child)) keyed.set(keyOf(child), child);
+    const keyed = new Map(), wanted = new Set([...fresh.childNodes].map(keyOf));
+    for (const child of [...old.childNodes]) {
+      if (!keyOf(child)) continue;
+      // First, so that what stays behind it need not be moved.
+      if (wanted.has(keyOf(child))) keyed.set(keyOf(child), child); else child.remove();
+    }
     let cursor = old.firstChild;
     for (const want of [...fresh.childNodes]) {
       const key = keyOf(want);
