@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from benchmarks.serving import settled
 from services.studio import Studio
 from tests.explorer import (
+    HeldBack,
     Served,
     encoded,
     held_drawing,
@@ -184,6 +185,39 @@ def test_typing_is_not_disturbed_by_what_goes_on(studio: Studio, page: Page) -> 
         assert page.input_value("#caption-text") == "".join(texts)
         assert page.evaluate("document.activeElement.id") == "caption-text"
         page.keyboard.press("Escape")
+
+
+def go(page: Page, by: int, run: str) -> None:
+    """Back or forward by as many entries, to this run ("" for the start page)."""
+    page.evaluate("by => history.go(by)", by)
+    page.wait_for_function("run => new URLSearchParams(location.search).get('run') === (run || null)", arg=run)
+
+
+def test_back_and_forward_go_through_what_was_looked_at(studio: Studio, page: Page) -> None:
+    first, second = text_run(studio), text_run(studio)
+    open_run(page, first)
+    page.click(".top [data-go=new]")
+    page.wait_for_selector(".start h1")
+    open_run(page, second)
+    entries = page.evaluate("history.length")
+    for by, wanted in ((-1, ""), (1, second), (-1, ""), (-1, first), (1, ""), (1, second)):
+        go(page, by, wanted)
+        page.wait_for_function("run => studio.run === run && studio.idle", arg=wanted)
+    page.reload()
+    page.wait_for_selector("#run-all")
+    settled(page)
+    assert page.evaluate("history.length") == entries
+
+    # Also faster than the studio answers.
+    held = HeldBack()
+    page.route("**/run/predict*", held)
+    for by, wanted in ((-1, ""), (-1, first), (1, "")):
+        go(page, by, wanted)
+    held.let_through()
+    page.wait_for_function("!studio.run && studio.idle")
+    page.unroute("**/run/predict*")
+    go(page, 1, second)
+    page.wait_for_function("run => studio.run === run && studio.idle", arg=second)
 
 
 def test_the_chosen_theme_stays_whatever_gradio_does(studio: Studio, page: Page) -> None:

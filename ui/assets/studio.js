@@ -125,9 +125,11 @@
     document.body.dataset.view = reply.run ? "run" : "start";
     localStorage.setItem("studio-run", reply.run);
     const address = reply.run ? `?run=${reply.run}` : location.pathname;
-    if (moved || !new URLSearchParams(location.search).get("run") !== !reply.run) {
+    const there = new URLSearchParams(location.search).get("run") ?? "";
+    // Who goes back or forward is there already; and while another run is still to be opened, its address counts.
+    if ((moved || !there !== !reply.run) && !queue.some((action) => action.name === "open")) {
       const first = !history.state;
-      history[first ? "replaceState" : "pushState"]({ run: reply.run }, "", keepTheme(address));
+      history[first || there === reply.run ? "replaceState" : "pushState"]({ run: reply.run }, "", keepTheme(address));
       if (moved && !first) window.scrollTo(0, 0);
     }
     const onlyPolled = batch.every((action) => action.name === "poll");
