@@ -170,6 +170,26 @@ def test_a_text_that_was_not_saved_survives_a_reload(studio: Studio, page: Page)
     assert page.locator("#stage-caption .unsaved").is_hidden()
 
 
+COMPOSED = """field => {
+    field.focus();
+    const key = { key: "Enter", isComposing: true, bubbles: true, cancelable: true };
+    field.dispatchEvent(new KeyboardEvent("keydown", key));
+    return document.activeElement === field;
+}"""
+"""The Enter by which a person takes what an input method proposes; whether the field has kept the focus."""
+
+
+def test_an_enter_that_ends_a_composition_neither_saves_nor_sends(studio: Studio, page: Page) -> None:
+    open_run(page, text_run(studio))
+    page.click("#stage-keywords .chip.add .toggle")
+    assert page.eval_on_selector("#stage-keywords .chip.add input", COMPOSED)
+    assert page.evaluate("studio.idle"), "nothing was sent"
+    assert page.eval_on_selector("#caption-text", COMPOSED)
+    page.click(".chip:has-text('segmentation')")
+    page.click(".mask .classes summary")
+    assert page.eval_on_selector("#mask-classes", COMPOSED)
+
+
 def test_typing_is_not_disturbed_by_what_goes_on(studio: Studio, page: Page) -> None:
     open_run(page, text_run(studio))
     texts = ["A bird, typed letter by letter", " while images are being made", " next to it."]

@@ -101,7 +101,7 @@
     if (picture) picture.toggleAttribute("data-open");
   });
   document.addEventListener("keydown", (event) => {
-    if (event.target.id === "mask-classes" && event.key === "Enter") { event.preventDefault(); event.target.blur(); }
+    if (event.target.id === "mask-classes" && event.key === "Enter" && !event.isComposing) { event.preventDefault(); event.target.blur(); }
   });
   document.addEventListener("toggle", (event) => {
     if (event.target.matches?.(".classes")) for (const area of event.target.querySelectorAll("textarea")) studio.fitHeight(area);

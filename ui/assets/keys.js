@@ -39,6 +39,7 @@
   const isTyping = (element) => element?.matches?.("textarea, select, input:not([type=range], [type=checkbox], [type=radio]), [contenteditable=true]");
 
   document.addEventListener("keydown", (event) => {
+    if (event.isComposing) return;   // it takes or leaves what an input method proposes
     const field = event.target.closest?.("input, textarea, select");
     const inside = field?.closest(".studio");
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
