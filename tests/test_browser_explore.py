@@ -170,6 +170,29 @@ def test_a_text_that_was_not_saved_survives_a_reload(studio: Studio, page: Page)
     assert page.locator("#stage-caption .unsaved").is_hidden()
 
 
+@pytest.mark.parametrize("leave", ["by Enter", "by a click elsewhere"])
+def test_a_text_that_came_back_with_the_page_is_saved_without_another_letter(
+    studio: Studio, page: Page, leave: str
+) -> None:
+    upload_bird(page)
+    page.click("#caption-text")
+    page.keyboard.type("A bird that I have described.")
+    page.reload()
+    page.wait_for_selector("#caption-text")
+    settled(page)
+    expect(page.locator("#stage-caption .unsaved")).to_be_visible()
+    page.click("#caption-text")
+    if leave == "by Enter":
+        page.keyboard.press("Enter")
+    else:
+        page.click("#source .mini")
+    expect(page.locator("#state-caption")).to_have_text("edited by you")
+    expect(page.locator("#stage-caption .unsaved")).to_be_hidden()
+    settled(page)
+    values = studio.workspace.runs.history(page.evaluate("studio.run"), "caption")
+    assert [value.value.value.text for value in values] == ["A bird that I have described."]
+
+
 COMPOSED = """field => {
     field.focus();
     const key = { key: "Enter", isComposing: true, bubbles: true, cancelable: true };

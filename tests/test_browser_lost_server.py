@@ -53,6 +53,36 @@ def test_a_first_reply_that_comes_after_it_was_given_up_still_opens_the_run(serv
     page.unroute("**/run/predict*")
 
 
+def test_a_text_that_was_given_up_is_saved_when_its_person_says_so_again(served: Served, page: Page) -> None:
+    """The studio never got it, but the page has it still, and says that Enter saves it."""
+    run, said = text_run(served.studio), "A red bird that the studio has not heard of."
+    caption = page.locator("#caption-text")
+    page.clock.install()
+    page.goto(f"{served.url}?run={run}")
+    page.wait_for_selector("#generate")
+    settled(page)
+    held = HeldBack()
+    page.route("**/run/predict*", held)
+    caption.fill(said)
+    caption.press("Enter")
+    wait_for_requests(page, held, 1)
+    page.clock.fast_forward(20_500)
+    page.wait_for_function("studio.lost")
+    for route in held.waiting or []:
+        route.continue_(post_data=(route.request.post_data or "").replace('"name":"caption"', '"name":"poll"'))
+    held.waiting = None
+    page.clock.fast_forward(4_500)
+    page.wait_for_function("!studio.lost && studio.idle")
+    expect(page.locator("#stage-caption .unsaved")).to_be_visible()
+    assert len(served.studio.workspace.runs.history(run, "caption")) == 1
+    caption.click()
+    caption.press("Enter")
+    expect(page.locator("#state-caption")).to_have_text("edited by you")
+    expect(caption).to_have_value(said)
+    page.goto("about:blank")
+    page.unroute("**/run/predict*")
+
+
 def wait_for_requests(page: Page, held: HeldBack, count: int) -> None:
     """Until that many are held back; the browser's events come in while the page is asked something."""
     until(lambda: page.evaluate("1") and len(held.waiting or []) >= count)

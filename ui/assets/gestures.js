@@ -3,8 +3,9 @@
   "use strict";
   const studio = window.studio;
 
-  const { send, fitHeight, markTyped } = studio;
+  const { send, fitHeight, markTyped, typed } = studio;
   const UNANSWERED = 20000;   // milliseconds
+  const TEXTS = "textarea[data-do], input[data-do]:not([type=checkbox], [type=radio], [type=range])";
   const CONTROL = new Set(["do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines", "control", "beganVersion", "beganState"]);
   // The command of an element: its data are the fields. With it goes what its person saw: the version of the stage's
   // value and the state of the run, each from when the typing began.
@@ -42,18 +43,33 @@
   });
 
   document.addEventListener("change", (event) => {
+    if (event.target.matches("input[data-do], textarea[data-do]") && event.target.closest(".studio")) save(event.target);
+  });
+
+  // A browser tells of a change only where a person made one: not of a text that came back with the page, nor of one
+  // that was not saved when it was sent.
+  document.addEventListener("focusout", (event) => {
     const field = event.target;
-    if (!field.matches("input[data-do], textarea[data-do]") || !field.closest(".studio")) return;
-    if (field.dataset.do === "task") return void send(taskCommand(field.closest("[data-task-form]")));
-    const command = commandOf(field, field.dataset.do);
-    command.fields[field.name || "value"] = field.type === "checkbox" ? field.checked : field.value;
+    if (studio.fitting || !field.matches(TEXTS) || !field.closest(".studio")) return;
+    if (typed(field) && field.sent !== field.value) save(field);
+  });
+
+  function save(field) {
+    const task = field.closest("[data-task-form]"), said = field.value;
+    const command = task ? taskCommand(task) : commandOf(field, field.dataset.do);
+    if (!task) command.fields[field.name || "value"] = field.type === "checkbox" ? field.checked : said;
     if (field.type === "checkbox") awaitAnswer(field, command);
     else {
-      command.refused = (_problem, name) => { if (name === (field.name || "value")) field.setAttribute("aria-invalid", "true"); };
+      field.sent = said;
+      command.lost = () => { if (field.sent === said) delete field.sent; };
+      command.refused = (_problem, name) => {
+        command.lost();
+        if (name === (field.name || "value")) field.setAttribute("aria-invalid", "true");
+      };
       command.done = () => field.removeAttribute("aria-invalid");
     }
     send(command);
-  });
+  }
 
   // Until a tick is answered, or given up, the replies to what was sent before it do not take it back.
   function awaitAnswer(field, command) {

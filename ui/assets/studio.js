@@ -45,6 +45,7 @@
   // All that changed is fitted in first and looked at afterwards, so that the browser lays the page out once.
   function show(changed) {
     const fitted = [];
+    studio.fitting = true;   // what loses the focus now, nobody has left
     for (const [name, text] of Object.entries(changed)) {
       if (!roots[name]) { early[name] = text; continue; }
       const stamp = /^<!--(\w+)-->/.exec(text);
@@ -54,6 +55,7 @@
       parts[name] = stamp[1];
       fitted.push(roots[name]);
     }
+    studio.fitting = false;
     fitted.forEach(afterPatch);
   }
 
@@ -79,11 +81,12 @@
     clearTimeout(pollTimer);
     clearTimeout(lostTimer);
     lostTimer = setTimeout(giveUp, LOST);
-    trigger("click", { do: flying.map(({ done, refused, ...plain }) => plain), tab: TAB, run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, ticket: ++ticket });
+    trigger("click", { do: flying.map(({ done, refused, lost, ...plain }) => plain), tab: TAB, run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, ticket: ++ticket });
   }
 
   function giveUp() {
     clearTimeout(lostTimer);
+    for (const action of flying) if (action.lost) action.lost();
     // To open a run twice does no harm; of anything else nobody knows whether it was done.
     queue.unshift(...flying.filter((action) => action.name === "open"));
     flying = null;
@@ -276,7 +279,7 @@
   for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, release, true);
   window.addEventListener("blur", release);   // released over another window
 
-  Object.assign(studio, { send, fitHeight, markTyped });
+  Object.assign(studio, { send, fitHeight, markTyped, typed });
 
   const ready = () => { document.body.dataset.view ??= "start"; window.dispatchEvent(new Event("studio-ready")); };
   if (document.body) ready(); else document.addEventListener("DOMContentLoaded", ready);

@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const studio = window.studio;
+  const { typed } = studio;
 
   // A card says which version it shows. While somebody types, another page may save a newer one, which the card then
   // shows around the field: what is sent must still name the version that the typing began on.
@@ -14,7 +15,6 @@
   });
 
   const isOpen = (holder) => Boolean(holder.closest("[data-editing]"));
-  const typed = (field) => field.value !== (field.server ?? field.defaultValue);
 
   studio.afterPatch.push((root) => {
     for (const holder of root.querySelectorAll("[data-began-version], [data-began-state]")) {
