@@ -263,6 +263,30 @@ def test_back_and_forward_go_through_what_was_looked_at(studio: Studio, page: Pa
     page.wait_for_function("run => studio.run === run && studio.idle", arg=second)
 
 
+def test_what_is_typed_stays_with_its_run(studio: Studio, page: Page) -> None:
+    upload_bird(page)
+    first = page.evaluate("studio.run")
+    page.click(".top [data-go=new]")
+    page.wait_for_selector(".start h1")
+    upload_bird(page)
+    second = page.evaluate("studio.run")
+    page.click("#caption-text")
+    page.keyboard.type("A draft")
+    page.reload()
+    page.wait_for_selector("#caption-text")
+    settled(page)
+    open_run(page, first)
+    expect(page.locator("#caption-text")).to_have_value("")
+    page.click("#caption-text")
+    page.keyboard.type("A bird of the first run.")
+    page.evaluate("history.back()")
+    page.wait_for_function("run => studio.run === run && studio.idle", arg=second)
+    expect(page.locator("#caption-text")).to_have_value("A draft")
+    said = {run: studio.workspace.runs.history(run, "caption") for run in (first, second)}
+    assert [value.value.value.text for value in said[first]] == ["A bird of the first run."]
+    assert not said[second]
+
+
 def test_the_chosen_theme_stays_whatever_gradio_does(studio: Studio, page: Page) -> None:
     page.click("[data-theme-switch]")
     assert page.evaluate("document.body.classList.contains('dark')")

@@ -66,6 +66,8 @@
   const changing = () => [...(flying ?? []), ...queue].some(({ name, fields }) => !LOOKS.includes(name) && !("shown" in (fields ?? {})));
 
   function send(action) {
+    // Who goes elsewhere leaves the field that is typed in, and what it says belongs here.
+    if (action?.name === "open" || action?.name === "new") document.activeElement?.closest("textarea, input")?.blur();
     // A yes is to what was shown when it was said, and to what its person has just changed themselves.
     if (action?.fields && "shown" in action.fields && changing()) action.fields.shown = "";
     // Which settings and prompts the person looked at who did this: another page may change them before it is sent.
@@ -177,7 +179,8 @@
 
   const OWN = ["style", "data-open", "data-editing", "data-began-version", "data-began-state", "aria-invalid", "open"];
   const keyOf = (node) => (node.nodeType === 1 ? node.dataset.key || node.id || "" : "");
-  const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
+  // What is typed belongs to its run: the same field of another one is a new field.
+  const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b) && a.dataset?.draft === b.dataset?.draft;
 
   function patchChildren(old, fresh) {
     const keyed = new Map(), wanted = new Set([...fresh.childNodes].map(keyOf));
