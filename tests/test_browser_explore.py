@@ -297,6 +297,36 @@ def test_the_chosen_theme_stays_whatever_gradio_does(studio: Studio, page: Page)
     assert not page.evaluate("document.body.classList.contains('dark')")
 
 
+def test_a_button_that_is_pressed_twice_does_it_once(studio: Studio, page: Page) -> None:
+    open_run(page, text_run(studio))
+    with held_drawing(studio):
+        page.eval_on_selector("#generate", "button => { button.click(); button.click(); }")
+        page.wait_for_selector("#cancel")
+        page.wait_for_function("studio.idle")
+        assert page.locator("#problem-generation").count() == 0
+        page.click("#cancel")
+        until(lambda: not studio.jobs.active())
+    settled(page)
+
+    # A key that is held begins nothing anew once the first press is answered.
+    held = """repeat => document.body.dispatchEvent(
+        new KeyboardEvent("keydown", { key: "Enter", ctrlKey: true, repeat, bubbles: true, cancelable: true }))"""
+    page.evaluate(held, True)
+    assert page.evaluate("studio.idle") and not studio.jobs.active()
+    page.evaluate(held, False)
+    page.wait_for_function("studio.cases.length === 4")
+    settled(page)
+
+    # Other buttons are others, and an answered one can be pressed again.
+    chips = "[...document.querySelectorAll('#stage-keywords .chip.on > .toggle')].slice(0, 2)"
+    page.evaluate(f"for (const chip of {chips}) chip.click()")
+    expect(page.locator("#stage-keywords .chip.on")).to_have_count(2)
+    for used in (3, 4):
+        page.click("#undo-keywords")
+        expect(page.locator("#stage-keywords .chip.on")).to_have_count(used)
+        settled(page)
+
+
 def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
     run_id = text_run(studio)
     open_run(page, run_id)

@@ -39,8 +39,17 @@
     else if ("viewCase" in data) look({ case: Number(data.viewCase) });
     else if ("themeSwitch" in data) switchTheme();
     else if ("toggleRuns" in data) document.body.classList.toggle("runs-open");
-    else send(commandOf(target, data.do));
+    else pressed(target);
   });
+
+  // The same is not sent again before it is answered, as by a double click.
+  function pressed(button) {
+    const command = commandOf(button, button.dataset.do), said = JSON.stringify(command);
+    if (button.sent === said) return;
+    button.sent = said;
+    command.done = command.refused = command.lost = () => { if (button.sent === said) delete button.sent; };
+    send(command);
+  }
 
   document.addEventListener("change", (event) => {
     if (event.target.matches("input[data-do], textarea[data-do]") && event.target.closest(".studio")) save(event.target);

@@ -45,7 +45,7 @@
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       const wanted = byId(event.shiftKey ? "run-all" : "generate");
       if (inside) field.blur();
-      if (wanted && !wanted.disabled) { event.preventDefault(); wanted.click(); }
+      if (wanted && !wanted.disabled) { event.preventDefault(); if (!event.repeat) wanted.click(); }
     } else if (inside && event.key === "Enter" && !event.shiftKey && field.tagName !== "SELECT") {
       const form = field.closest("[data-form]");
       if (form) { event.preventDefault(); submit(form); }
