@@ -482,6 +482,21 @@ def test_a_study_is_extended_and_closed(desk: Desk) -> None:
     assert desk.study.state == "closed" and not page.query_selector("#link-on, #make-codes, #more-votes")
 
 
+def test_a_form_that_is_sent_before_the_script_is_there_keeps_what_was_typed(desk: Desk) -> None:
+    page, script = desk.page, HeldBack()
+    page.route("**/study.js*", script)
+    page.goto(f"{desk.url}study/new", wait_until="commit")
+    page.fill("[name=name]", "Typed at once")
+    page.press("[name=name]", "Enter")
+    page.click("#create")
+    assert page.input_value("[name=name]") == "Typed at once"
+    script.let_through()
+    page.wait_for_selector("#setup")
+    expect(page.locator("[name=name]")).to_have_value("Typed at once")
+    page.unroute("**/study.js*")
+    assert [study.name for study in desk.studio.workspace.studies.all()].count("Typed at once") == 1
+
+
 def test_a_button_that_is_pressed_before_the_script_is_there_does_what_it_says(desk: Desk) -> None:
     page, script = desk.page, HeldBack()
     desk.new(images=10)

@@ -27,17 +27,29 @@ STATE_WORDS: dict[StudyState, tuple[str, Tone]] = {
 }
 
 # Before the first paint, so that a dark page does not flash in white. The explore page writes the same key.
-# And who is quick has pressed a button before the scripts are there that know what it does: it is pressed again then.
+# And who is quick has pressed a button, or sent a form, before the scripts are there that know what it does: it is done
+# again then. A form with an address of its own goes there without a script.
 _FIRST = """(() => {
   const chosen = localStorage.getItem("studio-theme");
   const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.classList.toggle("dark", dark);
-  let pressed = null;
-  const note = (event) => { pressed = event.target.closest("button[type=button]") ?? pressed; };
-  document.addEventListener("click", note, true);
+  let again = null;
+  const press = (event) => {
+    const button = event.target.closest("button[type=button]");
+    if (button) again = () => button.isConnected && button.click();
+  };
+  const send = (event) => {
+    const form = event.target;
+    if (form.hasAttribute("action")) return;
+    event.preventDefault();
+    again = () => form.requestSubmit();
+  };
+  document.addEventListener("click", press, true);
+  document.addEventListener("submit", send, true);
   document.addEventListener("DOMContentLoaded", () => {
-    document.removeEventListener("click", note, true);
-    if (pressed?.isConnected) pressed.click();
+    document.removeEventListener("click", press, true);
+    document.removeEventListener("submit", send, true);
+    again?.();
   });
 })();"""
 
