@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pipeline.profile import Profile
     from pipeline.seams import Models
     from services.studio import Studio
+    from ui.endpoints import Services
     from ui.explore import Explorer
 
 SHUTDOWN_SECONDS = 3
@@ -110,15 +112,17 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from pipeline.version import version
     from ui.annotate.application import annotate_application
     from ui.drawing_routes import add_drawing_routes
+    from ui.endpoints import add_endpoints
     from ui.explore import LARGEST_UPLOAD, explore_page
     from ui.routes import add_routes
+    from ui.scripts_page import add_scripts_page
     from ui.sign_in import stand_guard
     from ui.study.routes import add_study_routes
     from ui.theme import FAVICON, head, theme
 
     app = FastAPI(title="DILLEMA Studio", docs_url=None, redoc_url=None, openapi_url=None)
 
-    for_the_signed_in = stand_guard(app, studio.workspace.studies, settings.host, settings.password)
+    for_the_signed_in = stand_guard(app, studio.workspace, settings.host, settings.password)
 
     @app.api_route("/healthz", methods=["GET", "HEAD"])
     def healthz() -> dict[str, str]:
@@ -127,21 +131,36 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     add_routes(app, studio.workspace.images, studio.runs, studio.exchange)
     add_drawing_routes(app, studio.control_images, studio.previews, studio.profile.settings.generation)
     add_study_routes(app, studio.workspace, studio.commands, studio.studies)
+    add_scripts_page(app, studio.commands, studio.workspace.tokens)
     app.mount("/annotate", annotate_application(studio.workspace))
-    return gr.mount_gradio_app(
-        app,
-        explore_page(explorer_of(studio)),
-        path="/",
-        server_name=settings.host,
-        server_port=settings.port,
-        favicon_path=str(FAVICON),
-        footer_links=[],
-        run_history=False,
-        ssr_mode=False,
-        max_file_size=LARGEST_UPLOAD,
-        theme=theme(),
-        head=head() + for_the_signed_in,
-    )
+    page = explore_page(explorer_of(studio))
+    add_endpoints(page, endpoints_of(studio))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "SSR mode")  # which is off as it is
+        mounted = gr.mount_gradio_app(
+            app,
+            page,
+            path="/",
+            server_name=settings.host,
+            server_port=settings.port,
+            favicon_path=str(FAVICON),
+            footer_links=[],
+            run_history=False,
+            ssr_mode=False,
+            max_file_size=LARGEST_UPLOAD,
+            theme=theme(),
+            head=head() + for_the_signed_in,
+        )
+    # Our header has the links between pages; Gradio would set a bar of its own above it, for that of the endpoints.
+    page.config["pages"] = page.config["pages"][:1]
+    return mounted
+
+
+def endpoints_of(studio: Studio) -> Services:
+    """The endpoints for scripts with the services that they call."""
+    from ui.endpoints import Services
+
+    return Services(studio.commands, studio.runs, studio.exchange, studio.jobs, studio.workspace)
 
 
 def explorer_of(studio: Studio) -> Explorer:

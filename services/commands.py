@@ -38,6 +38,8 @@ class Command(BaseModel):
 
     name: ClassVar[str]
     """What it is sent as, such as "rename-run": letters and hyphens."""
+    looks: ClassVar[bool] = False
+    """It only looks: nothing is changed by it."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:

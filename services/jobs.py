@@ -252,6 +252,13 @@ class JobQueue:
             job = self._jobs.get(job_id)
             return None if job is None else job.view
 
+    def known(self, job_id: int) -> JobView:
+        """The same. Raises UserError for a number that none has had since the studio was started."""
+        view = self.view(job_id)
+        if view is None:
+            raise UserError(f"There is no job {job_id} since the studio was started.", field="job")
+        return view
+
     def of_run(self, run_id: str) -> JobView | None:
         """The latest job of a run since the server was started."""
         with self._changed:

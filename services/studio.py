@@ -16,6 +16,7 @@ from services.jobs import JobQueue
 from services.live_images import ControlImages, Previews
 from services.outdated import Outdated
 from services.predictions import PredictionService
+from services.queries import Queries
 from services.reviews import register_reviews
 from services.run_settings import RunSettings
 from services.run_state import RunStates, StageNotes
@@ -24,6 +25,7 @@ from services.samples import read_samples
 from services.similarity import Similarities
 from services.studies.drafts import model_asker
 from services.studies.services import StudyServices, study_services
+from services.tokens import register_tokens
 from storage.workspace import Workspace
 
 
@@ -68,6 +70,8 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
         service.register(commands)
     predictions.register(commands, runs, settings)
     register_reviews(commands, workspace)
+    register_tokens(commands, workspace)
+    Queries(workspace, runs, states, jobs, predictions).register(commands)
     return Studio(
         profile=profile,
         workspace=workspace,

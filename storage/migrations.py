@@ -16,7 +16,7 @@ from storage import state_tables, study_tables
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 
-STEPS = ("m001_initial", "m002_judgements", "m003_studies", "m004_states")
+STEPS = ("m001_initial", "m002_judgements", "m003_studies", "m004_states", "m005_tokens")
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
 _FIRST = ("processes", "images", "runs", "run_states", "stage_values", "test_cases")
@@ -276,6 +276,24 @@ def m004_states(db: sqlite_utils.Database) -> None:
     ):
         db.execute(statement)
     _only_append(db, ("stage_values", "test_cases", *_FOURTH))
+
+
+@studio()
+def m005_tokens(db: sqlite_utils.Database) -> None:
+    """What scripts show instead of a password."""
+    db.execute(
+        """
+        CREATE TABLE tokens (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            sha TEXT NOT NULL UNIQUE CHECK (length(sha) = 64),  -- of the token, which is not kept
+            name TEXT NOT NULL CHECK (name <> ''),
+            reads_only INTEGER NOT NULL CHECK (reads_only IN (0, 1)),
+            created TEXT NOT NULL,
+            expires TEXT NOT NULL,
+            withdrawn TEXT  -- when; NULL as long as it is not
+        ) STRICT
+        """
+    )
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

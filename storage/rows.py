@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -43,6 +44,11 @@ def unpack_value(kind: Any, text: str) -> Any:
 def whole(text: str) -> str:
     """The text with a question mark for each half of a letter (a lone surrogate), which no file and no table takes."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def sha_of(text: str) -> str:
+    """The SHA-256 of a text, which is kept in its place where the text opens something: 64 hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def insert_row(db: sqlite_utils.Database, table: str, row: Row) -> int:

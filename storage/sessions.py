@@ -5,14 +5,13 @@ A token is 256 random bits and never stored, only its SHA-256: whoever reads the
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from datetime import UTC, datetime, timedelta
 
 import sqlite_utils
 
 from storage.database import Repository, read, write
-from storage.rows import now, when
+from storage.rows import now, sha_of, when
 from storage.study_types import Role, Session
 from storage.workers import require_worker
 
@@ -36,7 +35,7 @@ class Sessions(Repository):
         db.execute("DELETE FROM sessions WHERE expires <= ?", [now()])
         token = secrets.token_urlsafe(32)
         expires = (datetime.now(UTC) + timedelta(hours=hours)).isoformat(timespec="microseconds")
-        row = {"sha": _sha(token), "role": role, "worker": worker or None, "created": now(), "expires": expires}
+        row = {"sha": sha_of(token), "role": role, "worker": worker or None, "created": now(), "expires": expires}
         db.table("sessions").insert(row)
         return token
 
@@ -44,14 +43,14 @@ class Sessions(Repository):
     def get(self, db: sqlite_utils.Database, token: str) -> Session | None:
         """The session of a token; None for one that is none, has run out or was closed."""
         query = "SELECT role, worker, expires FROM sessions WHERE sha = ? AND expires > ?"
-        for row in db.query(query, [_sha(token[:200]), now()]):
+        for row in db.query(query, [sha_of(token[:200]), now()]):
             return Session(row["role"], row["worker"] or "", when(row["expires"]))
         return None
 
     @write
     def close(self, db: sqlite_utils.Database, token: str) -> None:
         """End a session; an unknown token changes nothing."""
-        db.execute("DELETE FROM sessions WHERE sha = ?", [_sha(token[:200])])
+        db.execute("DELETE FROM sessions WHERE sha = ?", [sha_of(token[:200])])
 
     @write
     def close_all(self, db: sqlite_utils.Database, role: Role, worker: str = "") -> None:
@@ -72,7 +71,3 @@ class Sessions(Repository):
     def set_secret(self, db: sqlite_utils.Database, name: str, value: str) -> None:
         """Set a named value; the earlier one is gone."""
         db.table("secrets").insert({"name": name, "value": value, "changed": now()}, replace=True)
-
-
-def _sha(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

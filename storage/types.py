@@ -168,3 +168,17 @@ class RunSummary:
     job: JobState | None = None
     """The state of the latest generation; None before the first."""
     removed: bool = False
+
+
+@dataclass(frozen=True)
+class Token:
+    """What a script shows instead of the lead's password, without its text."""
+
+    id: int
+    name: str
+    """Of whoever holds it, as the lead calls it: the log says what it did under this name."""
+    reads_only: bool
+    """It may look at everything and change nothing."""
+    created: datetime
+    expires: datetime
+    withdrawn: datetime | None = None

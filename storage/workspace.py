@@ -23,6 +23,7 @@ from storage.rows import insert_row, now
 from storage.runs import Runs
 from storage.studies import Studies
 from storage.test_cases import Jobs, TestCases, interrupt_jobs
+from storage.tokens import Tokens
 
 DATABASE = "studio.db"
 IMAGES = "images"
@@ -44,6 +45,8 @@ class Workspace:
         self.predictions = Predictions(self._database, self.images)
         self.studies = Studies(self._database)
         """The validity studies, with their workers, their assignments, and who is signed in."""
+        self.tokens = Tokens(self._database)
+        """What scripts show instead of the lead's password."""
 
     def open(self) -> Workspace:
         """Open or create the workspace; end the jobs, and remove the half files, of processes that are gone.

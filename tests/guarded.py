@@ -21,7 +21,7 @@ HTML = {"accept": "text/html,application/xhtml+xml"}
 def application(workspace: Workspace, host: str = "127.0.0.1", password: str = "") -> FastAPI:
     """Something behind a guard: pages, what Gradio has, a socket, and an annotators' part."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    stand_guard(app, workspace.studies, host, password, CHEAP)
+    stand_guard(app, workspace, host, password, CHEAP)
     part = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
     @part.get("/")

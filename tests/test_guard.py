@@ -252,7 +252,7 @@ def test_no_shared_cache_keeps_what_takes_a_sign_in(workspace: Workspace, kept: 
 
     workspace.studies.sessions.set_secret(SECRET, kept)
     app = FastAPI()
-    stand_guard(app, workspace.studies, "0.0.0.0", "")
+    stand_guard(app, workspace, "0.0.0.0", "")
 
     @app.get("/picture")
     def picture() -> PlainTextResponse:

@@ -1,19 +1,26 @@
-"""What a request may bring: how much, from which page, and JSON. One limit of size stands before all routes."""
+"""What a request may bring: how much, from which page, and JSON; and how JSON is answered.
+
+One limit of size stands before all routes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import JSONResponse
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, Response
 
 from pipeline.errors import UserError
 from pipeline.images import MAX_BYTES
+from services.commands import Missing, UnknownCommand
 from services.studies.imports import MOST_LIST
 from ui.guard import Application, Message, Receive, Scope, Send, is_foreign
 
+log = logging.getLogger(__name__)
 FROM_PAGE = "x-studio"
 """A header that only our pages send: a browser lets no other site send it, so no other site can send us anything."""
 ITEM_FILES, VOTE_FILES = "/study/files/", "/study/votes/"
@@ -120,3 +127,28 @@ async def posted(request: Request) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise BadRequest(400, "What was sent is no JSON object. Please reload the page.")
     return data
+
+
+def refusal(error: UserError, usual: int = 400) -> JSONResponse:
+    """A UserError as a page shows it: its sentence and, where it has one, the field that it belongs to."""
+    status = error.status if isinstance(error, BadRequest) else 404 if isinstance(error, Missing) else usual
+    return JSONResponse({"error": str(error)} | ({"field": error.field} if error.field else {}), status_code=status)
+
+
+async def answered(request: Request, act: Callable[[dict[str, Any]], dict[str, Any]]) -> Response:
+    """The reply to JSON; `act` runs in a thread of its own."""
+    try:
+        return JSONResponse(await run_in_threadpool(act, await posted(request)))
+    except UserError as error:
+        return refusal(error)
+    except UnknownCommand:
+        return JSONResponse({"error": "There is no such thing to do. Please reload the page."}, status_code=404)
+    except Exception as error:  # the page must get a reply that it can show
+        log.exception("%s failed", request.url.path)
+        return failed(error)
+
+
+def failed(error: Exception) -> Response:
+    """What a page is told where the studio is at fault."""
+    words = f"The studio itself failed ({type(error).__name__}): the terminal says more."
+    return JSONResponse({"error": words}, status_code=500)

@@ -36,6 +36,8 @@ from services.runs import Listing, OpenedRun, RemoveRun, RunService
 from services.samples import Sample
 from services.similarity import Similarities
 from storage.types import RunSummary
+from ui.endpoints import refuse_tokens
+from ui.uploads import keep_to_uploads
 from ui.views.frame import header, source_card, start_page, upload_note
 from ui.views.generation import generation_card
 from ui.views.keys import keys_window
@@ -265,15 +267,18 @@ def explore_page(explorer: Explorer) -> gr.Blocks:
                 _slot("queue")
         _slot("keys")
 
-        def on_action(event: gr.EventData) -> str:
+        def on_action(event: gr.EventData, request: gr.Request) -> str:
+            refuse_tokens(request)
             return explorer.answer(event._data)
 
-        def on_upload(path: str | None) -> list[Any]:
+        def on_upload(path: str | None, request: gr.Request) -> list[Any]:
+            refuse_tokens(request)
             return [None, explorer.take_upload(path)]
 
         # Nothing here takes long, and a batch is sent only after the reply to the one before: no queue is needed.
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
         bus.click(on_action, None, bus, trigger_mode="multiple", **quiet)
+        keep_to_uploads(upload)
         # An upload only says what became of it: opening its run takes its turn among the batches.
         upload.upload(on_upload, upload, [upload, inbox], **quiet)
     return page

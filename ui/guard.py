@@ -1,7 +1,8 @@
 """Who may what: stands before everything that is served, Gradio's queue, uploads and files included. Default: nobody.
 
 Open to all are the sign-in, /healthz and what is below /annotate/, which has a sign-in of its own. Everything else
-takes the session of a lead once a password is set, whatever other cookie a request carries. Without a password the
+takes the session of a lead once a password is set, whatever other cookie a request carries; a token opens the endpoints
+for scripts, and says itself what may be done there. Without a password the
 studio is for this machine only: then a request must name it as this machine, or a web page that somebody visits could
 have a name of its own point here (DNS rebinding) and use the studio.
 """
@@ -20,6 +21,7 @@ from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from services.refusals import Refusals
+from storage.tokens import MARK
 
 # What ASGI passes around (https://asgi.readthedocs.io/en/latest/specs/main.html).
 Scope = MutableMapping[str, Any]
@@ -43,7 +45,11 @@ _POLICY = (
     "font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'"
 )
 _GRADIO = "'unsafe-inline' 'unsafe-eval' blob:"
-_OWN = ("/study", SIGN_IN)
+_ENDPOINTS = ("/gradio_api/", "/config", "/healthz")
+"""What is below opens to a script with a token: what it may do there, its endpoints say."""
+_UPLOAD = "/gradio_api/upload"
+_NO_TOKEN = "This token is none of this studio, has ended, or was withdrawn: ask the lead for another one."
+_OWN = ("/study", "/scripts", SIGN_IN)
 """Pages without Gradio. They show what strangers wrote, and run the scripts that are served and no others."""
 _HEADERS = (
     (b"referrer-policy", b"same-origin"),
@@ -63,25 +69,40 @@ class SessionOf(Protocol):
     def worker(self) -> str: ...
 
 
+class TokenOf(Protocol):
+    """What is asked of a token."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def reads_only(self) -> bool: ...
+
+
 class Guard:
     """ASGI middleware around the whole application.
 
-    `session` finds a session by its token, `locked` says whether a password is set, `assets` are the files of the
-    sign-in page (below /sign-in/), `names` are host names by which this machine is called besides localhost, and
-    `inline` are the scripts that stand in our own pages.
+    `session` finds a session by its token, `script` the token of a script by its text, `locked` says whether a password
+    is set, `assets` are the files of the sign-in page (below /sign-in/), `names` are host names by which this machine
+    is called besides localhost, and `inline` are the scripts that stand in our own pages.
     """
 
     def __init__(
         self,
         app: Application,
         session: Callable[[str], SessionOf | None],
+        script: Callable[[str], TokenOf | None],
         refusals: Refusals,
         locked: bool,
         assets: Collection[str] = (),
         names: Collection[str] = (),
         inline: Collection[str] = (),
     ) -> None:
-        self.app, self._session, self._refusals, self._locked = app, session, refusals, locked
+        self.app, self._session, self._script = app, session, script
+        self._refusals, self._locked = refusals, locked
         self._names = frozenset(name.lower().strip("[]") for name in names)
         known = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in inline)
         self._policy = {own: _POLICY.format(scripts=known if own else _GRADIO).encode() for own in (True, False)}
@@ -96,9 +117,12 @@ class Guard:
         connection = HTTPConnection(scope)  # of "http" and "websocket"; raises for anything else
         # Annotators are many, and what they send has nothing to do with a lead: no look at the sessions for it here.
         lead = not scope["path"].startswith(ANNOTATE) and self._is_lead(connection)
-        response = self._refusal(connection, lead)
+        shown = _shown(connection)
+        token = self._script(shown) if shown else None
+        response = self._refusal(connection, lead, token) if token or not shown else _refused(401, _NO_TOKEN)
         if response is None:
-            scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead}}
+            # What shows a token has its rights, whatever cookie it carries beside it.
+            scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead and token is None, "token": token}}
             await self.app(scope, receive, self._with_headers(scope, send))
             return
         if (scope["path"], response.status_code) not in _UNLOGGED:
@@ -108,7 +132,7 @@ class Guard:
             return
         await response(scope, receive, self._with_headers(scope, send))
 
-    def _refusal(self, connection: HTTPConnection, lead: bool) -> Response | None:
+    def _refusal(self, connection: HTTPConnection, lead: bool, token: TokenOf | None) -> Response | None:
         """The answer to what goes no further; None for what may pass."""
         scope, headers = connection.scope, connection.headers
         path, method = scope["path"], scope.get("method", "GET")
@@ -127,6 +151,12 @@ class Guard:
             return _refused(404, "There is no such page.")
         if path == ANNOTATE.rstrip("/"):
             return RedirectResponse(ANNOTATE, status_code=307) if method in _LOOKS else _refused(404, "No such page.")
+        if token is not None:
+            if not path.startswith(_ENDPOINTS):
+                return _refused(403, "A token opens the endpoints for scripts only.")
+            if token.reads_only and path.startswith(_UPLOAD):
+                return _refused(403, "This token only looks: a file needs one that may change things.")
+            return None
         if path.startswith(ANNOTATE) or (method, path) in self._open or lead or not self._locked:
             return None
         if method in _LOOKS and "text/html" in headers.get("accept", ""):
@@ -175,6 +205,12 @@ class Guard:
         if self._locked and name == b"cache-control":
             return name, value.replace(b"public", b"private")
         return name, value
+
+
+def _shown(connection: HTTPConnection) -> str:
+    """The token that a script shows, as `Authorization: Bearer TOKEN`; "" for none, and for what is not ours."""
+    scheme, _, text = connection.headers.get("authorization", "").partition(" ")
+    return text.strip() if scheme.lower() == "bearer" and text.strip().startswith(MARK) else ""
 
 
 def is_foreign(connection: HTTPConnection) -> bool:

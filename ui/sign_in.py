@@ -17,7 +17,7 @@ from pipeline.errors import UserError
 from services.limits import Limiter, TooMany, address_key
 from services.refusals import Refusals
 from storage.sessions import Sessions
-from storage.studies import Studies
+from storage.workspace import Workspace
 from ui.bodies import BadRequest, BodyLimit
 from ui.guard import COOKIE, SIGN_IN, SIGN_OUT, Guard
 from ui.passwords import COST, SECRET, Cost, beyond_this_machine, hashed, matches
@@ -64,13 +64,14 @@ class LeadSignIn:
         return self.sessions.open("lead", hours=HOURS)
 
 
-def stand_guard(app: FastAPI, studies: Studies, host: str, password: str, cost: Cost = COST) -> str:
+def stand_guard(app: FastAPI, workspace: Workspace, host: str, password: str, cost: Cost = COST) -> str:
     """Put the guard and the limit of bodies before all that `app` serves, and add the sign-in.
 
     Gives what pages need in their head. `password` is the one from the environment, or "" for the one that the
     workspace keeps, if any; `cost` is what a try of the former is to cost. Raises UserError without either where other
     machines can reach `host`, and for a password that is too short.
     """
+    studies = workspace.studies
     refusals = Refusals(studies.note)
     lead = LeadSignIn(studies.sessions, refusals, hashed(password, cost) if password else "")
     locked = bool(lead.kept())
@@ -83,6 +84,7 @@ def stand_guard(app: FastAPI, studies: Studies, host: str, password: str, cost: 
     app.add_middleware(
         Guard,
         session=studies.sessions.get,
+        script=workspace.tokens.get,
         refusals=refusals,
         locked=locked,
         assets=SIGN_IN_ASSETS,

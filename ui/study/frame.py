@@ -9,7 +9,7 @@ from ui.theme import ASSETS
 from ui.views.markup import Child, Html, el, join
 from ui.views.parts import Tone, icon, pill
 
-NAVIGATION = (("explore", "Explore", "/"), ("study", "Study", "/study/"))
+NAVIGATION = (("explore", "Explore", "/"), ("study", "Study", "/study/"), ("scripts", "Scripts", "/scripts"))
 """The pages of the studio: name, words, address."""
 TABS = (
     ("results", "Results", ""),

@@ -18,14 +18,14 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
 from pipeline.errors import UserError
-from services.commands import Command, Commands, Missing, UnknownCommand
+from services.commands import Command, Commands, UnknownCommand
 from services.studies import decisions, drafts, life_cycle
 from services.studies.imports import files_of, import_items, import_votes, preview_votes
 from services.studies.life_cycle import LifeCycle
 from services.studies.preview import Previewed, PreviewStep
 from storage.workspace import Workspace
 from ui.annotate.shown import shown_item, shown_study
-from ui.bodies import ITEM_FILES, VOTE_FILES, BadRequest, posted, require_own_page
+from ui.bodies import ITEM_FILES, VOTE_FILES, answered, failed, refusal, require_own_page
 from ui.study.disagreements import address
 from ui.study.frame import study_address
 from ui.study.items_form import given_shown, items_shown
@@ -88,15 +88,15 @@ def add_requests(app: FastAPI, workspace: Workspace, commands: Commands, life: L
 
     @app.post("/study/api/create-study", include_in_schema=False)
     async def create(request: Request) -> Response:
-        return await _answered(request, lambda data: reply(data, "create-study"))
+        return await answered(request, lambda data: reply(data, "create-study"))
 
     @app.post("/study/api/{study_id}/before/{name}", include_in_schema=False)
     async def tell(request: Request, study_id: str, name: str) -> Response:
-        return await _answered(request, lambda data: before({**data, "study": study_id}, name))
+        return await answered(request, lambda data: before({**data, "study": study_id}, name))
 
     @app.post("/study/api/{study_id}/{name}", include_in_schema=False)
     async def send(request: Request, study_id: str, name: str) -> Response:
-        return await _answered(request, lambda data: reply({**data, "study": study_id}, name))
+        return await answered(request, lambda data: reply({**data, "study": study_id}, name))
 
     @app.post(f"{ITEM_FILES}{{study_id}}", include_in_schema=False)
     async def items(request: Request, study_id: str, name: str = "") -> Response:
@@ -120,25 +120,6 @@ def add_requests(app: FastAPI, workspace: Workspace, commands: Commands, life: L
         return await _taken(request, take)
 
 
-def refusal(error: UserError, usual: int = 400) -> JSONResponse:
-    """A UserError as a page shows it: its sentence and, where it has one, the field that it belongs to."""
-    status = error.status if isinstance(error, BadRequest) else 404 if isinstance(error, Missing) else usual
-    return JSONResponse({"error": str(error)} | ({"field": error.field} if error.field else {}), status_code=status)
-
-
-async def _answered(request: Request, act: Callable[[dict[str, Any]], Reply]) -> Response:
-    """The reply to JSON; `act` runs in a thread of its own."""
-    try:
-        return JSONResponse(await run_in_threadpool(act, await posted(request)))
-    except UserError as error:
-        return refusal(error)
-    except UnknownCommand:
-        return JSONResponse({"error": "There is no such thing to do. Please reload the page."}, status_code=404)
-    except Exception as error:  # the page must get a reply that it can show
-        log.exception("%s failed", request.url.path)
-        return _failed(error)
-
-
 async def _taken(request: Request, take: Callable[[Path], Reply]) -> Response:
     """The reply to a file as a plain body, which waits on the disk, not in memory, and is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="study-") as folder:
@@ -155,12 +136,7 @@ async def _taken(request: Request, take: Callable[[Path], Reply]) -> Response:
             return refusal(error)
         except Exception as error:  # the page must get a reply that it can show
             log.exception("%s failed", request.url.path)
-            return _failed(error)
-
-
-def _failed(error: Exception) -> Response:
-    words = f"The studio itself failed ({type(error).__name__}): the terminal says more."
-    return JSONResponse({"error": words}, status_code=500)
+            return failed(error)
 
 
 # What the page shows after a command

@@ -30,11 +30,12 @@ from services.studies.services import StudyServices
 from storage.workspace import Workspace
 from study.types import Study
 from ui.annotate.page import POLICY, annotate_page
+from ui.bodies import refusal
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
 from ui.study.frame import page, study_address, study_head
 from ui.study.items_form import item_window, thumbs
 from ui.study.listing import list_page, log_page, new_page
-from ui.study.requests import add_requests, refusal
+from ui.study.requests import add_requests
 from ui.study.result_page import copy_methods, export_menu, layout, parts, sent
 from ui.study.run_page import Invited, actions, progress_part, run_page
 from ui.study.setup import Assumptions, dialogs, example_window, plain, plan_figures, read_assumptions, setup_page

@@ -1,0 +1,285 @@
+"""Questions that a script asks of the studio: each a command that only looks, answered with plain JSON-ready data.
+
+A list is given by pages: `next` of the answer is `after` of the next question, "" behind the last page. Texts that a
+person or a model wrote are given as they are; ids are those that the commands take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from pipeline.recipes import known_recipes
+from pipeline.types import to_plain
+from services.commands import Command, Commands, RunCommand
+from services.edit_conflicts import LARGEST_ID
+from services.jobs import JobQueue, JobView
+from services.predictions import PredictionService, with_mask_check
+from services.run_settings import case_of
+from services.run_state import RunState, RunStates
+from services.runs import RunService
+from services.samples import Sample
+from services.studies.drafts import StudyCommand
+from storage.types import RunSummary, StoredTestCase
+from storage.workspace import Workspace
+from study.cells import plain
+from study.tables import result_rows
+from study.types import Study
+
+MOST_LISTED = 200
+"""Lines in one page of a list."""
+
+Plain = dict[str, Any]
+
+
+class Query(Command):
+    """A question."""
+
+    looks: ClassVar[bool] = True
+
+
+class RunQuery(RunCommand):
+    """A question about a run."""
+
+    looks: ClassVar[bool] = True
+
+
+class ListRuns(Query):
+    """List the runs, the one that was worked on last first."""
+
+    name: ClassVar[str] = "list-runs"
+    find: str = Field("", max_length=200, description="Part of a name or label, in any letters' case")
+    after: str = Field("", max_length=80, description="The “next” of the page before")
+    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Runs in a page")
+
+
+class ShowRun(RunQuery):
+    """Tell all of a run but its images: task, values of the stages, what is stale, what waits at the gate."""
+
+    name: ClassVar[str] = "show-run"
+
+
+class ListImages(RunQuery):
+    """List the test cases of a run, oldest first, with their captions, checks and reviews."""
+
+    name: ClassVar[str] = "list-images"
+    after: int = Field(0, ge=0, le=LARGEST_ID, description="The “next” of the page before")
+    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases in a page")
+
+
+class ShowImage(RunQuery):
+    """Tell all of one test case, with how it came about."""
+
+    name: ClassVar[str] = "show-image"
+    case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
+
+
+class ListJobs(Query):
+    """List what runs or waits, in its order."""
+
+    name: ClassVar[str] = "list-jobs"
+
+
+class ShowJob(Query):
+    """Tell how far a job is."""
+
+    name: ClassVar[str] = "show-job"
+    job: int = Field(ge=0, le=LARGEST_ID, description="The job")
+
+
+class ListSamples(Query):
+    """List the pictures that the profile brings."""
+
+    name: ClassVar[str] = "list-samples"
+
+
+class ListRecipes(Query):
+    """List the recipes with their stages."""
+
+    name: ClassVar[str] = "list-recipes"
+
+
+class ListStudies(Query):
+    """List the studies, the latest first."""
+
+    name: ClassVar[str] = "list-studies"
+
+
+class ShowStudy(StudyCommand):
+    """Tell how far a study is, and its rules."""
+
+    name: ClassVar[str] = "show-study"
+    looks: ClassVar[bool] = True
+
+
+class StudyOutcomes(StudyCommand):
+    """List what the votes say of every image of a study: a row an item, ready for a data frame."""
+
+    name: ClassVar[str] = "study-outcomes"
+    looks: ClassVar[bool] = True
+
+
+class Queries:
+    """Answers them. All methods may be called from any thread."""
+
+    def __init__(
+        self, workspace: Workspace, runs: RunService, states: RunStates, jobs: JobQueue, predictions: PredictionService
+    ) -> None:
+        self._workspace, self._runs, self._states = workspace, runs, states
+        self._jobs, self._predictions = jobs, predictions
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is asked here."""
+        commands.add(ListRuns, self.list_runs)
+        commands.add(ShowRun, self.show_run)
+        commands.add(ListImages, self.list_images)
+        commands.add(ShowImage, self.show_image)
+        commands.add(ListJobs, lambda _: {"jobs": [job_facts(job) for job in self._jobs.active()]})
+        commands.add(ShowJob, self.show_job)
+        commands.add(ListSamples, lambda _: {"samples": [_sample_facts(sample) for sample in self._runs.samples]})
+        commands.add(ListRecipes, lambda _: {"recipes": _recipes()})
+        commands.add(ListStudies, lambda _: {"studies": [_study_facts(one) for one in self._workspace.studies.all()]})
+        commands.add(ShowStudy, lambda asked: _whole_study(self._workspace.studies.get(asked.study)))
+        commands.add(StudyOutcomes, self.study_outcomes)
+
+    def list_runs(self, asked: ListRuns) -> Plain:
+        found = self._workspace.runs.search(asked.limit, find=asked.find.strip(), after=asked.after)
+        return {"runs": [_summary_facts(run) for run in found], "next": _next(found, asked.limit)}
+
+    def show_run(self, asked: ShowRun) -> Plain:
+        return run_facts(self._states.of(asked.run))
+
+    def list_images(self, asked: ListImages) -> Plain:
+        state = self._states.of(asked.run)
+        behind = [case for case in state.run.test_cases if case.id > asked.after]
+        page = behind[: asked.limit]
+        more = page[-1].id if len(behind) > len(page) else 0
+        return {"images": [self._image_facts(case, state) for case in page], "next": more}
+
+    def show_image(self, asked: ShowImage) -> Plain:
+        case = case_of(self._workspace, asked.run, asked.case)
+        return {**self._image_facts(case, self._states.of(asked.run)), "lineage": case.lineage.plain()}
+
+    def show_job(self, asked: ShowJob) -> Plain:
+        return job_facts(self._jobs.known(asked.job))
+
+    def study_outcomes(self, asked: StudyOutcomes) -> Plain:
+        data = self._workspace.studies.data(asked.study)
+        return {"study": data.study.id, "rows": [plain(row) for row in result_rows(data)]}
+
+    def _image_facts(self, case: StoredTestCase, state: RunState) -> Plain:
+        kept = self._predictions.mask_check(state.run, state.settings, case)
+        checks = with_mask_check(case.checks, kept, state.run.mask_sha is not None)
+        caption = case.lineage.counterfactual
+        return {
+            "case": case.id,
+            "run": case.run_id,
+            "caption": caption.text,
+            "edits": [to_plain(edit) for edit in caption.edits],
+            "seed": case.lineage.seed,
+            "recipe": case.lineage.recipe,
+            "checks": [to_plain(check) for check in checks],
+            "review": case.review.verdict if case.review else "open",
+            "reason": case.review.reason if case.review else "",
+            "outdated": state.outdated.get(case.id, ""),
+            "created": case.created.isoformat(),
+        }
+
+
+def run_facts(state: RunState) -> Plain:
+    """All of a run but its images."""
+    run, gate = state.run, state.gate
+    return {
+        "run": run.id,
+        "name": run.name,
+        "profile": run.profile,
+        "recipe": run.recipe,
+        "task": to_plain(run.task),
+        "mask": run.mask_sha is not None,
+        "notes": list(run.notes),
+        "state": run.state,
+        "settings": state.settings.model_dump(mode="json"),
+        "stages": [_stage_facts(name, state) for name in state.recipe.names],
+        "gate": {
+            "closed": gate.closed,
+            "shown": gate.shown,
+            "images": [{"caption": one.counterfactual.text, "seed": one.seed} for one in gate.plan.images]
+            if gate.plan is not None
+            else [],
+            "seconds": gate.plan.seconds if gate.plan is not None else None,
+        },
+        "problems": {stage: problem.text for stage, problem in state.problems.items()},
+        "images": len(run.test_cases),
+        "accepted": sum(case.review is not None and case.review.verdict == "accepted" for case in run.test_cases),
+        "job": job_facts(state.job) if state.job is not None else None,
+    }
+
+
+def job_facts(job: JobView) -> Plain:
+    """How far a job is."""
+    progress = job.progress
+    return {
+        "job": job.id,
+        "run": job.run_id,
+        "state": job.state,
+        "stage": job.stage or "",
+        "stopping": job.stopping,
+        "done": progress.done if progress is not None else 0,
+        "total": progress.total if progress is not None else 0,
+        "note": progress.note if progress is not None else "",
+        "seconds_left": job.seconds_left(),
+        "message": job.message,
+        "parts": [{"part": part.id, "name": part.name, "state": part.state} for part in job.parts],
+    }
+
+
+def _stage_facts(name: str, state: RunState) -> Plain:
+    held = state.run.values.get(name)
+    facts: Plain = {"stage": name, "version": 0, "value": None, "author": "", "model": "", "stale": ""}
+    if held is None:
+        return facts
+    trace = held.value.trace
+    facts |= {"version": held.id, "value": to_plain(held.value.value), "author": trace.author, "model": trace.model}
+    return {**facts, "stale": state.stale.get(name, "")}
+
+
+def _summary_facts(run: RunSummary) -> Plain:
+    return {
+        "run": run.id,
+        "name": run.name,
+        "task": to_plain(run.task),
+        "recipe": run.recipe,
+        "profile": run.profile,
+        "stages": list(run.stages),
+        "images": run.test_cases,
+        "accepted": run.accepted,
+        "created": run.created.isoformat(),
+        "changed": run.changed.isoformat(),
+    }
+
+
+def _next(found: Sequence[RunSummary], limit: int) -> str:
+    return found[-1].id if len(found) == limit else ""
+
+
+def _sample_facts(sample: Sample) -> Plain:
+    return {"sample": sample.name, "task": to_plain(sample.task), "mask": sample.mask is not None}
+
+
+def _recipes() -> list[Mapping[str, Any]]:
+    return [
+        {"recipe": recipe.name, "title": recipe.title, "description": recipe.description, "stages": list(recipe.names)}
+        for recipe in known_recipes()
+    ]
+
+
+def _study_facts(study: Study) -> Plain:
+    counts = {name: getattr(study, name) for name in ("items", "controls", "quiz", "votes", "needed", "workers")}
+    named = {"study": study.id, "title": study.name, "state": study.state, "created": study.created.isoformat()}
+    return {**named, **counts}
+
+
+def _whole_study(study: Study) -> Plain:
+    return {**_study_facts(study), "rules": plain(study.rules)}

@@ -1,0 +1,80 @@
+"""Tokens: what a script shows instead of the lead's password.
+
+A token is 256 random bits and never stored, only its SHA-256: whoever reads the database cannot use one. It is never
+deleted: the log names tokens that ended long ago.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime, timedelta
+
+import sqlite_utils
+
+from pipeline.errors import UserError
+from storage.database import Repository, read, write
+from storage.rows import Row, insert_row, now, sha_of, when, whole
+from storage.types import Token
+
+MARK = "dillema_"
+"""What each begins with, so that people and scanners of secrets know one when they see it."""
+LONGEST_NAME = 80
+LONGEST_DAYS = 366
+_COLUMNS = "id, name, reads_only, created, expires, withdrawn"
+
+
+class Tokens(Repository):
+    """The tokens of a workspace."""
+
+    @write
+    def make(self, db: sqlite_utils.Database, name: str, reads_only: bool, days: int) -> tuple[Token, str]:
+        """A new one that ends after so many days, and its text, of which only a hash is kept.
+
+        Raises UserError for a name that is empty, too long or in use, and for days out of bounds.
+        """
+        name = whole(" ".join(name.split()))
+        if not 0 < len(name) <= LONGEST_NAME:
+            raise UserError(
+                f"Give the token a name of at most {LONGEST_NAME} letters, such as “notebook”.", field="title"
+            )
+        if not 1 <= days <= LONGEST_DAYS:
+            raise UserError(f"A token lasts from 1 to {LONGEST_DAYS} days.", field="days")
+        live = "SELECT 1 FROM tokens WHERE name = ? AND withdrawn IS NULL AND expires > ?"
+        if list(db.query(live, [name, now()])):
+            raise UserError(f"There is a token “{name}” already: withdraw it, or take another name.", field="title")
+        text = MARK + secrets.token_urlsafe(32)
+        expires = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="microseconds")
+        row = {"sha": sha_of(text), "name": name, "reads_only": int(reads_only), "created": now(), "expires": expires}
+        number = insert_row(db, "tokens", row)
+        return _token(next(db.query(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", [number]))), text
+
+    @read
+    def all(self, db: sqlite_utils.Database) -> tuple[Token, ...]:
+        """Every token that there ever was, the latest first."""
+        return tuple(_token(row) for row in db.query(f"SELECT {_COLUMNS} FROM tokens ORDER BY id DESC"))
+
+    @read
+    def get(self, db: sqlite_utils.Database, text: str) -> Token | None:
+        """The token of this text; None for one that is none, has ended or was withdrawn."""
+        if not text.startswith(MARK):
+            return None
+        query = f"SELECT {_COLUMNS} FROM tokens WHERE sha = ? AND withdrawn IS NULL AND expires > ?"
+        return next((_token(row) for row in db.query(query, [sha_of(text[:200]), now()])), None)
+
+    @read
+    def holds(self, db: sqlite_utils.Database, number: int) -> bool:
+        """Whether a token may still be used."""
+        query = "SELECT 1 FROM tokens WHERE id = ? AND withdrawn IS NULL AND expires > ?"
+        return bool(list(db.query(query, [number, now()])))
+
+    @write
+    def withdraw(self, db: sqlite_utils.Database, number: int) -> None:
+        """End a token at once, for good. Raises UserError for an unknown one; one that has ended stays as it is."""
+        if not list(db.query("SELECT 1 FROM tokens WHERE id = ?", [number])):
+            raise UserError("There is no such token: reload the page.", field="token")
+        db.execute("UPDATE tokens SET withdrawn = ? WHERE id = ? AND withdrawn IS NULL", [now(), number])
+
+
+def _token(row: Row) -> Token:
+    withdrawn = when(row["withdrawn"]) if row["withdrawn"] else None
+    return Token(row["id"], row["name"], bool(row["reads_only"]), when(row["created"]), when(row["expires"]), withdrawn)

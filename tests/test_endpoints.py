@@ -1,0 +1,363 @@
+"""The endpoints for scripts, called as a script calls them: over HTTP, by `gradio_client`, with and without a token.
+
+The models are stand-ins; what the real ones make of a run is tested where they are.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+from gradio_client import Client, handle_file
+from gradio_client.exceptions import AppError
+from PIL import Image
+
+from services.commands import Command
+from services.studio import Studio
+from tests.explorer import held_drawing, text_run
+from tests.scripted import ScriptedModels
+from tests.serving import serving_here, until
+from ui.endpoints import OF_PAGES
+from ui.guard import COOKIE
+
+pytestmark = pytest.mark.slow
+PASSWORD = "a long password"
+IMAGE_FILE = {"meta": {"_type": "gradio.FileData"}}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
+    with serving_here(tmp_path_factory.mktemp("open") / "workspace", ScriptedModels()) as there:
+        yield there
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
+    with serving_here(tmp_path_factory.mktemp("locked") / "workspace", ScriptedModels(), PASSWORD) as there:
+        yield there
+
+
+@pytest.fixture(scope="module")
+def client(served: tuple[str, Studio]) -> Client:
+    return Client(served[0], verbose=False)
+
+
+def call(url: str, name: str, *data: Any, headers: dict[str, str] | None = None) -> httpx.Response:
+    return httpx.post(f"{url}gradio_api/run/{name}", json={"data": data}, headers=headers, timeout=60)
+
+
+def answer(url: str, name: str, *data: Any, headers: dict[str, str] | None = None) -> Any:
+    reply = call(url, name, *data, headers=headers)
+    assert reply.status_code == 200, reply.text
+    return reply.json()["data"][0]
+
+
+def refused(url: str, name: str, *data: Any, headers: dict[str, str] | None = None) -> tuple[str, str]:
+    """The sentence and the field."""
+    reply = call(url, name, *data, headers=headers)
+    assert reply.status_code == 500, reply.text
+    said = reply.json()
+    assert "\n" not in said["error"] and said["error"].endswith(".")
+    return said["error"], said["title"]
+
+
+def of_page(number: int, file: Any = None) -> dict[str, Any]:
+    """What the page itself sends, by the number of its function."""
+    return {"data": [file] * number, "fn_index": number, "session_hash": "x", "event_data": {"do": []}}
+
+
+def picture(size: tuple[int, int] = (64, 48)) -> bytes:
+    file = io.BytesIO()
+    Image.effect_noise(size, 50).convert("RGB").save(file, "PNG")
+    return file.getvalue()
+
+
+def watched(client: Client, job: int) -> dict[str, Any]:
+    return cast(dict[str, Any], list(client.submit(job=job, api_name="/watch_job"))[-1])
+
+
+def test_every_command_is_an_endpoint_with_its_words_types_and_bounds(served: tuple[str, Studio]) -> None:
+    url, studio = served
+    told = httpx.get(f"{url}gradio_api/info").json()["named_endpoints"]
+    for name, command in studio.commands.known().items():
+        endpoint = "/" + name.replace("-", "_")
+        if name in OF_PAGES:
+            assert endpoint not in told
+            continue
+        assert (command.__doc__ or "").split()[0] in told[endpoint]["description"]
+        for parameter in told[endpoint]["parameters"]:
+            assert parameter["type"]["description"], (name, parameter)
+    (limit,) = (each for each in told["/list_runs"]["parameters"] if each["parameter_name"] == "limit")
+    assert (limit["type"]["minimum"], limit["type"]["maximum"], limit["parameter_default"]) == (1, 200, 50)
+    (edit_type,) = (each for each in told["/keyword_add"]["parameters"] if each["parameter_name"] == "edit_type")
+    assert "weather" in edit_type["type"]["enum"]
+
+
+def test_the_page_does_not_load_what_describes_the_endpoints(served: tuple[str, Studio]) -> None:
+    assert "keyword_add" not in httpx.get(served[0]).text
+
+
+def test_a_script_takes_a_picture_to_an_accepted_test_case(
+    served: tuple[str, Studio], client: Client, tmp_path: Path
+) -> None:
+    source = tmp_path / "my bird.png"
+    source.write_bytes(picture())
+    run = client.predict(file=handle_file(str(source)), api_name="/upload_picture")["run"]
+    client.predict(run=run, kind="classification", label="bird", api_name="/task")
+    client.predict(run=run, setting="counterfactuals.captions", value=2, api_name="/setting")
+    begun = client.predict(run=run, api_name="/run_all")
+    ended = watched(client, begun["job"]["job"])
+    assert (ended["state"], ended["run"]) == ("done", run)
+
+    caption = "A bird in sunny weather by day. The ground is grassy."
+    client.predict(run=run, text=caption, api_name="/caption")
+    said = client.predict(run=run, api_name="/show_run")
+    stages = {stage["stage"]: stage for stage in said["stages"]}
+    assert (said["name"], stages["caption"]["value"], stages["caption"]["author"]) == (
+        "my bird",
+        {"text": caption},
+        "person",
+    )
+    assert stages["keywords"]["stale"] and said["gate"]["closed"]
+    watched(client, client.predict(run=run, stage="keywords", api_name="/run_from")["job"]["job"])
+
+    gate = client.predict(run=run, api_name="/show_run")["gate"]
+    assert gate["closed"] == "" and len(gate["images"]) == 2
+    job = client.predict(run=run, shown=gate["shown"], api_name="/generate")["job"]["job"]
+    ended = watched(client, job)
+    assert (ended["state"], [part["state"] for part in ended["parts"]]) == ("done", ["done", "done"])
+    assert client.predict(job=job, api_name="/show_job") == ended
+
+    first = client.predict(run=run, limit=1, api_name="/list_images")
+    second = client.predict(run=run, limit=1, after=first["next"], api_name="/list_images")
+    images = first["images"] + second["images"]
+    assert second["next"] == 0 and [image["caption"] for image in images] == [one["caption"] for one in gate["images"]]
+    assert all(image["checks"] for image in images)
+
+    client.predict(run=run, case=images[0]["case"], verdict="accepted", api_name="/review")
+    client.predict(run=run, case=images[1]["case"], verdict="rejected", reason="No bird.", api_name="/review")
+    said = client.predict(run=run, case=images[1]["case"], api_name="/show_image")
+    assert (said["review"], said["reason"], said["lineage"]["seed"]) == ("rejected", "No bird.", images[1]["seed"])
+    saved = Path(client.predict(case=images[0]["case"], api_name="/download_image"))
+    assert saved.name.startswith("my-bird") and saved.suffix == ".png"
+    assert client.predict(file=handle_file(str(saved)), api_name="/upload_picture")["case"] == images[0]["case"]
+    (line,) = client.predict(find="MY BIRD", api_name="/list_runs")["runs"]
+    assert (line["run"], line["images"], line["accepted"]) == (run, 2, 1)
+
+
+def test_lists_come_in_pages(served: tuple[str, Studio]) -> None:
+    url, _ = served
+    runs = [answer(url, "run_from_sample", "balloon")["run"] for _ in range(3)]
+    for run in runs:
+        answer(url, "rename", run, f"page {run}")
+    found, after = [], ""
+    for _ in itertools.count():
+        page = answer(url, "list_runs", "page", after, 2)
+        found += [line["run"] for line in page["runs"]]
+        after = page["next"]
+        if not after:
+            break
+    assert found == list(reversed(runs))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "sentence", "field"),
+    [
+        ("show_run", ["nope"], "This workspace has no run", "Error"),
+        ("list_runs", ["", "", 500], "“limit” cannot be taken", "limit"),
+        ("list_runs", ["", "", "many"], "“limit” cannot be taken", "limit"),
+        ("list_runs", [["x"], "", 5], "“find” cannot be taken", "find"),
+        ("run_from_sample", ["zebra"], "There is no sample", "Error"),
+        ("show_job", [10**9], "There is no job", "job"),
+        ("show_job", ["one"], "“job” cannot be taken", "job"),
+        ("download_image", [10**9], "This workspace has no test case", "Error"),
+        ("show_study", ["nope"], "", "Error"),
+        ("download_study", ["nope", "../x"], "There is no file '../x'", "file"),
+        ("upload_picture", ["text"], "“file” cannot be taken", "file"),
+    ],
+)
+def test_bad_input_is_told_in_one_sentence_with_its_field(
+    served: tuple[str, Studio], name: str, data: list[Any], sentence: str, field: str
+) -> None:
+    said, at = refused(served[0], name, *data)
+    assert said.startswith(sentence) and at == field
+
+
+def test_only_what_was_uploaded_is_taken_as_a_file(served: tuple[str, Studio], tmp_path: Path) -> None:
+    """Neither a file of this machine nor an address of the web, by the endpoints and by what the page itself uses."""
+    url, studio = served
+    lying_about = tmp_path / "lying about.png"
+    lying_about.write_bytes(picture())
+    before = len(studio.runs.latest())
+    for path in (str(lying_about), "http://127.0.0.1:1/x.png", "../x.png", "/etc/passwd"):
+        file = {"path": path, **IMAGE_FILE}
+        assert refused(url, "upload_picture", file) == ("There is no such upload: send the file first.", "file")
+        assert refused(url, "caption", "x", file, 0)[1] == "file"
+        for number in (0, 1):  # the page's own, by their numbers
+            body: dict[str, Any] = {
+                "data": [file] * number,
+                "fn_index": number,
+                "session_hash": "x",
+                "event_data": {"do": []},
+            }
+            reply = httpx.post(f"{url}gradio_api/run/predict", json=body)
+            assert number == 0 or "There is no such upload" in reply.json()["error"]
+    assert len(studio.runs.latest()) == before
+
+
+def test_an_image_over_the_limits_is_refused(client: Client, tmp_path: Path) -> None:
+    tiny = tmp_path / "tiny.png"
+    tiny.write_bytes(picture((8, 8)))
+    with pytest.raises(AppError, match="too small"):
+        client.predict(file=handle_file(str(tiny)), api_name="/upload_picture")
+
+
+def test_two_scripts_and_their_versions(served: tuple[str, Studio]) -> None:
+    """The one that comes second on an older version is told, and both edits are in the history."""
+    url, studio = served
+    run = answer(url, "run_from_sample", "balloon")["run"]
+    answer(url, "caption", run, "A balloon.", 0)
+    version = answer(url, "show_run", run)["stages"][0]["version"]
+    answer(url, "caption", run, "A red balloon.", version)
+    answer(url, "caption", run, "A blue balloon.", version)
+    texts = [held.value.value.text for held in studio.workspace.runs.history(run, "caption")]
+    assert {"A red balloon.", "A blue balloon."} <= set(texts)
+
+
+def test_a_client_that_goes_away_leaves_the_job_at_work(served: tuple[str, Studio], client: Client) -> None:
+    """And another job waits its turn, is cancelled by its number, and the first goes on."""
+    url, studio = served
+    runs = [text_run(studio), text_run(studio)]
+    with held_drawing(studio) as generator:
+        first, second = (answer(url, "generate", run, "")["job"]["job"] for run in runs)
+        watching = client.submit(job=first, api_name="/watch_job")
+        next(iter(watching))
+        watching.cancel()
+        assert [job["job"] for job in answer(url, "list_jobs")["jobs"]] == [first, second]
+        answer(url, "queue_cancel", second)
+        assert answer(url, "show_job", second)["state"] == "cancelled"
+        generator.let_all()
+        assert watched(Client(url, verbose=False), first)["state"] == "done"
+    images = [answer(url, "list_images", run, 0, 50)["images"] for run in runs]
+    assert len(images[0]) == 4 and images[1] == []
+
+
+# Who may what
+
+
+@pytest.fixture(scope="module")
+def tokens(locked: tuple[str, Studio]) -> dict[str, str]:
+    studio = locked[1]
+    send = studio.commands.send
+    return {
+        name: send("make-token", {"title": name, "reads_only": reads, "days": 1}).text
+        for name, reads in (("full", False), ("reading", True))
+    }
+
+
+def shown(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def roles(locked: tuple[str, Studio], tokens: dict[str, str]) -> dict[str, dict[str, str]]:
+    sessions = locked[1].workspace.studies.sessions
+    workers = locked[1].workspace.studies.workers
+    return {
+        "nobody": {},
+        "a wrong token": shown("dillema_" + "x" * 43),
+        "annotator": {"cookie": f"annotator={sessions.open('worker', workers.add()[0].id)}; {COOKIE}=x"},
+        "reading": shown(tokens["reading"]),
+        "full": shown(tokens["full"]),
+        "lead": {"cookie": f"{COOKIE}={sessions.open('lead')}"},
+    }
+
+
+def test_every_endpoint_for_every_role_and_method(locked: tuple[str, Studio], tokens: dict[str, str]) -> None:
+    url, studio = locked
+    names = [name.replace("-", "_") for name in studio.commands.known() if name not in OF_PAGES]
+    looks = {name.replace("-", "_") for name, command in studio.commands.known().items() if command.looks}
+    parameters = httpx.get(f"{url}gradio_api/info", headers=shown(tokens["full"])).json()["named_endpoints"]
+    for role, headers in roles(locked, tokens).items():
+        may = role in ("reading", "full", "lead")
+        with httpx.Client(base_url=url, headers=headers, timeout=60) as asking:
+            assert asking.get("gradio_api/info").status_code == (200 if may else 401)
+            for name in names:
+                # What no command takes: who may call it is told so, and nothing is done.
+                body = {"data": [{"no": "such"}] * len(parameters[f"/{name}"]["parameters"])}
+                assert asking.get(f"gradio_api/run/{name}").status_code in ((404, 405) if may else (401,)), (role, name)
+                if not parameters[f"/{name}"]["parameters"]:
+                    continue
+                reply = asking.post(f"gradio_api/run/{name}", json=body)
+                if not may:
+                    assert reply.status_code == 401, (role, name)
+                elif role == "reading" and name not in looks:
+                    assert "only reads" in reply.json()["error"], name
+                else:
+                    assert "only reads" not in reply.json()["error"], (role, name)
+
+
+def test_a_token_opens_no_page_and_nothing_of_a_page(locked: tuple[str, Studio], tokens: dict[str, str]) -> None:
+    url, _ = locked
+    for token in tokens.values():
+        for path in ("", "study/", "scripts", "endpoints", "images/" + "a" * 64 + ".png", "sign-in"):
+            assert httpx.get(url + path, headers=shown(token)).status_code == 403, path
+        for number in (0, 1):
+            body: dict[str, Any] = {
+                "data": [None] * number,
+                "fn_index": number,
+                "session_hash": "x",
+                "event_data": {"do": []},
+            }
+            reply = httpx.post(f"{url}gradio_api/run/predict", json=body, headers=shown(token))
+            assert "for the page" in reply.json()["error"]
+        assert httpx.get(f"{url}annotate/api/state", headers=shown(token)).status_code in (401, 403)
+
+
+def test_what_a_token_did_is_in_the_log_until_it_is_withdrawn(locked: tuple[str, Studio]) -> None:
+    url, studio = locked
+    made = studio.commands.send("make-token", {"title": "notebook", "reads_only": False, "days": 30})
+    with pytest.raises(Exception, match="already"):
+        studio.commands.send("make-token", {"title": "notebook", "reads_only": True, "days": 30})
+    client = Client(url, headers=shown(made.text), verbose=False)
+    run = client.predict(sample="balloon", api_name="/run_from_sample")["run"]
+    client.predict(run=run, title="by a script", api_name="/rename")
+    lines = [entry.detail for entry in studio.workspace.studies.log() if entry.event == "script"]
+    assert lines == [f"notebook: rename run {run}", "notebook: run-from-sample"]
+
+    studio.commands.send("withdraw-token", {"token": made.token.id})
+    assert call(url, "rename", run, "again", headers=shown(made.text)).status_code == 401
+    assert made.text not in (studio.workspace.folder / "studio.db").read_bytes().decode("latin-1")
+    assert studio.workspace.runs.get(run).name == "by a script"
+
+
+def test_a_token_that_is_withdrawn_while_it_watches_leaves_the_job_at_work(locked: tuple[str, Studio]) -> None:
+    url, studio = locked
+    made = studio.commands.send("make-token", {"title": "watcher", "reads_only": False, "days": 1})
+    client = Client(url, headers=shown(made.text), verbose=False)
+    run = text_run(studio)
+    with held_drawing(studio) as generator:
+        job = client.predict(run=run, api_name="/generate")["job"]["job"]
+        watching = client.submit(job=job, api_name="/watch_job")
+        assert next(iter(watching))["state"] in ("waiting", "running")
+        studio.commands.send("withdraw-token", {"token": made.token.id})
+        with pytest.raises(AppError, match="goes on without being watched"):
+            watching.result()
+        generator.let_all()
+        until(lambda: not studio.jobs.active())
+    assert len(studio.workspace.runs.get(run).test_cases) == 4
+
+
+def test_a_token_that_only_looks_brings_no_file(locked: tuple[str, Studio], tokens: dict[str, str]) -> None:
+    url, file = locked[0], {"files": ("a.png", picture())}
+    assert httpx.post(f"{url}gradio_api/upload", files=file, headers=shown(tokens["reading"])).status_code == 403
+    assert httpx.post(f"{url}gradio_api/upload", files=file, headers=shown(tokens["full"])).status_code == 200
+
+
+def test_commands_of_tokens_are_no_endpoints(served: tuple[str, Studio]) -> None:
+    assert {"make-token", "withdraw-token"} <= OF_PAGES <= set(served[1].commands.known())
+    assert all(issubclass(command, Command) for command in served[1].commands.known().values())

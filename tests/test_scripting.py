@@ -1,0 +1,85 @@
+"""The scripts of docs/scripting.md, run as they stand there but for the address of the studio."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.serving import ServerProcess
+from storage.workspace import Workspace
+from tests.scripted import ScriptedModels
+from tests.serving import serving_here
+from tests.voted import MOSTLY, SPLIT, YES, bird_study
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "scripting.md").read_text(encoding="utf-8")
+SCRIPTS = dict(re.findall(r"^## (.+?)\n.*?```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
+ADDRESS = "http://127.0.0.1:7860"
+
+
+def said(name: str, url: str, folder: Path, typed: str = "") -> str:
+    """What the script prints that stands under this heading."""
+    assert ADDRESS in SCRIPTS[name]
+    script = SCRIPTS[name].replace(ADDRESS, url.rstrip("/"))
+    # What the client downloads goes to a folder of the test's own.
+    environment = {**os.environ, "GRADIO_TEMP_DIR": str(folder / "downloads")}
+    command = [sys.executable, "-W", "error::DeprecationWarning", "-c", script]
+    done = subprocess.run(
+        command, cwd=folder, input=typed, capture_output=True, text=True, timeout=300, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_script_is_short_and_run_here() -> None:
+    assert list(SCRIPTS) == [
+        "From a picture to an accepted test case",
+        "A folder of pictures",
+        "A study as a data frame",
+    ]
+    assert all(script.count("\n") <= 25 for script in SCRIPTS.values())
+
+
+@pytest.mark.demo
+def test_from_a_picture_to_an_accepted_test_case(tmp_path: Path) -> None:
+    """Against the studio as it is served, with the embedded models."""
+    (tmp_path / "demo" / "samples").mkdir(parents=True)
+    shutil.copy(ROOT / "demo" / "samples" / "lighthouse.png", tmp_path / "demo" / "samples")
+    server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
+    try:
+        saved = Path(said("From a picture to an accepted test case", server.url, tmp_path).strip())
+        assert saved.name.startswith("lighthouse-") and saved.read_bytes().startswith(b"\x89PNG")
+    finally:
+        server.stop()
+    assert "Traceback" not in server.said()
+    with Workspace(tmp_path / "workspace") as workspace:
+        (run,) = workspace.runs.search()
+        assert (run.name, run.test_cases, run.accepted) == ("lighthouse", 1, 1)
+
+
+@pytest.mark.parametrize("typed", ["yes", "no"])
+def test_a_folder_of_pictures(tmp_path: Path, typed: str) -> None:
+    (tmp_path / "pictures").mkdir()
+    for name in ("lighthouse", "balloon"):
+        shutil.copy(ROOT / "demo" / "samples" / f"{name}.png", tmp_path / "pictures")
+    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
+        told = said("A folder of pictures", url, tmp_path, f"{typed}\n")
+        assert told.startswith("Make 8 images? ")
+        made = {run.name: run.test_cases for run in studio.runs.latest()}
+        assert made == dict.fromkeys(("lighthouse", "balloon"), 4 if typed == "yes" else 0)
+
+
+def test_a_study_as_a_data_frame(tmp_path: Path) -> None:
+    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
+        bird_study(studio.workspace, [YES, MOSTLY, SPLIT])
+        told = said("A study as a data frame", url, tmp_path)
+    assert "Birds, November 15 of 15 votes" in told
+    assert re.search(r"valid\s+consensus\s+2", told) and re.search(r"no consensus\s+1", told)
+    assert re.search(r"imported-ada\s+3", told)

@@ -1,0 +1,38 @@
+// The page of scripts: a token is made and shown once, or withdrawn. After study.js.
+(() => {
+  "use strict";
+  const study = window.study;
+
+  function fit(parts) {
+    for (const [id, html] of Object.entries(parts)) document.getElementById(id).outerHTML = html;  // made on the server by `el`
+  }
+
+  function tell(form, problem, field) {
+    for (const place of form.querySelectorAll("[data-problem]")) place.textContent = "";
+    const place = form.querySelector(`[data-problem="${CSS.escape(field || "title")}"]`);
+    if (place) place.textContent = problem;
+  }
+
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (form.id !== "token-form") return;
+    event.preventDefault();
+    const button = form.querySelector("[type=submit]"), given = Object.fromEntries(new FormData(form));
+    button.disabled = true;
+    try {
+      const done = await study.post("/scripts/make-token", { title: given.title, reads_only: given.reads_only !== "no", days: Number(given.days) });
+      fit(done.parts);
+      document.getElementById("copy-token").focus();
+    } catch (error) { tell(form, error.message, error.field); button.disabled = false; }
+  });
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-withdraw]");
+    if (!button) return;
+    button.disabled = true;
+    try { fit((await study.post("/scripts/withdraw-token", { token: Number(button.dataset.withdraw) })).parts); } catch (error) {
+      button.disabled = false;
+      button.previousElementSibling.textContent = error.message;
+    }
+  });
+})();

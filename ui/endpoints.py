@@ -1,0 +1,312 @@
+"""The door for scripts and agents: every command and question by its name, as an endpoint of the Gradio application.
+
+`gradio_client`, plain HTTP and MCP call the same functions. What is sent is checked by the command's own model, as for
+a page; a mistake comes back as one sentence, and the title of the error names its field.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gradio as gr
+from gradio.context import Context
+from gradio.data_classes import FileData
+from gradio.utils import get_upload_folder
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+from pipeline.errors import UserError
+from services.commands import Command, Commands, RunCommand
+from services.edit_conflicts import LARGEST_ID
+from services.exchange import Exchange
+from services.jobs import JobQueue
+from services.queries import Query, ShowJob, job_facts
+from services.runs import OpenedRun, RunService
+from services.studies.drafts import DraftState, StudyCommand
+from services.studies.exports import EXPORTS, opened
+from storage.workspace import Workspace
+from study.cells import plain
+from ui.guard import TokenOf
+from ui.uploads import keep_to_uploads, uploaded
+
+PATH = "/endpoints"
+"""The page that the endpoints belong to."""
+OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token"})
+"""Commands of pages only: they keep a form in step, which a script has none of, or say what a script may."""
+_OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
+"""Fields that say which page sent a command, and what its form held."""
+LOOK_SECONDS = 0.1
+"""Between two looks at a job that is watched."""
+log = logging.getLogger(__name__)
+Plain = dict[str, Any]
+Do = Callable[[Any], Plain]
+"""Does a command, and gives plain data."""
+
+
+class WatchJob(ShowJob):
+    """Tell how far a job is, again and again, until it is over."""
+
+    name: ClassVar[str] = "watch-job"
+
+
+class DownloadImage(Query):
+    """Give a test case as a PNG file that carries its run."""
+
+    name: ClassVar[str] = "download-image"
+    case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
+
+
+class DownloadImageWithMask(DownloadImage):
+    """Give a test case and its mask as a ZIP file."""
+
+    name: ClassVar[str] = "download-image-with-mask"
+
+
+class DownloadStudy(StudyCommand):
+    """Give an export of a study as a file."""
+
+    name: ClassVar[str] = "download-study"
+    looks: ClassVar[bool] = True
+    file: str = Field(
+        "outcomes.csv", max_length=80, description="Which of its files", json_schema_extra={"enum": list(EXPORTS)}
+    )
+
+
+class UploadPicture(Command):
+    """Begin a run with a picture; one that this studio saved brings its run back."""
+
+    name: ClassVar[str] = "upload-picture"
+    file: FileData = Field(description="PNG, JPEG, WebP, GIF, BMP or TIFF")
+
+
+class GiveMask(RunCommand):
+    """Give a run a mask."""
+
+    name: ClassVar[str] = "give-mask"
+    file: FileData = Field(description="A PNG of class numbers")
+    classes: str = Field("", description="The number and name of each class, such as “0 sky, 1 road”")
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the endpoints call."""
+
+    commands: Commands
+    runs: RunService
+    exchange: Exchange
+    jobs: JobQueue
+    workspace: Workspace
+
+
+def add_endpoints(page: gr.Blocks, services: Services) -> None:
+    """Add them to an application, as a page of their own: what describes them is then not loaded with another page."""
+    with page.route("Endpoints", PATH, show_in_navbar=False):
+        for command, do in (*_commands(services), *_files(services)):
+            _add_one(command, do, services)
+        _add_watching(services)
+
+
+def offered(commands: Commands) -> tuple[type[Command], ...]:
+    """The commands and questions that are endpoints, by the name of the endpoint."""
+    known = [command for name, command in commands.known().items() if name not in OF_PAGES]
+    files: list[type[Command]] = [
+        UploadPicture,
+        GiveMask,
+        DownloadImage,
+        DownloadImageWithMask,
+        DownloadStudy,
+        WatchJob,
+    ]
+    return tuple(sorted([*known, *files], key=lambda command: command.name))
+
+
+def endpoint_of(command: type[Command]) -> str:
+    """What a script calls it, such as "run_all" for "run-all"."""
+    return command.name.replace("-", "_")
+
+
+def _commands(services: Services) -> Iterator[tuple[type[Command], Do]]:
+    commands, jobs = services.commands, services.jobs
+    for name, command in commands.known().items():
+        if name not in OF_PAGES:
+            yield command, lambda sent: _reply(sent, commands.do(sent), jobs)
+
+
+def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
+    exchange = services.exchange
+
+    def take_picture(sent: UploadPicture) -> Plain:
+        path = uploaded(sent.file.path)
+        taken = exchange.take_picture(path.read_bytes(), sent.file.orig_name or path.name)
+        return {"run": taken.run_id, "case": taken.case_id, "said": taken.said}
+
+    def take_mask(sent: GiveMask) -> Plain:
+        said = services.runs.give_mask(sent.run, uploaded(sent.file.path).read_bytes(), sent.classes)
+        return {"run": sent.run, "said": list(said)}
+
+    def study_file(asked: DownloadStudy) -> Plain:
+        if asked.file not in EXPORTS:
+            raise UserError(f"There is no file {asked.file!r}: there are {', '.join(EXPORTS)}.", field="file")
+        return _download(asked.file, EXPORTS[asked.file][1](opened(services.workspace, asked.study)))
+
+    yield UploadPicture, take_picture
+    yield GiveMask, take_mask
+    yield DownloadImage, lambda asked: _download(*exchange.saved_image(asked.case))
+    yield DownloadImageWithMask, lambda asked: _download(*exchange.saved_with_mask(asked.case))
+    yield DownloadStudy, study_file
+
+
+@contextmanager
+def in_sentences() -> Iterator[None]:
+    """A person's mistake as an error that reaches the caller, with its field as the title; ours are logged."""
+    try:
+        yield
+    except UserError as error:
+        raise gr.Error(str(error), title=error.field or "Error", print_exception=False) from error
+    except gr.Error:
+        raise
+    except Exception as error:
+        log.exception("an endpoint failed")
+        text = f"The studio itself failed ({type(error).__name__}): the terminal says more."
+        raise gr.Error(text, print_exception=False) from error
+
+
+def _add_one(command: type[Command], do: Do, services: Services) -> None:
+    fields = fields_of(command)
+
+    def send(*given: Any) -> Plain:
+        *values, request = given
+        with in_sentences():
+            token = _let_in(command, request)
+            sent = _of(command, fields, values)
+            done = do(sent)
+            if token is not None and not command.looks:
+                _log(token, sent, services.workspace)
+            return done
+
+    _add_shaped(send, command, fields, queue=False)
+
+
+def _add_watching(services: Services) -> None:
+    fields, jobs = fields_of(WatchJob), services.jobs
+
+    def watch(*given: Any) -> Iterator[Plain]:
+        *values, request = given
+        with in_sentences():
+            token, told = _let_in(WatchJob, request), None
+            asked = WatchJob.of(dict(zip(fields, values, strict=True)))
+            while True:
+                if token is not None and not services.workspace.tokens.holds(token.id):
+                    raise UserError("The token has ended or was withdrawn: the job goes on without being watched.")
+                view = jobs.known(asked.job)
+                facts = job_facts(view)
+                if facts != told:
+                    yield facts
+                if not view.active:
+                    return
+                told = facts
+                time.sleep(LOOK_SECONDS)
+
+    _add_shaped(watch, WatchJob, fields, queue=True)
+
+
+def token_of(request: gr.Request) -> TokenOf | None:
+    """The token that a call showed, which the guard has looked at; None for a lead's browser, or without a password."""
+    token: TokenOf | None = request.request.scope["state"]["token"]
+    return token
+
+
+def refuse_tokens(request: gr.Request) -> None:
+    """Stands before what serves a page: scripts have endpoints of their own. Raises gr.Error for a token."""
+    if token_of(request) is not None:
+        raise gr.Error("This is for the page: a script calls an endpoint by its name.", print_exception=False)
+
+
+def _let_in(command: type[Command], request: gr.Request) -> TokenOf | None:
+    token = token_of(request)
+    if token is not None and token.reads_only and not command.looks:
+        raise UserError(f"The token “{token.name}” only reads: “{command.name}” needs one that may change things.")
+    return token
+
+
+def _log(token: TokenOf, sent: Command, workspace: Workspace) -> None:
+    about = " ".join(f"{name} {getattr(sent, name)}" for name in ("run", "job", "case") if hasattr(sent, name))
+    study = getattr(sent, "study", "")
+    workspace.studies.note("script", f"{token.name}: {sent.name} {about}".strip(), study)
+
+
+def _of(command: type[Command], fields: Mapping[str, FieldInfo], given: Sequence[Any]) -> Command:
+    return command.of({name: value for name, value in zip(fields, given, strict=True) if value is not None})
+
+
+def fields_of(command: type[Command]) -> dict[str, FieldInfo]:
+    """Those that a script fills in, what has to be given first."""
+    known = sorted(command.model_fields.items(), key=lambda item: not item[1].is_required())
+    return {name: field for name, field in known if name not in _OF_A_PAGE}
+
+
+def _add_shaped(
+    function: Callable[..., Any], command: type[Command], fields: Mapping[str, FieldInfo], queue: bool
+) -> None:
+    """Gradio reads name, parameters and words of an endpoint off its function; types and bounds are pydantic's."""
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if field.is_required() else _plain_default(field.get_default()),
+            annotation=Any,
+        )
+        for name, field in fields.items()
+    ]
+    # Last, and by its type, Gradio gives the request.
+    parameters.append(
+        inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=gr.Request)
+    )
+    function.__signature__ = inspect.Signature(parameters, return_annotation=Plain)  # type: ignore[attr-defined]
+    function.__annotations__ = {**dict.fromkeys(fields, Any), "request": gr.Request, "return": Plain}
+    function.__name__ = function.__qualname__ = endpoint_of(command)
+    said = "".join(f"\n    {name}: {field.description or ''}" for name, field in fields.items())
+    function.__doc__ = f"{inspect.getdoc(command)}" + (f"\n\nArgs:{said}\n" if said else "")
+    gr.api(function, api_name=function.__name__, queue=queue, concurrency_limit=None)
+    root = Context.root_block
+    assert root is not None  # gr.api has looked
+    schema = command.model_json_schema()
+    shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    for component, name in zip(root.fns[max(root.fns)].inputs, fields, strict=True):
+        keep_to_uploads(component)
+        # gr.api has no door for more than what the type of a parameter says.
+        component._api_info = {**schema["properties"][name], **shared}  # type: ignore[attr-defined]
+
+
+def _plain_default(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _reply(sent: Command, result: Any, jobs: JobQueue) -> Plain:
+    if sent.looks and isinstance(result, dict):
+        return result
+    if isinstance(result, OpenedRun):
+        return {"run": result.run_id}
+    if isinstance(sent, RunCommand):
+        job = jobs.of_run(sent.run)
+        return {"run": sent.run, "job": job_facts(job) if job is not None and job.active else None}
+    of: Plain = {name: getattr(sent, name) for name in ("study", "job") if hasattr(sent, name)}
+    if isinstance(result, DraftState):
+        return {**of, "troubles": [plain(trouble) for trouble in result.troubles]}
+    return {**of, "result": plain(result)}
+
+
+def _download(name: str, data: bytes) -> Plain:
+    """A file of this name for the caller; Gradio keeps a copy of its own, under the hash of what is in it."""
+    Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
+    file = Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
+    file.write_bytes(data)
+    return {"path": str(file), "orig_name": name, "meta": {"_type": "gradio.FileData"}}
