@@ -165,6 +165,14 @@ def test_lists_come_in_pages(served: tuple[str, Studio]) -> None:
     assert found == list(reversed(runs))
 
 
+def test_a_script_drafts_a_study_and_another_one_like_it(served: tuple[str, Studio]) -> None:
+    url = served[0]
+    study = answer(url, "create_study", "Moods", "classification")["study"]
+    assert answer(url, "show_study", study)["state"] == "draft"
+    like_it = answer(url, "copy_rules", study)["study"]
+    assert {study, like_it} <= {each["study"] for each in answer(url, "list_studies")["studies"]}
+
+
 @pytest.mark.parametrize(
     ("name", "data", "sentence", "field"),
     [

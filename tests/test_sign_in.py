@@ -186,11 +186,13 @@ def visitor(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
 def test_signing_in_with_keys_alone_leads_where_one_wanted_to_go(visitor: Page, served: str) -> None:
     visitor.goto(f"{served}study/?x=1")
     assert visitor.title() == "Sign in · DILLEMA Studio"
+    visitor.wait_for_selector("#password:focus")
     visitor.keyboard.type("not the password")
     visitor.keyboard.press("Enter")
     visitor.wait_for_selector("#problem")
     assert visitor.inner_text("#problem") == "This is not the password."
     assert visitor.input_value("#password") == ""
+    visitor.wait_for_selector("#password:focus")
     visitor.keyboard.type(PASSWORD)
     visitor.keyboard.press("Enter")
     visitor.wait_for_url(f"{served}study/?x=1")

@@ -30,7 +30,7 @@ from services.exchange import Exchange
 from services.jobs import JobQueue
 from services.queries import Query, ShowJob, job_facts
 from services.runs import OpenedRun, RunService
-from services.studies.drafts import DraftState, StudyCommand
+from services.studies.drafts import CopyRules, CreateStudy, DraftState, StudyCommand
 from services.studies.exports import EXPORTS, opened
 from storage.workspace import Workspace
 from study.cells import plain
@@ -295,6 +295,8 @@ def _reply(sent: Command, result: Any, jobs: JobQueue) -> Plain:
         return result
     if isinstance(result, OpenedRun):
         return {"run": result.run_id}
+    if isinstance(sent, CreateStudy | CopyRules):
+        return {"study": result}
     if isinstance(sent, RunCommand):
         job = jobs.of_run(sent.run)
         return {"run": sent.run, "job": job_facts(job) if job is not None and job.active else None}
