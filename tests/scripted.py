@@ -173,14 +173,6 @@ class ScriptedModels:
         return InvertingDetector()
 
 
-def models_that_stop() -> ScriptedModels:
-    """Stand-ins, of which the generator draws an image by which its speed is known, and one more, and no others."""
-    models, generator = ScriptedModels(), HeldGenerator()
-    models.generator = generator
-    generator.let_go(2)
-    return models
-
-
 def answer(prompt: str) -> str:
     """Sensible replies about `SUNNY_BIRD` to the prompts of any shipped set."""
     caption = re.findall(r"Caption: (.*)", prompt)[-1]

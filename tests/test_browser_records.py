@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import re
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from benchmarks.serving import ServerProcess, settled
+from benchmarks.serving import settled
 from pipeline.embedded import require_run_in
 from pipeline.png import with_texts
 from pipeline.types import Task
 from services.studio import Studio
-from storage.workspace import Workspace
 from tests.explorer import (
     Served,
     draw,
@@ -27,24 +25,15 @@ from tests.explorer import (
     fill,
     held_drawing,
     look,
-    mark_page,
     one_server,
     open_run,
     open_start,
-    reloaded_by_itself,
     serving_stand_ins,
     state,
     upload,
 )
 
 NASTY = "<img src=x onerror=\"document.title='broken'\"> & <b>bold</b>"
-WITH_STAND_INS = (
-    "import app, sys, pipeline.models, services.predictions, tests.scripted, tests.test_predictions; "
-    "models = tests.scripted.{}; "
-    "pipeline.models.load_models = lambda profile: models; "
-    "services.predictions._load = lambda wanted: tests.test_predictions.Bright('classification'); "
-    "sys.exit(app.main())"
-)
 DROP = """
 ([selector, name, data]) => {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
@@ -322,54 +311,6 @@ def test_a_sample_of_a_road_brings_its_mask(studio: Studio, page: Page) -> None:
     assert small is not None and large is not None and large["width"] > 4 * small["width"]
     run = studio.workspace.runs.get(page.evaluate("studio.run"))
     assert run.mask_path is not None and run.mask_classes[7] == "vehicle"
-
-
-def test_a_page_that_stays_open_outlives_the_server_and_shows_the_truth(tmp_path: Path, page: Page) -> None:
-    """Killed while it generates with stand-ins, started again: the open page and a new one say what was saved."""
-    folder = tmp_path / "workspace"
-    server = ServerProcess(folder, tmp_path / "log", WITH_STAND_INS.format("models_that_stop()")).start()
-    try:
-        open_start(page, server.url)
-        upload(page, "bird.png", encoded(Image.new("RGB", (64, 64), (200, 40, 40))))
-        page.wait_for_selector("#task-label:visible")
-        page.fill("#task-label", "bird")
-        page.press("#task-label", "Enter")
-        page.wait_for_selector("#run-all:enabled")
-        page.click("#run-all")
-        page.wait_for_selector("#generate:enabled")
-        page.click("#generate")
-        page.wait_for_function("studio.cases.length >= 1")
-        second = page.context.new_page()
-        second.goto(page.url)
-        expect(second.locator("#state-generation")).to_have_text("running")
-        second.close()
-        caption, run_id = page.input_value("#caption-text"), page.evaluate("studio.run")
-        mark_page(page)
-        server.stop(signal.SIGKILL)
-        # Told at once, and not only when the reply is overdue, which takes twenty seconds.
-        page.wait_for_function("document.body.classList.contains('lost')", timeout=15_000)
-        server.code = WITH_STAND_INS.format("ScriptedModels()")
-        server.start()
-
-        # Nobody touched the page: it finds the server again by itself.
-        reloaded_by_itself(page)
-        expect(page.locator("#run-interrupted")).to_contain_text("The studio was stopped while it generated")
-        expect(page.locator("#state-generation")).to_contain_text("interrupted: ")
-        page.wait_for_function("!document.body.classList.contains('lost')")
-        kept = page.evaluate("studio.cases.length")
-        assert 1 <= kept < 4 and page.input_value("#caption-text") == caption
-        expect(page.locator("#run-interrupted")).to_contain_text(f"{kept} of 4 images are saved")
-        expect(item(page, run_id).locator(".state")).to_contain_text("interrupted")
-        page.click("#go-on")
-        page.wait_for_function("studio.cases.length === 4", timeout=120_000)
-        settled(page)
-        expect(page.locator("#run-interrupted")).to_have_count(0)
-        expect(page.locator("#state-generation")).to_have_text("ready")
-    finally:
-        server.stop()
-    with Workspace(folder) as workspace:
-        assert [job.state for job in workspace.runs.get(run_id).jobs] == ["interrupted", "done"]
-    assert "Traceback" not in server.said()
 
 
 def test_two_pages_of_one_run_show_the_same(studio: Studio, page: Page) -> None:

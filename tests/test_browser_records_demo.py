@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import signal
 import zipfile
 from collections.abc import Iterator
@@ -17,10 +18,12 @@ from playwright.sync_api import Page, expect
 
 from benchmarks.serving import ServerProcess, browsing, settled
 from pipeline.embedded import require_run_in
+from storage.workspace import Workspace
 from tests.demo_server import serving_demo
 from tests.explorer import DEMO_SECONDS, mark_page, open_start, reloaded_by_itself, upload
 from tests.test_browser_records import downloaded, drop, item
-from tests.test_offline import GUARD
+from tests.test_offline import GUARD, ROOT
+from tests.test_scripting import said
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 SLOWEST = DEMO_SECONDS * 1000
@@ -47,13 +50,13 @@ def street(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
         open_start(page, server.url)
         page.click(f".sample[data-sample={SAMPLE}]")
         page.wait_for_selector("#run-all:enabled")
-        page.evaluate("studio.send({ name: 'setting', fields: { setting: 'counterfactuals.captions', value: 3 } })")
+        page.evaluate("studio.send({ name: 'setting', fields: { setting: 'counterfactuals.captions', value: 2 } })")
         page.click("#run-all")
         page.wait_for_selector("#generate:enabled", timeout=SLOWEST)
         page.evaluate("studio.send({ name: 'setting', fields: { setting: 'generation.steps', value: 4 } })")
         settled(page, DEMO_SECONDS)
         page.click("#generate")
-        page.wait_for_function("studio.cases.length === 3", timeout=SLOWEST)
+        page.wait_for_function("studio.cases.length === 2", timeout=SLOWEST)
         page.evaluate("studio.send({ name: 'default-settings', fields: { sections: 'generation' } })")
         settled(page, DEMO_SECONDS)
         yield Street(server, page, page.evaluate("studio.run"))
@@ -66,21 +69,21 @@ def street(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def test_the_run_is_duplicated_deleted_and_put_back(street: Street) -> None:
     page, mine = street.page, item(street.page, street.run_id)
-    expect(mine).to_contain_text("3 results")
+    expect(mine).to_contain_text("2 results")
     mine.locator(".menu > summary").press("Enter")
     mine.locator("button:has-text('Duplicate')").press("Enter")
     expect(page.locator("#run-name")).to_have_value(f"{SAMPLE}, copy")
     page.wait_for_selector("#generate:enabled")  # its captions came along, its images did not
     settled(page, DEMO_SECONDS)
     assert page.evaluate("studio.cases") == []
-    assert page.locator("#stage-counterfactuals .line").count() == 3
+    assert page.locator("#stage-counterfactuals .line").count() == 2
 
     mine.locator(".menu > summary").click()
     mine.locator(".ask > summary").click()
     mine.locator("[data-remove-run]").click()
     expect(mine).to_have_count(0)
     page.click("#said button:has-text('Undo')")
-    page.wait_for_function("studio.cases.length === 3")
+    page.wait_for_function("studio.cases.length === 2")
     expect(page.locator("#run-name")).to_have_value(SAMPLE)
 
 
@@ -131,25 +134,50 @@ def test_the_mask_of_the_sample_lies_over_source_and_result_and_is_exported(stre
         assert require_run_in(archive.read(image)).mask is not None
 
 
+def test_a_script_beside_the_page(street: Street, tmp_path: Path) -> None:
+    """The first script of docs/scripting.md, as it stands there, against the studio as it is served."""
+    (tmp_path / "demo" / "samples").mkdir(parents=True)
+    shutil.copy(ROOT / "demo" / "samples" / "lighthouse.png", tmp_path / "demo" / "samples")
+    saved = Path(said("From a picture to an accepted test case", street.server.url, tmp_path).strip())
+    assert saved.name.startswith("lighthouse-") and require_run_in(saved.read_bytes()).mask is None
+    mine = street.page.locator(".run-item", has_text="lighthouse")
+    expect(mine).to_contain_text("1 result")
+    mine.locator("a.run").click()
+    expect(street.page.locator("#review")).to_contain_text("accepted")
+
+
 def test_the_server_is_killed_and_the_page_goes_on(street: Street) -> None:
+    """Killed while it generates, started again: the open page and a new one say what was saved."""
     page = street.page
     page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)
     page.wait_for_selector("#generate:enabled")
+    page.evaluate("studio.send({ name: 'setting', fields: { setting: 'generation.steps', value: 24 } })")
+    settled(page, DEMO_SECONDS)
     page.click("#generate")
-    page.wait_for_function("studio.cases.length >= 4", timeout=SLOWEST)
-    mark_page(page)
+    page.wait_for_function("studio.cases.length === 3", timeout=SLOWEST)
     street.server.stop(signal.SIGKILL)
-    # The next server takes connections before it is ready: the page might notice nothing, and not be reloaded.
+    mark_page(page)
+    # Told at once, and not only when the reply is overdue, which takes twenty seconds; and before the next server is
+    # there, which takes connections before it is ready: the page might notice nothing, and not be reloaded.
     page.wait_for_function("document.body.classList.contains('lost')", timeout=15_000)
     street.server.start()
+    # Nobody touched the page: it finds the server again by itself.
     reloaded_by_itself(page)
-    expect(page.locator("#run-interrupted")).to_contain_text("of 3 images are saved", timeout=120_000)
+    expect(page.locator("#run-interrupted")).to_contain_text(
+        "The studio was stopped while it generated: 1 of 2 images are saved", timeout=120_000
+    )
+    expect(page.locator("#state-generation")).to_contain_text("interrupted: ")
+    page.wait_for_function("!document.body.classList.contains('lost')")
     expect(item(page, street.run_id).locator(".state")).to_contain_text("interrupted")
-    assert page.evaluate("studio.cases.length") in (4, 5)
+    assert page.evaluate("studio.cases.length") == 3
     page.click("#go-on")
-    page.wait_for_function("studio.cases.length === 6", timeout=SLOWEST)
+    expect(page.locator("#state-generation")).to_have_text("running")
+    page.wait_for_function("studio.cases.length === 4", timeout=SLOWEST)
     settled(page, DEMO_SECONDS)
     expect(page.locator("#run-interrupted")).to_have_count(0)
+    expect(page.locator("#state-generation")).to_have_text("ready")
+    with Workspace(street.server.workspace) as workspace:
+        assert [job.state for job in workspace.runs.get(street.run_id).jobs][-2:] == ["interrupted", "done"]
 
 
 def test_a_foreign_file_is_refused_beside_the_embedded_models(street: Street) -> None:

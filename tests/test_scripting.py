@@ -1,4 +1,7 @@
-"""The scripts of docs/scripting.md, run as they stand there but for the address of the studio."""
+"""The scripts of docs/scripting.md, run as they stand there but for the address of the studio.
+
+The first one runs in test_browser_records_demo.py, against the studio as it is served, with the embedded models.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.serving import ServerProcess
-from storage.workspace import Workspace
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
 from tests.voted import MOSTLY, SPLIT, YES, bird_study
@@ -45,23 +46,6 @@ def test_every_script_is_short_and_run_here() -> None:
         "A study as a data frame",
     ]
     assert all(script.count("\n") <= 25 for script in SCRIPTS.values())
-
-
-@pytest.mark.demo
-def test_from_a_picture_to_an_accepted_test_case(tmp_path: Path) -> None:
-    """Against the studio as it is served, with the embedded models."""
-    (tmp_path / "demo" / "samples").mkdir(parents=True)
-    shutil.copy(ROOT / "demo" / "samples" / "lighthouse.png", tmp_path / "demo" / "samples")
-    server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
-    try:
-        saved = Path(said("From a picture to an accepted test case", server.url, tmp_path).strip())
-        assert saved.name.startswith("lighthouse-") and saved.read_bytes().startswith(b"\x89PNG")
-    finally:
-        server.stop()
-    assert "Traceback" not in server.said()
-    with Workspace(tmp_path / "workspace") as workspace:
-        (run,) = workspace.runs.search()
-        assert (run.name, run.test_cases, run.accepted) == ("lighthouse", 1, 1)
 
 
 @pytest.mark.parametrize("typed", ["yes", "no"])

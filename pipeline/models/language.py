@@ -35,7 +35,7 @@ class GgufModel:
             gpu_layers=section.gpu_layers,
         )
         try:
-            self._llm: Any = LLM(str(file), "gguf", config=config)
+            self._llm: Any = LLM(str(file), "gguf", config=config, lib=_build(section))
         except (OSError, ValueError, RuntimeError) as error:
             raise unreadable("language model", section, error) from error
 
@@ -96,3 +96,14 @@ class GgufModel:
                 return reply[: min(found)]
             llm.eval([token])
         return reply
+
+
+def _build(section: GgufLanguage) -> str | None:
+    """Which build of the library fits this processor; None where the library has to find out itself.
+
+    It asks a package that looks at everything about the processor, in processes of its own: a second for one word.
+    """
+    import torch
+
+    on_processor = section.gpu_layers == 0
+    return "avx2" if on_processor and torch.backends.cpu.get_cpu_capability().startswith(("AVX2", "AVX512")) else None
