@@ -128,7 +128,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     def healthz() -> dict[str, str]:
         return {"status": "ok", "profile": studio.profile.name, "version": version()}
 
-    add_routes(app, studio.workspace.images, studio.runs, studio.exchange)
+    add_routes(app, studio.workspace.images, studio.runs.samples, studio.exchange)
     add_drawing_routes(app, studio.control_images, studio.previews, studio.profile.settings.generation)
     add_study_routes(app, studio.workspace, studio.commands, studio.studies)
     add_scripts_page(app, studio.commands, studio.workspace.tokens)
@@ -177,6 +177,7 @@ def explorer_of(studio: Studio) -> Explorer:
         studio.predictions,
         studio.similarities,
         studio.exchange,
+        studio.revisions,
     )
 
 

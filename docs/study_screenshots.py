@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, ViewportSize
 
 from benchmarks.serving import ServerProcess, browsing
 from docs.camera import Camera
@@ -92,7 +92,8 @@ def _set_up(page: Page, server: ServerProcess, camera: Camera) -> tuple[str, str
 def _annotate(browser: Browser, server: ServerProcess, link: str, folder: Path) -> Iterator[Path]:
     """One annotator's way to the first images, on a desktop and on a phone."""
     for place, wide in (("desktop", None), ("phone", PHONE)):
-        context = browser.new_context(viewport=wide or {"width": 1280, "height": 860}, has_touch=wide is not None)
+        viewport: ViewportSize = wide or {"width": 1280, "height": 860}
+        context = browser.new_context(viewport=viewport, has_touch=wide is not None)
         page = context.new_page()
         camera = Camera(page, folder, sizes=(PHONE,) if wide else None)
         page.goto(f"{server.url}annotate/#{link.split('#', 1)[1]}")

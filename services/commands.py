@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pipeline.errors import UserError
 from pipeline.recipes import known_stages
 from pipeline.types import GENERATION, StageName
+from services.changes import Changes
 
 LONGEST_TEXT = 4000
 """Characters in a text that is typed, where a command says nothing else; the longest caption is far shorter."""
@@ -90,8 +91,9 @@ class UnknownCommand(ValueError):
 class Commands:
     """All commands of one studio by their names. May be used from any thread once it is filled."""
 
-    def __init__(self) -> None:
+    def __init__(self, changes: Changes | None = None) -> None:
         self._known: dict[str, _Entry[Any]] = {}
+        self._changes = changes or Changes()
 
     def add(self, command: type[C], function: Callable[[C], Any]) -> None:
         """`function` does what the commands of this type ask for. Raises ValueError for a name that is taken."""
@@ -113,7 +115,11 @@ class Commands:
 
     def do(self, command: Command) -> Any:
         """Do it, and give what its function gives. Raises UserError for a person's mistake; nothing is changed then."""
-        return self._known[command.name].function(command)
+        try:
+            return self._known[command.name].function(command)
+        finally:  # what was refused may be told on a page as well
+            if not command.looks:
+                self._changes.tell()
 
     def send(self, name: str, data: Mapping[str, Any]) -> Any:
         """`parse`, then `do`."""

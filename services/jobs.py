@@ -17,6 +17,7 @@ from typing import Literal
 from pipeline.errors import Cancelled, UserError
 from pipeline.progress import Progress
 from pipeline.types import StageName
+from services.changes import Changes
 
 KEPT = 200
 """Jobs that are over and still known, for pages that ask late."""
@@ -150,8 +151,9 @@ class _Job:
 class JobQueue:
     """A queue and its one thread. All methods may be called from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, changes: Changes | None = None) -> None:
         self._numbers = itertools.count(1)
+        self._changes = changes or Changes()
         self._jobs: dict[int, _Job] = {}
         self._waiting: deque[_Job] = deque()
         self._idle_work: deque[tuple[str, Callable[[], None]]] = deque()
@@ -183,6 +185,7 @@ class JobQueue:
             self._waiting.append(job)
             self._forget()
             self._start()
+            self._changes.tell()
             return job.view.id
 
     def require_idle(self, run_id: str) -> None:
@@ -223,6 +226,7 @@ class JobQueue:
             job = self._jobs.get(job_id)
             found = job is not None and job.view.active and self._mark(job, part_id, ("waiting", "running"), "dropped")
             empty = job is not None and found and job.view.state == "waiting" and not job.view.waiting
+        self._changes.tell()
         if empty:
             self.cancel_job(job_id)
         return found
@@ -237,6 +241,7 @@ class JobQueue:
                 parts = _moved_up(job.view.parts, part_id)
                 moved = parts != job.view.parts
                 job.view = replace(job.view, parts=parts)
+                self._changes.tell()
                 return moved
             waiting = list(self._waiting)
             place = waiting.index(job) if job in waiting else 0
@@ -244,6 +249,7 @@ class JobQueue:
                 return False
             waiting[place - 1 : place + 1] = [waiting[place], waiting[place - 1]]
             self._waiting = deque(waiting)
+            self._changes.tell()
             return True
 
     def view(self, job_id: int) -> JobView | None:
@@ -288,6 +294,7 @@ class JobQueue:
             waiting = [job for job in found if job.view.state == "waiting"]
             for job in found:
                 self._stop(job)
+            self._changes.tell()
             self._changed.notify_all()
         for job in waiting:
             job.unbegun()
@@ -318,6 +325,7 @@ class JobQueue:
             if first is not None:
                 self._mark(job, first.id, ("waiting",), "running")
             job.view = replace(job.view, preview="")
+            self._changes.tell()
             return first
 
     def _start(self) -> None:
@@ -337,6 +345,7 @@ class JobQueue:
                 self._idle_name = name
                 if job is not None:
                     job.view = replace(job.view, state="running", since=time.monotonic())
+                self._changes.tell()
             if job is not None:
                 self._do(job)
             elif idle is not None:
@@ -344,6 +353,7 @@ class JobQueue:
                     idle()
                 except Exception:  # nobody waits for it, and what is wrong shows again when it is asked for
                     log.exception("work that nobody waits for failed")
+                self._changes.tell()  # of a prediction, say, or of how fast this machine draws
 
     def _do(self, job: _Job) -> None:
         try:
@@ -364,6 +374,7 @@ class JobQueue:
             job = self._jobs.get(job_id)
             if job is not None:
                 job.view = replace(job.view, **changes)  # type: ignore[arg-type]
+                self._changes.tell()
 
     def _forget(self) -> None:
         over = [number for number, job in self._jobs.items() if not job.view.active]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pipeline.driver import Driver
 from pipeline.profile import Profile
 from pipeline.seams import Models
+from services.changes import Changes, Revisions
 from services.commands import Commands
 from services.editing import Editing
 from services.estimates import Estimates
@@ -48,6 +49,8 @@ class Studio:
     previews: Previews
     exchange: Exchange
     studies: StudyServices
+    revisions: Revisions
+    """Whether there is anything new to show."""
 
     def close(self) -> None:
         """Stop the work that is going on; the workspace stays open."""
@@ -56,7 +59,8 @@ class Studio:
 
 def put_together(profile: Profile, models: Models, workspace: Workspace) -> Studio:
     """The services of a profile on an open workspace. Loads no model."""
-    driver, jobs, notes, commands = Driver(profile, models), JobQueue(), StageNotes(), Commands()
+    changes, driver, notes = Changes(), Driver(profile, models), StageNotes()
+    jobs, commands = JobQueue(changes), Commands(changes)
     runs = RunService(workspace, profile, driver, read_samples(profile.samples_folder()), jobs)
     estimates = Estimates(workspace, runs, driver, jobs)
     control_images, previews = ControlImages(workspace), Previews()
@@ -88,4 +92,5 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
         previews=previews,
         exchange=Exchange(workspace, runs, predictions),
         studies=study_services(workspace, commands, model_asker(workspace, runs.settings, predictions)),
+        revisions=Revisions(workspace.saved, changes),
     )

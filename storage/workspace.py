@@ -87,6 +87,10 @@ class Workspace:
             self._presence.leave()
             self._database.close()
 
+    def saved(self) -> int:
+        """Another number after every commit, be it of this process or of another one."""
+        return self._database.saved()
+
     def __enter__(self) -> Workspace:
         return self.open()
 

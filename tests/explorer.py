@@ -177,5 +177,5 @@ def mark_page(page: Page) -> None:
 
 
 def reloaded_by_itself(page: Page) -> None:
-    """Wait until Gradio, which finds a server again after a loss, has reloaded the page and nothing is on its way."""
+    """Wait until the page, which finds another start of the server, has loaded anew and nothing is on its way."""
     page.wait_for_function("!window.ofBefore && window.studio && studio.idle", timeout=120_000)

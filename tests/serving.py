@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from benchmarks.serving import START_SECONDS, answers, free_port
 
 if TYPE_CHECKING:
@@ -32,8 +34,32 @@ def serving_here(workspace: Path, models: Any, password: str = "") -> Iterator[t
 
     port = free_port()
     application, studio = app.build(app.ServerSettings("demo", workspace, port=port, password=password), models)
-    with serving_application(application, studio, port) as url:
+    with nothing_missed(), serving_application(application, studio, port) as url:
         yield url, studio
+
+
+@contextmanager
+def nothing_missed() -> Iterator[None]:
+    """Fails at the end when a page was told that nothing is new while it showed something else by then."""
+    import ui.explore
+    from ui.explore import Batch, Explorer
+
+    plain, missed = Explorer.answer, list[str]()
+
+    def answer(self: Explorer, batch: Batch) -> dict[str, Any]:
+        reply = plain(self, batch)
+        if reply.get("same"):
+            parts = ui.explore.render(self.read(batch.run, batch.view, batch.find))
+            other = [name for name, part in parts.items() if batch.seen.get(name) != part[4 : part.index("-->")]]
+            # What was changed since the answer is for the next one.
+            if other and batch.revision == self._revision(batch):
+                missed.append(f"{other} of {batch.run!r}")
+        return reply
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Explorer, "answer", answer)
+        yield
+    assert not missed, f"a page was told that nothing is new, but it was: {missed}"
 
 
 @contextmanager

@@ -253,12 +253,12 @@ def test_back_and_forward_go_through_what_was_looked_at(studio: Studio, page: Pa
 
     # Also faster than the studio answers.
     held = HeldBack()
-    page.route("**/run/predict*", held)
+    page.route("**/component_server/", held)
     for by, wanted in ((-1, ""), (-1, first), (1, "")):
         go(page, by, wanted)
     held.let_through()
     page.wait_for_function("!studio.run && studio.idle")
-    page.unroute("**/run/predict*")
+    page.unroute("**/component_server/")
     go(page, 1, second)
     page.wait_for_function("run => studio.run === run && studio.idle", arg=second)
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from benchmarks.serving import settled
 from tests.cutting_proxy import cutting_proxy
-from tests.explorer import HeldBack, Served, look, mark_page, one_server, reloaded_by_itself, text_run
+from tests.explorer import HeldBack, Served, look, one_server, text_run
 from tests.scripted import SUNNY_BIRD
 from tests.serving import until
 
@@ -22,12 +22,11 @@ def test_a_reply_that_ends_in_the_middle_is_a_lost_server(served: Served, page: 
         page.goto(f"{proxy.url}?run={run}")
         page.wait_for_selector("#generate")
         settled(page)
-        mark_page(page)
-        proxy.cut = b"/run/predict"
+        proxy.cut = b"/component_server"
         look(page)
         assert proxy.has_cut.wait(60)
-        page.wait_for_function("document.body.classList.contains('lost') || !window.ofBefore", timeout=15_000)
-        reloaded_by_itself(page)
+        page.wait_for_function("document.body.classList.contains('lost')", timeout=15_000)
+        page.wait_for_function("!document.body.classList.contains('lost')")
         assert page.evaluate("studio.run") == run
         expect(page.locator("#caption-text")).to_have_value(SUNNY_BIRD)
         page.goto("about:blank")
@@ -37,7 +36,7 @@ def test_a_first_reply_that_comes_after_it_was_given_up_still_opens_the_run(serv
     """As on a machine that is busy with loading its models: twenty seconds are over before the studio answers."""
     run = text_run(served.studio)
     held = HeldBack()
-    page.route("**/run/predict*", held)
+    page.route("**/component_server/", held)
     page.clock.install()
     page.goto(f"{served.url}?run={run}")
     wait_for_requests(page, held, 1)
@@ -50,7 +49,7 @@ def test_a_first_reply_that_comes_after_it_was_given_up_still_opens_the_run(serv
     settled(page)
     assert page.evaluate("studio.run") == run and not page.evaluate("studio.lost")
     page.goto("about:blank")
-    page.unroute("**/run/predict*")
+    page.unroute("**/component_server/")
 
 
 def test_a_text_that_was_given_up_is_saved_when_its_person_says_so_again(served: Served, page: Page) -> None:
@@ -62,7 +61,7 @@ def test_a_text_that_was_given_up_is_saved_when_its_person_says_so_again(served:
     page.wait_for_selector("#generate")
     settled(page)
     held = HeldBack()
-    page.route("**/run/predict*", held)
+    page.route("**/component_server/", held)
     caption.fill(said)
     caption.press("Enter")
     wait_for_requests(page, held, 1)
@@ -80,7 +79,7 @@ def test_a_text_that_was_given_up_is_saved_when_its_person_says_so_again(served:
     expect(page.locator("#state-caption")).to_have_text("edited by you")
     expect(caption).to_have_value(said)
     page.goto("about:blank")
-    page.unroute("**/run/predict*")
+    page.unroute("**/component_server/")
 
 
 def wait_for_requests(page: Page, held: HeldBack, count: int) -> None:

@@ -157,8 +157,7 @@ def test_the_server_is_killed_and_the_page_goes_on(street: Street) -> None:
     page.wait_for_function("studio.cases.length === 3", timeout=SLOWEST)
     street.server.stop(signal.SIGKILL)
     mark_page(page)
-    # Told at once, and not only when the reply is overdue, which takes twenty seconds; and before the next server is
-    # there, which takes connections before it is ready: the page might notice nothing, and not be reloaded.
+    # Told at once, and not only when the reply is overdue, which takes twenty seconds.
     page.wait_for_function("document.body.classList.contains('lost')", timeout=15_000)
     street.server.start()
     # Nobody touched the page: it finds the server again by itself.

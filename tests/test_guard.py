@@ -60,7 +60,7 @@ def test_beyond_this_machine_it_takes_a_password(workspace: Workspace, kept: str
         ("POST", "/gradio_api/queue/join"),
         ("GET", "/gradio_api/file=/etc/passwd"),
         ("POST", "/gradio_api/upload"),
-        ("POST", "/files"),
+        ("POST", "/gradio_api/component_server"),
         ("GET", "/ui/studio.js"),
         ("GET", "/images/abc.png"),
         ("POST", "/healthz"),

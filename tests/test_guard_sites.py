@@ -99,7 +99,8 @@ def test_a_proxy_opens_nothing_without_a_password(unlocked: TestClient, name: st
     ],
 )
 @pytest.mark.parametrize(
-    "path", ["/study/api/new", "/files", "/gradio_api/upload", "/annotate/", "/sign-in", "/sign-out"]
+    "path",
+    ["/study/api/new", "/gradio_api/component_server", "/gradio_api/upload", "/annotate/", "/sign-in", "/sign-out"],
 )
 def test_another_site_can_send_nothing(unlocked: TestClient, headers: dict[str, str], path: str) -> None:
     reply = unlocked.post(path, headers=headers)
@@ -119,7 +120,7 @@ def test_another_site_can_send_nothing(unlocked: TestClient, headers: dict[str, 
     ],
 )
 def test_our_own_pages_can(unlocked: TestClient, headers: dict[str, str]) -> None:
-    assert unlocked.post("/files", headers=headers).status_code == 200
+    assert unlocked.post("/gradio_api/component_server", headers=headers).status_code == 200
 
 
 def test_a_link_from_another_site_can_be_followed_but_nothing_be_read(unlocked: TestClient) -> None:
@@ -140,7 +141,10 @@ def test_an_origin_of_the_usual_port(workspace: Workspace, kept: str) -> None:
             ("studio.test:8443", "https://studio.test", 403),
             ("studio.test", "https://studio.test:8443", 403),
         ):
-            assert client.post("/files", headers={"host": host, "origin": origin}).status_code == status, (host, origin)
+            assert (
+                client.post("/gradio_api/component_server", headers={"host": host, "origin": origin}).status_code
+                == status
+            ), (host, origin)
 
 
 # The log of refusals

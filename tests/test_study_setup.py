@@ -102,7 +102,7 @@ def lead(drawn: Path, tmp_path: Path) -> Iterator[Lead]:
     shutil.copytree(drawn, tmp_path / "workspace")
     with studio_in(tmp_path) as studio:
         app = FastAPI()
-        add_routes(app, studio.workspace.images, studio.runs, studio.exchange)
+        add_routes(app, studio.workspace.images, studio.runs.samples, studio.exchange)
         add_study_routes(app, studio.workspace, studio.commands, studio.studies)
         with TestClient(app) as client:
             yield Lead(studio, client)

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from app import explorer_of
 from pipeline.errors import UserError
 from pipeline.images import image_sha
 from pipeline.png import with_texts
@@ -256,7 +257,7 @@ def test_names_of_classes_are_shown_as_text_and_protected_ones_are_marked(studio
 @pytest.fixture
 def client(studio: Studio) -> TestClient:
     app = FastAPI()
-    add_routes(app, studio.workspace.images, studio.runs, studio.exchange)
+    add_routes(app, studio.workspace.images, studio.runs.samples, studio.exchange)
     return TestClient(app)
 
 
@@ -271,26 +272,51 @@ def test_files_come_and_go_over_http(studio: Studio, client: TestClient) -> None
     assert client.get("/download/999.png").status_code == 404
     assert client.get("/download/x.png").status_code == 422
 
-    ours = {"x-studio": "1"}
-    taken = client.post("/files/run", content=reply.content, headers=ours).json()
-    assert (taken["problem"], taken["run_id"], taken["case_id"]) == ("", run_id, case)
-    assert client.post("/files", content=reply.content).status_code == 403, "another site cannot send this header"
-    refused = client.post("/files/run", content=encoded(Image.new("RGB", (64, 64))), headers=ours).json()
-    assert refused["problem"].startswith("There is no run in this file.")
-    assert refused["offer"] == "new", "what has no run can begin one"
-    for path in ("/files?name=a.png", "/files/run"):
-        refused = client.post(path, content=b"", headers=ours).json()
-        assert refused["problem"].startswith("The file is empty") and "offer" not in refused
-
-    path = f"/runs/{run_id}/mask?classes=0 sky, 1 road, 2 car"
-    assert client.post(path, content=mask_file(), headers=ours).json() == {"problem": "", "said": []}
-    assert client.post(path, content=mask_file()).status_code == 403
-    assert "has no run" in client.post("/runs/none/mask", content=mask_file(), headers=ours).json()["problem"]
+    assert not studio.runs.give_mask(run_id, mask_file(), "0 sky, 1 road, 2 car")
     sha = studio.workspace.runs.get(run_id).mask_sha
     shown = Image.open(io.BytesIO(client.get(f"/masks/{sha}.png").content))
     assert (shown.mode, shown.size) == ("RGBA", (48, 32))
     assert client.get(f"/masks/{run.source_sha}.png").status_code == 404
     assert client.get("/masks/..%2fstudio.png").status_code == 404
+
+
+def test_a_page_gives_files_that_were_uploaded_and_they_are_removed(
+    studio: Studio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
+    (tmp_path / "uploads").mkdir()
+    explorer, run_id = explorer_of(studio), finished(studio)
+    case = studio.workspace.runs.get(run_id).test_cases[0].id
+
+    def sent(data: bytes) -> str:
+        file = tmp_path / "uploads" / "sent"
+        file.write_bytes(data)
+        return str(file)
+
+    saved = studio.exchange.saved_image(case)[1]
+    taken = explorer.take_run(sent(saved))
+    assert (taken["problem"], taken["run_id"], taken["case_id"]) == ("", run_id, case)
+    refused = explorer.take_run(sent(encoded(Image.new("RGB", (64, 64)))))
+    assert refused["problem"].startswith("There is no run in this file.")
+    assert refused["offer"] == "new", "what has no run can begin one"
+    for refused in (explorer.take_run(sent(b"")), explorer.take_picture(sent(b""), "a.png")):
+        assert refused["problem"].startswith("The file is empty") and "offer" not in refused
+    assert explorer.give_mask(run_id, sent(mask_file()), "0 sky, 1 road, 2 car") == {"problem": "", "said": ()}
+    assert "has no run" in explorer.give_mask("none", sent(mask_file()), "")["problem"]
+    assert not list((tmp_path / "uploads").iterdir())
+
+    lying_about = tmp_path / "mine.png"
+    lying_about.write_bytes(saved)
+    for path in (
+        str(lying_about),
+        f"{tmp_path}/uploads/../mine.png",
+        "/etc/passwd",
+        "",
+        "a\0b",
+        str(tmp_path / "uploads"),
+    ):
+        assert explorer.take_run(path) == {"problem": "There is no such upload: send the file first."}
+    assert lying_about.exists()
 
 
 def test_the_stored_image_stays_without_texts(studio: Studio) -> None:

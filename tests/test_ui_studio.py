@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
-import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
+import services.changes
 import ui.explore
 from app import explorer_of
 from pipeline.profile import load_profile
@@ -23,9 +24,11 @@ from services.studio import Studio, put_together
 from storage.workspace import Workspace
 from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, parts_of, perform
 from tests.serving import until
-from ui.explore import PageValues, Performed
+from ui.explore import Action, Batch, PageValues, Performed
+from ui.views.pictures import View
 
 BIRD = Image.new("RGB", (32, 32), (200, 40, 40))
+POLL = Action(name="poll")
 CLOUDY = "A red bird in cloudy weather by day. The bird sits on a twig. The ground is grassy."
 
 
@@ -403,8 +406,8 @@ def test_what_is_typed_never_becomes_markup(studio: Studio) -> None:
 
 
 def test_an_unknown_run_leads_to_the_start_page(studio: Studio) -> None:
-    batch = {"do": [{"name": "open", "fields": {"run": "0" * 16}}], "view": {}}
-    reply = json.loads(explorer_of(studio).answer(batch))
+    batch = Batch(do=(Action(name="open", fields={"run": "0" * 16}),))
+    reply = explorer_of(studio).answer(batch)
     assert reply["run"] == "" and reply["where"] == "start" and "no run" in reply["problem"]
 
 
@@ -428,9 +431,64 @@ def test_what_is_measured_while_a_reply_is_drawn_is_asked_for_soon(
         return draw(values)
 
     monkeypatch.setattr(ui.explore, "render", late)
-    add = {"name": "alternative-add", "fields": {"keyword": "red", "new": "turquoise"}}
+    add = Action(name="alternative-add", fields={"keyword": "red", "new": "turquoise"})
     explorer = explorer_of(studio)
-    reply = json.loads(explorer.answer({"run": run_id, "do": [add]}))
+    reply = explorer.answer(Batch(run=run_id, do=(add,)))
     assert not reply["problem"] and reply["active"], "or the page looks again after four seconds"
-    again = json.loads(explorer.answer({"run": run_id, "do": [{"name": "poll"}]}))
+    again = explorer.answer(Batch(run=run_id, do=(POLL,), revision=reply["revision"]))
     assert not again["active"]
+
+
+def test_a_page_is_told_that_nothing_is_new_and_what_is(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own doing, another page's, a script's, the worker thread's, or another process's."""
+    run_id, drawn = new_run(studio), list[PageValues]()
+    draw, explorer = ui.explore.render, explorer_of(studio)
+
+    def counted(values: PageValues) -> dict[str, str]:
+        drawn.append(values)
+        return draw(values)
+
+    monkeypatch.setattr(ui.explore, "render", counted)
+    until(lambda: not studio.similarities.waiting)
+    held = explorer.answer(Batch(run=run_id, do=(POLL,)))["revision"]
+
+    def looks(**more: Any) -> dict[str, Any]:
+        return explorer.answer(Batch(run=run_id, do=(POLL,), revision=held, **more))
+
+    drawn.clear()
+    assert looks() == {"same": True} and not drawn
+    assert "parts" in looks(find="bird") and "parts" in looks(view=View(mode="source")), "it looks at something else"
+
+    def another_process() -> None:
+        with Workspace(studio.workspace.folder) as workspace:
+            workspace.runs.rename(run_id, "By another process")
+
+    def a_prediction() -> None:
+        studio.jobs.when_idle("a prediction", lambda: None)
+        until(lambda: "parts" in looks())
+
+    changes: list[Callable[[], object]] = [
+        lambda: do(studio, run_id, "rename", title="By another page"),
+        lambda: do(studio, run_id, "run", stage="caption"),
+        lambda: do(studio, run_id, "alternative-add", keyword="nowhere", new="x"),  # refused, and told at its stage
+        a_prediction,
+        another_process,
+    ]
+    for change in changes:
+        change()
+        reply = looks()
+        assert "parts" in reply, change
+        until(lambda: not studio.jobs.active())
+        held = explorer.answer(Batch(run=run_id, do=(POLL,)))["revision"]
+    assert looks() == {"same": True}
+
+
+def test_while_something_is_worked_on_the_seconds_are_told(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = 100.0
+    monkeypatch.setattr(services.changes.time, "monotonic", lambda: seconds)
+    quiet = studio.revisions.now()
+    working = studio.revisions.now(1)
+    seconds = 101.0
+    assert studio.revisions.now() == quiet and studio.revisions.now(1) != working
+    seconds = 161.0
+    assert studio.revisions.now() != quiet, "the day may be another one"

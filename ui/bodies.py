@@ -15,7 +15,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
 from pipeline.errors import UserError
-from pipeline.images import MAX_BYTES
 from services.commands import Missing, UnknownCommand
 from services.studies.imports import MOST_LIST
 from ui.guard import Application, Message, Receive, Scope, Send, is_foreign
@@ -48,7 +47,6 @@ class Limit:
 
 
 _TOO_MUCH = "This is more than a page of the studio sends. Please shorten it."
-_PICTURE = f"The file is larger than {MAX_BYTES // _MB} MB: save it smaller."
 _UPLOADED, _ZIPPED = 400 * _MB, 2_000 * _MB
 LIMITS = (
     Limit("/annotate/", 16 * 1024, "This is too large: at most 16 KB are taken."),
@@ -56,8 +54,6 @@ LIMITS = (
     Limit("/study/api/", 400_000, _TOO_MUCH),
     Limit(ITEM_FILES, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: cut it into several."),
     Limit(VOTE_FILES, MOST_LIST, f"The file is larger than {MOST_LIST // _MB} MB: cut it into several."),
-    Limit("/files", MAX_BYTES, _PICTURE),
-    Limit("/runs/", MAX_BYTES, _PICTURE),
     Limit("/gradio_api/upload", _UPLOADED, f"The file is larger than {_UPLOADED // _MB} MB: save it smaller."),
     Limit("", 4 * _MB, _TOO_MUCH),
 )

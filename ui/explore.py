@@ -1,32 +1,30 @@
 """The explore page put together: which parts it has, and how what is done in the browser gets to the services and back.
 
-Every part has a `gr.HTML` as its place and its markup from `ui.views`. The script in `assets/` sends what a person
-does, one batch at a time, as data of one event; the reply holds the parts that changed, and the script fits them in
-without touching a field that is being typed in. What a page looks at lives in its browser, everything else here.
-
-The reply is one output: with the parts as outputs of their own Gradio makes each component anew for every reply, also
-of the parts that are skipped, which took as long as all that the studio does.
+Every part has a `gr.HTML` as its place and its markup from `ui.views`. The script in `assets/` calls the functions of
+`PageFunctions`, Gradio's `server_functions`: it sends what a person does, one batch at a time, and files that Gradio's
+`upload` has taken; the reply holds the parts that changed, and the script fits them in without touching a field that is
+being typed in. What a page looks at lives in its browser, everything else here.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import HTTPException
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pipeline.embedded import NoRun
 from pipeline.errors import UserError
 from pipeline.profile import Profile
 from pipeline.recipes import known_stages
 from pipeline.types import GENERATION
-from services.commands import Command, Commands, RunCommand, UnknownCommand
+from services.changes import Revisions
+from services.commands import LONGEST_TEXT, Command, Commands, RunCommand, UnknownCommand, refused
 from services.estimates import Estimates
 from services.exchange import Exchange
 from services.jobs import JobQueue, JobView
@@ -36,12 +34,12 @@ from services.runs import Listing, OpenedRun, RemoveRun, RunService
 from services.samples import Sample
 from services.similarity import Similarities
 from storage.types import RunSummary
-from ui.endpoints import refuse_tokens
-from ui.uploads import keep_to_uploads
+from ui.endpoints import token_of
+from ui.uploads import keep_to_uploads, taking
 from ui.views.frame import header, source_card, start_page, upload_note
 from ui.views.generation import generation_card
 from ui.views.keys import keys_window
-from ui.views.markup import Html, stamped
+from ui.views.markup import Html, fingerprint, stamped
 from ui.views.pictures import View, picture_column
 from ui.views.queue import queue_part
 from ui.views.runs import run_list
@@ -52,12 +50,13 @@ PARTS = ("top", "runs", "start", "upload-note", "source", GENERATION, "pictures"
 LARGEST_UPLOAD = "200mb"
 LONGEST_SEARCH = 200
 
-_CONNECT = """
-const go = () => window.studio.{method}(element, props, watch, trigger);
-if (window.studio) go(); else window.addEventListener('studio-ready', go, {{once: true}});
-"""
+_WHEN_READY = "if (window.studio) go(); else window.addEventListener('studio-ready', go, {once: true});"
+_CONNECT = f"const go = () => window.studio.connect(server, upload); {_WHEN_READY}"
+_PLACE = f"const go = () => window.studio.part(element); {_WHEN_READY}"
+_CHOSEN = "(file) => { if (file) window.studio.chosen(file); return null; }"
+Reply = dict[str, Any]
+T = TypeVar("T", bound=BaseModel)
 log = logging.getLogger(__name__)
-_replies = itertools.count(1)
 
 
 class Action(BaseModel):
@@ -91,8 +90,27 @@ class Batch(BaseModel):
     """What the list of runs is searched for."""
     seen: dict[str, str] = {}
     """The stamps of the parts that the page shows."""
-    ticket: int = 0
-    """Comes back with the reply."""
+    revision: str = ""
+    """What the last reply said of all that it showed; "" for the first."""
+
+
+class GivenFile(BaseModel):
+    """A file that a person chose or dropped, and that Gradio's `upload` has taken."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str = Field(max_length=4096)
+    """Where it lies, in the folder of uploads."""
+    name: str = Field("", max_length=1000)
+    """What the person calls it."""
+
+
+class GivenMask(GivenFile):
+    """The mask of a run."""
+
+    run: str = Field(max_length=80)
+    classes: str = Field("", max_length=LONGEST_TEXT)
+    """Their numbers and names as text, such as "0 sky, 1 road"."""
 
 
 @dataclass(frozen=True)
@@ -141,10 +159,12 @@ class Explorer:
     predictions: PredictionService
     similarities: Similarities
     exchange: Exchange
+    revisions: Revisions
 
-    def answer(self, data: Mapping[str, Any]) -> str:
-        """Do what a `Batch` of the page says, up to the first thing that fails, and reply with what changed."""
-        batch = Batch.model_validate(data)
+    def answer(self, batch: Batch) -> Reply:
+        """Do what a page says, up to the first thing that fails, and reply with what changed."""
+        if batch.revision == self._revision(batch) and all(action.name == "poll" for action in batch.do):
+            return {"same": True}
         done = Performed(batch.run)
         try:
             for action in batch.do:
@@ -189,20 +209,32 @@ class Explorer:
         self.notes.failed(run_id, stage, error)
         return stage
 
-    def take_upload(self, path: str | None) -> str:
-        """The run that an uploaded file carries, or a new one; the file is removed. Says the run, or why there is
-        none.
+    def take_picture(self, path: str, name: str) -> Reply:
+        """The run that an uploaded file carries, or a new one with it. The file is removed."""
+        return self._take(path, lambda data: vars(self.exchange.take_picture(data, name)))
+
+    def take_run(self, path: str) -> Reply:
+        """The run that an uploaded file carries. The file is removed."""
+        return self._take(path, lambda data: vars(self.exchange.take_run(data)))
+
+    def give_mask(self, run_id: str, path: str, classes: str) -> Reply:
+        """Give a run the mask in an uploaded file, which is removed."""
+        return self._take(path, lambda data: {"said": self.runs.give_mask(run_id, data, classes)})
+
+    def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
+        """What became of a file; "problem" says in one sentence why it was not taken, and "offer" is "new" where a run
+        can begin with it instead.
         """
-        said: dict[str, Any] = {"reply": next(_replies), "problem": ""}
-        if path is not None:
-            file = Path(path)
-            try:
-                said |= vars(self.exchange.take_picture(file.read_bytes(), file.name))
-            except UserError as error:
-                said["problem"] = str(error)
-            finally:
-                file.unlink(missing_ok=True)
-        return json.dumps(said)
+        try:
+            with taking(path) as data:
+                return {"problem": "", **take(data)}
+        except NoRun as error:
+            return {"problem": str(error), "offer": "new"}
+        except UserError as error:
+            return {"problem": str(error)}
+        except Exception as error:  # the page must get a reply that it can show
+            log.exception("a file could not be taken")
+            return {"problem": f"The studio itself failed ({type(error).__name__}): the terminal says more."}
 
     def read(self, run_id: str, view: View, find: str = "") -> PageValues:
         """All that a page shows that looks at a run ("" for the start page). Raises UserError for an unknown run."""
@@ -220,8 +252,14 @@ class Explorer:
             comparison=self.predictions.compare(state.run, state.settings) if state else ModelComparison(None),
         )
 
-    def _reply(self, done: Performed, batch: Batch) -> str:
-        # Asked for before the state is read: a job that ends in between is then asked for once more, and never missed.
+    def _revision(self, batch: Batch) -> str:
+        """The name of all that a page shows. Of work that goes on the seconds are told."""
+        shown = fingerprint(repr((batch.run, batch.view, batch.find)))
+        return f"{self.revisions.now(1 if self.jobs.active() else 60)}.{shown}"
+
+    def _reply(self, done: Performed, batch: Batch) -> Reply:
+        # Asked for before the state is read: what changes in between is then asked for once more, and never missed.
+        revision = self._revision(batch.model_copy(update={"run": done.run_id}))
         active, measured = bool(self.jobs.active()), self.similarities.measured
         find = batch.find[:LONGEST_SEARCH]
         try:
@@ -230,9 +268,9 @@ class Explorer:
             done = Performed("", str(error), "start")
             values = self.read("", batch.view, find)
         parts, state = render(values), values.state
-        reply = {
-            "reply": next(_replies),
-            "ticket": batch.ticket,
+        return {
+            "start": self.revisions.start,
+            "revision": revision,
             "parts": {name: part for name, part in parts.items() if batch.seen.get(name) != _stamp(part)},
             "run": done.run_id,
             "problem": done.problem,
@@ -244,13 +282,52 @@ class Explorer:
             "predicting": values.comparison.waiting,
             "cases": [case.id for case in state.run.test_cases] if state is not None else [],
         }
-        return json.dumps(reply)
+
+
+class PageFunctions:
+    """What the script of the page calls: Gradio's `server_functions`, each with one argument. Scripts with a token have
+    endpoints of their own, and are refused.
+    """
+
+    def __init__(self, explorer: Explorer) -> None:
+        self._explorer = explorer
+
+    def all(self) -> list[Callable[..., Reply]]:
+        """Gradio takes their names from the functions, which a method does not let it mark."""
+
+        def answer(sent: Any, request: gr.Request) -> Reply:
+            return self._explorer.answer(_sent(Batch, sent, request))
+
+        def take_picture(sent: Any, request: gr.Request) -> Reply:
+            given = _sent(GivenFile, sent, request)
+            return self._explorer.take_picture(given.path, given.name)
+
+        def take_run(sent: Any, request: gr.Request) -> Reply:
+            return self._explorer.take_run(_sent(GivenFile, sent, request).path)
+
+        def give_mask(sent: Any, request: gr.Request) -> Reply:
+            given = _sent(GivenMask, sent, request)
+            return self._explorer.give_mask(given.run, given.path, given.classes)
+
+        return [answer, take_picture, take_run, give_mask]
+
+
+def _sent(kind: type[T], data: Any, request: gr.Request) -> T:
+    """What a page has sent. Raises HTTPException for what no page of ours sends."""
+    if token_of(request) is not None:
+        raise HTTPException(403, "This is for the page: a script calls an endpoint by its name.")
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise HTTPException(400, str(refused(error))) from error
 
 
 def explore_page(explorer: Explorer) -> gr.Blocks:
     """The page, not served yet."""
     with gr.Blocks(title="DILLEMA Studio", fill_width=True, analytics_enabled=False) as page:
-        bus, inbox = _wire("bus"), _wire("inbox")
+        functions = PageFunctions(explorer).all()
+        # Shows nothing: the script gets the functions of the server with it, and Gradio's way to send a file.
+        gr.HTML("", js_on_load=_CONNECT, server_functions=functions, apply_default_css=False, elem_id="wire")
         _slot("top")
         with gr.Row(elem_id="layout"):
             with gr.Column(elem_id="column-runs", min_width=0):
@@ -267,20 +344,8 @@ def explore_page(explorer: Explorer) -> gr.Blocks:
                 _slot("queue")
         _slot("keys")
 
-        def on_action(event: gr.EventData, request: gr.Request) -> str:
-            refuse_tokens(request)
-            return explorer.answer(event._data)
-
-        def on_upload(path: str | None, request: gr.Request) -> list[Any]:
-            refuse_tokens(request)
-            return [None, explorer.take_upload(path)]
-
-        # Nothing here takes long, and a batch is sent only after the reply to the one before: no queue is needed.
-        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
-        bus.click(on_action, None, bus, trigger_mode="multiple", **quiet)
         keep_to_uploads(upload)
-        # An upload only says what became of it: opening its run takes its turn among the batches.
-        upload.upload(on_upload, upload, [upload, inbox], **quiet)
+        upload.upload(None, upload, upload, js=_CHOSEN, show_progress="hidden", api_visibility="private")
     return page
 
 
@@ -313,18 +378,12 @@ def _stamp(part: str) -> str:
     return part[4 : part.index("-->")]
 
 
-def _wire(method: str) -> gr.HTML:
-    """Shows nothing; the script's `method` listens to its value and may trigger its event."""
-    connect = _CONNECT.format(method=method)
-    return gr.HTML("", html_template="<i></i>", js_on_load=connect, apply_default_css=False, elem_id=method)
-
-
 def _slot(name: str) -> None:
     """The place of a part; the script's `part` is told of it."""
     gr.HTML(
         "",
         html_template=f'<div class="studio" data-part="{name}"></div>',
-        js_on_load=_CONNECT.format(method="part"),
+        js_on_load=_PLACE,
         apply_default_css=False,
         elem_id=f"part-{name}",
     )

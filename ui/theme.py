@@ -13,7 +13,17 @@ from typing import Any
 ASSETS = Path(__file__).resolve().parent / "assets"
 FAVICON = ASSETS / "favicon.svg"
 STYLE_SHEETS = ("studio.css", "text.css", "files.css", "runs.css", "results.css", "drawing.css")
-SCRIPTS = ("studio.js", "gestures.js", "text.js", "files.js", "runs.js", "results.js", "drawing.js", "keys.js")
+SCRIPTS = (
+    "wire.js",
+    "studio.js",
+    "gestures.js",
+    "text.js",
+    "files.js",
+    "runs.js",
+    "results.js",
+    "drawing.js",
+    "keys.js",
+)
 """In the order in which they are read: each builds on those before it."""
 BUNDLES = {"explore.css": STYLE_SHEETS, "explore.js": SCRIPTS}
 """What the explore page asks for: two files, since Gradio lets it ask only when half of the way to its first paint is

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import gradio as gr
 from gradio.components import Component
 from gradio.utils import get_upload_folder
+
+from pipeline.errors import UserError
 
 
 def keep_to_uploads(component: Component) -> None:
@@ -18,14 +22,27 @@ def keep_to_uploads(component: Component) -> None:
     """
 
     async def kept(path: str | Path | None) -> str | None:
-        return None if path is None else str(uploaded(str(path)))
+        try:
+            return None if path is None else str(uploaded(str(path)))
+        except UserError as error:
+            raise gr.Error(str(error), title=error.field, print_exception=False) from error
 
     component.async_move_resource_to_block_cache = kept  # type: ignore[method-assign]
 
 
 def uploaded(path: str) -> Path:
-    """Where an uploaded file lies. Raises gr.Error for any other path."""
-    found = Path(path).resolve()
-    if not found.is_relative_to(Path(get_upload_folder()).resolve()) or not found.is_file():
-        raise gr.Error("There is no such upload: send the file first.", title="file", print_exception=False)
+    """Where an uploaded file lies. Raises UserError for any other path."""
+    found = Path(path).resolve() if path and path.isprintable() else None
+    if found is None or not found.is_relative_to(Path(get_upload_folder()).resolve()) or not found.is_file():
+        raise UserError("There is no such upload: send the file first.", field="file")
     return found
+
+
+@contextmanager
+def taking(path: str) -> Iterator[bytes]:
+    """The bytes of an uploaded file, which is removed afterwards. Raises UserError for any other path."""
+    file = uploaded(path)
+    try:
+        yield file.read_bytes()
+    finally:
+        file.unlink(missing_ok=True)

@@ -40,12 +40,16 @@
 
   // ---- Sending
 
-  async function post(path, file) {
+  const LARGEST = 200000000;   // bytes, as the server has it
+
+  // Gradio takes the file, and a function of this page looks at what was taken.
+  async function give(name, file, more = {}) {
+    if (file.size > LARGEST) return { problem: `The file is larger than ${LARGEST / 1000000} MB: save it smaller.` };
     try {
-      const reply = await fetch(path, { method: "POST", body: file, headers: { "X-Studio": "1" } });
-      if (!reply.ok) return { problem: `The server refused the file (${reply.status}).` };
-      return await reply.json();
+      const { path } = await studio.upload(file);
+      return await studio.server[name]({ path, name: file.name, ...more });
     } catch {
+      wire.failed();
       return { problem: "The file did not reach the server: is it running?" };
     }
   }
@@ -53,16 +57,24 @@
   // ---- Pictures: one that carries its run opens it, any other begins a new one
 
   async function givePicture(file) {
-    const reply = await post(`files?name=${encodeURIComponent(file.name)}`, file);
+    const reply = await give("take_picture", file);
     if (reply.problem) say(reply.problem, "bad"); else taken(reply);
   }
 
   async function giveRun(file) {
-    const reply = await post("files/run", file);
+    const reply = await give("take_run", file);
     const anew = { word: "Begin a run with this picture", do: () => givePicture(file) };
     if (reply.problem) say(reply.problem, "bad", reply.offer === "new" ? anew : null);
     else taken(reply);
   }
+
+  // From Gradio's own field, which has sent the file already.
+  studio.chosen = async ({ path, orig_name: name }) => {
+    let reply;
+    try { reply = await studio.server.take_picture({ path, name }); }
+    catch { wire.failed(); reply = { problem: "The studio did not answer: is it running?" }; }
+    if (reply.problem) studio.tell("start", reply.problem); else taken(reply);
+  };
 
   function taken(reply) {
     say(reply.said);
@@ -77,7 +89,7 @@
   async function giveMask(file, run) {
     const place = () => document.getElementById("mask-problem");
     const classes = document.getElementById("mask-classes");
-    const reply = await post(`runs/${run}/mask?classes=${encodeURIComponent(classes ? classes.value : "")}`, file);
+    const reply = await give("give_mask", file, { run, classes: classes ? classes.value : "" });
     waiting = reply.problem ? { file, run } : null;
     if (place()) { place().textContent = reply.problem; place().className = reply.problem ? "problem" : ""; }
     if (reply.problem && classes) classes.closest("details").open = true;
@@ -130,5 +142,5 @@
     else givePicture(files[0]);
   }, true);
 
-  Object.assign(studio, { say, post, taken, giveMask });
+  Object.assign(studio, { say, taken, giveMask });
 })();

@@ -1,10 +1,9 @@
-// Read only where a sign-in is asked for. Shows the way out, and tells a person whose sign-in has ended, on a page that
-// asks for nothing but data: it would stay silent for ever.
+// Read only where a sign-in is asked for, after wire.js. Shows the way out, and tells a person whose sign-in has ended, on
+// a page that asks for nothing but data: it would stay silent for ever.
 (() => {
   "use strict";
   document.documentElement.classList.add("locked");
-  const ask = window.fetch;
-  const tell = () => {
+  window.wire.signedOut = () => {
     if (document.getElementById("signed-out")) return;
     const bar = document.createElement("div");
     bar.id = "signed-out";
@@ -23,10 +22,5 @@
     card.append(words, way);
     bar.append(card);
     document.body.append(bar);
-  };
-  window.fetch = async (...given) => {
-    const reply = await ask(...given);
-    if (reply.status === 401 && new URL(reply.url).origin === location.origin) tell();
-    return reply;
   };
 })();

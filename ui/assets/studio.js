@@ -4,36 +4,20 @@
   "use strict";
   const POLL_BUSY = 400, POLL_PREDICTING = 1000, POLL_IDLE = 4000, LOST = 20000;
   const TAB = Math.random().toString(36).slice(2);   // tells this page from others, in what it saves
-  const studio = { run: "", state: 0, view: { case: null, mode: "result" }, find: "", cases: [], active: false, idle: false, lost: false, held: null, afterPatch: [] };
+  const studio = { run: "", state: 0, start: "", revision: "", server: null, upload: null, view: { case: null, mode: "result" }, find: "", cases: [], active: false, idle: false, lost: false, held: null, afterPatch: [] };
   window.studio = studio;
   const parts = {};            // name -> stamp of what is shown
   const roots = {};            // name -> the element that holds it
   const early = {};            // name -> what came before its element was there
   const queue = [];            // actions that wait for the reply to the ones before
-  let trigger = null, flying = null, ticket = 0, pointerDown = false, presses = 0, pollTimer = null, lostTimer = null;
+  let flying = null, pointerDown = false, presses = 0, pollTimer = null;
 
-  // ---- Gradio: one component sends and gets the replies, the others are the places of a part each
+  // ---- Gradio: one component brings the functions of the server, the others are the places of a part each
 
-  studio.bus = (_element, props, watch, fire) => {
-    trigger = fire;
-    watch("value", () => {
-      if (!props.value) return;
-      // What is under a pressed pointer must not become something else before it is released.
-      const reply = JSON.parse(props.value);
-      // However long it is pressed, such as on a slider: the server has answered and is not lost.
-      if (reply.ticket === ticket) clearTimeout(lostTimer);
-      if (pointerDown) studio.held = reply; else onReply(reply);
-    });
+  studio.connect = (server, upload) => {
+    Object.assign(studio, { server, upload });
     const wanted = new URLSearchParams(location.search).get("run") ?? localStorage.getItem("studio-run") ?? "";
     send({ name: "open", fields: { run: wanted } });
-  };
-
-  studio.inbox = (_element, props, watch) => {
-    watch("value", () => {
-      const said = JSON.parse(props.value || "{}");
-      if (said.run_id) studio.taken(said);
-      else if (said.problem) tell("start", said.problem);
-    });
   };
 
   studio.part = (element) => {
@@ -77,43 +61,37 @@
     if (!pointerDown) pump();
   }
 
-  function pump() {
-    if (!trigger || flying || !queue.length) return;
-    flying = queue.splice(0);
+  async function pump() {
+    if (!studio.server || flying || !queue.length) return;
+    const mine = flying = queue.splice(0);
     clearTimeout(pollTimer);
-    clearTimeout(lostTimer);
-    lostTimer = setTimeout(giveUp, LOST);
-    trigger("click", { do: flying.map(({ done, refused, lost, ...plain }) => plain), tab: TAB, run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, ticket: ++ticket });
+    const batch = { do: mine.map(({ done, refused, lost, ...plain }) => plain), tab: TAB, run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, revision: studio.revision };
+    try {
+      const reply = await wire.within(LOST, studio.server.answer(batch));
+      // What is under a pressed pointer must not become something else before it is released.
+      if (pointerDown) studio.held = reply; else onReply(reply);
+    } catch {
+      giveUp();
+    }
   }
 
   function giveUp() {
-    clearTimeout(lostTimer);
     for (const action of flying) if (action.lost) action.lost();
     // To open a run twice does no harm; of anything else nobody knows whether it was done.
     queue.unshift(...flying.filter((action) => action.name === "open"));
     flying = null;
     setLost(true);
+    wire.failed();
     schedule();
   }
 
-  // A server that is gone refuses at once: nobody need wait until its reply is overdue. One that goes in the middle of
-  // its reply is gone as well: the reply is read to its end here, as Gradio takes a loss only for one before it began.
-  const ask = window.fetch;
-  window.fetch = async (...given) => {
-    if (!String(given[0]?.url ?? given[0]).includes("/run/predict")) return ask(...given);
-    try {
-      const reply = await ask(...given);
-      return new Response(await reply.arrayBuffer(), { status: reply.status, headers: reply.headers });
-    } catch (error) {
-      if (flying) giveUp();
-      throw error;
-    }
-  };
-
   function onReply(reply) {
+    // Another start of the server: nothing of this page need fit it.
+    if (studio.start && reply.start && reply.start !== studio.start) { location.reload(); return; }
     setLost(false);
-    if (reply.ticket !== ticket || !flying) { schedule(); return; }   // too late: it was given up already
-    clearTimeout(lostTimer);
+    if (reply.same) { flying = null; settle(); return; }
+    studio.start = reply.start;
+    studio.revision = reply.revision;
     const batch = flying;
     flying = null;
     const moved = reply.run !== studio.run;
@@ -143,7 +121,11 @@
       if (said || !onlyPolled) tell(where, said);
     }
     show(reply.parts);
-    // Idle: all that was done has come back, and is shown.
+    settle();
+  }
+
+  // Idle: all that was done has come back, and is shown.
+  function settle() {
     setTimeout(() => { if (queue.length) pump(); else schedule(); studio.idle = !queue.length && !flying; }, 0);
   }
 
@@ -282,7 +264,7 @@
   for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, release, true);
   window.addEventListener("blur", release);   // released over another window
 
-  Object.assign(studio, { send, fitHeight, markTyped, typed });
+  Object.assign(studio, { send, tell, fitHeight, markTyped, typed });
 
   const ready = () => { document.body.dataset.view ??= "start"; window.dispatchEvent(new Event("studio-ready")); };
   if (document.body) ready(); else document.addEventListener("DOMContentLoaded", ready);

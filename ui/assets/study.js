@@ -1,23 +1,7 @@
-// The lead's pages: the theme, sending, copying. Each page's own doings hang on `window.study`.
+// The lead's pages: the theme, copying. Each page's own doings hang on `window.study`. After wire.js.
 (() => {
   "use strict";
-  const study = (window.study = {});
-
-  // Asks the studio; gives the JSON that came back, or throws an Error with a sentence for a person (and `field`, where
-  // it has one).
-  const ask = async (path, how) => {
-    let reply, said;
-    try { reply = await fetch(path, how); } catch { throw new Error("No answer from the studio: is it running? Nothing was changed."); }
-    try { said = await reply.json(); } catch { throw new Error(`The studio answered with an error (${reply.status}). Please reload the page.`); }
-    if (!reply.ok) throw Object.assign(new Error(said.error || `The studio refused it (${reply.status}).`), { field: said.field });
-    return said;
-  };
-  study.get = (path, query = {}) => ask(Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
-  // `lasting`: it goes on when the page is left. A browser holds 64 KiB of such requests, all together.
-  study.post = (path, data = {}, lasting = false) => {
-    const body = JSON.stringify(data);
-    return ask(path, { method: "POST", keepalive: lasting && body.length < 10000, headers: { "content-type": "application/json", "x-studio": "1" }, body });
-  };
+  const study = (window.study = { get: wire.get, post: wire.post });
 
   study.copy = async (text) => {
     try { await navigator.clipboard.writeText(text); return true; } catch { /* not allowed here: the old way */ }

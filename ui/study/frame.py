@@ -74,7 +74,7 @@ def document(
         el("link", rel="icon", href=address("favicon.svg")),
         [el("link", rel="stylesheet", href=address(name)) for name in ("studio.css", "study.css", *sheets)],
         el("script", Html(_FIRST)),
-        [el("script", src=address(name), defer=True) for name in ("study.js", *scripts)],
+        [el("script", src=address(name), defer=True) for name in ("wire.js", "study.js", *scripts)],
     )
     page = el("body", el("div", join(*body), class_="studio paper"), class_="study-page")
     return f"<!doctype html>\n{el('html', head, page, lang='en')}"

@@ -54,6 +54,6 @@ def stamped(markup: Html) -> str:
     return f"<!--{fingerprint(markup)}-->{markup}"
 
 
-def fingerprint(markup: Html) -> str:
+def fingerprint(markup: str) -> str:
     """12 hexadecimal digits."""
     return hashlib.sha256(markup.encode()).hexdigest()[:12]

@@ -1,0 +1,39 @@
+// Talking to the studio, for all its pages but the annotators': what is asked comes back, or an Error with a sentence for
+// a person (and `field`, where it has one).
+(() => {
+  "use strict";
+  const wire = (window.wire = {});
+
+  // What was asked, if it comes in time: what comes later is nobody's any more.
+  wire.within = (milliseconds, asked) => {
+    let timer = null;
+    const late = new Promise((_, refuse) => { timer = setTimeout(() => refuse(new Error("No answer from the studio.")), milliseconds); });
+    return Promise.race([asked, late]).finally(() => clearTimeout(timer));
+  };
+
+  // The JSON that came back.
+  wire.ask = async (path, how) => {
+    let reply, said;
+    try { reply = await fetch(path, how); } catch { throw new Error("No answer from the studio: is it running? Nothing was changed."); }
+    if (reply.status === 401) wire.signedOut?.();
+    try { said = await reply.json(); } catch { throw new Error(`The studio answered with an error (${reply.status}). Please reload the page.`); }
+    if (!reply.ok) throw Object.assign(new Error(said.error || `The studio refused it (${reply.status}).`), { field: said.field });
+    return said;
+  };
+  wire.get = (path, query = {}) => wire.ask(Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
+  // `lasting`: it goes on when the page is left. A browser holds 64 KiB of such requests, all together.
+  wire.post = (path, data = {}, lasting = false) => {
+    const body = JSON.stringify(data);
+    return wire.ask(path, { method: "POST", keepalive: lasting && body.length < 10000, headers: { "content-type": "application/json", "x-studio": "1" }, body });
+  };
+  // A file as it is, with its kind where that is not to be guessed.
+  wire.sendFile = (path, file, kind = "application/octet-stream") =>
+    wire.ask(path, { method: "POST", headers: { "content-type": kind, "x-studio": "1" }, body: file });
+
+  // Gradio does not say why a call failed: perhaps nobody is signed in any more.
+  wire.failed = async () => {
+    if (!wire.signedOut) return;
+    const looked = await fetch("/ui/favicon.svg", { cache: "no-store" }).catch(() => null);
+    if (looked?.status === 401) wire.signedOut();
+  };
+})();
