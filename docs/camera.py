@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, ViewportSize
 
 SIZES = ({"width": 1280, "height": 1180}, {"width": 1920, "height": 1180})
 """Of the pictures of every state."""
@@ -15,7 +15,7 @@ OTHER_HEIGHTS = {1440: 900, 390: 844}
 class Camera:
     """Takes pictures of one page and remembers which; `sizes` are those of `states`."""
 
-    def __init__(self, page: Page, folder: Path, sizes: Sequence[Mapping[str, int]] | None = None) -> None:
+    def __init__(self, page: Page, folder: Path, sizes: Sequence[ViewportSize] | None = None) -> None:
         self._page, self._folder = page, folder
         self._sizes = sizes or SIZES
         self._made: list[Path] = []

@@ -33,7 +33,7 @@ CREW = (
     Behaviour(accuracy=0.6, lazy=0.9),
     *(Behaviour(accuracy=accuracy) for accuracy in (0.97, 0.96, 0.95, 0.93, 0.98, 0.94)),
 )
-PHONE = {"width": 390, "height": 844}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 
 
 def take(page: Page, server: ServerProcess, folder: Path) -> Iterator[Path]:
@@ -92,8 +92,7 @@ def _set_up(page: Page, server: ServerProcess, camera: Camera) -> tuple[str, str
 def _annotate(browser: Browser, server: ServerProcess, link: str, folder: Path) -> Iterator[Path]:
     """One annotator's way to the first images, on a desktop and on a phone."""
     for place, wide in (("desktop", None), ("phone", PHONE)):
-        viewport: ViewportSize = wide or {"width": 1280, "height": 860}
-        context = browser.new_context(viewport=viewport, has_touch=wide is not None)
+        context = browser.new_context(viewport=wide or ViewportSize(width=1280, height=860), has_touch=wide is not None)
         page = context.new_page()
         camera = Camera(page, folder, sizes=(PHONE,) if wide else None)
         page.goto(f"{server.url}annotate/#{link.split('#', 1)[1]}")
