@@ -37,6 +37,6 @@ class Revisions:
         self.start = secrets.token_hex(4)
         """Tells this start of the server from others."""
 
-    def now(self, seconds: int = 60) -> str:
+    def now(self, seconds: float = 60) -> str:
         """The name of the state, which is another one when it was changed, and after so many seconds."""
         return f"{self.start}.{self._saved()}.{self._changes.count}.{int(time.monotonic() / seconds)}"

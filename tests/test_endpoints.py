@@ -66,9 +66,12 @@ def refused(url: str, name: str, *data: Any, headers: dict[str, str] | None = No
     return said["error"], said["title"]
 
 
-def of_page(number: int, file: Any = None) -> dict[str, Any]:
-    """What the page itself sends, by the number of its function."""
-    return {"data": [file] * number, "fn_index": number, "session_hash": "x", "event_data": {"do": []}}
+def of_page(url: str, name: str, sent: Any, **more: Any) -> httpx.Response:
+    """Call a function of the page, as its script does."""
+    config = httpx.get(f"{url}config", **more).json()
+    component = next(one["id"] for one in config["components"] if "answer" in one["props"].get("server_fns", ()))
+    body = {"component_id": component, "fn_name": name, "data": sent, "session_hash": "x"}
+    return httpx.post(f"{url}gradio_api/component_server/", json=body, **more)
 
 
 def picture(size: tuple[int, int] = (64, 48)) -> bytes:
@@ -206,16 +209,17 @@ def test_only_what_was_uploaded_is_taken_as_a_file(served: tuple[str, Studio], t
         file = {"path": path, **IMAGE_FILE}
         assert refused(url, "upload_picture", file) == ("There is no such upload: send the file first.", "file")
         assert refused(url, "caption", "x", file, 0)[1] == "file"
-        for number in (0, 1):  # the page's own, by their numbers
-            body: dict[str, Any] = {
-                "data": [file] * number,
-                "fn_index": number,
-                "session_hash": "x",
-                "event_data": {"do": []},
-            }
-            reply = httpx.post(f"{url}gradio_api/run/predict", json=body)
-            assert number == 0 or "There is no such upload" in reply.json()["error"]
+        for name, more in (("take_picture", {}), ("take_run", {}), ("give_mask", {"run": "x"})):
+            reply = of_page(url, name, {"path": path, **more})
+            assert reply.json() == {"problem": "There is no such upload: send the file first."}
     assert len(studio.runs.latest()) == before
+
+
+def test_what_no_page_sends_is_refused_in_a_sentence(served: tuple[str, Studio]) -> None:
+    for name, sent in (("answer", {"do": 3}), ("answer", None), ("answer", {"who": 1}), ("give_mask", {"path": "x"})):
+        reply = of_page(served[0], name, sent)
+        assert reply.status_code == 400 and reply.json()["detail"].endswith("."), reply.text
+    assert of_page(served[0], "_sent", {}).status_code == 404
 
 
 def test_an_image_over_the_limits_is_refused(client: Client, tmp_path: Path) -> None:
@@ -314,15 +318,9 @@ def test_a_token_opens_no_page_and_nothing_of_a_page(locked: tuple[str, Studio],
     for token in tokens.values():
         for path in ("", "study/", "scripts", "endpoints", "images/" + "a" * 64 + ".png", "sign-in"):
             assert httpx.get(url + path, headers=shown(token)).status_code == 403, path
-        for number in (0, 1):
-            body: dict[str, Any] = {
-                "data": [None] * number,
-                "fn_index": number,
-                "session_hash": "x",
-                "event_data": {"do": []},
-            }
-            reply = httpx.post(f"{url}gradio_api/run/predict", json=body, headers=shown(token))
-            assert "for the page" in reply.json()["error"]
+        for name in ("answer", "take_picture", "take_run", "give_mask"):
+            reply = of_page(url, name, {}, headers=shown(token))
+            assert reply.status_code == 403 and "for the page" in reply.json()["detail"]
         assert httpx.get(f"{url}annotate/api/state", headers=shown(token)).status_code in (401, 403)
 
 

@@ -253,9 +253,9 @@ class Explorer:
         )
 
     def _revision(self, batch: Batch) -> str:
-        """The name of all that a page shows. Of work that goes on the seconds are told."""
+        """The name of all that a page shows, which tells the seconds of work that goes on."""
         shown = fingerprint(repr((batch.run, batch.view, batch.find)))
-        return f"{self.revisions.now(1 if self.jobs.active() else 60)}.{shown}"
+        return f"{self.revisions.now(0.5 if self.jobs.active() else 60)}.{shown}"
 
     def _reply(self, done: Performed, batch: Batch) -> Reply:
         # Asked for before the state is read: what changes in between is then asked for once more, and never missed.

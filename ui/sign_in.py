@@ -25,7 +25,7 @@ from ui.study.frame import document, theme_switch
 from ui.theme import ASSETS
 from ui.views.markup import Html, el
 
-SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "study.js", "favicon.svg")
+SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "wire.js", "study.js", "favicon.svg")
 """What the page needs and anybody may have."""
 HOURS = 24 * 7
 """That a sign-in lasts."""
