@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ui.explore import Explorer
 
 SHUTDOWN_SECONDS = 3
+UPLOADS = "dillema-uploads-"
+"""What the folder of uploads is called, and a part that makes it another one each time."""
 
 
 @dataclass(frozen=True)
@@ -114,14 +116,19 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from ui.drawing_routes import add_drawing_routes
     from ui.endpoints import add_endpoints
     from ui.explore import LARGEST_UPLOAD, explore_page
+    from ui.plain_http import PlainHttp
     from ui.routes import add_routes
     from ui.scripts_page import add_scripts_page
     from ui.sign_in import stand_guard
     from ui.study.routes import add_study_routes
     from ui.theme import FAVICON, head, theme
+    from ui.uploads import uploads_forgotten
 
-    app = FastAPI(title="DILLEMA Studio", docs_url=None, redoc_url=None, openapi_url=None)
+    title = "DILLEMA Studio"
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None, lifespan=uploads_forgotten)
 
+    page = explore_page(explorer_of(studio))
+    app.add_middleware(PlainHttp, functions=add_endpoints(page, endpoints_of(studio)))
     for_the_signed_in = stand_guard(app, studio.workspace, settings.host, settings.password)
 
     @app.api_route("/healthz", methods=["GET", "HEAD"])
@@ -133,8 +140,6 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     add_study_routes(app, studio.workspace, studio.commands, studio.studies)
     add_scripts_page(app, studio.commands, studio.workspace.tokens)
     app.mount("/annotate", annotate_application(studio.workspace))
-    page = explore_page(explorer_of(studio))
-    add_endpoints(page, endpoints_of(studio))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "SSR mode")  # which is off as it is
         mounted = gr.mount_gradio_app(
@@ -184,6 +189,8 @@ def explorer_of(studio: Studio) -> Explorer:
 def _stay_here(profile: Profile) -> None:
     """Before gradio and transformers are imported: no call leaves this machine that the profile does not need."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    # Gradio sums up all the calls that it remembers whenever one fails, for a page that is not served here.
+    os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"], os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = str(10**9), "1"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ.setdefault("DISABLE_TELEMETRY", "YES")
     if all(weights.local() is not None for weights in profile.weights().values()):
@@ -191,9 +198,12 @@ def _stay_here(profile: Profile) -> None:
 
 
 def _keep_uploads_apart() -> None:
-    """Gradio's usual folder is one for all servers of a machine: one would delete another's uploads."""
-    if "GRADIO_TEMP_DIR" not in os.environ:
-        os.environ["GRADIO_TEMP_DIR"] = tempfile.mkdtemp(prefix="dillema-uploads-")
+    """A folder of this server's own, which is emptied: Gradio's usual one is one for all servers of a machine."""
+    given = os.environ.get("GRADIO_TEMP_DIR", "")
+    if not Path(given).name.startswith(UPLOADS):
+        if given:
+            Path(given).mkdir(parents=True, exist_ok=True)
+        os.environ["GRADIO_TEMP_DIR"] = tempfile.mkdtemp(prefix=UPLOADS, dir=given or None)
         atexit.register(shutil.rmtree, os.environ["GRADIO_TEMP_DIR"], ignore_errors=True)
 
 

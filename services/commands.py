@@ -137,6 +137,10 @@ def refused(error: ValidationError) -> Malformed:
         return Malformed(str(first["ctx"]["error"]), field=field)
     reason = first["msg"].removeprefix("Value error, ")
     words = str(first["loc"][-1]).replace("_", " ") if first["loc"] else "what was sent"
+    if first["type"] == "missing":
+        return Malformed(f"“{words}” is missing.", field=field)
+    if first["type"] == "model_type":
+        return Malformed(f"“{words}” cannot be taken: it has to be an object.", field=field)
     if first["type"] == "string_too_long":
         return Malformed(
             f"“{words}” is too long: at most {first['ctx']['max_length']} characters are taken.", field=field

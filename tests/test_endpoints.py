@@ -1,33 +1,28 @@
-"""The endpoints for scripts, called as a script calls them: over HTTP, by `gradio_client`, with and without a token.
+"""The endpoints for scripts, called by `gradio_client` and over HTTP, without a password.
 
 The models are stand-ins; what the real ones make of a run is tested where they are.
 """
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
-from PIL import Image
 
-from services.commands import Command
 from services.studio import Studio
+from tests.called import FILE, answer, of_page, picture, refused, told, watched
 from tests.explorer import held_drawing, text_run
 from tests.scripted import ScriptedModels
-from tests.serving import serving_here, until
+from tests.serving import serving_here
 from ui.endpoints import OF_PAGES
-from ui.guard import COOKIE
 
 pytestmark = pytest.mark.slow
-PASSWORD = "a long password"
-IMAGE_FILE = {"meta": {"_type": "gradio.FileData"}}
 
 
 @pytest.fixture(scope="module")
@@ -37,67 +32,24 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Stud
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
-    with serving_here(tmp_path_factory.mktemp("locked") / "workspace", ScriptedModels(), PASSWORD) as there:
-        yield there
-
-
-@pytest.fixture(scope="module")
 def client(served: tuple[str, Studio]) -> Client:
     return Client(served[0], verbose=False)
 
 
-def call(url: str, name: str, *data: Any, headers: dict[str, str] | None = None) -> httpx.Response:
-    return httpx.post(f"{url}gradio_api/run/{name}", json={"data": data}, headers=headers, timeout=60)
-
-
-def answer(url: str, name: str, *data: Any, headers: dict[str, str] | None = None) -> Any:
-    reply = call(url, name, *data, headers=headers)
-    assert reply.status_code == 200, reply.text
-    return reply.json()["data"][0]
-
-
-def refused(url: str, name: str, *data: Any, headers: dict[str, str] | None = None) -> tuple[str, str]:
-    """The sentence and the field."""
-    reply = call(url, name, *data, headers=headers)
-    assert reply.status_code == 500, reply.text
-    said = reply.json()
-    assert "\n" not in said["error"] and said["error"].endswith(".")
-    return said["error"], said["title"]
-
-
-def of_page(url: str, name: str, sent: Any, **more: Any) -> httpx.Response:
-    """Call a function of the page, as its script does."""
-    config = httpx.get(f"{url}config", **more).json()
-    component = next(one["id"] for one in config["components"] if "answer" in one["props"].get("server_fns", ()))
-    body = {"component_id": component, "fn_name": name, "data": sent, "session_hash": "x"}
-    return httpx.post(f"{url}gradio_api/component_server/", json=body, **more)
-
-
-def picture(size: tuple[int, int] = (64, 48)) -> bytes:
-    file = io.BytesIO()
-    Image.effect_noise(size, 50).convert("RGB").save(file, "PNG")
-    return file.getvalue()
-
-
-def watched(client: Client, job: int) -> dict[str, Any]:
-    return cast(dict[str, Any], list(client.submit(job=job, api_name="/watch_job"))[-1])
-
-
 def test_every_command_is_an_endpoint_with_its_words_types_and_bounds(served: tuple[str, Studio]) -> None:
     url, studio = served
-    told = httpx.get(f"{url}gradio_api/info").json()["named_endpoints"]
+    known = httpx.get(f"{url}gradio_api/info").json()["named_endpoints"]
     for name, command in studio.commands.known().items():
         endpoint = "/" + name.replace("-", "_")
         if name in OF_PAGES:
-            assert endpoint not in told
+            assert endpoint not in known
             continue
-        assert (command.__doc__ or "").split()[0] in told[endpoint]["description"]
-        for parameter in told[endpoint]["parameters"]:
+        assert (command.__doc__ or "").split()[0] in known[endpoint]["description"]
+        for parameter in known[endpoint]["parameters"]:
             assert parameter["type"]["description"], (name, parameter)
-    (limit,) = (each for each in told["/list_runs"]["parameters"] if each["parameter_name"] == "limit")
+    (limit,) = (each for each in known["/list_runs"]["parameters"] if each["parameter_name"] == "limit")
     assert (limit["type"]["minimum"], limit["type"]["maximum"], limit["parameter_default"]) == (1, 200, 50)
-    (edit_type,) = (each for each in told["/keyword_add"]["parameters"] if each["parameter_name"] == "edit_type")
+    (edit_type,) = (each for each in known["/keyword_add"]["parameters"] if each["parameter_name"] == "edit_type")
     assert "weather" in edit_type["type"]["enum"]
 
 
@@ -179,15 +131,15 @@ def test_a_script_drafts_a_study_and_another_one_like_it(served: tuple[str, Stud
 @pytest.mark.parametrize(
     ("name", "data", "sentence", "field"),
     [
-        ("show_run", ["nope"], "This workspace has no run", "Error"),
+        ("show_run", ["nope"], "This workspace has no run", ""),
         ("list_runs", ["", "", 500], "“limit” cannot be taken", "limit"),
         ("list_runs", ["", "", "many"], "“limit” cannot be taken", "limit"),
         ("list_runs", [["x"], "", 5], "“find” cannot be taken", "find"),
-        ("run_from_sample", ["zebra"], "There is no sample", "Error"),
+        ("run_from_sample", ["zebra"], "There is no sample", ""),
         ("show_job", [10**9], "There is no job", "job"),
         ("show_job", ["one"], "“job” cannot be taken", "job"),
-        ("download_image", [10**9], "This workspace has no test case", "Error"),
-        ("show_study", ["nope"], "", "Error"),
+        ("download_image", [10**9], "This workspace has no test case", ""),
+        ("show_study", ["nope"], "", ""),
         ("download_study", ["nope", "../x"], "There is no file '../x'", "file"),
         ("upload_picture", ["text"], "“file” cannot be taken", "file"),
     ],
@@ -206,7 +158,7 @@ def test_only_what_was_uploaded_is_taken_as_a_file(served: tuple[str, Studio], t
     lying_about.write_bytes(picture())
     before = len(studio.runs.latest())
     for path in (str(lying_about), "http://127.0.0.1:1/x.png", "../x.png", "/etc/passwd"):
-        file = {"path": path, **IMAGE_FILE}
+        file = {"path": path, **FILE}
         assert refused(url, "upload_picture", file) == ("There is no such upload: send the file first.", "file")
         assert refused(url, "caption", "x", file, 0)[1] == "file"
         for name, more in (("take_picture", {}), ("take_run", {}), ("give_mask", {"run": "x"})):
@@ -217,9 +169,8 @@ def test_only_what_was_uploaded_is_taken_as_a_file(served: tuple[str, Studio], t
 
 def test_what_no_page_sends_is_refused_in_a_sentence(served: tuple[str, Studio]) -> None:
     for name, sent in (("answer", {"do": 3}), ("answer", None), ("answer", {"who": 1}), ("give_mask", {"path": "x"})):
-        reply = of_page(served[0], name, sent)
-        assert reply.status_code == 400 and reply.json()["detail"].endswith("."), reply.text
-    assert of_page(served[0], "_sent", {}).status_code == 404
+        told(of_page(served[0], name, sent))
+    told(of_page(served[0], "_sent", {}), 404)
 
 
 def test_an_image_over_the_limits_is_refused(client: Client, tmp_path: Path) -> None:
@@ -257,113 +208,3 @@ def test_a_client_that_goes_away_leaves_the_job_at_work(served: tuple[str, Studi
         assert watched(Client(url, verbose=False), first)["state"] == "done"
     images = [answer(url, "list_images", run, 0, 50)["images"] for run in runs]
     assert len(images[0]) == 4 and images[1] == []
-
-
-# Who may what
-
-
-@pytest.fixture(scope="module")
-def tokens(locked: tuple[str, Studio]) -> dict[str, str]:
-    studio = locked[1]
-    send = studio.commands.send
-    return {
-        name: send("make-token", {"title": name, "reads_only": reads, "days": 1}).text
-        for name, reads in (("full", False), ("reading", True))
-    }
-
-
-def shown(token: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {token}"}
-
-
-def roles(locked: tuple[str, Studio], tokens: dict[str, str]) -> dict[str, dict[str, str]]:
-    sessions = locked[1].workspace.studies.sessions
-    workers = locked[1].workspace.studies.workers
-    return {
-        "nobody": {},
-        "a wrong token": shown("dillema_" + "x" * 43),
-        "annotator": {"cookie": f"annotator={sessions.open('worker', workers.add()[0].id)}; {COOKIE}=x"},
-        "reading": shown(tokens["reading"]),
-        "full": shown(tokens["full"]),
-        "lead": {"cookie": f"{COOKIE}={sessions.open('lead')}"},
-    }
-
-
-def test_every_endpoint_for_every_role_and_method(locked: tuple[str, Studio], tokens: dict[str, str]) -> None:
-    url, studio = locked
-    names = [name.replace("-", "_") for name in studio.commands.known() if name not in OF_PAGES]
-    looks = {name.replace("-", "_") for name, command in studio.commands.known().items() if command.looks}
-    parameters = httpx.get(f"{url}gradio_api/info", headers=shown(tokens["full"])).json()["named_endpoints"]
-    for role, headers in roles(locked, tokens).items():
-        may = role in ("reading", "full", "lead")
-        with httpx.Client(base_url=url, headers=headers, timeout=60) as asking:
-            assert asking.get("gradio_api/info").status_code == (200 if may else 401)
-            for name in names:
-                # What no command takes: who may call it is told so, and nothing is done.
-                body = {"data": [{"no": "such"}] * len(parameters[f"/{name}"]["parameters"])}
-                assert asking.get(f"gradio_api/run/{name}").status_code in ((404, 405) if may else (401,)), (role, name)
-                if not parameters[f"/{name}"]["parameters"]:
-                    continue
-                reply = asking.post(f"gradio_api/run/{name}", json=body)
-                if not may:
-                    assert reply.status_code == 401, (role, name)
-                elif role == "reading" and name not in looks:
-                    assert "only reads" in reply.json()["error"], name
-                else:
-                    assert "only reads" not in reply.json()["error"], (role, name)
-
-
-def test_a_token_opens_no_page_and_nothing_of_a_page(locked: tuple[str, Studio], tokens: dict[str, str]) -> None:
-    url, _ = locked
-    for token in tokens.values():
-        for path in ("", "study/", "scripts", "endpoints", "images/" + "a" * 64 + ".png", "sign-in"):
-            assert httpx.get(url + path, headers=shown(token)).status_code == 403, path
-        for name in ("answer", "take_picture", "take_run", "give_mask"):
-            reply = of_page(url, name, {}, headers=shown(token))
-            assert reply.status_code == 403 and "for the page" in reply.json()["detail"]
-        assert httpx.get(f"{url}annotate/api/state", headers=shown(token)).status_code in (401, 403)
-
-
-def test_what_a_token_did_is_in_the_log_until_it_is_withdrawn(locked: tuple[str, Studio]) -> None:
-    url, studio = locked
-    made = studio.commands.send("make-token", {"title": "notebook", "reads_only": False, "days": 30})
-    with pytest.raises(Exception, match="already"):
-        studio.commands.send("make-token", {"title": "notebook", "reads_only": True, "days": 30})
-    client = Client(url, headers=shown(made.text), verbose=False)
-    run = client.predict(sample="balloon", api_name="/run_from_sample")["run"]
-    client.predict(run=run, title="by a script", api_name="/rename")
-    lines = [entry.detail for entry in studio.workspace.studies.log() if entry.event == "script"]
-    assert lines == [f"notebook: rename run {run}", "notebook: run-from-sample"]
-
-    studio.commands.send("withdraw-token", {"token": made.token.id})
-    assert call(url, "rename", run, "again", headers=shown(made.text)).status_code == 401
-    assert made.text not in (studio.workspace.folder / "studio.db").read_bytes().decode("latin-1")
-    assert studio.workspace.runs.get(run).name == "by a script"
-
-
-def test_a_token_that_is_withdrawn_while_it_watches_leaves_the_job_at_work(locked: tuple[str, Studio]) -> None:
-    url, studio = locked
-    made = studio.commands.send("make-token", {"title": "watcher", "reads_only": False, "days": 1})
-    client = Client(url, headers=shown(made.text), verbose=False)
-    run = text_run(studio)
-    with held_drawing(studio) as generator:
-        job = client.predict(run=run, api_name="/generate")["job"]["job"]
-        watching = client.submit(job=job, api_name="/watch_job")
-        assert next(iter(watching))["state"] in ("waiting", "running")
-        studio.commands.send("withdraw-token", {"token": made.token.id})
-        with pytest.raises(AppError, match="goes on without being watched"):
-            watching.result()
-        generator.let_all()
-        until(lambda: not studio.jobs.active())
-    assert len(studio.workspace.runs.get(run).test_cases) == 4
-
-
-def test_a_token_that_only_looks_brings_no_file(locked: tuple[str, Studio], tokens: dict[str, str]) -> None:
-    url, file = locked[0], {"files": ("a.png", picture())}
-    assert httpx.post(f"{url}gradio_api/upload", files=file, headers=shown(tokens["reading"])).status_code == 403
-    assert httpx.post(f"{url}gradio_api/upload", files=file, headers=shown(tokens["full"])).status_code == 200
-
-
-def test_commands_of_tokens_are_no_endpoints(served: tuple[str, Studio]) -> None:
-    assert {"make-token", "withdraw-token"} <= OF_PAGES <= set(served[1].commands.known())
-    assert all(issubclass(command, Command) for command in served[1].commands.known().values())

@@ -30,8 +30,8 @@ _MB = 1_000_000
 class BadRequest(UserError):
     """A request that no page of ours sends. `status` is that of HTTP."""
 
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, status: int, sentence: str, field: str = "") -> None:
+        super().__init__(sentence, field=field)
         self.status = status
 
 

@@ -6,17 +6,19 @@ a page; a mistake comes back as one sentence, and the title of the error names i
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import gradio as gr
+from fastapi.concurrency import run_in_threadpool
 from gradio.context import Context
 from gradio.data_classes import FileData
 from gradio.utils import get_upload_folder
@@ -24,7 +26,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from pipeline.errors import UserError
-from services.commands import Command, Commands, RunCommand
+from services.commands import Command, Commands, Missing, RunCommand
 from services.edit_conflicts import LARGEST_ID
 from services.exchange import Exchange
 from services.jobs import JobQueue
@@ -43,12 +45,22 @@ OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token
 """Commands of pages only: they keep a form in step, which a script has none of, or say what a script may."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
 """Fields that say which page sent a command, and what its form held."""
-LOOK_SECONDS = 0.1
-"""Between two looks at a job that is watched."""
+LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
+"""Between two looks at a job that is watched; and until the same is said again: Gradio then finds that nobody listens
+any more, and lets go of who watches."""
+MOST_WATCHERS = 200
+"""At once. More wait for their turn."""
+NO_FIELD = "Error"
+"""The title of an error that belongs to no field, as Gradio has it."""
 log = logging.getLogger(__name__)
 Plain = dict[str, Any]
+C = TypeVar("C", bound=Command)
 Do = Callable[[Any], Plain]
 """Does a command, and gives plain data."""
+
+
+class NotAllowed(UserError):
+    """A token does not open this, or not any more."""
 
 
 class WatchJob(ShowJob):
@@ -106,12 +118,20 @@ class Services:
     workspace: Workspace
 
 
-def add_endpoints(page: gr.Blocks, services: Services) -> None:
-    """Add them to an application, as a page of their own: what describes them is then not loaded with another page."""
+def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Command] | None]:
+    """Add them to an application, as a page of their own: what describes them is then not loaded with another page.
+
+    Gives the numbers of all functions of the application, with the command that each takes; None for those of a page.
+    """
+    # Gradio has a place for each call that is going on, and a watcher keeps its one: others must find one all the same.
+    page._queue.max_thread_count = MOST_WATCHERS + page.max_threads
+    before = set(page.fns)
     with page.route("Endpoints", PATH, show_in_navbar=False):
         for command, do in (*_commands(services), *_files(services)):
             _add_one(command, do, services)
         _add_watching(services)
+    by_name = {endpoint_of(command): command for command in offered(services.commands)}
+    return {number: None if number in before else by_name[str(page.fns[number].api_name)] for number in page.fns}
 
 
 def offered(commands: Commands) -> tuple[type[Command], ...]:
@@ -165,18 +185,23 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
 
 
 @contextmanager
-def in_sentences() -> Iterator[None]:
-    """A person's mistake as an error that reaches the caller, with its field as the title; ours are logged."""
+def in_sentences(request: gr.Request) -> Iterator[None]:
+    """A person's mistake as an error that reaches the caller, with its field as the title; ours are logged.
+
+    The request gets the status that plain HTTP answers with.
+    """
     try:
         yield
     except UserError as error:
-        raise gr.Error(str(error), title=error.field or "Error", print_exception=False) from error
+        _state(request)["status"] = 403 if isinstance(error, NotAllowed) else 404 if isinstance(error, Missing) else 400
+        raise gr.Error(str(error), title=error.field or NO_FIELD, print_exception=False) from error
     except gr.Error:
         raise
     except Exception as error:
         log.exception("an endpoint failed")
+        _state(request)["status"] = 500
         text = f"The studio itself failed ({type(error).__name__}): the terminal says more."
-        raise gr.Error(text, print_exception=False) from error
+        raise gr.Error(text, title=NO_FIELD, print_exception=False) from error
 
 
 def _add_one(command: type[Command], do: Do, services: Services) -> None:
@@ -184,7 +209,7 @@ def _add_one(command: type[Command], do: Do, services: Services) -> None:
 
     def send(*given: Any) -> Plain:
         *values, request = given
-        with in_sentences():
+        with in_sentences(request):
             token = _let_in(command, request)
             sent = _of(command, fields, values)
             done = do(sent)
@@ -192,43 +217,49 @@ def _add_one(command: type[Command], do: Do, services: Services) -> None:
                 _log(token, sent, services.workspace)
             return done
 
-    _add_shaped(send, command, fields, queue=False)
+    _add_shaped(send, command, fields, queue=False, most=None)
 
 
 def _add_watching(services: Services) -> None:
-    fields, jobs = fields_of(WatchJob), services.jobs
+    fields, jobs, tokens = fields_of(WatchJob), services.jobs, services.workspace.tokens
 
-    def watch(*given: Any) -> Iterator[Plain]:
+    # A generator that waits for the loop holds no thread: with one each, forty watchers would keep all others out.
+    async def watch(*given: Any) -> AsyncIterator[Plain]:
         *values, request = given
-        with in_sentences():
-            token, told = _let_in(WatchJob, request), None
-            asked = WatchJob.of(dict(zip(fields, values, strict=True)))
+        with in_sentences(request):
+            token, told, said = _let_in(WatchJob, request), None, -SAY_SECONDS
+            asked = _of(WatchJob, fields, values)
             while True:
-                if token is not None and not services.workspace.tokens.holds(token.id):
-                    raise UserError("The token has ended or was withdrawn: the job goes on without being watched.")
                 view = jobs.known(asked.job)
-                facts = job_facts(view)
-                if facts != told:
+                facts, now = job_facts(view), time.monotonic()
+                if facts != told or now >= said + SAY_SECONDS:
+                    if token is not None and not await run_in_threadpool(tokens.holds, token.id):
+                        raise NotAllowed("The token has ended or was withdrawn: the job goes on without being watched.")
                     yield facts
+                    told, said = facts, now
                 if not view.active:
                     return
-                told = facts
-                time.sleep(LOOK_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS)
 
-    _add_shaped(watch, WatchJob, fields, queue=True)
+    _add_shaped(watch, WatchJob, fields, queue=True, most=MOST_WATCHERS)
 
 
 def token_of(request: gr.Request) -> TokenOf | None:
     """The token that a call showed, which the guard has looked at; None for a lead's browser, or without a password."""
-    plain = getattr(request, "request", request)  # Gradio gives functions of components FastAPI's own
-    token: TokenOf | None = plain.scope["state"]["token"]
+    token: TokenOf | None = _state(request)["token"]
     return token
+
+
+def _state(request: gr.Request) -> MutableMapping[str, Any]:
+    plain = getattr(request, "request", request)  # Gradio gives functions of components FastAPI's own
+    state: MutableMapping[str, Any] = plain.scope["state"]
+    return state
 
 
 def _let_in(command: type[Command], request: gr.Request) -> TokenOf | None:
     token = token_of(request)
     if token is not None and token.reads_only and not command.looks:
-        raise UserError(f"The token “{token.name}” only reads: “{command.name}” needs one that may change things.")
+        raise NotAllowed(f"The token “{token.name}” only reads: “{command.name}” needs one that may change things.")
     return token
 
 
@@ -238,7 +269,7 @@ def _log(token: TokenOf, sent: Command, workspace: Workspace) -> None:
     workspace.studies.note("script", f"{token.name}: {sent.name} {about}".strip(), study)
 
 
-def _of(command: type[Command], fields: Mapping[str, FieldInfo], given: Sequence[Any]) -> Command:
+def _of(command: type[C], fields: Mapping[str, FieldInfo], given: Sequence[Any]) -> C:
     return command.of({name: value for name, value in zip(fields, given, strict=True) if value is not None})
 
 
@@ -249,7 +280,11 @@ def fields_of(command: type[Command]) -> dict[str, FieldInfo]:
 
 
 def _add_shaped(
-    function: Callable[..., Any], command: type[Command], fields: Mapping[str, FieldInfo], queue: bool
+    function: Callable[..., Any],
+    command: type[Command],
+    fields: Mapping[str, FieldInfo],
+    queue: bool,
+    most: int | None,
 ) -> None:
     """Gradio reads name, parameters and words of an endpoint off its function; types and bounds are pydantic's."""
     parameters = [
@@ -270,7 +305,7 @@ def _add_shaped(
     function.__name__ = function.__qualname__ = endpoint_of(command)
     said = "".join(f"\n    {name}: {field.description or ''}" for name, field in fields.items())
     function.__doc__ = f"{inspect.getdoc(command)}" + (f"\n\nArgs:{said}\n" if said else "")
-    gr.api(function, api_name=function.__name__, queue=queue, concurrency_limit=None)
+    gr.api(function, api_name=function.__name__, queue=queue, concurrency_limit=most)
     root = Context.root_block
     assert root is not None  # gr.api has looked
     schema = command.model_json_schema()

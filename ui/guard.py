@@ -10,6 +10,7 @@ have a name of its own point here (DNS rebinding) and use the studio.
 from __future__ import annotations
 
 import ipaddress
+import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from hashlib import sha256
@@ -45,8 +46,18 @@ _POLICY = (
     "font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'"
 )
 _GRADIO = "'unsafe-inline' 'unsafe-eval' blob:"
-_ENDPOINTS = ("/gradio_api/", "/config", "/healthz")
-"""What is below opens to a script with a token: what it may do there, its endpoints say."""
+_ENDPOINTS = re.compile(
+    r"/(config|healthz|gradio_api/(info|openapi\.json|app_id|startup-events|cancel|reset|upload|upload_progress"
+    r"|(run|api|call|queue|heartbeat|mcp)(/.*)?|file=.*))/?",
+    re.DOTALL,
+)
+"""What opens to a script with a token: what it may do there, its endpoints say."""
+_CLOSED = re.compile(
+    r"/(monitoring|gradio_api/(proxy=|file=\W*https?:|file/|deep_link|dev/|process_recording|profiling|runs\b"
+    r"|run-history|vibe))",
+    re.IGNORECASE,
+)
+"""What Gradio has and nobody needs here, such as fetching from other servers in the name of this one."""
 _UPLOAD = "/gradio_api/upload"
 _NO_TOKEN = "This token is none of this studio, has ended, or was withdrawn: ask the lead for another one."
 _OWN = ("/study", "/scripts", SIGN_IN)
@@ -152,13 +163,15 @@ class Guard:
         if path == ANNOTATE.rstrip("/"):
             return RedirectResponse(ANNOTATE, status_code=307) if method in _LOOKS else _refused(404, "No such page.")
         if token is not None:
-            if not path.startswith(_ENDPOINTS):
+            if not _ENDPOINTS.fullmatch(path) or _CLOSED.match(path):
                 return _refused(403, "A token opens the endpoints for scripts only.")
             if token.reads_only and path.startswith(_UPLOAD):
                 return _refused(403, "This token only looks: a file needs one that may change things.")
             return None
-        if path.startswith(ANNOTATE) or (method, path) in self._open or lead or not self._locked:
+        if path.startswith(ANNOTATE) or (method, path) in self._open:
             return None
+        if lead or not self._locked:
+            return _refused(404, "There is no such page.") if _CLOSED.match(path) else None
         if method in _LOOKS and "text/html" in headers.get("accept", ""):
             query = scope.get("query_string", b"").decode("latin-1")
             wanted = f"{quote(path)}?{query}" if query else quote(path)

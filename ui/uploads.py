@@ -1,16 +1,24 @@
-"""Files that callers of Gradio's endpoints send: only what was uploaded is taken."""
+"""Files that callers of Gradio's endpoints send and get: only what was uploaded is taken, and none is kept for long."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import gradio as gr
+from fastapi.concurrency import run_in_threadpool
 from gradio.components import Component
 from gradio.utils import get_upload_folder
 
 from pipeline.errors import UserError
+
+KEPT_SECONDS, LOOK_SECONDS = 3600.0, 300.0
+"""How long a file is kept that was sent, or made to be fetched; and the time between two looks for older ones."""
+log = logging.getLogger(__name__)
 
 
 def keep_to_uploads(component: Component) -> None:
@@ -46,3 +54,36 @@ def taking(path: str) -> Iterator[bytes]:
         yield file.read_bytes()
     finally:
         file.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def uploads_forgotten(_: object) -> AsyncIterator[None]:
+    """As long as a server runs, whatever lies in the folder of uploads is removed when it is old enough.
+
+    Gradio's own `delete_cache` leaves folders, and what has come of a file whose sender went away.
+    """
+    task = asyncio.create_task(_forget_again_and_again())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _forget_again_and_again() -> None:
+    while True:
+        try:
+            await run_in_threadpool(forget_uploads, KEPT_SECONDS)
+        except OSError:  # such as a folder that nobody may read
+            log.exception("old uploads could not be removed")
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def forget_uploads(seconds: float) -> None:
+    """Remove what has lain in the folder of uploads for longer than that, and folders that are empty as long."""
+    before = time.time() - seconds
+    for found in sorted(Path(get_upload_folder()).rglob("*"), reverse=True):  # what is in a folder before it
+        with suppress(OSError):  # it is in use, not empty, or gone
+            if found.lstat().st_ctime < before:
+                found.rmdir() if found.is_dir() and not found.is_symlink() else found.unlink()
