@@ -14,7 +14,10 @@ ASSETS = Path(__file__).resolve().parent / "assets"
 FAVICON = ASSETS / "favicon.svg"
 STYLE_SHEETS = ("studio.css", "text.css", "files.css", "runs.css", "results.css", "drawing.css")
 SCRIPTS = (
+    "idiomorph.min.js",
     "wire.js",
+    "fields.js",
+    "patch.js",
     "studio.js",
     "gestures.js",
     "text.js",

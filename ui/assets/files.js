@@ -116,7 +116,7 @@
     if (event.target.id === "mask-classes" && event.key === "Enter" && !event.isComposing) { event.preventDefault(); event.target.blur(); }
   });
   document.addEventListener("toggle", (event) => {
-    if (event.target.matches?.(".classes")) for (const area of event.target.querySelectorAll("textarea")) studio.fitHeight(area);
+    if (event.target.matches?.(".classes")) for (const area of event.target.querySelectorAll("textarea")) fields.fitHeight(area);
   }, true);
 
   // ---- Dropping, anywhere on the page

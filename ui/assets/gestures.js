@@ -3,7 +3,7 @@
   "use strict";
   const studio = window.studio;
 
-  const { send, fitHeight, markTyped, typed } = studio;
+  const { send } = studio, { fitHeight, mark, typed } = window.fields;
   const UNANSWERED = 20000;   // milliseconds
   const TEXTS = "textarea[data-do], input[data-do]:not([type=checkbox], [type=radio], [type=range])";
   const CONTROL = new Set(["do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines", "control", "beganVersion", "beganState"]);
@@ -136,7 +136,7 @@
     const field = event.target;
     if (!field.closest(".studio")) return;
     field.removeAttribute("aria-invalid");
-    if (field.matches("textarea")) { fitHeight(field); markTyped(field); }
+    if (field.matches("textarea")) { fitHeight(field); mark(field); }
     if (field.matches(".wipe")) field.parentElement.style.setProperty("--cut", `${field.value}%`);
   });
 

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const studio = window.studio;
-  const { fitHeight, markTyped, submit, closeEditors, look, toggle, askWhy } = studio;
+  const { submit, closeEditors, look, toggle, askWhy } = studio, { fitHeight, mark } = window.fields;
   const byId = (id) => document.getElementById(id);
   const press = (id) => () => { const button = byId(id); if (button && !button.disabled) button.click(); };
 
@@ -75,7 +75,7 @@
     if (helpWindow()?.open) return;                                   // a dialog closes itself
     if (document.body.classList.contains("runs-open")) document.body.classList.remove("runs-open");
     else if (inside || document.querySelector(".studio [data-editing]")) {
-      if (field && field.server !== undefined) { field.value = field.server; markTyped(field); if (field.matches("textarea")) fitHeight(field); }
+      if (field && field.server !== undefined) { field.value = field.server; mark(field); if (field.matches("textarea")) fitHeight(field); }
       closeEditors(null);
       field?.blur();
     } else if (document.body.classList.contains("full-view")) toggle("full-view");

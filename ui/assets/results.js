@@ -41,7 +41,7 @@
     if (!holder) return;
     if (!("editing" in holder.dataset)) holder.querySelector("button[data-edit]").click();
     const field = holder.querySelector("textarea");
-    if (!line) { field.value = text; studio.fitHeight(field); }
+    if (!line) { field.value = text; fields.fitHeight(field); }
     holder.scrollIntoView({ block: "center" });
     field.focus({ preventScroll: true });
     mark();

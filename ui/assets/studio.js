@@ -33,9 +33,7 @@
     for (const [name, text] of Object.entries(changed)) {
       if (!roots[name]) { early[name] = text; continue; }
       const stamp = /^<!--(\w+)-->/.exec(text);
-      const fresh = document.createElement("div");
-      fresh.innerHTML = text.slice(stamp[0].length);
-      patchChildren(roots[name], fresh);
+      patch(roots[name], text.slice(stamp[0].length), (field) => field.ticked > performance.now());   // older than the tick
       parts[name] = stamp[1];
       fitted.push(roots[name]);
     }
@@ -157,91 +155,9 @@
     send({ name: "open", fields: { run: new URLSearchParams(location.search).get("run") || "" } });
   });
 
-  // ---- Fitting markup in: nodes stay, so that focus, what is typed, and a press on a button survive
-
-  const OWN = ["style", "data-open", "data-editing", "data-began-version", "data-began-state", "aria-invalid", "open"];
-  const keyOf = (node) => (node.nodeType === 1 ? node.dataset.key || node.id || "" : "");
-  // What is typed belongs to its run: the same field of another one is a new field.
-  const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b) && a.dataset?.draft === b.dataset?.draft;
-
-  function patchChildren(old, fresh) {
-    const keyed = new Map(), wanted = new Set([...fresh.childNodes].map(keyOf));
-    for (const child of [...old.childNodes]) {
-      if (!keyOf(child)) continue;
-      // First, so that what stays behind it need not be moved.
-      if (wanted.has(keyOf(child))) keyed.set(keyOf(child), child); else child.remove();
-    }
-    let cursor = old.firstChild;
-    for (const want of [...fresh.childNodes]) {
-      const key = keyOf(want);
-      let have = key ? keyed.get(key) : cursor;
-      if (!have || !alike(have, want)) have = null;
-      if (!have) { old.insertBefore(want, cursor); born(want); continue; }
-      if (have === cursor) cursor = cursor.nextSibling;
-      else if (have.contains(document.activeElement)) cursor = putBehind(have, cursor);
-      else old.insertBefore(have, cursor);
-      patch(have, want);
-    }
-    while (cursor) { const next = cursor.nextSibling; cursor.remove(); cursor = next; }
-  }
-
-  // What is moved loses the focus: where that is, all that stands before it is moved instead. Gives the first of those.
-  function putBehind(stays, first) {
-    const next = stays.nextSibling;
-    for (let node = first; node !== stays;) { const after = node.nextSibling; stays.parentNode.insertBefore(node, next); node = after; }
-    return first;
-  }
-
-  function patch(old, want) {
-    if (old.nodeType !== 1) { if (old.data !== want.data) old.data = want.data; return; }
-    if (old.hasAttribute("data-own")) return;
-    for (const { name } of [...old.attributes]) if (!want.hasAttribute(name) && !OWN.includes(name)) old.removeAttribute(name);
-    for (const { name, value } of want.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-    if (old.matches("textarea, input, select")) { patchField(old, want); return; }
-    patchChildren(old, want);
-  }
-
-  function patchField(old, want) {
-    if (old.type === "checkbox" && old.ticked > performance.now()) return;   // this reply is older than the tick
-    if (old.type === "checkbox" || old.type === "radio") { old.checked = want.hasAttribute("checked"); return; }
-    const server = want.value, before = old.server ?? old.defaultValue;
-    const typed = old.value !== before;
-    old.server = server;
-    if (old.tagName === "TEXTAREA") old.defaultValue = server;
-    if (typed && document.activeElement === old) return;
-    if (typed && server === before) return;              // refused, or not sent yet: what was typed stays
-    if (old.value !== server) old.value = server;
-  }
-
-  function born(node) {
-    if (node.nodeType !== 1) return;
-    const fields = node.matches("textarea, input, select") ? [node] : [...node.querySelectorAll("textarea, input, select")];
-    for (const field of fields) {
-      if (field.type !== "checkbox" && field.type !== "radio") field.server = field.value;
-      const draft = field.dataset.draft && sessionStorage.getItem(`draft:${field.dataset.draft}`);
-      if (draft) field.value = draft;
-    }
-  }
-
-  const typed = (field) => field.value !== (field.server ?? field.defaultValue);
-
   function afterPatch(root) {
-    for (const area of root.querySelectorAll("textarea")) { fitHeight(area); markTyped(area); }
+    for (const area of root.querySelectorAll("textarea")) { fields.fitHeight(area); fields.mark(area); }
     for (const hook of studio.afterPatch) hook(root);
-  }
-
-  function fitHeight(area) {
-    if (!area.offsetParent) return;
-    area.style.height = "auto";
-    area.style.height = `${area.scrollHeight + area.offsetHeight - area.clientHeight}px`;
-  }
-
-  function markTyped(field) {
-    if (!field.dataset.draft) return;
-    const open = typed(field);
-    field.classList.toggle("typed", open);
-    if (open) sessionStorage.setItem(`draft:${field.dataset.draft}`, field.value);
-    else sessionStorage.removeItem(`draft:${field.dataset.draft}`);
   }
 
   // What is clicked comes first; and when the pointer is down again by then, it is its next release that counts.
@@ -264,7 +180,7 @@
   for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, release, true);
   window.addEventListener("blur", release);   // released over another window
 
-  Object.assign(studio, { send, tell, fitHeight, markTyped, typed });
+  Object.assign(studio, { send, tell });
 
   const ready = () => { document.body.dataset.view ??= "start"; window.dispatchEvent(new Event("studio-ready")); };
   if (document.body) ready(); else document.addEventListener("DOMContentLoaded", ready);

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const studio = window.studio;
-  const { typed } = studio;
+  const { typed } = window.fields;
 
   // A card says which version it shows. While somebody types, another page may save a newer one, which the card then
   // shows around the field: what is sent must still name the version that the typing began on.
