@@ -484,7 +484,7 @@ def test_a_study_is_extended_and_closed(desk: Desk) -> None:
 
 def test_a_form_that_is_sent_before_the_script_is_there_keeps_what_was_typed(desk: Desk) -> None:
     page, script = desk.page, HeldBack()
-    page.route("**/study.js*", script)
+    page.route("**/lead.js*", script)
     page.goto(f"{desk.url}study/new", wait_until="commit")
     page.fill("[name=name]", "Typed at once")
     page.press("[name=name]", "Enter")
@@ -493,7 +493,7 @@ def test_a_form_that_is_sent_before_the_script_is_there_keeps_what_was_typed(des
     script.let_through()
     page.wait_for_selector("#setup")
     expect(page.locator("[name=name]")).to_have_value("Typed at once")
-    page.unroute("**/study.js*")
+    page.unroute("**/lead.js*")
     assert [study.name for study in desk.studio.workspace.studies.all()].count("Typed at once") == 1
 
 

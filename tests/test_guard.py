@@ -69,7 +69,7 @@ def test_beyond_this_machine_it_takes_a_password(workspace: Workspace, kept: str
         ("GET", "//healthz"),
         ("PUT", "/sign-in"),
         ("GET", "/sign-in/"),
-        ("GET", "/sign-in/study.js.map"),
+        ("GET", "/sign-in/theme.js.map"),
         ("GET", "/sign-out"),
         ("GET", "/annotatex"),
         ("GET", "/ANNOTATE/"),

@@ -164,7 +164,7 @@ def test_the_lead_gets_what_annotators_do_not(world: World, path: str) -> None:
 
 
 def test_what_is_open_says_nothing(world: World) -> None:
-    for path in ("/healthz", "/sign-in", "/sign-in/study.js", "/annotate/", "/annotate/assets/annotate.js"):
+    for path in ("/healthz", "/sign-in", "/sign-in/theme.js", "/annotate/", "/annotate/assets/annotate.js"):
         reply = world.ask("GET", path, cookie="")
         assert reply.status == 200
         for word in (

@@ -16,8 +16,8 @@ from storage.tokens import Tokens
 from storage.types import Token
 from ui.bodies import answered
 from ui.endpoints import endpoint_of, fields_of, offered
+from ui.frame import page
 from ui.study.fields import card, field, number_input, select, text_input
-from ui.study.frame import page
 from ui.study.words import when
 from ui.views.markup import Child, Html, el
 from ui.views.parts import Tone, pill

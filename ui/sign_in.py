@@ -19,13 +19,13 @@ from services.refusals import Refusals
 from storage.sessions import Sessions
 from storage.workspace import Workspace
 from ui.bodies import BadRequest, BodyLimit
+from ui.frame import document, theme_switch
 from ui.guard import COOKIE, SIGN_IN, SIGN_OUT, Guard
 from ui.passwords import COST, SECRET, Cost, beyond_this_machine, hashed, matches
-from ui.study.frame import document, theme_switch
-from ui.theme import ASSETS
+from ui.theme import ASSETS, asset_address
 from ui.views.markup import Html, el
 
-SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "wire.js", "study.js", "favicon.svg")
+SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "theme.js", "favicon.svg")
 """What the page needs and anybody may have."""
 HOURS = 24 * 7
 """That a sign-in lasts."""
@@ -92,7 +92,7 @@ def stand_guard(app: FastAPI, workspace: Workspace, host: str, password: str, co
         inline=re.findall(r"<script>(.*?)</script>", document(""), re.DOTALL),
     )
     add_sign_in(app, lead)
-    return f'<script src="/ui/session.js?v={int((ASSETS / "session.js").stat().st_mtime)}"></script>' if locked else ""
+    return f'<script src="{asset_address("session.js")}"></script>' if locked else ""
 
 
 def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
@@ -162,7 +162,8 @@ async def _form(request: Request) -> Callable[[str], str] | None:
 
 
 def _page(wanted: str, problem: str = "", status: int = 200, headers: dict[str, str] | None = None) -> HTMLResponse:
-    text = document("Sign in", _sign_in_card(local(wanted), problem), sheets=("sign-in.css",), assets=f"{SIGN_IN}/")
+    card = _sign_in_card(local(wanted), problem)
+    text = document("Sign in", card, sheets=("sign-in.css",), scripts=("theme.js",), assets=f"{SIGN_IN}/")
     return HTMLResponse(text, status, headers=(headers or {}) | _NEVER_KEPT)
 
 

@@ -13,11 +13,10 @@ from typing import Any
 ASSETS = Path(__file__).resolve().parent / "assets"
 FAVICON = ASSETS / "favicon.svg"
 STYLE_SHEETS = ("studio.css", "text.css", "files.css", "runs.css", "results.css", "drawing.css")
+SHARED = ("idiomorph.min.js", "wire.js", "fields.js", "patch.js", "theme.js")
+"""What all pages of the lead build on."""
 SCRIPTS = (
-    "idiomorph.min.js",
-    "wire.js",
-    "fields.js",
-    "patch.js",
+    *SHARED,
     "studio.js",
     "gestures.js",
     "text.js",
@@ -28,9 +27,10 @@ SCRIPTS = (
     "keys.js",
 )
 """In the order in which they are read: each builds on those before it."""
-BUNDLES = {"explore.css": STYLE_SHEETS, "explore.js": SCRIPTS}
+LEAD = "lead.js"
+BUNDLES = {"explore.css": STYLE_SHEETS, "explore.js": SCRIPTS, LEAD: (*SHARED, "study.js")}
 """What the explore page asks for: two files, since Gradio lets it ask only when half of the way to its first paint is
-gone, and fourteen would take turns with Gradio's own."""
+gone, and a dozen would take turns with Gradio's own; and the scripts of all other pages of the lead, as one."""
 SYSTEM_FONTS = ("Inter", "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
@@ -63,10 +63,8 @@ def theme() -> Any:
 
 def head() -> str:
     """What goes into the head of the page. The stamps make a browser fetch a file again only when it was changed."""
-    return (
-        f'<link rel="stylesheet" href="/ui/{_stamped("explore.css")}">'
-        f'<script src="/ui/{_stamped("explore.js")}"></script>'
-    )
+    style, script = asset_address("explore.css"), asset_address("explore.js")
+    return f'<link rel="stylesheet" href="{style}"><script src="{script}"></script>'
 
 
 @cache
@@ -75,5 +73,8 @@ def bundle(name: str) -> bytes:
     return b"\n".join((ASSETS / part).read_bytes() for part in BUNDLES[name])
 
 
-def _stamped(name: str) -> str:
-    return f"{name}?v={sha256(bundle(name)).hexdigest()[:12]}"
+def asset_address(name: str, folder: str = "/ui/") -> str:
+    """Where a browser gets a file or a bundle. The stamp makes it fetch it again only when it was changed."""
+    if name in BUNDLES:
+        return f"{folder}{name}?v={sha256(bundle(name)).hexdigest()[:12]}"
+    return f"{folder}{name}?v={int((ASSETS / name).stat().st_mtime)}"

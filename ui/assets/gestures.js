@@ -21,7 +21,7 @@
 
   document.addEventListener("click", (event) => {
     const target = event.target.closest(
-      "[data-go], [data-panel-of], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-theme-switch], [data-toggle-runs], button[data-do]",
+      "[data-go], [data-panel-of], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-toggle-runs], button[data-do]",
     );
     if (!event.target.closest(".pop, [data-edit], textarea.in-place")) closeEditors(null);
     if (!event.target.closest("#column-runs, [data-toggle-runs]")) document.body.classList.remove("runs-open");
@@ -37,7 +37,6 @@
     else if ("submit" in data) submit(target.closest("[data-form]"));
     else if ("viewMode" in data) look({ mode: data.viewMode });
     else if ("viewCase" in data) look({ case: Number(data.viewCase) });
-    else if ("themeSwitch" in data) switchTheme();
     else if ("toggleRuns" in data) document.body.classList.toggle("runs-open");
     else pressed(target);
   });
@@ -147,22 +146,4 @@
 
   studio.afterPatch.push((root) => { for (const card of root.querySelectorAll("[data-open]")) markPanels(card); });
   Object.assign(studio, { submit, closeEditors, look });
-
-  // ---- Light and dark: the system decides until the person does
-
-  function switchTheme() {
-    const dark = document.body.classList.toggle("dark");
-    localStorage.setItem("studio-theme", dark ? "dark" : "light");
-  }
-
-  function rememberTheme() {
-    const chosen = localStorage.getItem("studio-theme");
-    if (chosen && !new URLSearchParams(location.search).get("__theme")) document.body.classList.toggle("dark", chosen === "dark");
-  }
-  function keepTheme() {
-    rememberTheme();
-    // Gradio sets a theme of its own when it is ready, which on a slow machine is late.
-    new MutationObserver(rememberTheme).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-  }
-  if (document.body?.dataset.view) keepTheme(); else window.addEventListener("studio-ready", keepTheme, { once: true });
 })();

@@ -7,30 +7,21 @@
 
   // ---- Parts that follow the study
   const live = document.querySelector("[data-live]");
-  let asked = 0;
+  let asked = 0, revision = "";
   study.refresh = async () => {
     const mine = ++asked;
-    const reply = await fetch(live.dataset.live, { headers: { "x-studio": "1" } });
-    if (!reply.ok) throw new Error(String(reply.status));
-    const said = await reply.json();
-    if (mine !== asked) return;   // a later reply is on its way, or here already
+    const said = await wire.get(live.dataset.live, { view: live.dataset.view, revision });
+    if (said.same || mine !== asked) return;   // a later reply is on its way, or here already
     if (said.state !== live.dataset.state) return location.reload();
+    revision = said.revision;
     for (const [name, part] of Object.entries(said.parts)) {
       const slot = live.querySelector(`[data-part="${name}"]`);
       if (!slot || slot.dataset.stamp === part.stamp) continue;
       slot.dataset.stamp = part.stamp;
-      fill(slot, part.html);
+      patch(slot, part.html);
+      const sorted = slot.querySelector("th[aria-sort]");
+      if (sorted) sort(sorted, sorted.ariaSort === "ascending");
     }
-  };
-  const fill = (slot, html) => {
-    const open = new Map([...slot.querySelectorAll("details[id]")].map((one) => [one.id, one.open]));
-    const focused = slot.contains(document.activeElement) ? study.way(document.activeElement) : "";
-    const sorted = slot.querySelector("th[aria-sort]");
-    const by = sorted && { column: sorted.cellIndex, up: sorted.ariaSort === "ascending" };
-    slot.innerHTML = html;  // made on the server by `el`, which escapes every text
-    for (const [id, was] of open) { const one = document.getElementById(id); if (one) one.open = was; }
-    if (by) sort(slot.querySelectorAll(".sortable thead th")[by.column], by.up);
-    if (focused) slot.querySelector(focused)?.focus();
   };
   const watch = async () => {
     // Nothing is redrawn under a person's hands: not while a menu is open, and not while a text is marked.
@@ -85,7 +76,7 @@
     for (const [name, value] of Object.entries(button.dataset)) {
       if (name.startsWith("send")) data[name.slice(4, 5).toLowerCase() + name.slice(5)] = value;
     }
-    const ways = [button, button.closest(".menu, tr")?.querySelector("summary")].filter(Boolean).map(study.way);
+    const ways = [button, button.closest(".menu, tr")?.querySelector("summary")];
     button.closest(".menu")?.removeAttribute("open");
     const given = ask ? await dialog(title, ask, { reason: Boolean(reason) }) : {};
     if (given) {
@@ -95,11 +86,11 @@
       button.disabled = false;
     }
     // The focus goes back to the button, or to the menu of its row, unless the person has put it elsewhere meanwhile.
-    for (const way of ways) if (document.activeElement === document.body) document.querySelector(way)?.focus();
+    for (const way of ways) if (document.activeElement === document.body) way?.focus();
   };
   const send = async (path, data, title) => {
     let said;
-    try { said = await study.post(path, data); } catch (error) { await dialog("Not done", error.message, { told: true }); return; }
+    try { said = await wire.post(path, data); } catch (error) { await dialog("Not done", error.message, { told: true }); return; }
     if (said.code) await dialog(title, said.words, { code: said.code });
     try { if (live) await study.refresh(); else location.reload(); } catch {
       await dialog("Done", "It is done, but this page could not be drawn anew. Please reload it.", { told: true });
@@ -128,7 +119,9 @@
     };
     const body = head.closest("table").tBodies[0];
     const rows = [...body.rows].sort((a, b) => { const [x, y] = [value(a), value(b)]; return x < y ? -1 : x > y ? 1 : 0; });
+    const focused = document.activeElement;
     body.append(...(up ? rows : rows.reverse()));
+    if (focused !== document.activeElement) focused.focus({ preventScroll: true });   // what is moved loses it
   };
 
   // ---- Adjudication: one question after the other, by keys
@@ -150,7 +143,7 @@
       sending = true;
       try {
         const { item, question, send } = deciding.dataset;
-        const said = await study.post(send, { item: Number(item), question, answer, reason: reason.value });
+        const said = await wire.post(send, { item: Number(item), question, answer, reason: reason.value });
         sessionStorage.removeItem(draft);
         location.assign(said.next);
       } catch (error) {

@@ -3,10 +3,6 @@
   "use strict";
   const study = window.study;
 
-  function fit(parts) {
-    for (const [id, html] of Object.entries(parts)) document.getElementById(id).outerHTML = html;  // made on the server by `el`
-  }
-
   function tell(form, problem, field) {
     for (const place of form.querySelectorAll("[data-problem]")) place.textContent = "";
     const place = form.querySelector(`[data-problem="${CSS.escape(field || "title")}"]`);
@@ -20,8 +16,9 @@
     const button = form.querySelector("[type=submit]"), given = Object.fromEntries(new FormData(form));
     button.disabled = true;
     try {
-      const done = await study.post("/scripts/make-token", { title: given.title, reads_only: given.reads_only !== "no", days: Number(given.days) });
-      fit(done.parts);
+      const done = await wire.post("/scripts/make-token", { title: given.title, reads_only: given.reads_only !== "no", days: Number(given.days) });
+      form.reset();
+      study.fit(done.parts);
       document.getElementById("copy-token").focus();
     } catch (error) { tell(form, error.message, error.field); button.disabled = false; }
   });
@@ -30,7 +27,7 @@
     const button = event.target.closest("[data-withdraw]");
     if (!button) return;
     button.disabled = true;
-    try { fit((await study.post("/scripts/withdraw-token", { token: Number(button.dataset.withdraw) })).parts); } catch (error) {
+    try { study.fit((await wire.post("/scripts/withdraw-token", { token: Number(button.dataset.withdraw) })).parts); } catch (error) {
       button.disabled = false;
       button.previousElementSibling.textContent = error.message;
     }

@@ -1,43 +1,16 @@
-// What the set-up and the page of a running study share: parts that are replaced, the window that asks once more before
-// something is done, the filter by which images are drawn, invitations. After study.js.
+// What the set-up and the page of a running study share: the window that asks once more before something is done, the
+// filter by which images are drawn, invitations. After study.js.
 (() => {
   "use strict";
   const study = window.study;
   const page = document.querySelector("[data-study]");
   if (!page) return;
   const api = (name) => `/study/api/${encodeURIComponent(page.dataset.study)}/${name}`;
-  const shown = new Map();       // id -> markup that came last, so that what is the same is left alone
 
   const make = (name, properties = {}, ...children) => {
     const element = Object.assign(document.createElement(name), properties);
     element.append(...children);
     return element;
-  };
-
-  // Server-rendered parts, by their ids. What is open stays open, and the field that is typed in keeps the focus.
-  study.fit = (parts = {}) => {
-    for (const [id, markup] of Object.entries(parts)) {
-      const old = document.getElementById(id);
-      // Fields say what was typed since: a part with any is never the same.
-      if (!old || (shown.get(id) === markup && !old.querySelector("input, textarea, select"))) continue;
-      shown.set(id, markup);
-      const focus = old.contains(document.activeElement) ? document.activeElement : null;
-      const place = focus && "selectionStart" in focus ? [focus.selectionStart, focus.selectionEnd] : null;
-      const open = new Set([...old.querySelectorAll("details[open][data-keep]")].map((one) => one.dataset.keep));
-      const holder = document.createElement("template");
-      holder.innerHTML = markup;
-      const fresh = holder.content.firstElementChild;
-      for (const one of fresh.querySelectorAll("details[data-keep]")) one.open = open.has(one.dataset.keep);
-      old.replaceWith(fresh);
-      const way = focus && study.way(focus);
-      if (way) {
-        const again = fresh.querySelector(way);
-        again?.focus();
-        if (place && place[0] !== null) again?.setSelectionRange?.(...place);
-      }
-      study.afterFit?.(fresh);
-    }
-    tellAddresses();
   };
 
   // What is wrong stands beside its field; "" clears all that was said there.
@@ -83,7 +56,7 @@
     let told;
     try {
       await study.settled?.();
-      told = await study.post(api(`before/${act}`), data);
+      told = await wire.post(api(`before/${act}`), data);
     } catch (error) {
       if (!(error.field && study.tell(placeOf(error.field), error.message))) refuse(error.message);
       return;
@@ -96,7 +69,7 @@
     go.addEventListener("click", async () => {
       go.disabled = true;
       try {
-        const done = await study.post(api(act), data);
+        const done = await wire.post(api(act), data);
         if (done.go) location.assign(done.go);
         else if (done.reload) location.reload();
         else { study.fit(done.parts); confirming.close(); document.getElementById("part-codes")?.scrollIntoView({ block: "nearest" }); }
@@ -131,7 +104,7 @@
     const button = make("button", { type: "button", className: "btn s", id: "ask-model" }, "Have it read them");
     button.addEventListener("click", async () => {
       button.disabled = true;
-      try { await study.post(api("ask-model"), { filter: study.drawn() }); asked = Date.now(); study.noteDraw(); }
+      try { await wire.post(api("ask-model"), { filter: study.drawn() }); asked = Date.now(); study.noteDraw(); }
       catch (error) { study.tell("draw", error.message); }
     });
     return [button];
@@ -144,7 +117,7 @@
     noting = setTimeout(async () => {
       const mine = ++ticket;
       try {
-        const said = await study.post(api("describe-filter"), { filter: study.drawn() });
+        const said = await wire.post(api("describe-filter"), { filter: study.drawn() });
         const note = document.getElementById("draw-note");   // the part that it stands in may be another one by now
         if (mine !== ticket || !note) return;
         study.tell("draw", "");
@@ -171,7 +144,7 @@
     else if ("drawNow" in data) { if (study.draw) await study.draw(); else await ask("add-items"); }
     else if (data.like) {
       target.disabled = true;
-      try { location.assign((await study.post(`/study/api/${encodeURIComponent(data.like)}/copy-rules`)).go); }
+      try { location.assign((await wire.post(`/study/api/${encodeURIComponent(data.like)}/copy-rules`)).go); }
       catch (error) { refuse(error.message); target.disabled = false; }
     } else if ("print" in data) print();
     else if (data.copyTable) {
@@ -204,17 +177,18 @@
 
   // ---- Votes that come in while the page is open
 
-  let watching = false;   // a slow reply never comes after a later one
+  let watching = false, revision = "";   // a slow reply never comes after a later one
   if ("watch" in page.dataset) setInterval(async () => {
     if (document.hidden || watching) return;
     watching = true;
     try {
-      const said = await study.get(api("progress"));
-      study.fit(said.parts);
+      const said = await wire.get(api("progress"), { revision });
+      if (!said.same) { revision = said.revision; study.fit(said.parts); }
     } catch { /* told by whatever is done next */ }
     watching = false;
   }, 5000);
 
+  study.afterFit.push(tellAddresses);
   tellAddresses();
   study.noteDraw();
 })();

@@ -6,10 +6,12 @@
   const form = document.getElementById("setup");
   if (!form) return;
   const KEPT = `study-typed:${form.dataset.study}`, LEFT = `study-left:${form.dataset.study}`;
+  const { fitHeight, typed } = window.fields;
   const pill = document.getElementById("saved"), window_ = document.getElementById("window");
   // What is sent is counted, and says which page it is from: what comes twice or too late is not saved.
   let tab = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`, number = 0, sent = null;
-  let based = form.dataset.state, dirty = false, flying = null, reshaping = [], timer = null, redraw = "", since = {}, broken = false;
+  let based = form.dataset.state, dirty = false, flying = null, reshaping = [], timer = null, redraw = "", broken = false;
+  const since = new Set();   // fields in which something was done after the form was sent
 
   const quietly = (promise) => promise.catch(() => {});   // told on the page already
 
@@ -43,12 +45,16 @@
     timer = setTimeout(() => { quietly(save()); }, milliseconds);
   }
 
-  const state = () => ({ form: collect(), based, tab, number: ++number, page: { plan: planned(), redraw } });
+  function state() {
+    since.clear();
+    return { form: collect(), based, tab, number: ++number, page: { plan: planned(), redraw } };
+  }
+  study.keeps = (field) => since.has(field);
 
   // One at a time: what is asked for meanwhile waits, and says the state of the form when its turn comes.
   function send(name, body) {
     sent = { name, body };
-    flying = study.post(study.api(name), body, true);
+    flying = wire.post(study.api(name), body, true);
     return flying;
   }
 
@@ -57,7 +63,6 @@
     while (flying) await flying.catch(() => {});
     clearTimeout(timer);
     dirty = false;
-    since = {};
     const body = { ...state(), ...what };
     redraw = "";
     say("saving …", "");
@@ -76,8 +81,8 @@
       const said = await asking;
       based = said.state;
       broken = false;
+      for (const field of form.elements) if (saved(field) && !since.has(field)) field.server = field.value;
       study.fit(said.parts);
-      retype();
       if (said.problems) tellAll(said.problems);
       if (!dirty) say(...(said.unread ? ["saved, but for what is marked", "warn"] : ["saved", "ok"]));
       study.noteDraw();
@@ -94,36 +99,24 @@
 
   study.settled = async () => { if (dirty) await save(); while (flying) await flying.catch(() => {}); };
 
-  // What was typed or ticked while a part was on its way here is put into the part that replaced it.
-  const ticked = (field) => field.type === "checkbox" || field.type === "radio";
-  const keyOf = (field) => (field.type === "checkbox" ? `${field.name}=${field.value}` : field.name);
-  function retype() {
-    for (const field of form.elements) {
-      if (!saved(field) || !(keyOf(field) in since)) continue;
-      const given = since[keyOf(field)];
-      if (ticked(field)) field.checked = field.type === "radio" ? field.value === given : given;
-      else if (field.value !== given) field.value = given;
-    }
-  }
-
   function tellAll(problems) {
     for (const place of form.querySelectorAll("[data-problem]")) {
       const name = place.dataset.problem;
       if (name === "draw" || name === "bring") continue;
       place.textContent = problems[name] ?? "";
     }
-    const typed = {};
+    const unread = {};
     for (const field of form.elements)
-      if (saved(field) && field.classList.contains("number") && problems[field.name]) typed[field.name] = field.value;
-    if (Object.keys(typed).length) sessionStorage.setItem(KEPT, JSON.stringify(typed)); else sessionStorage.removeItem(KEPT);
+      if (saved(field) && field.classList.contains("number") && problems[field.name]) unread[field.name] = field.value;
+    if (Object.keys(unread).length) sessionStorage.setItem(KEPT, JSON.stringify(unread)); else sessionStorage.removeItem(KEPT);
     for (const field of form.elements) if (field.name) field.setAttribute("aria-invalid", problems[field.name] ? "true" : "false");
   }
 
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", (event) => {
     if (!saved(event.target)) return;
-    since[keyOf(event.target)] = event.target.type === "checkbox" ? event.target.checked : event.target.value;
-    fit(event.target);
+    since.add(event.target);
+    if (event.target.matches("textarea")) fitHeight(event.target);
     later(600);
   });
   form.addEventListener("change", (event) => {
@@ -138,7 +131,7 @@
     if (dirty) {
       sent = { name: "save-draft", body: state() };
       dirty = false;
-      fetch(study.api("save-draft"), { method: "POST", keepalive: true, headers: { "content-type": "application/json", "x-studio": "1" }, body: JSON.stringify(sent.body) }).catch(() => {});
+      quietly(wire.post(study.api("save-draft"), sent.body, true));
     } else if (!flying) return;
     sessionStorage.removeItem(KEPT);
     sessionStorage.setItem(LEFT, JSON.stringify(sent));
@@ -153,7 +146,7 @@
       for (const name of ["valid", "accuracy", "minutes", "width"]) study.tell(`plan.${name}`, "");
       const mine = ++plans;
       try {
-        const said = await study.get(study.api("plan"), planned());
+        const said = await wire.get(study.api("plan"), planned());
         if (mine === plans) study.fit(said.parts);
       } catch (error) { if (mine === plans && error.field) study.tell(error.field, error.message); }
     }, 300);
@@ -185,21 +178,19 @@
     field.disabled = true;   // one file after the other
     await study.settled().catch(() => {});
     try {
-      const reply = await fetch(`/study/files/${form.dataset.study}?name=${encodeURIComponent(file.name)}`, { method: "POST", headers: { "x-studio": "1", "content-type": "application/octet-stream" }, body: file });
-      const said = await reply.json();
-      if (!reply.ok) throw new Error(said.error);
+      const said = await wire.sendFile(`/study/files/${form.dataset.study}?name=${encodeURIComponent(file.name)}`, file);
       told.textContent = said.said ?? "";
       await change("refresh-draft");
     } catch (error) {
       told.textContent = "";
-      study.tell("bring", error instanceof TypeError ? "No answer from the studio: is it running? Nothing was taken." : error.message);
+      study.tell("bring", error.message);
     }
     field.disabled = false;
     field.value = "";
   }
 
   async function show(name, data) {
-    try { window_.innerHTML = (await study.get(study.api(name), data)).html; } catch (error) { study.refuse(error.message); return; }
+    try { window_.replaceChildren(patch.nodes((await wire.get(study.api(name), data)).html)); } catch (error) { study.refuse(error.message); return; }
     if (!window_.open) window_.showModal();
   }
 
@@ -249,53 +240,40 @@
     } else if (data.moreItems) {
       const grid = target.parentElement;
       target.disabled = true;
-      const said = await quietly(study.get(study.api("thumbs"), { start: data.moreItems }));
+      const said = await quietly(wire.get(study.api("thumbs"), { start: data.moreItems }));
       if (!said) { target.disabled = false; return; }
-      const holder = document.createElement("template");
-      holder.innerHTML = said.html;
       target.remove();
-      grid.append(...holder.content.firstElementChild.childNodes);
+      grid.append(...patch.nodes(said.html).firstElementChild.childNodes);
     } else if ("examplePick" in data) await show("examples", {});
     else if (data.exampleAdd) { window_.close(); await quietly(save("add-example", { sha: data.exampleAdd })); }
   });
 
   // ---- Heights that fit their texts
 
-  const fit = (area) => {
-    if (area.tagName !== "TEXTAREA") return;
-    area.style.height = "auto";
-    area.style.height = `${area.scrollHeight + 2}px`;
-  };
-  study.afterFit = (root) => {
-    root.querySelectorAll("textarea").forEach(fit);
-    root.inert = reshaping.includes(root.id);   // a reply that was on its way before
-  };
-  study.afterFit(form);
+  const fitAll = (root) => root.querySelectorAll("textarea").forEach(fitHeight);
+  study.afterFit.push(fitAll);
+  fitAll(form);
 
   // Who is quick has typed before this script was there: that is saved as well.
-  const isChanged = (field) => {
-    if (field.tagName === "SELECT") return [...field.options].some((option) => option.defaultSelected && !option.selected);
-    return ticked(field) ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
-  };
-  if ([...form.elements].some((field) => saved(field) && isChanged(field))) later(0);
+  if ([...form.elements].some((field) => saved(field) && typed(field))) later(0);
 
   // What was typed before a reload and could not be read comes back as it was.
   try {
-    const typed = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
-    for (const [name, value] of Object.entries(typed)) if (form.elements[name]) form.elements[name].value = value;
-    if (Object.keys(typed).length) later(0);
+    const unread = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
+    for (const [name, value] of Object.entries(unread)) if (form.elements[name]) form.elements[name].value = value;
+    if (Object.keys(unread).length) later(0);
   } catch { /* nothing of ours */ }
 
   // What was sent when this page was left the last time: shown and sent once more, unless the page has it already.
   function put(data, wanted = () => true) {
     for (const field of form.elements) {
-      if (!saved(field) || isChanged(field) || !wanted(field.name)) continue;
+      if (!saved(field) || typed(field) || !wanted(field.name)) continue;
       const [name, place, part] = field.name.split(".");
       const value = part ? data[name]?.[place]?.[part] : data[name];
       if (value === undefined) continue;
       if ("list" in field.dataset) field.checked = value.includes(field.value);
       else if (field.type === "checkbox") field.checked = value;
-      else { field.value = value; fit(field); }
+      else { field.value = value; if (field.matches("textarea")) fitHeight(field); }
     }
   }
   const left = JSON.parse(sessionStorage.getItem(LEFT) ?? "null");

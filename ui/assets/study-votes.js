@@ -2,26 +2,19 @@
 // After study-acts.js.
 (() => {
   "use strict";
-  const study = window.study;
   const field = document.getElementById("votes-file");
   if (!field) return;
   const go = document.getElementById("votes-go"), ready = document.getElementById("votes-ready");
   const note = document.getElementById("votes-note"), problem = document.getElementById("votes-problem");
   let file = null, how = "", looks = 0;
 
-  async function send(name) {
-    const reply = await fetch(`/study/votes/${document.querySelector("[data-study]").dataset.study}?name=${name}`, { method: "POST", headers: { "x-studio": "1", "content-type": "text/csv" }, body: file });
-    const said = await reply.json();
-    if (!reply.ok) throw new Error(said.error);
-    return said;
-  }
+  const { study } = document.querySelector("[data-study]").dataset;
+  const send = (name) => wire.sendFile(`/study/votes/${study}?name=${name}`, file, "text/csv");
 
   function tell(text, wrong) {
     note.textContent = text;
     problem.textContent = wrong;
   }
-
-  const words = (error) => error instanceof TypeError ? "No answer from the studio: is it running? Nothing was taken." : error.message;
 
   field.addEventListener("change", async () => {
     const mine = ++looks;
@@ -37,7 +30,7 @@
       tell(found.said, found.problems);
       go.textContent = found.problems ? `Bring in the other ${found.count.toLocaleString("en")}` : "Bring them in";
       ready.hidden = !found.count;
-    } catch (error) { if (mine === looks) tell("", words(error)); else return; }
+    } catch (error) { if (mine === looks) tell("", error.message); else return; }
     field.value = "";   // so that the same file can be chosen again
   });
 
@@ -48,7 +41,7 @@
       tell(done.said, "");
       ready.hidden = true;
       file = null;
-    } catch (error) { tell("", words(error)); }
+    } catch (error) { tell("", error.message); }
     go.disabled = field.disabled = false;
   });
 })();

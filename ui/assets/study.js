@@ -1,7 +1,12 @@
-// The lead's pages: the theme, copying. Each page's own doings hang on `window.study`. After wire.js.
+// The lead's pages: parts that come again, copying. Each page's own doings hang on `window.study`. After patch.js.
 (() => {
   "use strict";
-  const study = (window.study = { get: wire.get, post: wire.post });
+  const study = (window.study = { afterFit: [], keeps: undefined });
+
+  // Parts by their ids; then a look at each by whoever wants one.
+  study.fit = (parts = {}) => {
+    for (const part of patch.parts(parts, study.keeps)) for (const hook of study.afterFit) hook(part);
+  };
 
   study.copy = async (text) => {
     try { await navigator.clipboard.writeText(text); return true; } catch { /* not allowed here: the old way */ }
@@ -23,24 +28,9 @@
     else getSelection().selectAllChildren(from);
   };
 
-  // How what has the focus is found again in a part that is drawn anew: by its id, its address, or what it unfolds.
-  study.way = (one) => {
-    const named = (name, value) => `[${name}="${CSS.escape(value)}"]`;
-    if (one.id) return named("id", one.id);
-    if (one.matches("a[href]")) return `a${named("href", one.getAttribute("href"))}`;
-    const folded = one.matches("summary") ? one.parentElement : null;
-    if (folded?.id) return `${named("id", folded.id)} > summary`;
-    return folded?.dataset.keep ? `${named("data-keep", folded.dataset.keep)} > summary` : "";
-  };
-
   document.addEventListener("click", async (event) => {
-    const target = event.target.closest("[data-theme-switch], [data-copy-from]");
+    const target = event.target.closest("[data-copy-from]");
     if (!target) return;
-    if ("themeSwitch" in target.dataset) {
-      const dark = document.documentElement.classList.toggle("dark");
-      localStorage.setItem("studio-theme", dark ? "dark" : "light");
-      return;
-    }
     const from = document.querySelector(target.dataset.copyFrom);
     study.copied(target, await study.copy(from.textContent), from);
   });
@@ -56,7 +46,7 @@
     const button = form.querySelector("#create");
     button.disabled = true;
     try {
-      const said = await window.study.post("/study/api/create-study", { title: form.elements.name.value, template: form.elements.template.value });
+      const said = await wire.post("/study/api/create-study", { title: form.elements.name.value, template: form.elements.template.value });
       location.assign(said.go);
     } catch (error) { tell(error.field === "title" ? "name" : error.field ?? "", error.message); button.disabled = false; }
   });

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from storage.study_types import LogEntry
 from study.templates import TEMPLATES, Template
 from study.types import Study
+from ui.frame import page
 from ui.study.fields import field, text_input, wrong
-from ui.study.frame import STATE_WORDS, page, study_address
+from ui.study.frame import STATE_WORDS, study_address
 from ui.study.words import when
 from ui.views.markup import Child, Html, el
 from ui.views.parts import bar, icon, pill

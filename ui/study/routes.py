@@ -31,8 +31,9 @@ from storage.workspace import Workspace
 from study.types import Study
 from ui.annotate.page import POLICY, annotate_page
 from ui.bodies import refusal
+from ui.frame import page
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
-from ui.study.frame import page, study_address, study_head
+from ui.study.frame import study_address, study_head
 from ui.study.items_form import item_window, thumbs
 from ui.study.listing import list_page, log_page, new_page
 from ui.study.requests import add_requests

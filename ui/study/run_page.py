@@ -9,8 +9,9 @@ from datetime import datetime
 from services.studies.life_cycle import NewCodes
 from study.templates import task_of
 from study.types import Question, Rules, Study, Worker
+from ui.frame import page
 from ui.study.fields import card, field, number_input, wrong
-from ui.study.frame import page, study_head
+from ui.study.frame import study_head
 from ui.study.items_form import draw_form
 from ui.study.questions_form import KINDS
 from ui.study.setup import dialogs

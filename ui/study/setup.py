@@ -13,6 +13,7 @@ from study.power import PowerPlan, items_for, plan
 from study.readiness import Finding
 from study.templates import task_of
 from study.types import Example, Item, Rules, Study
+from ui.frame import page
 from ui.study.fields import (
     Problems,
     area,
@@ -24,7 +25,7 @@ from ui.study.fields import (
     text_input,
     wrong,
 )
-from ui.study.frame import page, study_address, study_head
+from ui.study.frame import study_address, study_head
 from ui.study.items_form import given_shown, items_card
 from ui.study.questions_form import questions_card
 from ui.study.words import image_url

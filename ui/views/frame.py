@@ -12,7 +12,7 @@ from services.jobs import JobView
 from services.run_state import RunState
 from services.runs import task_problem
 from services.samples import Sample
-from ui.study.frame import navigation, sign_out, theme_switch
+from ui import frame
 from ui.views.keys import keys_button
 from ui.views.markup import Child, Html, el
 from ui.views.masks import mask_row
@@ -21,21 +21,16 @@ from ui.views.pictures import image_url
 
 
 def header(profile: Profile, jobs: tuple[JobView, ...], waiting_for: str, run_id: str, saved: datetime | None) -> Html:
-    """Name, pages, what is going on, profile, and when was saved last. `waiting_for` is what a job that waits does."""
+    """What is going on, profile, and when was saved last. `waiting_for` is what a job that waits does."""
     job = next((job for job in jobs if job.run_id == run_id), jobs[0] if jobs else None)
-    return el(
-        "div",
-        el("b", "DILLEMA Studio", class_="name"),
-        navigation("explore", data_go="new"),
-        el("button", icon("list"), "Runs", type="button", class_="btn s runs-toggle", data_toggle_runs=True),
-        el("span", class_="grow"),
+    return frame.header(
+        "explore",
         _job(job, waiting_for, run_id) if job is not None else None,
         pill(["profile ", el("b", profile.name)], id="profile", title=profile.title),
         pill(f"saved {clock(saved)}", "ok", id="saved") if saved is not None else None,
-        sign_out(class_="where-locked"),
-        theme_switch(),
         keys_button(),
-        class_="top",
+        tools=el("button", icon("list"), "Runs", type="button", class_="btn s runs-toggle", data_toggle_runs=True),
+        data_go="new",
     )
 
 

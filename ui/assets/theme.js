@@ -1,0 +1,22 @@
+// Light and dark, for all pages of the lead: the system decides until the person does. Gradio keeps its theme on the body
+// and sets one of its own when it is ready, which on a slow machine is late; other pages keep it on the root.
+(() => {
+  "use strict";
+  const KEY = "studio-theme";
+  const holder = () => (document.body?.dataset.view ? document.body : document.documentElement);
+
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("[data-theme-switch]")) return;
+    localStorage.setItem(KEY, holder().classList.toggle("dark") ? "dark" : "light");
+  });
+
+  function remember() {
+    const chosen = localStorage.getItem(KEY);
+    if (chosen && !new URLSearchParams(location.search).get("__theme")) document.body.classList.toggle("dark", chosen === "dark");
+  }
+  function keep() {
+    remember();
+    new MutationObserver(remember).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  }
+  if (document.body?.dataset.view) keep(); else window.addEventListener("studio-ready", keep, { once: true });
+})();

@@ -1,0 +1,144 @@
+"""The frame of every page of the lead: the header with the pages, and the document of those that the server renders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ui.theme import LEAD, asset_address
+from ui.views.markup import Child, Html, el, join
+from ui.views.parts import icon
+
+NAVIGATION = (("explore", "Explore", "/"), ("study", "Study", "/study/"), ("scripts", "Scripts", "/scripts"))
+"""The pages of the studio: name, words, address."""
+
+# Before the first paint, so that a dark page does not flash in white. The explore page writes the same key.
+# And who is quick has pressed a button, or sent a form, before the scripts are there that know what it does: it is done
+# again then. A form with an address of its own goes there without a script.
+_FIRST = """(() => {
+  const chosen = localStorage.getItem("studio-theme");
+  const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.classList.toggle("dark", dark);
+  let again = null;
+  const press = (event) => {
+    const button = event.target.closest("button[type=button]");
+    if (button) again = () => button.isConnected && button.click();
+  };
+  const send = (event) => {
+    const form = event.target;
+    if (form.hasAttribute("action")) return;
+    event.preventDefault();
+    again = () => form.requestSubmit();
+  };
+  document.addEventListener("click", press, true);
+  document.addEventListener("submit", send, true);
+  document.addEventListener("DOMContentLoaded", () => {
+    document.removeEventListener("click", press, true);
+    document.removeEventListener("submit", send, true);
+    again?.();
+  });
+})();"""
+
+
+def header(here: str, *status: Child, tools: Child = None, **attributes: str) -> Html:
+    """Name, pages with `tools` after them, `status`, the way out, and the switch of the theme.
+
+    `here` is a name of NAVIGATION, whose link takes `attributes`. The way out is seen on a page that is "locked".
+    """
+    return el(
+        "header",
+        el("b", "DILLEMA Studio", class_="name"),
+        _navigation(here, **attributes),
+        tools,
+        el("span", class_="grow"),
+        join(*status),
+        _sign_out(),
+        theme_switch(),
+        class_="top",
+    )
+
+
+def document(
+    title: str,
+    *body: Child,
+    sheets: Sequence[str] = (),
+    scripts: Sequence[str] = (),
+    assets: str = "/ui/",
+    locked: bool = False,
+) -> str:
+    """A whole HTML document: `sheets` and `scripts` are names in `ui/assets`.
+
+    `assets` is the address under which they are served, "/" at its end; `locked` says that somebody has signed in.
+    """
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("title", f"{title} · DILLEMA Studio" if title else "DILLEMA Studio"),
+        el("link", rel="icon", href=asset_address("favicon.svg", assets)),
+        [
+            el("link", rel="stylesheet", href=asset_address(name, assets))
+            for name in ("studio.css", "study.css", *sheets)
+        ],
+        el("script", Html(_FIRST)),
+        [el("script", src=asset_address(name, assets), defer=True) for name in scripts],
+    )
+    shown = el("body", el("div", join(*body), class_="studio paper"), class_="study-page")
+    return f"<!doctype html>\n{el('html', head, shown, lang='en', class_='locked' if locked else None)}"
+
+
+def page(
+    title: str,
+    *content: Child,
+    here: str = "study",
+    ends: Child = None,
+    signed_in: bool = False,
+    sheets: Sequence[str] = (),
+    scripts: Sequence[str] = (),
+) -> str:
+    """A page of the lead as a document: header, then `content` in its main part; its `scripts` come after those of all.
+
+    `here` is a name of NAVIGATION, `ends` the status in the header; `signed_in` shows a way out.
+    """
+    first = (LEAD, "session.js") if signed_in else (LEAD,)
+    return document(
+        title,
+        header(here, ends),
+        el("main", join(*content)),
+        sheets=sheets,
+        scripts=(*first, *scripts),
+        locked=signed_in,
+    )
+
+
+def _navigation(here: str, **attributes: str) -> Html:
+    links = [
+        el(
+            "a",
+            words,
+            href=address,
+            class_="on" if name == here else None,
+            aria_current="page" if name == here else None,
+            **(attributes if name == here else {}),
+        )
+        for name, words, address in NAVIGATION
+    ]
+    return el("nav", links, aria_label="Pages")
+
+
+def _sign_out() -> Html:
+    """The way out, a POST to /sign-out."""
+    leave = el("button", "Sign out", type="submit", class_="btn s q")
+    return el("form", leave, method="post", action="/sign-out", id="sign-out", class_="where-locked")
+
+
+def theme_switch() -> Html:
+    """The button for light or dark."""
+    return el(
+        "button",
+        icon("half"),
+        type="button",
+        class_="btn s q icon-only",
+        data_theme_switch=True,
+        aria_label="Light or dark",
+        title="Light or dark",
+    )
