@@ -137,7 +137,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
 
     add_routes(app, studio.workspace.images, studio.runs.samples, studio.exchange)
     add_drawing_routes(app, studio.control_images, studio.previews, studio.profile.settings.generation)
-    add_study_routes(app, studio.workspace, studio.commands, studio.studies)
+    add_study_routes(app, studio.workspace, studio.commands, studio.studies, studio.revisions)
     add_scripts_page(app, studio.commands, studio.workspace.tokens)
     app.mount("/annotate", annotate_application(studio.workspace))
     with warnings.catch_warnings():

@@ -18,6 +18,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from pipeline.errors import UserError
+from services.changes import Changes, Revisions
 from services.commands import Commands
 from services.studies import imports
 from services.studies.__main__ import main
@@ -46,7 +47,8 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 def client_of(workspace: Workspace) -> TestClient:
     app = FastAPI()
     commands = Commands()
-    add_study_routes(app, workspace, commands, study_services(workspace, commands, lambda run, model: None))
+    services = study_services(workspace, commands, lambda run, model: None)
+    add_study_routes(app, workspace, commands, services, Revisions(workspace.saved, Changes()))
     return TestClient(app)
 
 

@@ -20,6 +20,7 @@ from fastapi.testclient import TestClient
 from services.studies import analyses
 from services.studies.analyses import LONGEST_SECONDS, Analyses, Analysis
 from services.studio import Studio
+from storage.workspace import Workspace
 from study.templates import TEMPLATES
 from study.types import Adjudication, NewItem, Question, Rules, StudyData
 from tests.study_data import ROAD, driving
@@ -34,7 +35,7 @@ HOSTILE = "<script>alert(1)</script>"
 @pytest.fixture
 def client(studio: Studio) -> Iterator[TestClient]:
     app = FastAPI()
-    add_study_routes(app, studio.workspace, studio.commands, studio.studies)
+    add_study_routes(app, studio.workspace, studio.commands, studio.studies, studio.revisions)
     with TestClient(app) as made:
         yield made
 
@@ -212,6 +213,46 @@ def test_only_parts_that_changed_are_new_to_a_page_that_watches(studio: Studio, 
     after = client.get(f"/study/api/{study_id}/live").json()["parts"]
     changed = {name for name, part in after.items() if part["stamp"] != held[name]}
     assert {"progress", "workers", "methods"} <= changed and "divided" not in changed and "comments" not in changed
+
+
+def test_an_unchanged_study_is_neither_analysed_nor_rendered(
+    studio: Studio, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study_id = bird_study(studio.workspace, [YES, SPLIT, ()])
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)  # no minute begins meanwhile
+    analysed: list[str] = []
+    find = studio.studies.analyses.of
+    monkeypatch.setattr(studio.studies.analyses, "of", lambda one: analysed.append(one) or find(one))  # type: ignore[func-returns-value]
+
+    def ask(what: str, **query: str) -> Any:
+        return client.get(f"/study/api/{study_id}/{what}", params=query).json()
+
+    first = ask("live")["parts"]
+    held = {what: ask(what)["revision"] for what in ("live", "progress")}
+    for what, revision in held.items():
+        assert ask(what, revision=revision) == {"same": True}
+    assert ask("live", view="workers", revision=held["live"]) == {"same": True} and len(analysed) == 2
+
+    last = studio.workspace.studies.items(study_id)[2]
+    studio.workspace.studies.import_votes(study_id, [cast(last, "ada", {"valid": "no"}, 60)])
+    voted = ask("live", revision=held["live"])
+    assert voted["parts"]["progress"] != first["progress"]
+    assert "part-progress" in ask("progress", revision=held["progress"])["parts"] and len(analysed) == 3
+    done(client, study_id, "pause-study")
+    assert ask("live", revision=voted["revision"])["state"] == "paused", "another tab's doing"
+    held["live"] = ask("live")["revision"]
+    with Workspace(studio.workspace.folder) as another:
+        another.studies.resume(study_id)
+    assert ask("live", revision=held["live"])["state"] == "running", "another process's doing"
+
+
+def test_a_page_that_is_shown_an_older_state_asks_again(studio: Studio, client: TestClient) -> None:
+    study_id = bird_study(studio.workspace, TEN)
+    kept = studio.studies.analyses
+    kept._kept[study_id] = replace(kept.of(study_id), seconds=100.0)
+    assert client.get(f"/study/api/{study_id}/live").json()["revision"]
+    studio.workspace.studies.workers.exclude(study_id, "imported-ed", "lazy", "person")
+    assert not client.get(f"/study/api/{study_id}/live").json()["revision"], "a slow analysis may be shown late"
 
 
 def test_analyses_are_kept_until_something_changes(studio: Studio) -> None:

@@ -66,6 +66,10 @@ class Analyses:
                     self._keep(study_id, found)
             return found
 
+    def is_current(self, found: Analysis) -> bool:
+        """Whether it shows its study as it is, and not a moment old."""
+        return found.stamp == self._stamp(found.data.study.id)
+
     def changed(self) -> None:
         """A person has just changed something, and wants to see it: the next analysis is a new one, of every study,
         because a worker's record counts in all of them."""

@@ -21,6 +21,7 @@ from fastapi.responses import (
 )
 
 from pipeline.errors import UserError
+from services.changes import Revisions
 from services.commands import Commands, Missing
 from services.studies.analyses import Analyses, Analysis
 from services.studies.drafts import Drafts
@@ -48,13 +49,16 @@ LOG_LIMIT = 500
 FRESH = {"Cache-Control": "no-store"}
 
 
-def add_study_routes(app: FastAPI, workspace: Workspace, commands: Commands, services: StudyServices) -> None:
+def add_study_routes(
+    app: FastAPI, workspace: Workspace, commands: Commands, services: StudyServices, revisions: Revisions
+) -> None:
     """Add the pages below /study/, what they fetch again, and what they send."""
     drafts, life, analyses = services.drafts, services.life_cycle, services.analyses
     add_requests(app, workspace, commands, life)
     _add_pages(app, workspace, drafts, life, analyses)
     _add_result_pages(app, workspace, analyses)
-    _add_fetched(app, workspace, drafts, analyses)
+    _add_watched(app, workspace, analyses, revisions)
+    _add_fetched(app, workspace, drafts)
 
 
 def _add_pages(app: FastAPI, workspace: Workspace, drafts: Drafts, life: LifeCycle, analyses: Analyses) -> None:
@@ -198,33 +202,47 @@ def _add_result_pages(app: FastAPI, workspace: Workspace, analyses: Analyses) ->
             return PlainTextResponse(str(error), status_code=404)
 
 
-def _add_fetched(app: FastAPI, workspace: Workspace, drafts: Drafts, analyses: Analyses) -> None:
-    """What the pages fetch again: parts that follow the study, windows, figures of the plan. All of it JSON."""
+def _fetched(make: Callable[[], Mapping[str, Any]]) -> Response:
+    try:
+        return JSONResponse(make(), headers=FRESH)
+    except UserError as error:
+        return refusal(error, 404 if not error.field else 400)
+
+
+def _add_watched(app: FastAPI, workspace: Workspace, analyses: Analyses, revisions: Revisions) -> None:
+    """What pages ask for again and again, with the `revision` that they show: nothing is read while it is the same."""
     studies = workspace.studies
 
-    def fetched(make: Callable[[], Mapping[str, Any]]) -> Response:
-        try:
-            return JSONResponse(make(), headers=FRESH)
-        except UserError as error:
-            return refusal(error, 404 if not error.field else 400)
+    def watched(shown: str, make: Callable[[], Mapping[str, Any]]) -> Response:
+        # Named before anything is read: what changes in between is then asked for once more, and never missed.
+        revision = revisions.now()
+        if shown == revision:
+            return JSONResponse({"same": True}, headers=FRESH)
+        return _fetched(lambda: {"revision": revision, **make()})
 
     @app.get("/study/api/{study_id}/live", include_in_schema=False)
-    def live(study_id: str, view: str = "results") -> Response:
+    def live(study_id: str, view: str = "results", revision: str = "") -> Response:
         def make() -> Mapping[str, Any]:
             state = studies.get(study_id).state
             found = analyses.of(study_id)
             made = workers_parts(found) if view == "workers" else parts(found.report, found.data)
-            return {"state": state, "parts": sent(made)}
+            late = {} if analyses.is_current(found) else {"revision": ""}
+            return {"state": state, "parts": sent(made), **late}
 
-        return fetched(make)
+        return watched(revision, make)
 
     @app.get("/study/api/{study_id}/progress", include_in_schema=False)
-    def progress(study_id: str) -> Response:
+    def progress(study_id: str, revision: str = "") -> Response:
         def make() -> Mapping[str, Any]:
             study = studies.get(study_id)
             return {"state": study.state, "parts": {"part-progress": progress_part(study)}}
 
-        return fetched(make)
+        return watched(revision, make)
+
+
+def _add_fetched(app: FastAPI, workspace: Workspace, drafts: Drafts) -> None:
+    """What the pages fetch when a person asks for it: windows, figures of the plan. All of it JSON."""
+    studies = workspace.studies
 
     @app.get("/study/api/{study_id}/plan", include_in_schema=False)
     def plan(request: Request, study_id: str) -> Response:
@@ -233,7 +251,7 @@ def _add_fetched(app: FastAPI, workspace: Workspace, drafts: Drafts, analyses: A
             rules = studies.get(study_id).rules
             return {"parts": {"part-plan": plan_figures(rules, plain(drafts.items(study_id)), assumed)}}
 
-        return fetched(make)
+        return _fetched(make)
 
     @app.get("/study/api/{study_id}/item", include_in_schema=False)
     def item(study_id: str, item: int) -> Response:
@@ -241,7 +259,7 @@ def _add_fetched(app: FastAPI, workspace: Workspace, drafts: Drafts, analyses: A
             study = studies.get(study_id)
             return {"html": item_window(drafts.item(study_id, item), study.rules, study.state == "draft")}
 
-        return fetched(make)
+        return _fetched(make)
 
     @app.get("/study/api/{study_id}/thumbs", include_in_schema=False)
     def more(study_id: str, start: Annotated[int, Query(ge=0)]) -> Response:
@@ -249,11 +267,11 @@ def _add_fetched(app: FastAPI, workspace: Workspace, drafts: Drafts, analyses: A
             items = drafts.items(studies.get(study_id).id)
             return {"html": thumbs([item for item in items if item.kind == "item"], start)}
 
-        return fetched(make)
+        return _fetched(make)
 
     @app.get("/study/api/{study_id}/examples", include_in_schema=False)
     def examples(study_id: str) -> Response:
-        return fetched(lambda: {"html": example_window(drafts.possible_examples(studies.get(study_id).id))})
+        return _fetched(lambda: {"html": example_window(drafts.possible_examples(studies.get(study_id).id))})
 
 
 def workers_parts(found: Analysis) -> Mapping[str, Html | None]:
@@ -299,7 +317,8 @@ def _live(study: Study, view: str) -> dict[str, str | None]:
     """The attributes that let a page fetch its parts again; not of a closed study, which only the lead changes."""
     return {
         "class_": "live",
-        "data_live": f"/study/api/{study.id}/live?view={view}",
+        "data_live": f"/study/api/{study.id}/live",
+        "data_view": view,
         "data_state": study.state,
         "data_every": "4000" if study.state != "closed" else None,
     }
