@@ -10,7 +10,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -21,14 +23,16 @@ from tests.voted import MOSTLY, SPLIT, YES, bird_study
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "scripting.md").read_text(encoding="utf-8")
-SCRIPTS = dict(re.findall(r"^## (.+?)\n.*?```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
+SCRIPTS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 ADDRESS = "http://127.0.0.1:7860"
 
 
-def said(name: str, url: str, folder: Path, typed: str = "") -> str:
+def said(name: str, url: str, folder: Path, typed: str = "", replaced: Mapping[str, str] = MappingProxyType({})) -> str:
     """What the script prints that stands under this heading."""
-    assert ADDRESS in SCRIPTS[name]
-    script = SCRIPTS[name].replace(ADDRESS, url.rstrip("/"))
+    script = SCRIPTS[name]
+    for old, new in {ADDRESS: url.rstrip("/"), **replaced}.items():
+        assert old in script
+        script = script.replace(old, new)
     # What the client downloads goes to a folder of the test's own.
     environment = {**os.environ, "GRADIO_TEMP_DIR": str(folder / "downloads")}
     command = [sys.executable, "-W", "error::DeprecationWarning", "-c", script]
@@ -44,6 +48,7 @@ def test_every_script_is_short_and_run_here() -> None:
         "From a picture to an accepted test case",
         "A folder of pictures",
         "A study as a data frame",
+        "Plain HTTP",
     ]
     assert all(script.count("\n") <= 25 for script in SCRIPTS.values())
 
@@ -67,3 +72,14 @@ def test_a_study_as_a_data_frame(tmp_path: Path) -> None:
     assert "Birds, November 15 of 15 votes" in told
     assert re.search(r"valid\s+consensus\s+2", told) and re.search(r"no consensus\s+1", told)
     assert re.search(r"imported-ada\s+3", told)
+
+
+@pytest.mark.parametrize("password", ["", "a long password"])
+def test_plain_http(tmp_path: Path, password: str) -> None:
+    with serving_here(tmp_path / "workspace", ScriptedModels(), password) as (url, studio):
+        token = studio.commands.send("make-token", {"title": "curl", "reads_only": False, "days": 1}).text
+        shown = f", headers={{'Authorization': 'Bearer {token}'}})" if password else ")"
+        told = said("Plain HTTP", url, ROOT, replaced={", timeout=60)": f", timeout=60{shown}"})
+        (run,) = studio.runs.latest()
+        accepted = [case.review.verdict for case in studio.workspace.runs.get(run.id).test_cases if case.review]
+    assert re.fullmatch(r"\d{4,} bytes", told.strip()) and run.name == "lighthouse" and accepted == ["accepted"]

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, ClassVar, TypeVar
 
 import gradio as gr
@@ -50,6 +50,8 @@ LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
 any more, and lets go of who watches."""
 MOST_WATCHERS = 200
 """At once. More wait for their turn."""
+KNOWN_CALLERS = 200
+"""Of whom Gradio keeps a copy of the application's components at a time; it makes a new one for who comes back."""
 NO_FIELD = "Error"
 """The title of an error that belongs to no field, as Gradio has it."""
 log = logging.getLogger(__name__)
@@ -125,6 +127,8 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
     """
     # Gradio has a place for each call that is going on, and a watcher keeps its one: others must find one all the same.
     page._queue.max_thread_count = MOST_WATCHERS + page.max_threads
+    # Of each caller Gradio keeps how every component of the application looks, which here is the same for all of them.
+    page.state_session_capacity = KNOWN_CALLERS
     before = set(page.fns)
     with page.route("Endpoints", PATH, show_in_navbar=False):
         for command, do in (*_commands(services), *_files(services)):
@@ -165,7 +169,9 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
 
     def take_picture(sent: UploadPicture) -> Plain:
         path = uploaded(sent.file.path)
-        taken = exchange.take_picture(path.read_bytes(), sent.file.orig_name or path.name)
+        # Some clients send a whole path as the name, with the separators of their own system.
+        name = PureWindowsPath(sent.file.orig_name or path.name).name
+        taken = exchange.take_picture(path.read_bytes(), name)
         return {"run": taken.run_id, "case": taken.case_id, "said": taken.said}
 
     def take_mask(sent: GiveMask) -> Plain:

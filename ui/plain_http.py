@@ -31,6 +31,8 @@ _OF_PAGES = "predict"
 """The name under which Gradio's page calls a function by its number."""
 _KEPT = ("session_hash", "trigger_id")
 """What else of a call goes on to Gradio: nothing that says how its values are to be read."""
+_ONE_SESSION = "plain-http"
+"""Of all who name none, where the answer is the reply itself: to make one takes Gradio longer than most answers."""
 _WORDS: Mapping[int, str] = {
     400: "What was sent is not what this takes: docs/scripting.md shows what is.",
     404: "There is nothing of this name: the page Scripts lists every endpoint.",
@@ -87,6 +89,8 @@ class PlainHttp:
         kept = {} if way == _BY_NAME else {key: body[key] for key in _KEPT if key in body}
         if way == _BY_NAME:
             scope = {**scope, "path": f"{PREFIX}call/{name}", "raw_path": f"{PREFIX}call/{name}".encode()}
+        if way in ("run", "api"):
+            kept.setdefault("session_hash", _ONE_SESSION)
         sent = {**kept, "data": _in_order(command, given), "fn_index": number}
         return _with_body(scope, receive, json.dumps(sent).encode())
 
