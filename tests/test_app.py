@@ -105,6 +105,12 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         refused(start("--workspace", str(tmp_path), "--port", port), f"Port {port}", "--port")
 
 
+def test_small_answers_go_at_once() -> None:
+    """`asyncio` sets TCP_NODELAY on what is accepted from such a socket, and on no other."""
+    with app._listen("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
+
+
 def test_missing_weights_are_named(tmp_path: Path) -> None:
     profile = a_profile(tmp_path, captioner=str(tmp_path / "nowhere"))
     refused(start("--profile", str(profile), "--workspace", str(tmp_path / "w"), "--port", str(free_port())), "nowhere")
