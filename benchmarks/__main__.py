@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-from benchmarks import control, page, runs, study
+from benchmarks import control, page, runs, study, unchanged
 from benchmarks.chromium import ADVICE, find_chromium
 from benchmarks.figures import table
 
@@ -21,7 +21,13 @@ def main() -> int:
     if chromium is None:
         print(ADVICE, file=sys.stderr)
         return 2
-    figures = [*page.measure(chromium), *control.measure(chromium), *runs.measure(), *study.measure(options.minutes)]
+    figures = [
+        *page.measure(chromium),
+        *control.measure(chromium),
+        *unchanged.measure(),
+        *runs.measure(),
+        *study.measure(options.minutes),
+    ]
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end\n")
     print(table(figures))
     return 0 if all(figure.held for figure in figures) else 1
