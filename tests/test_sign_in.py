@@ -296,3 +296,34 @@ def test_the_card_stands_in_the_middle_of_every_screen(browser: Browser, served:
         assert box["width"] <= 432
         assert page.evaluate("document.documentElement.scrollHeight") <= height, "nothing has to be scrolled"
         context.close()
+
+
+def test_a_page_that_the_server_renders_works_behind_its_policy_and_says_when_the_sign_in_has_ended(
+    browser: Browser, behind: tuple[str, Studio]
+) -> None:
+    url, studio = behind
+    context = browser.new_context()
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    broken: list[str] = []
+    page.on("console", lambda said: broken.append(said.text) if "Content Security Policy" in said.text else None)
+    page.on("pageerror", lambda error: broken.append(str(error)))
+    page.goto(f"{url}scripts")
+    page.click("[data-theme-switch]")
+    page.fill("#password", PASSWORD)
+    page.press("#password", "Enter")
+    page.fill("#f-title", "notebook")
+    page.click("#make-token")
+    page.wait_for_selector("#token-made")  # fitted in by a script
+    assert page.is_visible("#sign-out") and not broken
+    studio.workspace.studies.sessions.close_all("lead")
+    page.fill("#f-title", "another")
+    page.click("#make-token")
+    page.wait_for_selector("#signed-out")
+    assert page.input_value("#f-title") == "another"
+    page.click("#signed-out a")
+    page.fill("#password", PASSWORD)
+    page.press("#password", "Enter")
+    page.wait_for_selector("#token-form")
+    assert page.url == f"{url}scripts" and not broken
+    context.close()
