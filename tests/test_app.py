@@ -153,6 +153,15 @@ def test_a_core_is_left_to_the_page(cores: int, threads: str) -> None:
     assert mine == {"OMP_NUM_THREADS": "4"}, "what a person sets is left alone"
 
 
+def test_a_folder_of_uploads_that_is_given_gets_one_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies there is somebody's, and old uploads are removed."""
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "given"))
+    app._keep_uploads_apart()
+    app._keep_uploads_apart()
+    made = Path(os.environ["GRADIO_TEMP_DIR"])
+    assert made.parent == tmp_path / "given" and made.name.startswith(app.UPLOADS)
+
+
 def test_two_servers_keep_their_uploads_apart() -> None:
     say = "import app, os; app._keep_uploads_apart(); print(os.environ['GRADIO_TEMP_DIR'])"
     clean = {name: value for name, value in os.environ.items() if name != "GRADIO_TEMP_DIR"}
