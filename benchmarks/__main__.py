@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-from benchmarks import control, page, runs, study, unchanged
+from benchmarks import control, page, runs, scripts, study, unchanged
 from benchmarks.chromium import ADVICE, find_chromium
 from benchmarks.figures import table
 
@@ -25,6 +25,7 @@ def main() -> int:
         *page.measure(chromium),
         *control.measure(chromium),
         *unchanged.measure(),
+        *scripts.measure(),
         *runs.measure(),
         *study.measure(options.minutes),
     ]

@@ -1,0 +1,101 @@
+"""How long a script waits for an answer that costs the studio next to nothing, beside what its client takes by itself.
+
+The floor is `gradio_client` calling a function that does nothing, in a Gradio application without anything else, served
+the same way. `python -m benchmarks.scripts` runs this alone.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+from gradio_client import Client
+
+from benchmarks.figures import Figure, table
+from benchmarks.serving import ServerProcess
+
+TIMES = 40
+OVER_FLOOR = 1.2
+"""At most so many times what the client takes by itself."""
+PLAIN = 10
+"""Milliseconds."""
+
+_BARE = """
+import sys, gradio as gr, uvicorn
+from fastapi import FastAPI
+
+app = FastAPI()
+
+@app.get("/healthz")
+def healthz() -> dict[str, str]:
+    return {"status": "ok"}
+
+def nothing(find: str = "") -> dict:
+    return {"runs": [], "next": ""}
+
+with gr.Blocks() as page:
+    gr.api(nothing, queue=False, concurrency_limit=None)
+port = int(sys.argv[sys.argv.index("--port") + 1])
+uvicorn.run(gr.mount_gradio_app(app, page, path="/"), port=port, log_level="warning")
+"""
+
+
+def measure() -> list[Figure]:
+    """A call by the client, and one by plain HTTP."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        studio = ServerProcess(folder / "workspace", folder / "log").start()
+        bare = ServerProcess(folder / "none", folder / "bare log", code=_BARE).start()
+        try:
+            return [_by_client(studio.url, bare.url), _by_plain_http(studio.url, bare.url)]
+        finally:
+            bare.stop()
+            studio.stop()
+
+
+def _by_client(studio: str, bare: str) -> Figure:
+    ours, floor = Client(studio, verbose=False), Client(bare, verbose=False)
+    times, floors = _in_turns(
+        lambda: ours.predict(find="nothing", api_name="/list_runs"),
+        lambda: floor.predict(find="nothing", api_name="/nothing"),
+    )
+    words = f"a call of a cheap endpoint by gradio_client: at most {OVER_FLOOR:g} times the client's own floor"
+    return Figure(words, times, OVER_FLOOR * statistics.median(floors), floor=floors)
+
+
+def _by_plain_http(studio: str, bare: str) -> Figure:
+    with httpx.Client(timeout=60) as client:
+        times, floors = _in_turns(
+            lambda: client.post(f"{studio}gradio_api/run/list_runs", json={"data": ["x"]}).raise_for_status(),
+            lambda: client.post(f"{bare}gradio_api/run/nothing", json={"data": ["x"]}).raise_for_status(),
+        )
+    return Figure("the same call by plain HTTP", times, PLAIN, floor=floors)
+
+
+def _in_turns(asking: Callable[[], object], beside: Callable[[], object]) -> tuple[tuple[float, ...], ...]:
+    """Milliseconds of each, once each has been asked: what is made at the first call is nobody's usual wait."""
+    asking()
+    beside()
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(TIMES):
+        for ask, taken in zip((asking, beside), times, strict=True):
+            start = time.perf_counter()
+            ask()
+            taken.append(1000 * (time.perf_counter() - start))
+    return tuple(tuple(taken) for taken in times)
+
+
+def main() -> int:
+    """The exit code: 1 when a bound was missed."""
+    figures = measure()
+    print(f"load {os.getloadavg()[0]:.1f}\n\n{table(figures)}")
+    return 0 if all(figure.held for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
