@@ -13,8 +13,8 @@ import socket
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,13 +47,15 @@ class ServerSettings:
     """The study lead's, from the environment; "" for the one that the workspace keeps, if any."""
     set_password: bool = False
     """Only ask for a password and keep its hash in the workspace."""
+    mcp: bool = False
+    """Offer the endpoints to agents as MCP tools."""
 
 
 def read_settings(
     arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
 ) -> ServerSettings:
-    """Arguments win over the environment (PROFILE, WORKSPACE, PORT, STUDIO_PASSWORD). Raises UserError for a port that
-    is none."""
+    """Arguments win over the environment (PROFILE, WORKSPACE, PORT, MCP, STUDIO_PASSWORD). Raises UserError for a port
+    that is none."""
     defaults = ServerSettings()
     parser = argparse.ArgumentParser(prog="app.py", description="Serves DILLEMA Studio.")
     parser.add_argument("--profile", default=environment.get("PROFILE") or defaults.profile, help="which models (demo)")
@@ -69,6 +71,12 @@ def read_settings(
         action="store_true",
         help="ask for the study lead's password, keep its hash in the workspace, and end (or set STUDIO_PASSWORD)",
     )
+    parser.add_argument(
+        "--mcp",
+        action="store_true",
+        default=environment.get("MCP", "") not in ("", "0"),
+        help="offer the endpoints to agents as MCP tools (or set MCP=1)",
+    )
     given = parser.parse_args(arguments)
     try:
         port = int(given.port)
@@ -76,8 +84,8 @@ def read_settings(
         port = 0
     if not 1 <= port <= 65535:
         raise UserError(f"The port {given.port!r} is no port: give a number from 1 to 65535.")
-    password = environment.get("STUDIO_PASSWORD", "")
-    return ServerSettings(given.profile, Path(given.workspace), given.host, port, password, given.set_password)
+    password, workspace = environment.get("STUDIO_PASSWORD", ""), Path(given.workspace)
+    return ServerSettings(given.profile, workspace, given.host, port, password, given.set_password, given.mcp)
 
 
 def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastAPI, Studio]:
@@ -138,7 +146,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     add_routes(app, studio.workspace.images, studio.runs.samples, studio.exchange)
     add_drawing_routes(app, studio.control_images, studio.previews, studio.profile.settings.generation)
     add_study_routes(app, studio.workspace, studio.commands, studio.studies, studio.revisions)
-    add_scripts_page(app, studio.commands, studio.workspace.tokens)
+    add_scripts_page(app, studio.commands, studio.workspace.tokens, settings.mcp)
     app.mount("/annotate", annotate_application(studio.workspace))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "SSR mode")  # which is off as it is
@@ -153,11 +161,16 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
             run_history=False,
             ssr_mode=False,
             max_file_size=LARGEST_UPLOAD,
+            mcp_server=settings.mcp,
             theme=theme(),
             head=head() + for_the_signed_in,
         )
     # Our header has the links between pages; Gradio would set a bar of its own above it, for that of the endpoints.
     page.config["pages"] = page.config["pages"][:1]
+    if settings.mcp:
+        from ui.mcp import serve_agents
+
+        serve_agents(page, endpoints_of(studio))
     return mounted
 
 
@@ -195,6 +208,19 @@ def _stay_here(profile: Profile) -> None:
     os.environ.setdefault("DISABLE_TELEMETRY", "YES")
     if all(weights.local() is not None for weights in profile.weights().values()):
         os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+@contextmanager
+def _without_mcp() -> Iterator[None]:
+    """Gradio takes the package mcp in with it wherever that is installed: 0.1 s of a start and 12 MB."""
+    if "gradio" in sys.modules:
+        yield
+        return
+    sys.modules["mcp"] = None  # type: ignore[assignment]  # an import of it fails, as if it were not installed
+    try:
+        yield
+    finally:
+        del sys.modules["mcp"]
 
 
 def _keep_uploads_apart() -> None:
@@ -242,7 +268,8 @@ def serve(settings: ServerSettings) -> None:
     """Serve until SIGTERM or Ctrl-C; then stop the work that is going on and close the workspace."""
     _leave_a_core()
     with _listen(settings.host, settings.port) as listening:
-        app, studio = build(settings)
+        with nullcontext() if settings.mcp else _without_mcp():
+            app, studio = build(settings)
         import uvicorn
 
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS)

@@ -71,11 +71,12 @@ def a_profile(folder: Path, **places: str) -> Path:
 
 
 def test_arguments_win_over_the_environment() -> None:
-    environment = {"PROFILE": "paper", "WORKSPACE": "there", "PORT": "8000"}
+    environment = {"PROFILE": "paper", "WORKSPACE": "there", "PORT": "8000", "MCP": "0"}
     assert app.read_settings([], {}) == app.ServerSettings("demo", Path("workspace"), "127.0.0.1", 7860)
     assert app.read_settings([], environment) == app.ServerSettings("paper", Path("there"), "127.0.0.1", 8000)
     given = ["--profile", "demo", "--workspace", "here", "--port", "9", "--host", "0.0.0.0"]
     assert app.read_settings(given, environment) == app.ServerSettings("demo", Path("here"), "0.0.0.0", 9)
+    assert app.read_settings(["--mcp"], environment).mcp and app.read_settings([], {"MCP": "1"}).mcp
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "78 60"])

@@ -49,6 +49,7 @@ def test_every_script_is_short_and_run_here() -> None:
         "A folder of pictures",
         "A study as a data frame",
         "Plain HTTP",
+        "An agent by MCP",
     ]
     assert all(script.count("\n") <= 25 for script in SCRIPTS.values())
 
@@ -83,3 +84,11 @@ def test_plain_http(tmp_path: Path, password: str) -> None:
         (run,) = studio.runs.latest()
         accepted = [case.review.verdict for case in studio.workspace.runs.get(run.id).test_cases if case.review]
     assert re.fullmatch(r"\d{4,} bytes", told.strip()) and run.name == "lighthouse" and accepted == ["accepted"]
+
+
+def test_an_agent_by_mcp(tmp_path: Path) -> None:
+    with serving_here(tmp_path / "workspace", ScriptedModels(), mcp=True) as (url, studio):
+        told = said("An agent by MCP", url, tmp_path)
+        (run,) = studio.runs.latest()
+        assert (run.test_cases, run.accepted) == (4, 4)
+    assert told.startswith("DILLEMA Studio tests vision models") and told.count("image/png") == 4

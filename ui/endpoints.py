@@ -1,23 +1,25 @@
 """The door for scripts and agents: every command and question by its name, as an endpoint of the Gradio application.
 
-`gradio_client`, plain HTTP and MCP call the same functions. What is sent is checked by the command's own model, as for
-a page; a mistake comes back as one sentence, and the title of the error names its field.
+`gradio_client`, plain HTTP and MCP (`ui.mcp`) call the same functions. What is sent is checked by the command's own
+model, as for a page; a mistake comes back as one sentence, and the title of the error names its field.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import io
 import logging
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any, ClassVar, TypeVar
 
 import gradio as gr
+from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from gradio.context import Context
 from gradio.data_classes import FileData
@@ -30,7 +32,7 @@ from services.commands import Command, Commands, Missing, RunCommand
 from services.edit_conflicts import LARGEST_ID
 from services.exchange import Exchange
 from services.jobs import JobQueue
-from services.queries import Query, ShowJob, job_facts
+from services.queries import Query, RunQuery, ShowJob, job_facts
 from services.runs import OpenedRun, RunService
 from services.studies.drafts import CopyRules, CreateStudy, DraftState, StudyCommand
 from services.studies.exports import EXPORTS, opened
@@ -84,6 +86,12 @@ class DownloadImageWithMask(DownloadImage):
     name: ClassVar[str] = "download-image-with-mask"
 
 
+class DownloadSource(RunQuery):
+    """Give the source image of a run as a PNG file."""
+
+    name: ClassVar[str] = "download-source"
+
+
 class DownloadStudy(StudyCommand):
     """Give an export of a study as a file."""
 
@@ -131,11 +139,17 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
     page.state_session_capacity = KNOWN_CALLERS
     before = set(page.fns)
     with page.route("Endpoints", PATH, show_in_navbar=False):
-        for command, do in (*_commands(services), *_files(services)):
+        for command, do in answering(services):
             _add_one(command, do, services)
         _add_watching(services)
     by_name = {endpoint_of(command): command for command in offered(services.commands)}
     return {number: None if number in before else by_name[str(page.fns[number].api_name)] for number in page.fns}
+
+
+def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
+    """Every endpoint but `WatchJob`, which streams, with what does it."""
+    yield from _commands(services)
+    yield from _files(services)
 
 
 def offered(commands: Commands) -> tuple[type[Command], ...]:
@@ -146,6 +160,7 @@ def offered(commands: Commands) -> tuple[type[Command], ...]:
         GiveMask,
         DownloadImage,
         DownloadImageWithMask,
+        DownloadSource,
         DownloadStudy,
         WatchJob,
     ]
@@ -178,6 +193,11 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
         said = services.runs.give_mask(sent.run, uploaded(sent.file.path).read_bytes(), sent.classes)
         return {"run": sent.run, "said": list(said)}
 
+    def source(asked: DownloadSource) -> Plain:
+        run, file = services.workspace.runs.get(asked.run), io.BytesIO()
+        services.runs.source(run).save(file, "PNG")
+        return _download("source.png", file.getvalue())
+
     def study_file(asked: DownloadStudy) -> Plain:
         if asked.file not in EXPORTS:
             raise UserError(f"There is no file {asked.file!r}: there are {', '.join(EXPORTS)}.", field="file")
@@ -187,11 +207,12 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
     yield GiveMask, take_mask
     yield DownloadImage, lambda asked: _download(*exchange.saved_image(asked.case))
     yield DownloadImageWithMask, lambda asked: _download(*exchange.saved_with_mask(asked.case))
+    yield DownloadSource, source
     yield DownloadStudy, study_file
 
 
 @contextmanager
-def in_sentences(request: gr.Request) -> Iterator[None]:
+def in_sentences(request: gr.Request | Request) -> Iterator[None]:
     """A person's mistake as an error that reaches the caller, with its field as the title; ours are logged.
 
     The request gets the status that plain HTTP answers with.
@@ -216,53 +237,72 @@ def _add_one(command: type[Command], do: Do, services: Services) -> None:
     def send(*given: Any) -> Plain:
         *values, request = given
         with in_sentences(request):
-            token = _let_in(command, request)
-            sent = _of(command, fields, values)
-            done = do(sent)
-            if token is not None and not command.looks:
-                _log(token, sent, services.workspace)
-            return done
+            return perform(command, do, dict(zip(fields, values, strict=True)), request, services.workspace)
 
     _add_shaped(send, command, fields, queue=False, most=None)
 
 
-def _add_watching(services: Services) -> None:
-    fields, jobs, tokens = fields_of(WatchJob), services.jobs, services.workspace.tokens
+def perform(
+    command: type[Command], do: Do, given: Mapping[str, Any], request: gr.Request | Request, workspace: Workspace
+) -> Plain:
+    """Do what a request asks for, where it may. What is None is not given. Raises UserError for a person's mistake."""
+    token = let_in(command, request)
+    sent = _of(command, given)
+    done = do(sent)
+    if token is not None and not command.looks:
+        _log(token, sent, workspace)
+    return done
 
-    # A generator that waits for the loop holds no thread: with one each, forty watchers would keep all others out.
+
+def _add_watching(services: Services) -> None:
+    fields = fields_of(WatchJob)
+
     async def watch(*given: Any) -> AsyncIterator[Plain]:
         *values, request = given
         with in_sentences(request):
-            token, told, said = _let_in(WatchJob, request), None, -SAY_SECONDS
-            asked = _of(WatchJob, fields, values)
-            while True:
-                view = jobs.known(asked.job)
-                facts, now = job_facts(view), time.monotonic()
-                if facts != told or now >= said + SAY_SECONDS:
-                    if token is not None and not await run_in_threadpool(tokens.holds, token.id):
-                        raise NotAllowed("The token has ended or was withdrawn: the job goes on without being watched.")
-                    yield facts
-                    told, said = facts, now
-                if not view.active:
-                    return
-                await asyncio.sleep(LOOK_SECONDS)
+            async for facts in watching(dict(zip(fields, values, strict=True)), request, services):
+                yield facts
 
     _add_shaped(watch, WatchJob, fields, queue=True, most=MOST_WATCHERS)
 
 
-def token_of(request: gr.Request) -> TokenOf | None:
+async def watching(
+    given: Mapping[str, Any], request: gr.Request | Request, services: Services
+) -> AsyncGenerator[Plain, None]:
+    """How far a job is, whenever that changes and every `SAY_SECONDS`, until it is over. Raises UserError.
+
+    A generator that waits for the loop holds no thread: with one each, forty watchers would keep all others out.
+    """
+    tokens = services.workspace.tokens
+    token, told, said = let_in(WatchJob, request), None, -SAY_SECONDS
+    asked = _of(WatchJob, given)
+    while True:
+        view = services.jobs.known(asked.job)
+        facts, now = job_facts(view), time.monotonic()
+        if facts != told or now >= said + SAY_SECONDS:
+            if token is not None and not await run_in_threadpool(tokens.holds, token.id):
+                raise NotAllowed("The token has ended or was withdrawn: the job goes on without being watched.")
+            yield facts
+            told, said = facts, now
+        if not view.active:
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def token_of(request: gr.Request | Request) -> TokenOf | None:
     """The token that a call showed, which the guard has looked at; None for a lead's browser, or without a password."""
     token: TokenOf | None = _state(request)["token"]
     return token
 
 
-def _state(request: gr.Request) -> MutableMapping[str, Any]:
+def _state(request: gr.Request | Request) -> MutableMapping[str, Any]:
     plain = getattr(request, "request", request)  # Gradio gives functions of components FastAPI's own
     state: MutableMapping[str, Any] = plain.scope["state"]
     return state
 
 
-def _let_in(command: type[Command], request: gr.Request) -> TokenOf | None:
+def let_in(command: type[Command], request: gr.Request | Request) -> TokenOf | None:
+    """The token that a request shows. Raises NotAllowed for one that only looks, where the command changes things."""
     token = token_of(request)
     if token is not None and token.reads_only and not command.looks:
         raise NotAllowed(f"The token “{token.name}” only reads: “{command.name}” needs one that may change things.")
@@ -275,8 +315,8 @@ def _log(token: TokenOf, sent: Command, workspace: Workspace) -> None:
     workspace.studies.note("script", f"{token.name}: {sent.name} {about}".strip(), study)
 
 
-def _of(command: type[C], fields: Mapping[str, FieldInfo], given: Sequence[Any]) -> C:
-    return command.of({name: value for name, value in zip(fields, given, strict=True) if value is not None})
+def _of(command: type[C], given: Mapping[str, Any]) -> C:
+    return command.of({name: value for name, value in given.items() if value is not None})
 
 
 def fields_of(command: type[Command]) -> dict[str, FieldInfo]:

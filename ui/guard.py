@@ -36,8 +36,8 @@ COOKIE = "lead"
 ANNOTATE = "/annotate/"
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _LOOKS = ("GET", "HEAD")
-_UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307)})
-"""Where a browser comes by that is about to sign in: path and status."""
+_UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307), ("/gradio_api/mcp/", 405)})
+"""Where a browser comes by that is about to sign in, and where an agent asks for a stream: path and status."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 # What a page may do: nothing that leaves this machine. Gradio's scripts need all that stands here.
@@ -59,6 +59,8 @@ _CLOSED = re.compile(
 )
 """What Gradio has and nobody needs here, such as fetching from other servers in the name of this one."""
 _UPLOAD = "/gradio_api/upload"
+MCP = "/gradio_api/mcp"
+"""Where agents post. Of what else Gradio serves below nothing is used, and nothing is let through."""
 _NO_TOKEN = "This token is none of this studio, has ended, or was withdrawn: ask the lead for another one."
 _OWN = ("/study", "/scripts", SIGN_IN)
 """Pages without Gradio. They show what strangers wrote, and run the scripts that are served and no others."""
@@ -162,6 +164,11 @@ class Guard:
             return _refused(404, "There is no such page.")
         if path == ANNOTATE.rstrip("/"):
             return RedirectResponse(ANNOTATE, status_code=307) if method in _LOOKS else _refused(404, "No such page.")
+        if path.startswith(MCP) and (lead or token or not self._locked):
+            if path.rstrip("/") != MCP:
+                return _refused(404, "There is no such page.")
+            if method != "POST":
+                return _refused(405, "Agents post here; the page Scripts says how.")
         if token is not None:
             if not _ENDPOINTS.fullmatch(path) or _CLOSED.match(path):
                 return _refused(403, "A token opens the endpoints for scripts only.")

@@ -17,6 +17,7 @@ from storage.types import Token
 from ui.bodies import answered
 from ui.endpoints import endpoint_of, fields_of, offered
 from ui.frame import page
+from ui.guard import MCP
 from ui.study.fields import card, field, number_input, select, text_input
 from ui.study.words import when
 from ui.views.markup import Child, Html, el
@@ -34,13 +35,13 @@ for told in studio.submit(job=job, api_name="/watch_job"):
 print(studio.predict(run=run, api_name="/show_run")["gate"])"""
 
 
-def add_scripts_page(app: FastAPI, commands: Commands, tokens: Tokens) -> None:
-    """Add the page, and what it sends. The guard lets a lead alone in: a token opens neither."""
+def add_scripts_page(app: FastAPI, commands: Commands, tokens: Tokens, mcp: bool = False) -> None:
+    """Add the page, and what it sends. The guard lets a lead alone in: a token opens neither. `mcp` as below."""
 
     @app.get(PAGE, include_in_schema=False)
     def show(request: Request) -> Response:
         signed_in, here = bool(request.state.signed_in), str(request.base_url)
-        return HTMLResponse(scripts_page(commands, tokens.all(), here, signed_in), headers=_FRESH)
+        return HTMLResponse(scripts_page(commands, tokens.all(), here, signed_in, mcp), headers=_FRESH)
 
     @app.post(f"{PAGE}/{{name}}", include_in_schema=False)
     async def send(request: Request, name: str) -> Response:
@@ -56,8 +57,8 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: Tokens) -> None:
         return await answered(request, act)
 
 
-def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked: bool) -> str:
-    """`here` is the address of the studio; `locked` says that a password is set."""
+def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked: bool, mcp: bool = False) -> str:
+    """`here` is the address of the studio; `locked` says that a password is set, `mcp` that agents may call."""
     shown = ', headers={"Authorization": "Bearer TOKEN"}' if locked else ""
     call = card(
         None,
@@ -77,8 +78,25 @@ def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked:
         ),
     )
     head = el("div", el("h1", "Scripts"), class_="study-head")
-    parts = (call, _tokens(tokens) if locked else _open(), _endpoints(commands))
+    parts = (call, _agents(here, locked, mcp), _tokens(tokens) if locked else _open(), _endpoints(commands))
     return page("Scripts", head, *parts, here="scripts", signed_in=locked, scripts=("scripts.js",))
+
+
+def _agents(here: str, locked: bool, mcp: bool) -> Html:
+    """Where an agent finds the tools."""
+    if not mcp:
+        words = "Agents cannot call this studio: start it with app.py --mcp, and its endpoints are MCP tools as well."
+        return card(None, "Agents", el("p", words, class_="mut"), id="part-agents")
+    address = f"{here.rstrip('/')}{MCP}/"
+    header = " Its requests carry the header “Authorization: Bearer TOKEN”." if locked else ""
+    return card(
+        None,
+        "Agents",
+        el("p", "The endpoints are tools of MCP (streamable HTTP) as well. Give your agent this address:"),
+        el("p", el("code", address, id="mcp-address", class_="link-text")),
+        el("p", f"The studio explains its stages to the agent that connects.{header}", class_="mut"),
+        id="part-agents",
+    )
 
 
 def _open() -> Html:
