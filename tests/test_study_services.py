@@ -87,7 +87,7 @@ def test_what_a_command_will_do_is_said_before_and_changes_nothing(lead: Lead) -
     ("name", "data", "field", "words"),
     [
         ("make-codes", {"codes": "many"}, "codes", "Give a whole number from 1 to 200."),
-        ("make-codes", {}, "codes", "field required"),
+        ("make-codes", {}, "codes", "missing"),
         ("ask-for-votes", {"votes": 0, "consensus": 4}, "votes", "It has to be a whole number from 1 to 50."),
         ("draw-items", {"filter": {"count": "0"}}, "filter.count", "It has to be a whole number from 1 to 20,000."),
         ("draw-items", {"filter": {"how": "by hand"}}, "filter.how", "none of those offered"),
