@@ -33,11 +33,14 @@ from PIL import Image
 from pipeline.errors import UserError
 from pipeline.version import version
 from services.commands import Command, RunCommand
+from services.runs import RunFromSample
+from services.studies.drafts import CopyRules, CreateStudy
 from ui.endpoints import (
     NO_FIELD,
     Do,
     Plain,
     Services,
+    UploadPicture,
     WatchJob,
     answering,
     endpoint_of,
@@ -66,6 +69,10 @@ _FILE = (
 )
 _WATCHED = f" Waits {WATCH_SECONDS:g} seconds at most: call it again while “state” is waiting or running."
 _UPLOADED = "/gradio_api/file="
+
+
+_KEEP = (RunCommand, RunFromSample, UploadPicture, CreateStudy, CopyRules)
+"""Nothing is lost by these: of a run every version stays, and one that was deleted can be put back."""
 
 
 def serve_agents(page: gr.Blocks, services: Services) -> None:
@@ -132,8 +139,7 @@ def tool_of(command: type[Command]) -> types.Tool:
         inputSchema=shaped,
         annotations=types.ToolAnnotations(
             readOnlyHint=command.looks,
-            # Of a run every version stays, and one that was deleted can be put back.
-            destructiveHint=not command.looks and not issubclass(command, RunCommand),
+            destructiveHint=not command.looks and not issubclass(command, _KEEP),
             openWorldHint=False,
         ),
     )
