@@ -178,7 +178,7 @@ def endpoints_of(studio: Studio) -> Services:
     """The endpoints for scripts with the services that they call."""
     from ui.endpoints import Services
 
-    return Services(studio.commands, studio.runs, studio.exchange, studio.jobs, studio.workspace)
+    return Services(studio.commands, studio.runs, studio.exchange, studio.jobs, studio.notes, studio.workspace)
 
 
 def explorer_of(studio: Studio) -> Explorer:

@@ -211,6 +211,7 @@ def run_facts(state: RunState) -> Plain:
             "seconds": gate.plan.seconds if gate.plan is not None else None,
         },
         "problems": {stage: problem.text for stage, problem in state.problems.items()},
+        "notices": dict(state.notices),
         "images": len(run.test_cases),
         "accepted": sum(case.review is not None and case.review.verdict == "accepted" for case in run.test_cases),
         "job": job_facts(state.job) if state.job is not None else None,

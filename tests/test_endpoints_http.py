@@ -107,6 +107,25 @@ def test_what_is_no_call_is_told_in_one_sentence(url: str) -> None:
     assert "studio itself" in told(httpx.post(f"{url}gradio_api/component_server", json=lost), 500)[0]
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "studio.example.org"},
+        {"host": "127.0.0.1.example.org"},
+        {"host": "192.0.2.1"},
+        {"x-forwarded-for": "192.0.2.1"},
+        {"forwarded": "for=192.0.2.1"},
+        {"via": "1.1 proxy"},
+    ],
+    ids=str,
+)
+def test_without_a_password_it_is_for_this_machine(url: str, headers: dict[str, str]) -> None:
+    """Under a name of this machine, and not through a proxy."""
+    for way in ("run/list_jobs", "call/list_jobs", "call/v2/list_jobs", "queue/join", "upload", "component_server"):
+        reply = httpx.post(f"{url}gradio_api/{way}", json={"data": [], "session_hash": "x"}, headers=headers)
+        assert reply.status_code == 403, way
+
+
 def test_a_failure_of_the_studio_is_not_blamed_on_the_caller(
     served: tuple[str, Studio], monkeypatch: pytest.MonkeyPatch
 ) -> None:

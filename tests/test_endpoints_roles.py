@@ -16,6 +16,7 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from services.commands import Command
+from services.queries import ListRuns
 from services.studio import Studio
 from tests.called import call, picture, sent, shown
 from tests.explorer import held_drawing, text_run
@@ -291,6 +292,51 @@ def test_a_file_is_sent_by_who_may_change_things(
             f"{locked[0]}gradio_api/upload", files={"files": ("a.png", picture())}, headers=dict(roles[role])
         )
         assert reply.status_code == status, (role, reply.text)
+
+
+FOREIGN: tuple[Mapping[str, str], ...] = (
+    {"origin": "https://example.org"},
+    {"origin": "null"},
+    {"origin": "http://127.0.0.1:1"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate"},
+)
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+def test_nothing_is_taken_from_another_site_whoever_sends_it(
+    locked: tuple[str, Studio],
+    numbers: Mapping[str, int],
+    roles: Mapping[str, Mapping[str, str]],
+    headers: Mapping[str, str],
+) -> None:
+    for role in (*OUTSIDE, *INSIDE):
+        asking = Asking(locked[0], {**roles[role], **headers})
+        refused = 401 if "token" in role else 403
+        for path, body in ways_in(ListRuns, numbers["list_runs"]).items():
+            assert asking.ask("POST", path, body).status == refused, (role, path)
+        for path in ("upload", "component_server", "cancel", "reset"):
+            assert asking.ask("POST", f"/gradio_api/{path}", {}).status == refused, (role, path)
+        asking.close()
+
+
+def test_a_token_is_shown_in_one_way_only(locked: tuple[str, Studio], tokens: dict[str, str]) -> None:
+    """Addresses are kept in logs and histories, and cookies are sent by browsers on their own."""
+    token = tokens["full"]
+    for headers in (
+        {"authorization": token},
+        {"authorization": f"Basic {token}"},
+        {"authorization": f"Bearer {token[:-1]}"},
+        {"authorization": f"Bearer {token}x"},
+        {"authorization": f"Bearer {token.upper()}"},
+        {"cookie": f"{COOKIE}={token}"},
+        {"cookie": f"annotator={token}"},
+        {"x-authorization": f"Bearer {token}"},
+        {"x-gradio-user": "lead", "x-forwarded-user": "lead"},
+    ):
+        assert call(locked[0], "list_jobs", headers=headers).status_code == 401, headers
+    for asked in (f"token={token}", f"access_token={token}", f"__sign={token}"):
+        assert httpx.post(f"{locked[0]}gradio_api/run/list_jobs?{asked}").status_code == 401
 
 
 def test_what_a_token_did_is_in_the_log_until_it_is_withdrawn(locked: tuple[str, Studio]) -> None:

@@ -33,6 +33,7 @@ from services.edit_conflicts import LARGEST_ID
 from services.exchange import Exchange
 from services.jobs import JobQueue
 from services.queries import Query, RunQuery, ShowJob, job_facts
+from services.run_state import StageNotes
 from services.runs import OpenedRun, RunService
 from services.studies.drafts import CopyRules, CreateStudy, DraftState, StudyCommand
 from services.studies.exports import EXPORTS, opened
@@ -125,6 +126,7 @@ class Services:
     runs: RunService
     exchange: Exchange
     jobs: JobQueue
+    notes: StageNotes
     workspace: Workspace
 
 
@@ -173,10 +175,10 @@ def endpoint_of(command: type[Command]) -> str:
 
 
 def _commands(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    commands, jobs = services.commands, services.jobs
+    commands = services.commands
     for name, command in commands.known().items():
         if name not in OF_PAGES:
-            yield command, lambda sent: _reply(sent, commands.do(sent), jobs)
+            yield command, lambda sent: _reply(sent, commands.do(sent), services)
 
 
 def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
@@ -186,7 +188,10 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
         path = uploaded(sent.file.path)
         # Some clients send a whole path as the name, with the separators of their own system.
         name = PureWindowsPath(sent.file.orig_name or path.name).name
-        taken = exchange.take_picture(path.read_bytes(), name)
+        try:
+            taken = exchange.take_picture(path.read_bytes(), name)
+        except UserError as error:
+            raise UserError(str(error), field=error.field or "file") from error
         return {"run": taken.run_id, "case": taken.case_id, "said": taken.said}
 
     def take_mask(sent: GiveMask) -> Plain:
@@ -221,7 +226,8 @@ def in_sentences(request: gr.Request | Request) -> Iterator[None]:
         yield
     except UserError as error:
         _state(request)["status"] = 403 if isinstance(error, NotAllowed) else 404 if isinstance(error, Missing) else 400
-        raise gr.Error(str(error), title=error.field or NO_FIELD, print_exception=False) from error
+        said = " ".join(str(error).splitlines())  # it may hold what the caller has sent
+        raise gr.Error(said, title=error.field or NO_FIELD, print_exception=False) from error
     except gr.Error:
         raise
     except Exception as error:
@@ -366,7 +372,7 @@ def _plain_default(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _reply(sent: Command, result: Any, jobs: JobQueue) -> Plain:
+def _reply(sent: Command, result: Any, services: Services) -> Plain:
     if sent.looks and isinstance(result, dict):
         return result
     if isinstance(result, OpenedRun):
@@ -374,8 +380,10 @@ def _reply(sent: Command, result: Any, jobs: JobQueue) -> Plain:
     if isinstance(sent, CreateStudy | CopyRules):
         return {"study": result}
     if isinstance(sent, RunCommand):
-        job = jobs.of_run(sent.run)
-        return {"run": sent.run, "job": job_facts(job) if job is not None and job.active else None}
+        job = services.jobs.of_run(sent.run)
+        going_on = job_facts(job) if job is not None and job.active else None
+        # Such as that somebody else changed meanwhile what this has changed.
+        return {"run": sent.run, "job": going_on, "notices": services.notes.notices(sent.run)}
     of: Plain = {name: getattr(sent, name) for name in ("study", "job") if hasattr(sent, name)}
     if isinstance(result, DraftState):
         return {**of, "troubles": [plain(trouble) for trouble in result.troubles]}
