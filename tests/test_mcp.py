@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import io
 import json
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def roles(studio: Studio, tokens: dict[str, str]) -> dict[str, dict[str, str]]:
 
 
 @asynccontextmanager
-async def agent(url: str, headers: dict[str, str] | None = None) -> Any:
+async def agent(url: str, headers: dict[str, str] | None = None) -> AsyncIterator[ClientSession]:
     """A session of a client."""
     async with (
         httpx.AsyncClient(headers=headers, follow_redirects=True, timeout=60) as http,
@@ -103,8 +104,7 @@ def asked(url: str, work: Work, headers: dict[str, str] | None = None) -> Any:
     """What comes of the work with a session of its own."""
 
     async def whole() -> Any:
-        opened: AbstractAsyncContextManager[ClientSession] = agent(url, headers)
-        async with opened as session:
+        async with agent(url, headers) as session:
             return await work(session)
 
     return anyio.run(whole)
@@ -334,15 +334,13 @@ def test_many_that_watch_keep_nobody_out(served: Served) -> None:
         ends: list[Any] = []
 
         async def watch() -> None:
-            opened: AbstractAsyncContextManager[ClientSession] = agent(url)
-            async with opened as session:
+            async with agent(url) as session:
                 ends.append(await call(session, "watch_job", job=job))
 
         async with anyio.create_task_group() as watchers:
             for _ in range(50):
                 watchers.start_soon(watch)
-            opened: AbstractAsyncContextManager[ClientSession] = agent(url)
-            async with opened as session:
+            async with agent(url) as session:
                 while (await call(session, "show_job", job=job))["state"] != "running":
                     pass
             generator.let_all()
@@ -443,6 +441,18 @@ def test_other_sites_and_other_names_of_this_machine_are_refused(served: Served)
     ):
         reply = httpx.post(f"{served[0]}gradio_api/mcp/", json=INITIALIZE, headers={**headers, **ACCEPT})
         assert reply.status_code == 403, headers
+
+
+def test_the_studio_calls_no_host_that_a_caller_names(locked: Served, tokens: dict[str, str]) -> None:
+    """Gradio's own answers would, and with the token of whoever calls next."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        named = f"127.0.0.1:{listening.getsockname()[1]}"
+        headers = {**shown(tokens["full"]), "x-forwarded-host": named}
+        assert refused(locked[0], "watch_job", headers, job=10**9)[1] == "job"
+        assert asked(locked[0], lambda session: session.get_prompt(PROMPT), headers).messages
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
 
 
 @pytest.mark.parametrize("path", ["sse", "messages/?session_id=x", "schema", "http", "x/gradio_api/mcp"])

@@ -69,8 +69,6 @@ _FILE = (
 )
 _WATCHED = f" Waits {WATCH_SECONDS:g} seconds at most: call it again while “state” is waiting or running."
 _UPLOADED = "/gradio_api/file="
-
-
 _KEEP = (RunCommand, RunFromSample, UploadPicture, CreateStudy, CopyRules)
 """Nothing is lost by these: of a run every version stays, and one that was deleted can be put back."""
 
