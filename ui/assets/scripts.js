@@ -3,12 +3,6 @@
   "use strict";
   const study = window.study;
 
-  function tell(form, problem, field) {
-    for (const place of form.querySelectorAll("[data-problem]")) place.textContent = "";
-    const place = form.querySelector(`[data-problem="${CSS.escape(field || "title")}"]`);
-    if (place) place.textContent = problem;
-  }
-
   document.addEventListener("submit", async (event) => {
     const form = event.target;
     if (form.id !== "token-form") return;
@@ -20,7 +14,11 @@
       form.reset();
       study.fit(done.parts);
       document.getElementById("copy-token").focus();
-    } catch (error) { tell(form, error.message, error.field); button.disabled = false; }
+    } catch (error) {
+      for (const field of ["title", "reads_only", "days"]) study.tell(field, "");
+      study.tell(error.field || "title", error.message);
+      button.disabled = false;
+    }
   });
 
   document.addEventListener("click", async (event) => {

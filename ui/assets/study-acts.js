@@ -13,13 +13,6 @@
     return element;
   };
 
-  // What is wrong stands beside its field; "" clears all that was said there.
-  study.tell = (field, text) => {
-    const places = [...document.querySelectorAll("[data-problem]")].filter((one) => one.dataset.problem === field);
-    for (const place of places) place.textContent = text;
-    return places.length > 0;
-  };
-
   const valueOf = (name) => document.getElementsByName(name)[0]?.value ?? "";
   study.drawn = () => {
     const draw = {};

@@ -8,6 +8,13 @@
     for (const part of patch.parts(parts, study.keeps)) for (const hook of study.afterFit) hook(part);
   };
 
+  // What is wrong stands beside its field; "" clears what was said there. Whether there is such a place.
+  study.tell = (field, text) => {
+    const places = [...document.querySelectorAll("[data-problem]")].filter((one) => one.dataset.problem === field);
+    for (const place of places) place.textContent = text;
+    return places.length > 0;
+  };
+
   study.copy = async (text) => {
     try { await navigator.clipboard.writeText(text); return true; } catch { /* not allowed here: the old way */ }
     const focus = document.activeElement, area = document.createElement("textarea");
@@ -41,7 +48,7 @@
   const form = document.getElementById("new-study-form");
   form?.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const tell = (field, text) => { form.querySelector(`[data-problem="${field}"]`).textContent = text; };
+    const { tell } = window.study;
     for (const field of ["name", "template", ""]) tell(field, "");
     const button = form.querySelector("#create");
     button.disabled = true;
