@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,7 +123,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from pipeline.version import version
     from ui.annotate.application import annotate_application
     from ui.drawing_routes import add_drawing_routes
-    from ui.endpoints import add_endpoints
+    from ui.endpoints import add_endpoints, has_call
     from ui.explore import LARGEST_UPLOAD, explore_page
     from ui.plain_http import PlainHttp
     from ui.routes import add_routes
@@ -136,7 +137,8 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None, lifespan=uploads_forgotten)
 
     page = explore_page(explorer_of(studio))
-    app.add_middleware(PlainHttp, functions=add_endpoints(page, endpoints_of(studio)))
+    functions = add_endpoints(page, endpoints_of(studio))
+    app.add_middleware(PlainHttp, functions=functions, has_call=partial(has_call, page))
     for_the_signed_in = stand_guard(app, studio.workspace, settings.host, settings.password)
 
     @app.api_route("/healthz", methods=["GET", "HEAD"])

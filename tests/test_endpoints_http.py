@@ -101,6 +101,8 @@ def test_what_is_no_call_is_told_in_one_sentence(url: str) -> None:
     assert "JSON only" in told(httpx.post(f"{url}gradio_api/run/show_run", content=b"x"), 400)[0]
     assert told(httpx.get(f"{url}gradio_api/nothing"), 404)
     assert told(httpx.get(f"{url}gradio_api/queue/data"), 422)
+    for way in ("call", "call/v2"):
+        assert "no call “x”" in told(httpx.get(f"{url}gradio_api/{way}/show_run/x"), 404)[0]
     assert told(httpx.post(f"{url}gradio_api/upload", content=b"x"), 400)
     assert told(httpx.post(f"{url}gradio_api/component_server", json={"data": 1}), 400)
     lost = {"component_id": 10**6, "fn_name": "answer", "session_hash": "x", "data": {}}

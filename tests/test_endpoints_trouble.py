@@ -7,6 +7,7 @@ import gc
 import http.client
 import io
 import json
+import socket
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -205,19 +206,30 @@ def test_many_watchers_keep_nobody_out(served: tuple[str, Studio]) -> None:
 def test_files_that_were_sent_or_fetched_are_removed(
     served: tuple[str, Studio], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that are used, those that never are, and what is given to be fetched, with their folders."""
+    """Those that are used, never used, or broken off, and what is given to be fetched; with their folders."""
     url, studio = served
     folder = ui.uploads.uploaded(sent(url, picture(), "never used.png")).parent.parent
     run = answer(url, "upload_picture", {"path": sent(url, picture(), "used.png"), **FILE})["run"]
+    broken_off(url, folder)
     case = made(studio)
     given = answer(url, "download_image", case=case)
     assert httpx.get(given["url"]).content == Path(given["path"]).read_bytes()
-    assert len([file for file in folder.rglob("*") if file.is_file()]) >= 3
+    assert len([file for file in folder.rglob("*") if file.is_file()]) >= 4
     monkeypatch.setattr(ui.uploads, "KEPT_SECONDS", -1.0)
     until(lambda: not list(folder.iterdir()))
     assert httpx.get(given["url"]).status_code == 403
     assert refused(url, "upload_picture", {"path": given["path"], **FILE})[1] == "file"
     assert call(url, "show_run", run=run).status_code == 200
+
+
+def broken_off(url: str, folder: Path) -> None:
+    """Go away in the middle of a file."""
+    before = len(list(folder.iterdir()))
+    head = b"POST /gradio_api/upload HTTP/1.1\r\nhost: localhost\r\ncontent-length: 90000\r\n"
+    part = b'--x\r\ncontent-disposition: form-data; name="files"; filename="a.png"\r\n\r\n'
+    with socket.create_connection((httpx.URL(url).host, int(httpx.URL(url).port or 0)), 60) as asking:
+        asking.sendall(head + b"content-type: multipart/form-data; boundary=x\r\n\r\n" + part + b"y" * 50_000)
+        until(lambda: len(list(folder.iterdir())) > before)
 
 
 def drafted(url: str) -> str:

@@ -280,9 +280,7 @@ def test_files_come_and_go_over_http(studio: Studio, client: TestClient) -> None
     assert client.get("/masks/..%2fstudio.png").status_code == 404
 
 
-def test_a_page_gives_files_that_were_uploaded_and_they_are_removed(
-    studio: Studio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_gives_files_that_were_uploaded(studio: Studio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
     (tmp_path / "uploads").mkdir()
     explorer, run_id = explorer_of(studio), finished(studio)
@@ -303,7 +301,6 @@ def test_a_page_gives_files_that_were_uploaded_and_they_are_removed(
         assert refused["problem"].startswith("The file is empty") and "offer" not in refused
     assert explorer.give_mask(run_id, sent(mask_file()), "0 sky, 1 road, 2 car") == {"problem": "", "said": ()}
     assert "has no run" in explorer.give_mask("none", sent(mask_file()), "")["problem"]
-    assert not list((tmp_path / "uploads").iterdir())
 
     lying_about = tmp_path / "mine.png"
     lying_about.write_bytes(saved)

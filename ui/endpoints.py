@@ -148,6 +148,12 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
     return {number: None if number in before else by_name[str(page.fns[number].api_name)] for number in page.fns}
 
 
+def has_call(page: gr.Blocks, event: str) -> bool:
+    """Whether a call of an endpoint is going on, or its answer was not fetched yet."""
+    queue = page._queue
+    return event in queue.event_ids_to_events or any(event in ids for ids in queue.pending_event_ids_session.values())
+
+
 def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
     """Every endpoint but `WatchJob`, which streams, with what does it."""
     yield from _commands(services)

@@ -35,7 +35,7 @@ from services.samples import Sample
 from services.similarity import Similarities
 from storage.types import RunSummary
 from ui.endpoints import token_of
-from ui.uploads import keep_to_uploads, taking
+from ui.uploads import keep_to_uploads, uploaded
 from ui.views.frame import header, source_card, start_page, upload_note
 from ui.views.generation import generation_card
 from ui.views.keys import keys_window
@@ -210,15 +210,15 @@ class Explorer:
         return stage
 
     def take_picture(self, path: str, name: str) -> Reply:
-        """The run that an uploaded file carries, or a new one with it. The file is removed."""
+        """The run that an uploaded file carries, or a new one with it."""
         return self._take(path, lambda data: vars(self.exchange.take_picture(data, name)))
 
     def take_run(self, path: str) -> Reply:
-        """The run that an uploaded file carries. The file is removed."""
+        """The run that an uploaded file carries."""
         return self._take(path, lambda data: vars(self.exchange.take_run(data)))
 
     def give_mask(self, run_id: str, path: str, classes: str) -> Reply:
-        """Give a run the mask in an uploaded file, which is removed."""
+        """Give a run the mask in an uploaded file."""
         return self._take(path, lambda data: {"said": self.runs.give_mask(run_id, data, classes)})
 
     def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
@@ -226,8 +226,7 @@ class Explorer:
         can begin with it instead.
         """
         try:
-            with taking(path) as data:
-                return {"problem": "", **take(data)}
+            return {"problem": "", **take(uploaded(path).read_bytes())}
         except NoRun as error:
             return {"problem": str(error), "offer": "new"}
         except UserError as error:

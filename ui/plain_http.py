@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -24,6 +24,7 @@ from ui.guard import Application, Message, Receive, Scope, Send
 
 PREFIX = "/gradio_api/"
 _CALL = re.compile(r"/gradio_api/(run|api|call|call/v2)/([^/]+)/?")
+_STREAM = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/([^/]+)/?")
 _QUEUE = re.compile(r"/gradio_api/queue/join/?")
 _BY_NAME = "call/v2"
 """The way in whose body is the fields themselves."""
@@ -47,11 +48,13 @@ log = logging.getLogger(__name__)
 
 class PlainHttp:
     """ASGI middleware. `functions` are those of the Gradio application by their numbers, with the command that each
-    takes, or None for those of a page.
+    takes, or None for those of a page; `has_call` says whether it knows a call by its id.
     """
 
-    def __init__(self, app: Application, functions: Mapping[int, type[Command] | None]) -> None:
-        self.app, self._functions = app, functions
+    def __init__(
+        self, app: Application, functions: Mapping[int, type[Command] | None], has_call: Callable[[str], bool]
+    ) -> None:
+        self.app, self._functions, self._has_call = app, functions, has_call
         self._numbers = {endpoint_of(command): number for number, command in functions.items() if command is not None}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,20 +62,38 @@ class PlainHttp:
         if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
             await self.app(scope, receive, send)
             return
-        reply = _Reply(scope, send)
+        reply, gone = _Reply(scope, send), False
+
+        async def listened() -> Message:
+            nonlocal gone
+            message = await receive()
+            gone = gone or message["type"] == "http.disconnect"
+            return message
+
         try:
             if scope["method"] == "POST":
-                scope, receive = await self._shaped(scope, receive)
-            await self.app(scope, receive, reply.send)
-        except _Gone:
-            return
+                scope, sent = await self._shaped(scope, listened)
+            else:
+                self._require_call(scope["path"])
+                sent = listened
+            await self.app(scope, sent, reply.send)
         except UserError as error:
             await reply.instead(refusal(error))
         except Exception as error:
+            if gone:  # before all was there: nobody waits for an answer
+                return
             if reply.begun:
                 raise
             log.exception("%s failed", scope["path"])
             await reply.instead(failed(error))
+
+    def _require_call(self, path: str) -> None:
+        """Where a stream is asked for: Gradio begins one of a call that it does not know, and breaks it off."""
+        asked = _STREAM.fullmatch(path)
+        if asked is not None and not self._has_call(asked[1]):
+            raise BadRequest(
+                404, f"There is no call “{asked[1]:.80}” whose answer waits: it was fetched, or never made."
+            )
 
     async def _shaped(self, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
         call = _CALL.fullmatch(scope["path"])
@@ -145,16 +166,12 @@ class _Reply:
         return JSONResponse({"error": text}, status)
 
 
-class _Gone(Exception):
-    """The client went away before all that it sends was there."""
-
-
 async def _read(receive: Receive) -> bytes:
     data, more = b"", True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _Gone
+            raise ConnectionError("the client went away before all that it sends was there")
         data, more = data + message.get("body", b""), message.get("more_body", False)
     return data
 

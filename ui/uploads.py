@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import gradio as gr
@@ -17,7 +17,9 @@ from gradio.utils import get_upload_folder
 from pipeline.errors import UserError
 
 KEPT_SECONDS, LOOK_SECONDS = 3600.0, 300.0
-"""How long a file is kept that was sent, or made to be fetched; and the time between two looks for older ones."""
+"""How long a file is kept that was sent, or made to be fetched; and the time between two looks for older ones.
+
+Who has used a file does not remove it: two who send the same have sent one file, as its content is its place."""
 log = logging.getLogger(__name__)
 
 
@@ -44,16 +46,6 @@ def uploaded(path: str) -> Path:
     if found is None or not found.is_relative_to(Path(get_upload_folder()).resolve()) or not found.is_file():
         raise UserError("There is no such upload: send the file first.", field="file")
     return found
-
-
-@contextmanager
-def taking(path: str) -> Iterator[bytes]:
-    """The bytes of an uploaded file, which is removed afterwards. Raises UserError for any other path."""
-    file = uploaded(path)
-    try:
-        yield file.read_bytes()
-    finally:
-        file.unlink(missing_ok=True)
 
 
 @asynccontextmanager
