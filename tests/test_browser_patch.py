@@ -104,6 +104,16 @@ def test_a_text_of_another_run_is_another_text(desk: Page) -> None:
     assert desk.input_value("#f") == "other"
 
 
+def test_a_draft_comes_back_with_its_field(desk: Page) -> None:
+    show(desk, field("one", "first:caption"))
+    desk.fill("#f", "not saved")
+    desk.evaluate("fields.mark(document.getElementById('f'))")
+    show(desk, "")
+    show(desk, f"<p>{field('one', 'first:caption')}</p>")
+    assert desk.input_value("#f") == "not saved" and ask(desk, "fields.typed(document.getElementById('f'))")
+    desk.evaluate("sessionStorage.clear()")
+
+
 def test_what_a_person_opened_and_set_stays(desk: Page) -> None:
     card = "<section id=card{}><details{}><summary>more</summary></details><table><tr><th>a</th></tr></table></section>"
     show(desk, card.format("", ""))

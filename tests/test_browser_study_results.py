@@ -231,6 +231,27 @@ def test_workers_are_sorted_by_any_column(page: Page, served: tuple[str, Studio,
     assert values == sorted(values) and head.get_attribute("aria-sort") == "ascending"
 
 
+def test_the_order_and_the_focus_stay_when_sorted_workers_are_drawn_anew(
+    page: Page, served: tuple[str, Studio, str]
+) -> None:
+    url, studio, study_id = served
+    page.goto(f"{url}workers")
+    head = page.locator(".sortable thead th").first
+    head.click()
+    rows = "rows => rows.map(row => row.id)"
+    names = page.eval_on_selector_all(".sortable tbody tr", rows)
+    order = head.get_attribute("aria-sort")
+    link = page.locator("[id='worker-imported-bo'] th a")
+    link.focus()
+    page.evaluate("() => { document.querySelector('.workers').dataset.old = '1'; }")
+    studio.workspace.studies.workers.decide(study_id, "imported-ada", "rejected", "a test")
+    page.evaluate("window.study.refresh()")
+    expect(page.locator(".workers[data-old]")).to_have_count(0)
+    assert page.eval_on_selector_all(".sortable tbody tr", rows) == names
+    assert head.get_attribute("aria-sort") == order
+    expect(link).to_be_focused()
+
+
 def test_workers_are_sorted_by_keys(page: Page, served: tuple[str, Studio, str]) -> None:
     page.goto(f"{served[0]}workers")
     page.get_by_role("button", name="controls right").focus()
