@@ -13,8 +13,8 @@ import socket
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -212,19 +212,6 @@ def _stay_here(profile: Profile) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
 
-@contextmanager
-def _without_mcp() -> Iterator[None]:
-    """Gradio takes the package mcp in with it wherever that is installed: 0.1 s of a start and 12 MB."""
-    if "gradio" in sys.modules:
-        yield
-        return
-    sys.modules["mcp"] = None  # type: ignore[assignment]  # an import of it fails, as if it were not installed
-    try:
-        yield
-    finally:
-        del sys.modules["mcp"]
-
-
 def _keep_uploads_apart() -> None:
     """A folder of this server's own, which is emptied: Gradio's usual one is one for all servers of a machine."""
     given = os.environ.get("GRADIO_TEMP_DIR", "")
@@ -270,8 +257,7 @@ def serve(settings: ServerSettings) -> None:
     """Serve until SIGTERM or Ctrl-C; then stop the work that is going on and close the workspace."""
     _leave_a_core()
     with _listen(settings.host, settings.port) as listening:
-        with nullcontext() if settings.mcp else _without_mcp():
-            app, studio = build(settings)
+        app, studio = build(settings)
         import uvicorn
 
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS)

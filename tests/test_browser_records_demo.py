@@ -44,7 +44,7 @@ def street(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """Its server tells of each call that would leave the machine, and of each error."""
     folder = tmp_path_factory.mktemp("street")
     code = GUARD.replace("TRIED.append(", "print('LEFT THE MACHINE', ") + "import app, sys; sys.exit(app.main())"
-    server = ServerProcess(folder / "workspace", folder / "log", code).start()
+    server = ServerProcess(folder / "workspace", folder / "log", code, ["--mcp"]).start()
     with browsing(chromium_path) as page:
         page.set_viewport_size({"width": 1700, "height": 1000})
         open_start(page, server.url)
@@ -134,8 +134,8 @@ def test_the_mask_of_the_sample_lies_over_source_and_result_and_is_exported(stre
         assert require_run_in(archive.read(image)).mask is not None
 
 
-def test_a_script_beside_the_page(street: Street, tmp_path: Path) -> None:
-    """The first script of docs/scripting.md, as it stands there, against the studio as it is served."""
+def test_a_script_and_an_agent_beside_the_page(street: Street, tmp_path: Path) -> None:
+    """The first script of docs/scripting.md and that of an agent, as they stand there, against the studio as served."""
     (tmp_path / "demo" / "samples").mkdir(parents=True)
     shutil.copy(ROOT / "demo" / "samples" / "lighthouse.png", tmp_path / "demo" / "samples")
     saved = Path(said("From a picture to an accepted test case", street.server.url, tmp_path).strip())
@@ -144,6 +144,8 @@ def test_a_script_beside_the_page(street: Street, tmp_path: Path) -> None:
     expect(mine).to_contain_text("1 result")
     mine.locator("a.run").click()
     expect(street.page.locator("#review")).to_contain_text("accepted")
+    assert said("An agent by MCP", street.server.url, tmp_path).count("image/png") == 4
+    expect(street.page.locator(".run-item", has_text="4 of 4 results accepted")).to_contain_text("lighthouse")
 
 
 def test_the_server_is_killed_and_the_page_goes_on(street: Street) -> None:

@@ -388,11 +388,13 @@ def test_a_type_that_is_picked_stays_until_it_is_saved(studio: Studio, page: Pag
     red.locator(".pop select").select_option("weather")
     red.locator(".pop input").click()
     keyword_chip(other, "grassy").locator(".toggle").click()
+    settled(other)
     look(page)
     expect(keyword_chip(page, "grassy").locator(".toggle")).to_have_attribute("aria-pressed", "false")
     expect(red.locator(".pop select")).to_have_value("weather")
     page.keyboard.press("Enter")
     expect(red.locator(".toggle small")).to_have_text("weather")
+    settled(page)
     look(other)
     expect(keyword_chip(other, "red").locator(".pop select")).to_have_value("weather")
 

@@ -92,9 +92,11 @@ def test_no_value_of_any_field_gets_further_than_a_sentence(served: tuple[str, S
             if reply.status_code >= 500 or "\n" in said or not said.endswith(".") or "Traceback" in said:
                 wrong.append((command.name, fields, reply.status_code, said[:200]))
 
-        for command in offered(studio.commands):
+        for number, command in enumerate(offered(studio.commands)):
             ids = {"stage": "caption", "job": 0, "case": 0}
             for place, value in enumerate(NASTY):
+                if (number + place) % 4:  # a quarter of all: every endpoint has some of them, and each of them many
+                    continue
                 if "run" in fields_of(command):
                     ids["run"] = next((run.id for run in studio.runs.latest()), "") or text_run(studio)
                 if "study" in fields_of(command):

@@ -9,8 +9,6 @@ import base64
 import io
 import json
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,14 +22,11 @@ from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
 from PIL import Image
 
-from benchmarks.serving import free_port
 from services.studio import Studio
 from tests.called import picture, shown
-from tests.demo_server import demo_models
 from tests.explorer import held_drawing, text_run
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here, until
-from tests.test_offline import ROOT
 from ui.endpoints import offered
 from ui.guard import COOKIE, MCP
 from ui.mcp import GUIDE, PROMPT
@@ -243,16 +238,6 @@ def test_an_agent_takes_a_picture_to_accepted_images(served: Served) -> None:
     (held,) = (one for one in studio.runs.latest() if one.id == run)
     assert held.accepted == held.test_cases == 2
     assert not list(Path(get_upload_folder()).rglob("picture.*"))
-
-
-@pytest.mark.demo
-def test_an_agent_takes_a_picture_to_an_accepted_image_with_the_embedded_models(tmp_path: Path) -> None:
-    sample = (ROOT / "demo" / "samples" / "lighthouse.png").read_bytes()
-    file = f"data:image/png;base64,{base64.b64encode(sample).decode()}"
-    with serving_here(tmp_path / "workspace", demo_models(), mcp=True) as (url, studio):
-        run = asked(url, lambda session: to_accepted(session, file, 1, "lighthouse"))
-        assert studio.workspace.runs.get(run).values["caption"].value.trace.author == "model"
-    until(lambda: not studio.jobs.active())
 
 
 def test_an_upload_by_its_path_or_address_and_no_other_file(served: Served, tmp_path: Path) -> None:
@@ -484,17 +469,3 @@ def test_without_the_flag_there_is_no_tool(tmp_path: Path) -> None:
     with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, _):
         assert httpx.post(f"{url}gradio_api/mcp/", json=INITIALIZE, headers=ACCEPT).status_code in (404, 405)
         assert "--mcp" in httpx.get(f"{url}scripts").text
-
-
-def test_without_the_flag_the_package_mcp_is_not_loaded(tmp_path: Path) -> None:
-    code = (
-        "import app, sys, uvicorn\n"
-        "uvicorn.Server.run = lambda *_, **__: None\n"
-        "app.serve(app.read_settings(sys.argv[1:], {}))\n"
-        "print('mcp.types' in sys.modules)\n"
-    )
-    for flags in ([], ["--mcp"]):
-        command = [sys.executable, "-c", code, "--workspace", str(tmp_path / "w"), "--port", str(free_port()), *flags]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[-1] == str(bool(flags))

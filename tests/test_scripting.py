@@ -1,6 +1,7 @@
 """The scripts of docs/scripting.md, run as they stand there but for the address of the studio.
 
-The first one runs in test_browser_records_demo.py, against the studio as it is served, with the embedded models.
+The first one and the agent's run in test_browser_records_demo.py, against the studio as it is served, with the embedded
+models.
 """
 
 from __future__ import annotations
@@ -84,11 +85,3 @@ def test_plain_http(tmp_path: Path, password: str) -> None:
         (run,) = studio.runs.latest()
         accepted = [case.review.verdict for case in studio.workspace.runs.get(run.id).test_cases if case.review]
     assert re.fullmatch(r"\d{4,} bytes", told.strip()) and run.name == "lighthouse" and accepted == ["accepted"]
-
-
-def test_an_agent_by_mcp(tmp_path: Path) -> None:
-    with serving_here(tmp_path / "workspace", ScriptedModels(), mcp=True) as (url, studio):
-        told = said("An agent by MCP", url, tmp_path)
-        (run,) = studio.runs.latest()
-        assert (run.test_cases, run.accepted) == (4, 4)
-    assert told.startswith("DILLEMA Studio tests vision models") and told.count("image/png") == 4

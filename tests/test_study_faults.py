@@ -1,4 +1,7 @@
-"""The server is killed again and again while annotators work: what it said was saved is there, once, and they go on."""
+"""The server is killed again and again while annotators work: what it said was saved is there, once, and they go on.
+
+`make soak` alone runs it; test_study_kill.py and test_browser_annotate.py kill as well, in less time.
+"""
 
 from __future__ import annotations
 
@@ -128,10 +131,6 @@ def looked_at(folder: Path, study_id: str, acknowledged: list[Acknowledged], abs
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []
         (given,) = db.execute("SELECT count(*) FROM study_votes").fetchone()
     assert given == len(acknowledged), "a vote that was sent twice was written twice"
-
-
-def test_a_kill(tmp_path: Path) -> None:
-    under_fire(tmp_path / "workspace", kills=1, items=40, crew=5, seconds=0.1)
 
 
 @pytest.mark.soak

@@ -47,7 +47,7 @@
     if (file.size > LARGEST) return { problem: `The file is larger than ${LARGEST / 1000000} MB: save it smaller.` };
     try {
       const { path } = await studio.upload(file);
-      return await studio.server[name]({ path, name: file.name, ...more });
+      return await wire.answered(studio.server[name]({ path, name: file.name, ...more }));
     } catch {
       wire.failed();
       return { problem: "The file did not reach the server: is it running?" };
@@ -71,7 +71,7 @@
   // From Gradio's own field, which has sent the file already.
   studio.chosen = async ({ path, orig_name: name }) => {
     let reply;
-    try { reply = await studio.server.take_picture({ path, name }); }
+    try { reply = await wire.answered(studio.server.take_picture({ path, name })); }
     catch { wire.failed(); reply = { problem: "The studio did not answer: is it running?" }; }
     if (reply.problem) studio.tell("start", reply.problem); else taken(reply);
   };

@@ -64,13 +64,10 @@
     const mine = flying = queue.splice(0);
     clearTimeout(pollTimer);
     const batch = { do: mine.map(({ done, refused, lost, ...plain }) => plain), tab: TAB, run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, revision: studio.revision };
-    try {
-      const reply = await wire.within(LOST, studio.server.answer(batch));
-      // What is under a pressed pointer must not become something else before it is released.
-      if (pointerDown) studio.held = reply; else onReply(reply);
-    } catch {
-      giveUp();
-    }
+    let reply;
+    try { reply = await wire.within(LOST, wire.answered(studio.server.answer(batch))); } catch { giveUp(); return; }
+    // What is under a pressed pointer must not become something else before it is released.
+    if (pointerDown) studio.held = reply; else onReply(reply);
   }
 
   function giveUp() {

@@ -11,6 +11,13 @@
     return Promise.race([asked, late]).finally(() => clearTimeout(timer));
   };
 
+  // What a function of the server gave. Of a call that failed Gradio gives nothing, and does not say why.
+  wire.answered = async (asked) => {
+    const reply = await asked;
+    if (reply === undefined) throw new Error("No answer from the studio.");
+    return reply;
+  };
+
   // The JSON that came back.
   wire.ask = async (path, how) => {
     let reply, said;
@@ -31,7 +38,7 @@
   wire.sendFile = (path, file, kind = "application/octet-stream") =>
     wire.ask(path, { method: "POST", headers: { "content-type": kind, "x-studio": "1" }, body: file });
 
-  // Gradio does not say why a call failed: perhaps nobody is signed in any more.
+  // After a call of Gradio's failed: perhaps nobody is signed in any more.
   wire.failed = async () => {
     if (!wire.signedOut) return;
     const looked = await fetch("/ui/favicon.svg", { cache: "no-store" }).catch(() => null);
