@@ -25,6 +25,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For all tests one more than there are cores: those with a browser wait a third of their time."""
+    return (os.cpu_count() or 1) + (config.getoption("dist") == "loadfile")
+
+
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
     """For playwright's `executable_path`. Without Chromium the test is skipped, or fails on a build server (CI set)."""
