@@ -85,3 +85,15 @@ def test_plain_http(tmp_path: Path, password: str) -> None:
         (run,) = studio.runs.latest()
         accepted = [case.review.verdict for case in studio.workspace.runs.get(run.id).test_cases if case.review]
     assert re.fullmatch(r"\d{4,} bytes", told.strip()) and run.name == "lighthouse" and accepted == ["accepted"]
+
+
+def test_the_first_script_with_a_token(tmp_path: Path) -> None:
+    (tmp_path / "demo" / "samples").mkdir(parents=True)
+    shutil.copy(ROOT / "demo" / "samples" / "lighthouse.png", tmp_path / "demo" / "samples")
+    with serving_here(tmp_path / "workspace", ScriptedModels(), "a long password") as (url, studio):
+        made = studio.commands.send("make-token", {"title": "notebook", "reads_only": False, "days": 1})
+        shown = f"headers={{'Authorization': 'Bearer {made.text}'}}, verbose=False)"
+        told = said("From a picture to an accepted test case", url, tmp_path, replaced={"verbose=False)": shown})
+        assert Path(told.strip()).read_bytes().startswith(b"\x89PNG")
+        (run,) = studio.runs.latest()
+        assert (run.name, run.test_cases, run.accepted) == ("lighthouse", 1, 1)
