@@ -57,7 +57,7 @@ def sample_named(samples: tuple[Sample, ...], name: str) -> Sample:
     for sample in samples:
         if sample.name == name:
             return sample
-    raise UserError(f"There is no sample {name[:80]!r}: pick one of those shown.")
+    raise UserError(f"There is no sample {name[:80]!r}: pick one of those shown.", field="sample")
 
 
 def sample_of(samples: tuple[Sample, ...], run: Run) -> Sample | None:

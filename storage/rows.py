@@ -61,7 +61,7 @@ def insert_row(db: sqlite_utils.Database, table: str, row: Row) -> int:
 def require_run(db: sqlite_utils.Database, run_id: str) -> None:
     """Raises UserError when there is no such run."""
     if not run_exists(db, run_id):
-        raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.")
+        raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.", field="run")
 
 
 def run_exists(db: sqlite_utils.Database, run_id: str) -> bool:

@@ -193,7 +193,7 @@ class Runs(Repository):
         for row in list(db.query("SELECT * FROM stage_values WHERE id = ?", [value_id])):
             value = _value(row)
             return _insert_value(db, value.run_id, value.stage, value.value, brought_back=value_id)
-        raise UserError(f"There is no version {value_id} to bring back; pick one from the history.")
+        raise UserError(f"There is no version {value_id} to bring back; pick one from the history.", field="version")
 
     @read
     def history(self, db: sqlite_utils.Database, run_id: str, stage: StageName) -> tuple[StoredValue, ...]:
@@ -434,9 +434,10 @@ def _copy_name(db: sqlite_utils.Database, name: str) -> str:
 def _name(name: str) -> str:
     name = " ".join(name.split())
     if not name:
-        raise UserError("The run has no name; give it one.")
+        raise UserError("The run has no name; give it one.", field="title")
     if len(name) > LONGEST_NAME:
-        raise UserError(f"The name of the run has {len(name)} characters; give it one of at most {LONGEST_NAME}.")
+        text = f"The name of the run has {len(name)} characters; give it one of at most {LONGEST_NAME}."
+        raise UserError(text, field="title")
     return name
 
 

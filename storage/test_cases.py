@@ -219,7 +219,7 @@ def insert_review(db: sqlite_utils.Database, case_id: int, verdict: Verdict, rea
         raise ValueError(f"there is no verdict {verdict!r}")
     reason = " ".join(reason.split())
     if len(reason) > LONGEST_REASON:
-        raise UserError(f"The reason has {len(reason)} characters; say it in at most {LONGEST_REASON}.")
+        raise UserError(f"The reason has {len(reason)} characters; say it in at most {LONGEST_REASON}.", field="reason")
     if not list(db.query("SELECT 1 FROM test_cases WHERE id = ?", [case_id])):
         raise _unknown_case(case_id)
     row = {"test_case": case_id, "verdict": verdict, "reason": reason, "created": now()}
@@ -254,7 +254,7 @@ def _finish_job(db: sqlite_utils.Database, job_id: int, state: JobState, message
 
 
 def _unknown_case(case_id: int) -> UserError:
-    return UserError(f"This workspace has no test case {case_id}; pick one from its run.")
+    return UserError(f"This workspace has no test case {case_id}; pick one from its run.", field="case")
 
 
 def _review(row: Row) -> Review | None:

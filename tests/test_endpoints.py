@@ -131,14 +131,14 @@ def test_a_script_drafts_a_study_and_another_one_like_it(served: tuple[str, Stud
 @pytest.mark.parametrize(
     ("name", "data", "sentence", "field"),
     [
-        ("show_run", ["nope"], "This workspace has no run", ""),
+        ("show_run", ["nope"], "This workspace has no run", "run"),
         ("list_runs", ["", "", 500], "“limit” cannot be taken", "limit"),
         ("list_runs", ["", "", "many"], "“limit” cannot be taken", "limit"),
         ("list_runs", [["x"], "", 5], "“find” cannot be taken", "find"),
-        ("run_from_sample", ["zebra"], "There is no sample", ""),
+        ("run_from_sample", ["zebra"], "There is no sample", "sample"),
         ("show_job", [10**9], "There is no job", "job"),
         ("show_job", ["one"], "“job” cannot be taken", "job"),
-        ("download_image", [10**9], "This workspace has no test case", ""),
+        ("download_image", [10**9], "This workspace has no test case", "case"),
         ("show_study", ["nope"], "", ""),
         ("download_study", ["nope", "../x"], "There is no file '../x'", "file"),
         ("upload_picture", ["text"], "“file” cannot be taken", "file"),

@@ -263,7 +263,7 @@ def test_a_file_lies_where_the_answer_says(served: Served) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "sentence", "field"),
     [
-        ("show_run", {"run": "nope"}, "This workspace has no run", ""),
+        ("show_run", {"run": "nope"}, "This workspace has no run", "run"),
         ("show_run", {}, "“run” is missing", "run"),
         ("show_run", {"run": "x", "nope": 1}, "“nope” cannot be taken", "nope"),
         ("list_runs", {"limit": 500}, "“limit” cannot be taken", "limit"),
