@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw
 
-from demo.judges import Judges
 from demo.language import TIME_PHRASES
 from demo.render import render
 from demo.report_rows import Row, percent, share
 from demo.report_walk import Walk, edited_things
 from demo.scene import SEMANTIC_CLASSES, Scene
 from pipeline.lineage import TestCase
+
+if TYPE_CHECKING:
+    from demo.judges import Judges
 
 IOU_FLOORS = {"road": 0.85, "vehicle": 0.6}
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+    from xdist.remote import Producer
 
     from services.studio import Studio
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub, which reads it once
+
+IN_MEMORY = Path("/dev/shm")
+if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > 4 << 30:
+    # Two thousand tests with a database each wait a sixth of their time for a disk. No test is about power failure.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest goes by the marks
@@ -28,6 +36,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """For all tests one more than there are cores: those with a browser wait a third of their time."""
     return (os.cpu_count() or 1) + (config.getoption("dist") == "loadfile")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """A file at a time on each core, but all that ask the embedded models on one, which loads them once."""
+    if config.getoption("dist") != "loadfile":
+        return None
+
+    class OneForTheDemo(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "demo" if file.endswith("_demo.py") else file
+
+    return OneForTheDemo(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,7 @@ from playwright.sync_api import Page, expect
 from benchmarks.serving import ServerProcess, browsing, settled
 from pipeline.embedded import require_run_in
 from storage.workspace import Workspace
-from tests.demo_server import serving_demo
-from tests.explorer import DEMO_SECONDS, mark_page, open_start, reloaded_by_itself, upload
+from tests.explorer import DEMO_SECONDS, mark_page, open_start, reloaded_by_itself, serving_stand_ins, upload
 from tests.test_browser_records import downloaded, drop, item
 from tests.test_offline import GUARD, ROOT
 from tests.test_scripting import said
@@ -99,7 +98,7 @@ def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_p
     assert "Sampler: " in image.info["parameters"] and "trainedAlgorithmicMedia" in image.info["XML:com.adobe.xmp"]
     caption = page.input_value("#caption-text")
 
-    with serving_demo(tmp_path / "workspace") as (url, _):
+    with serving_stand_ins(tmp_path / "workspace") as (url, _):  # everything came with the image
         open_start(page, url)
         drop(page, ".start", name, data)
         expect(page.locator("#said")).to_contain_text(f"The run “{SAMPLE}” was restored")
@@ -153,7 +152,7 @@ def test_the_server_is_killed_and_the_page_goes_on(street: Street) -> None:
     page = street.page
     page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)
     page.wait_for_selector("#generate:enabled")
-    page.evaluate("studio.send({ name: 'setting', fields: { setting: 'generation.steps', value: 24 } })")
+    page.evaluate("studio.send({ name: 'setting', fields: { setting: 'generation.steps', value: 16 } })")
     settled(page, DEMO_SECONDS)
     page.click("#generate")
     page.wait_for_function("studio.cases.length === 3", timeout=SLOWEST)

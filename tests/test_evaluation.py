@@ -77,6 +77,7 @@ def load(settings: UnderTestSettings) -> Prediction:
     return ModelUnderTest(settings).predict(picture)
 
 
+@pytest.mark.slow  # torchvision and timm are loaded
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

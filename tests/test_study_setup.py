@@ -6,7 +6,6 @@ import html
 import json
 import re
 import shutil
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,6 +30,7 @@ from storage.workspace import Workspace
 from study.templates import TEMPLATES
 from study.types import Item, Question, Rules
 from tests.scripted import studio_in
+from tests.serving import until
 from tests.study_cases import MODEL, object_runs, road_runs
 from ui.routes import add_routes
 from ui.study.routes import add_study_routes
@@ -427,9 +427,7 @@ def test_the_model_under_test_is_asked_about_what_it_has_not_read(lead: Lead) ->
     other = lead.post(f"{study}/ask-model", {"filter": {**choice, "model": MODEL}}, 400)
     assert other["field"] == "filter" and "another model under test" in other["error"]
     assert lead.post(f"{study}/ask-model", {"filter": choice})["asked"] == 2
-    end = time.monotonic() + 60
-    while lead.post(f"{study}/describe-filter", {"filter": choice})["unread"] and time.monotonic() < end:
-        time.sleep(0.5)
+    until(lambda: not lead.post(f"{study}/describe-filter", {"filter": choice})["unread"])
     lead.post(f"{study}/draw-items", {"filter": choice})
     drawn = [item for item in lead.studies.items(study) if item.kind == "item"]
     assert len(drawn) == 4 and all(item.model_right is False for item in drawn)
