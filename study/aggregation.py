@@ -35,14 +35,18 @@ def majority(answers: Sequence[str]) -> str | None:
     return first[0][0]
 
 
-def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 200, tolerance: float = 1e-7) -> DawidSkene:
+def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolerance: float = 1e-5) -> DawidSkene:
     """Maximum likelihood of true answers and of every worker's error rates, from (task, worker, answer).
 
     EM: starts with the shares of the votes of each task. M: π_j = mean over tasks of T_ij; e^w_jl = Σ_i T_ij [worker w
-    says l of task i] / Σ_i,l of the same. E: T_ij proportional to π_j Π_votes e^w_jl. Ends when the log-likelihood
-    a vote grows by less than `tolerance`, or after `rounds`. (Dawid and Skene 1979, Applied Statistics 28, equations
-    2.3 to 2.5.) With few votes a worker the error rates are rough: a second opinion on the majority, never the result.
-    Empty, and said so, without votes, with one worker, or if all votes are equal.
+    says l of task i] / Σ_i,l of the same. E: T_ij proportional to π_j Π_votes e^w_jl. (Dawid and Skene 1979, Applied
+    Statistics 28, equations 2.3 to 2.5.) Ends where crowd-kit 1.4's `DawidSkene()` does, so that both give the same
+    answers: when Σ_votes Σ_j T_ij (log π_j + log e^w_jl) - Σ_ij T_ij log T_ij a vote grows by less than `tolerance`,
+    or after `rounds`. Where votes tell little (many tasks, workers no better than chance) the answers would go on
+    changing after that: there is no right place to end, so it is the one that can be checked elsewhere.
+
+    With few votes a worker the error rates are rough: a second opinion on the majority, never the result. Empty, and
+    said so, without votes, with one worker, or if all votes are equal.
     """
     workers = sorted({worker for _, worker, _ in votes})
     answers = sorted({answer for _, _, answer in votes})
@@ -71,7 +75,7 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 200, tolera
         counts = np.where(said, np.maximum(counts, _FLOOR), 0.0)
         return np.maximum(truth.mean(axis=0), _FLOOR), counts / counts.sum(axis=1, keepdims=True)
 
-    likelihood, done, converged = -np.inf, 0, False
+    bound, done, converged = -np.inf, 0, False
     priors, errors = maximised()
     while done < rounds and not converged:
         done += 1
@@ -79,10 +83,12 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 200, tolera
         np.add.at(logs, at_task, np.log(errors[at_worker, at_answer]))
         highest = logs.max(axis=1, keepdims=True)
         truth = np.exp(logs - highest)
-        reached = float((highest[:, 0] + np.log(truth.sum(axis=1))).sum()) / len(votes)
         truth /= truth.sum(axis=1, keepdims=True)
         priors, errors = maximised()
-        converged, likelihood = reached - likelihood < tolerance, reached
+        fit = (truth[at_task] * (np.log(priors) + np.log(errors[at_worker, at_answer]))).sum()
+        clipped = np.maximum(truth, _FLOOR)
+        reached = float(fit - (clipped * np.log(clipped)).sum()) / len(votes)
+        converged, bound = reached - bound < tolerance, reached
     best = truth.argmax(axis=1)
     return DawidSkene(
         {task: answers[int(best[i])] for i, task in enumerate(tasks)},

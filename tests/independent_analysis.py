@@ -90,7 +90,7 @@ def analysed(answers: pd.DataFrame, needed: int, consensus: int, min_seen: int, 
     complete = kept.groupby("item").filter(lambda rows: len(rows) == needed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = DawidSkene(n_iter=200, tol=1e-7).fit_predict(
+        model = DawidSkene().fit_predict(
             complete[["item", "worker", "answer"]].set_axis(["task", "worker", "label"], axis=1)
         )
     return {
