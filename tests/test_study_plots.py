@@ -85,6 +85,10 @@ def test_measures_that_are_undefined_have_no_dot() -> None:
     assert drawn.count("<circle") == 2 and "alpha: undefined" in drawn and "kappa: undefined" in drawn
     scale = agreement_scale(agreement([["1", "2"], ["4", "5"], ["3", "3"]], SCALE, True))
     assert scale.count("<circle") == 5 and "ordinal alpha" in scale
+    # The grounds are levels of agreement beyond chance: raw agreement has a line of its own above them.
+    raw, *beyond = places(scale, "cy")
+    top = min(float(y) for y in re.findall(r'<rect [^>]*y="(\d+)"[^>]*class="ground', scale))
+    assert raw < top < min(beyond) and "0 % of pairs equal" in scale
 
 
 def test_votes_over_time_rise_to_the_last() -> None:
@@ -98,10 +102,10 @@ def test_votes_over_time_rise_to_the_last() -> None:
 
 
 def test_workers_are_placed_by_speed_and_agreement() -> None:
-    answers = {n: ["yes", "yes", "yes", "yes", "no"] for n in range(10)}
+    answers = {n: ["yes", "yes", "yes", "yes", "no", "yes"] for n in range(10)}
     data = simple(answers, exclusions=[excluded("worker-4")])
     drawn = worker_scatter(analyse(data).workers, 1.0)
-    assert drawn is not None and drawn.count("<circle") == 5 and drawn.count('class="out"') == 1
+    assert drawn is not None and drawn.count("<circle") == 6 and drawn.count('class="out"') == 1
     assert "worker-4: 4.0 s, 0 % with the consensus, 10 votes, excluded" in drawn
     heights = [float(found) for found in re.findall(r'cy="([\d.]+)"', drawn)]
     assert sorted(heights)[-1] > sorted(heights)[0] + 100, "who disagrees with all stands low"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import log10
 
-from study.agreement import Agreement
+from study.agreement import Agreement, Measure
 from study.intervals import Mean, Proportion, percent
 from study.report_types import Slice, WorkerFigures
 from study.types import SCALE
@@ -154,36 +154,48 @@ def histogram(counts: Mapping[str, int]) -> Html:
 
 
 def agreement_scale(found: Agreement) -> Html:
-    """All measures on one line from 0 to 1, over the grounds of Landis and Koch; what is undefined has no dot."""
+    """The measures beyond chance on one line from 0 to 1, over the grounds of Landis and Koch; above them, on a line
+    of its own, raw agreement, which those grounds say nothing of. What is undefined has no dot."""
     axis = Axis(0.0, 1.0, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), "")
-    named = (("raw", found.raw), ("alpha", found.alpha), ("AC1", found.ac1), ("kappa", found.fleiss))
+    named = (("alpha", found.alpha), ("AC1", found.ac1), ("kappa", found.fleiss))
     measures = [*named, ("ordinal alpha", found.ordinal)] if found.ordinal is not None else [*named]
-    height = 20 * len(measures) + 16
+    top = 58
+    height = top + 20 * len(measures) + 16
     drawn: list[Child] = [
-        el("rect", x=axis.place(low), y=0, width="20%", height=height - 16, class_=f"ground-{place}")
-        for place, low in enumerate(axis.ticks[:-1])
+        el("line", x1="0%", x2="100%", y1=10, y2=10, class_="pairs"),
+        [el("line", x1=end, x2=end, y1=6, y2=14, class_="pairs") for end in ("0%", "100%")],
+        el("text", "0 % of pairs equal", x="0%", y=29, class_="ground-words start"),
+        el("text", "100 %", x="100%", y=29, class_="ground-words end"),
+        *_measure("raw", found.raw, axis, 10),
+        el("text", "beyond chance", x="0%", y=top - 6, class_="ground-words start"),
+        [
+            el("rect", x=axis.place(low), y=top, width="20%", height=20 * len(measures), class_=f"ground-{place}")
+            for place, low in enumerate(axis.ticks[:-1])
+        ],
     ]
     for place, (name, measure) in enumerate(measures):
-        y = 20 * place + 10
-        if measure.value is None:
-            drawn.append(el("text", f"{name}: undefined", x="1%", y=y + 4, class_="name"))
-            continue
-        right = measure.value > 0.55
-        drawn.append(el("circle", cx=axis.place(measure.value), cy=y, r=4.5))
-        drawn.append(
-            el(
-                "text",
-                f"{name} {measure.words}",
-                x=axis.place(measure.value),
-                dx=-9 if right else 9,
-                y=y + 4,
-                class_="name end" if right else "name",
-            )
-        )
+        drawn.extend(_measure(name, measure, axis, top + 20 * place + 10))
     for place, (low, word) in enumerate(zip(axis.ticks, LEVELS, strict=False)):
         drawn.append(el("text", word, x=f"{100 * low + 10:.0f}%", y=height - 3, class_=f"level level-{place}"))
-    said = ", ".join(f"{name} {measure.words}" for name, measure in measures)
+    said = ", ".join(f"{name} {measure.words}" for name, measure in (("raw", found.raw), *measures))
     return _svg(height, said, drawn, "agreement")
+
+
+def _measure(name: str, measure: Measure, axis: Axis, y: int) -> Iterable[Child]:
+    """The dot of a measure with its name beside it, or the name alone."""
+    if measure.value is None:
+        yield el("text", f"{name}: undefined", x="1%", y=y + 4, class_="name")
+        return
+    right = measure.value > 0.55
+    yield el("circle", cx=axis.place(measure.value), cy=y, r=4.5)
+    yield el(
+        "text",
+        f"{name} {measure.words}",
+        x=axis.place(measure.value),
+        dx=-9 if right else 9,
+        y=y + 4,
+        class_="name end" if right else "name",
+    )
 
 
 LEVELS = ("slight", "fair", "moderate", "substantial", "nearly perfect")
