@@ -16,7 +16,7 @@ from storage import state_tables, study_tables
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 
-STEPS = ("m001_initial", "m002_judgements", "m003_studies", "m004_states", "m005_tokens")
+STEPS = ("m001_initial", "m002_judgements", "m003_studies", "m004_states", "m005_tokens", "m006_announced_rule")
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
 _FIRST = ("processes", "images", "runs", "run_states", "stage_values", "test_cases")
@@ -294,6 +294,13 @@ def m005_tokens(db: sqlite_utils.Database) -> None:
         ) STRICT
         """
     )
+
+
+@studio()
+def m006_announced_rule(db: sqlite_utils.Database) -> None:
+    """Outcomes of closed studies anew: an item with fewer votes than were announced has too few, whatever they say."""
+    closed = "study IN (SELECT id FROM studies WHERE state = 'closed')"
+    db.execute(f"{state_tables.REFILL_OUTCOMES} AND {closed}")
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -21,7 +21,7 @@ class Outcome:
     question: str
     status: Status
     """"consensus"; "no consensus": discarded; "waiting": votes are still to come; "too few votes": the study is closed
-    and so few votes were left that they do not make a consensus."""
+    and the item has fewer than the rules asked for."""
     answer: str
     """The answer of the consensus; "" without one."""
     counts: Mapping[str, int]
@@ -65,19 +65,17 @@ def outcome(
 
     A consensus is at least `consensus` equal answers of the K votes (the paper: 4 of 5). While fewer than K votes are
     in and more can come, the item waits, even if the votes so far agree: counting the unanimous ones early would favour
-    them. When the study is closed, the votes that are left decide if they hold enough equal answers. A vote that left
-    an optional question out counts as one of the K, and for no answer. A follow-up question needs a consensus of the
-    same size among those who were asked it.
+    them. For the same reason an item with fewer than K votes in a closed study has too few, whatever they say: what was
+    announced is 4 of 5, and 4 of 4 is another rule. A vote that left an optional question out counts as one of the K,
+    and for no answer. A follow-up question needs a consensus of the same size among those who were asked it.
     """
     answers = Counter(vote.answers[question.id] for vote in votes if vote.answers.get(question.id))
     counts = dict(sorted(answers.items(), key=lambda pair: (-pair[1], pair[0])))
     best = next(iter(counts), "")
-    if len(votes) < needed and not closed:
-        status: Status = "waiting"
-    elif best and counts[best] >= consensus:
-        status = "consensus"
+    if len(votes) < needed:
+        status: Status = "too few votes" if closed else "waiting"
     else:
-        status = "too few votes" if len(votes) < needed else "no consensus"
+        status = "consensus" if best and counts[best] >= consensus else "no consensus"
     agreed = best if status == "consensus" else ""
     valid = agreed in question.valid if agreed and question.valid else None
     return Outcome(item, question.id, status, agreed, counts, valid)

@@ -118,6 +118,23 @@ def test_a_workspace_of_the_first_version_goes_on(tmp_path: Path) -> None:
         assert workspace.runs.get(run.id).name == "A seagull"
 
 
+def test_outcomes_of_closed_studies_are_worked_out_anew(tmp_path: Path) -> None:
+    """They were kept when four equal votes of four passed for the four of five that were announced."""
+    with Workspace(tmp_path) as workspace:
+        study_id = started(workspace, items=1, votes=5, consensus=4)
+        for worker in crew(workspace.studies, study_id, 4):
+            vote(workspace.studies, workspace.studies.assignments.claim(study_id, worker, "item"))
+        workspace.studies.close(study_id)
+    connection = sqlite3.connect(tmp_path / "studio.db")
+    assert connection.execute("SELECT outcome FROM study_items").fetchall() == [("too few votes",)]
+    connection.execute("UPDATE study_items SET outcome = 'valid'")
+    connection.execute("DELETE FROM _sqlite_migrations WHERE name = 'm006_announced_rule'")
+    connection.commit()
+    with Workspace(tmp_path):
+        assert connection.execute("SELECT outcome FROM study_items").fetchall() == [("too few votes",)]
+    connection.close()
+
+
 def value_row(text: str, **columns: Any) -> tuple[str, dict[str, Any]]:
     row: dict[str, Any] = {
         "run": RUN,
