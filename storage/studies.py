@@ -35,6 +35,9 @@ MOST_ITEMS = 100_000
 _CONTENT = ("expected label classes edit_types caption counterfactual test_case model model_right group origin").split()
 
 
+_OPENED = "SELECT count(*) FROM study_log WHERE study = ? AND event = 'invitation opened'"
+
+
 class Studies(Repository):
     """The studies, and beside them their workers, the assignments, and who is signed in."""
 
@@ -191,8 +194,7 @@ class Studies(Repository):
     def rules_history(self, db: sqlite_utils.Database, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
         """The versions of the rules since the start and since when each counted, oldest first; () of a draft."""
         require_study(db, study_id)
-        rows = db.query("SELECT rules, created FROM study_rules WHERE study = ? ORDER BY version", [study_id])
-        return tuple((rules_of(row["rules"]), when(row["created"])) for row in rows)
+        return _history(db, study_id)
 
     @read
     def revision(self, db: sqlite_utils.Database, study_id: str) -> int:
@@ -209,6 +211,8 @@ class Studies(Repository):
             workers=read_workers(db, study_id),
             exclusions=_exclusions(db, study_id),
             adjudications=_adjudications(db, study_id),
+            history=_history(db, study_id),
+            linked=bool(_count(db, _OPENED, [study_id])),
         )
 
     @read
@@ -303,6 +307,11 @@ def _change_state(db: sqlite_utils.Database, study_id: str, state: StudyState, o
         db.execute("UPDATE assignments SET state = 'expired' WHERE study = ? AND state = 'leased'", [study_id])
     update_study(db, study_id, {"state": state})
     append_log(db, event, "", study_id)
+
+
+def _history(db: sqlite_utils.Database, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
+    rows = db.query("SELECT rules, created FROM study_rules WHERE study = ? ORDER BY version", [study_id])
+    return tuple((rules_of(row["rules"]), when(row["created"])) for row in rows)
 
 
 def _items(db: sqlite_utils.Database, study_id: str) -> tuple[Item, ...]:

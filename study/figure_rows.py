@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from study.agreement import Agreement
 from study.cells import Kind, Row
 from study.intervals import Mean, Proportion
-from study.report_types import QuestionResult, Report, Slice, Slices
+from study.report_types import QuestionResult, Report, RulesChange, Slice, Slices
 
 FIGURE_COLUMNS: Mapping[str, Kind] = {
     "figure": "text",
@@ -29,8 +29,9 @@ FIGURE_COLUMNS: Mapping[str, Kind] = {
     "best": "number",
     "words": "text",
 }
-"""`question` is empty for an image as a whole; `votes_used`: after or before exclusions, or with adjudications; `part`
-and `name`: all, or the images of one class, edit type, sample or verdict of the model under test, or one answer."""
+"""`question` is empty for an image as a whole; `votes_used`: after or before exclusions, with adjudications, or by the
+rules that the study started with; `part` and `name`: all, or the images of one class, edit type, sample or verdict of
+the model under test, or one answer."""
 
 
 def figure_rows(report: Report) -> list[Row]:
@@ -41,11 +42,14 @@ def figure_rows(report: Report) -> list[Row]:
     ]
     if report.images_adjudicated is not None:
         rows.append(_slice("valid", "", "with adjudications", "all", report.images_adjudicated))
+    if report.as_announced is not None:
+        rows.append(_slice("valid", "", "by the first rules", "all", report.as_announced))
     rows += _parts("", report.image_slices)
     rows += _agreement("", "after exclusions", report.agreement)
     rows.append(_proportion("control items right", "", "all votes", "all", "", report.controls, "answers"))
     for question in report.questions:
         rows += _question(question)
+    rows += [_change(change) for change in report.changes]
     rows += [
         _count(name, number)
         for name, number in (
@@ -84,6 +88,18 @@ def _question(result: QuestionResult) -> Iterator[Row]:
         yield _mean(name, result.mean)
     yield from _agreement(name, "after exclusions", result.agreement)
     yield from _agreement(name, "before exclusions", result.agreement_before)
+
+
+def _change(change: RulesChange) -> Row:
+    return {
+        "figure": "change of rules",
+        "question": "",
+        "part": "all",
+        "name": f"version {change.version}",
+        "count": change.votes_in,
+        "unit": "votes in by then",
+        "words": change.words,
+    }
 
 
 def _parts(question: str, slices: Slices) -> Iterator[Row]:

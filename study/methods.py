@@ -8,6 +8,7 @@ from datetime import datetime
 from study.agreement import Agreement, Measure
 from study.intervals import percent
 from study.report_types import QuestionResult, Report, Slice
+from study.rule_changes import as_announced_words
 from study.types import Question, Rules
 
 
@@ -15,7 +16,7 @@ def paragraph(report: Report) -> str:
     """The whole as one paragraph of English sentences; a study that is not closed is called preliminary."""
     sentences = [
         *_protocol(report),
-        *_people(report.study.rules),
+        *([] if _brought(report) else _people(report.study.rules)),
         *_controls(report),
         *_collected(report),
         *_results(report),
@@ -31,13 +32,19 @@ def _state(report: Report) -> str:
     return {"draft": "a draft", "running": "still running", "paused": "paused"}[report.study.state]
 
 
+def _brought(report: Report) -> bool:
+    """Whether all votes came in a file: then nothing is known of how they were collected."""
+    return bool(report.votes_imported) and report.votes_imported == report.votes_cast
+
+
 def _protocol(report: Report) -> list[str]:
     """What was judged, by how many, on which questions, under which consensus."""
     rules = report.study.rules
     asked = [question for question in rules.questions if not question.follows]
     sentences = [
-        f"{_n(report.items, 'image')} {_were(report.items)} to be judged by {_n(rules.votes, 'independent worker')} "
-        f"each, on {_n(len(asked), 'question')}: {_and([_described(question) for question in asked])}."
+        f"{_n(report.items, 'image')} {_were(report.items)} to be judged by {_n(rules.votes, 'worker')} "
+        f"each, on {_n(len(asked), 'question')}: {_and([_described(question) for question in asked])}.",
+        *_who_they_were(report),
     ]
     follow = [question for question in rules.questions if question.follows]
     if follow:
@@ -51,23 +58,54 @@ def _protocol(report: Report) -> list[str]:
             f"A question of an image counted if at least {rules.consensus} of its {rules.votes} answers were equal, "
             f"and was discarded otherwise{'; ratings are reported by their mean over all of them' if scales else ''}."
         )
-    if rules.show_source:
-        sentences.append(
-            "Source and generated image were shown side by side; the side was drawn at random for every assignment and "
-            "recorded."
-        )
-    else:
-        sentences.append("The generated image was shown without its source.")
-    if rules.show_captions:
-        sentences.append("Both captions were shown with the changed words marked.")
+    if not _brought(report):
+        sentences += _shown(report)
     sentences += _manner(report)
-    if rules.version > 1:
-        sentences.append(
-            f"The rules were fixed before the first vote; when the study was extended they were changed openly, to "
-            f"version {rules.version}."
-        )
-    elif rules.version == 1:
+    if rules.version >= 1 and not report.votes_imported:
         sentences.append("The rules were fixed before the first vote.")
+    if report.changes:
+        sentences.append("The rules were changed after the start:")
+        sentences += [change.words for change in report.changes]
+    return sentences
+
+
+def _who_they_were(report: Report) -> list[str]:
+    """How far workers are known to be different people."""
+    if _brought(report):
+        return []
+    if not report.conditions.linked:
+        return ["Only who was given a personal code by the study lead could take part."]
+    return [
+        "Anybody who had the link could join under a made-up name without saying who they are: workers are different "
+        "names, and it is not known that they are different people."
+    ]
+
+
+def _shown(report: Report) -> list[str]:
+    """What was shown beside the images, as far as they had it."""
+    rules, had, images = report.study.rules, report.conditions, report.items
+    sentences = []
+    drawn = "the side was drawn at random for every assignment and recorded"
+    if not had.with_source:
+        without = "; none of them had one" if rules.show_source and images else ""
+        sentences.append(f"The generated image was shown without its source{without}.")
+    elif had.with_source == images:
+        sentences.append(f"Source and generated image were shown side by side; {drawn}.")
+    else:
+        sentences.append(
+            f"{_n(had.with_source, 'image')} of {images:,} {_were(had.with_source)} shown side by side with "
+            f"{'its' if had.with_source == 1 else 'their'} source; {drawn}. The others had no source and were shown "
+            "alone."
+        )
+    if had.with_captions and had.with_captions == images:
+        sentences.append("Both captions were shown with the changed words marked.")
+    elif had.with_captions:
+        sentences.append(
+            f"Both captions were shown, with the changed words marked, for {_n(had.with_captions, 'image')} of "
+            f"{images:,}; the others had none."
+        )
+    elif rules.show_captions and images:
+        sentences.append("No captions were shown, as the images had none.")
     return sentences
 
 
@@ -80,7 +118,7 @@ def _manner(report: Report) -> list[str]:
     imported = report.votes_imported
     if not imported:
         return [f"{here[0].upper()}{here[1:]}."]
-    all_of_them = imported == report.votes_cast
+    all_of_them = _brought(report)
     came = "All votes were" if all_of_them else f"{_n(imported, 'vote')} of {report.votes_cast:,} {_were(imported)}"
     said = f"{came} collected elsewhere and brought in from a file; how is to be reported from there."
     return [said] if all_of_them else [said, f"For the others, {here}."]
@@ -124,11 +162,15 @@ def _controls(report: Report) -> list[str]:
     policy = report.study.rules.controls
     if not policy.share and not report.controls.n:
         return ["There were no control items."]
-    sentences = [
-        f"{_share(policy.share)} of what a worker was shown were control items with a known answer, which looked like "
-        f"any other; a worker with fewer than {_share(policy.min_right)} of them right, after at least "
-        f"{policy.min_seen}, was excluded by rule with all votes, and other workers were asked for replacement votes."
-    ]
+    had = report.conditions
+    shown = f" ({_count(had.controls_shown, had.shown)} of what was answered)" if had.shown else ""
+    sentences = []
+    if not _brought(report):
+        sentences.append(
+            f"{_share(policy.share)} of what a worker was shown were to be control items with a known answer{shown}; a "
+            f"worker with fewer than {_share(policy.min_right)} of them right, after at least {policy.min_seen}, was "
+            "excluded by rule with all votes, and other workers were asked for replacement votes."
+        )
     if report.controls.value is not None:
         sentences.append(
             f"Of all answers to control items, {_count(report.controls.count, report.controls.n)} were right."
@@ -182,6 +224,8 @@ def _results(report: Report) -> list[str]:
             "An image is valid if every question on validity that it was asked has a consensus on a valid answer, and "
             f"invalid if one has a consensus on another. {_rate('Of all images', report.images, report.images_before)}"
         )
+    if report.as_announced is not None:
+        sentences.append(as_announced_words(report.as_announced, report.first_rules))
     for result in report.questions:
         sentences.append(_result(result, len(report.questions) > 1, report.study.rules.consensus))
     if telling:

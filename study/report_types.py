@@ -9,7 +9,7 @@ from datetime import datetime
 from study.agreement import Agreement
 from study.consensus import Status
 from study.intervals import Bounds, Mean, Proportion
-from study.types import Adjudication, ApprovalVerdict, Exclusion, Question, Study
+from study.types import Adjudication, ApprovalVerdict, Exclusion, Question, Rules, Study
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class Slices:
-    """The same figure for parts of the images. A part without a name (no label, say) is left out."""
+    """The same figure for parts of the images. Those that have no label, say, are a part of their own, named "(none)",
+    the last; () where no image has one."""
 
     by_class: tuple[Slice, ...] = ()
     """By label; by what is shown, where there is no label (an image can be in several)."""
@@ -155,6 +156,37 @@ class WorkerFigures:
 
 
 @dataclass(frozen=True)
+class RulesChange:
+    """A new version of the rules after the start: what was asked for before and since."""
+
+    version: int
+    since: datetime
+    votes: tuple[int, int]
+    """Of an image: before, since."""
+    consensus: tuple[int, int]
+    votes_in: int
+    """Votes on items that had been cast by then: what the change was made in the knowledge of."""
+    words: str
+    """One sentence that says all of it."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What items and workers had in fact, whatever the rules allow for."""
+
+    with_source: int
+    """Items that were shown beside their source."""
+    with_captions: int
+    """Items that were shown with both captions."""
+    controls_shown: int
+    """Answers to control items, of all workers."""
+    shown: int
+    """Answers to items and control items, of all workers, those from a file left out."""
+    linked: bool
+    """There was an open link by which anybody could join, under as many names as they liked."""
+
+
+@dataclass(frozen=True)
 class Report:
     """All that is known of a study at the moment. Live as long as it is not closed."""
 
@@ -192,5 +224,12 @@ class Report:
     first: datetime | None
     last: datetime | None
     """Of the votes on items."""
+    changes: tuple[RulesChange, ...]
+    """Of the rules, after the start; the earliest first."""
+    first_rules: Rules
+    """Those that the study started with."""
+    as_announced: Slice | None
+    """As `images`, by the rules that the study started with; None if they are the same."""
+    conditions: Conditions
     notes: tuple[str, ...]
     """What a reader has to know before they trust a figure: no votes, one worker, still running."""

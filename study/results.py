@@ -11,6 +11,7 @@ from study.intervals import Proportion, bootstrap, bootstrap_mean, wilson
 from study.questions import asked
 from study.report_types import (
     AnswerShare,
+    Conditions,
     Disagreement,
     QuestionResult,
     Remark,
@@ -18,6 +19,7 @@ from study.report_types import (
     SecondOpinion,
     Slices,
 )
+from study.rule_changes import as_announced_words, rules_changes
 from study.slices import Outcomes, adjudicated, of_images, of_question, outcomes_of, slice_of, slices_of
 from study.types import Item, Question, StudyData, Vote
 from study.workers import controls_right, worker_figures
@@ -48,6 +50,11 @@ def analyse(data: StudyData) -> Report:
     times = [vote.submitted for vote in cast]
     control_votes = [vote for vote in data.votes if vote.kind == "control"]
     right, seen = controls_right(control_votes, {item.id: item for item in data.items}, rules)
+    changes, announced = rules_changes(data.history, times), None
+    first = data.history[0][0] if data.history else rules
+    if changes and telling:
+        by_first = outcomes_of(items, counted(cast, first.votes, excluded), first, closed)
+        announced = slice_of("", of_images(by_first, first.questions).values(), telling)
     return Report(
         study=data.study,
         items=len(items),
@@ -75,7 +82,28 @@ def analyse(data: StudyData) -> Report:
         comments=tuple(Remark(vote.item, vote.worker, vote.comment.strip()) for vote in cast if vote.comment.strip()),
         first=min(times, default=None),
         last=max(times, default=None),
-        notes=_notes(data, items, cast, after, excluded),
+        changes=changes,
+        first_rules=first,
+        as_announced=announced,
+        conditions=_conditions(data, items),
+        notes=(
+            *_notes(data, items, cast, after, excluded),
+            *(f"The rules were changed after the start. {change.words}" for change in changes),
+            *([as_announced_words(announced, first)] if announced is not None and cast else []),
+        ),
+    )
+
+
+def _conditions(data: StudyData, items: Sequence[Item]) -> Conditions:
+    """What items and workers had in fact."""
+    rules = data.study.rules
+    here = [vote for vote in data.votes if vote.kind != "quiz" and not vote.imported]
+    return Conditions(
+        with_source=sum(bool(item.source_sha) for item in items) if rules.show_source else 0,
+        with_captions=sum(bool(item.caption and item.counterfactual) for item in items) if rules.show_captions else 0,
+        controls_shown=sum(vote.kind == "control" for vote in here),
+        shown=len(here),
+        linked=data.linked,
     )
 
 

@@ -13,6 +13,8 @@ from study.types import Adjudication, Item, Question, Rules, Vote
 
 Outcomes = Mapping[int, Mapping[str, Outcome]]
 """By item, then by question."""
+NONE = "(none)"
+"""The part of the images that have no class, edit type, sample or verdict, where others have one."""
 
 
 def outcomes_of(items: Sequence[Item], votes: Mapping[int, Sequence[Vote]], rules: Rules, closed: bool) -> Outcomes:
@@ -116,16 +118,20 @@ def slice_of(name: str, outcomes: Iterable[Outcome], telling: bool = True) -> Sl
 
 
 def slices_of(items: Sequence[Item], outcomes: Mapping[int, Outcome]) -> Slices:
-    """The shares by class, edit type, sample and model under test, each in the order of the alphabet."""
+    """The shares by class, edit type, sample and model under test, each in the order of the alphabet.
+
+    Images without one come last, as `NONE`: the parts hold every image that was asked.
+    """
 
     def by(names: Callable[[Item], Iterable[str]]) -> tuple[Slice, ...]:
         parts: dict[str, list[Outcome]] = {}
         for item in items:
             if item.id in outcomes:
-                for name in dict.fromkeys(names(item)):
-                    if name:
-                        parts.setdefault(name, []).append(outcomes[item.id])
-        return tuple(slice_of(name, parts[name]) for name in sorted(parts))
+                for name in dict.fromkeys(name for name in names(item) if name) or (NONE,):
+                    parts.setdefault(name, []).append(outcomes[item.id])
+        if set(parts) <= {NONE}:
+            return ()
+        return tuple(slice_of(name, parts[name]) for name in sorted(parts, key=lambda name: (name == NONE, name)))
 
     return Slices(
         by_class=by(lambda item: (item.label,) if item.label else item.classes),

@@ -279,3 +279,7 @@ class StudyData:
     workers: tuple[Worker, ...]
     exclusions: tuple[Exclusion, ...]
     adjudications: tuple[Adjudication, ...]
+    history: tuple[tuple[Rules, datetime], ...] = ()
+    """The versions of the rules and since when each counts, oldest first; () of a draft."""
+    linked: bool = False
+    """There was an open link by which anybody could join, under as many names as they liked."""

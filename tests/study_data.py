@@ -95,7 +95,11 @@ def driving() -> StudyData:
         "pedestrians": (15, 11, 2, 2),
     }
     items = [
-        item(n, classes=("road", *(["vehicle"] if n < 25 else []), *(["pedestrian"] if n < 15 else [])))
+        item(
+            n,
+            source_sha=f"source-{n}",
+            classes=("road", *(["vehicle"] if n < 25 else []), *(["pedestrian"] if n < 15 else [])),
+        )
         for n in range(100)
     ]
     votes: list[Vote] = []

@@ -97,7 +97,7 @@ def test_from_the_set_up_to_the_result(page: Page, served: tuple[str, Studio]) -
     expect(page.locator("#tile-valid")).to_contain_text("100 %")
     expect(page.locator("#tile-valid")).to_contain_text(f"n = {ITEMS}")
     expect(page.locator("#part-progress")).to_contain_text("12 of 12 votes")
-    expect(page.locator("#methods-text")).to_contain_text("6 images were to be judged by 2 independent workers")
+    expect(page.locator("#methods-text")).to_contain_text("6 images were to be judged by 2 workers")
     kept = studio.workspace.studies.data(study_id).votes
     assert len(kept) == 12 and all(vote.answers == {"valid": "yes"} for vote in kept)
     assert len({(vote.item, vote.worker) for vote in kept}) == 12

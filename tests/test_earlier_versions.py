@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,11 @@ from pipeline.types import to_plain
 from services.studio import Studio, put_together
 from storage.__main__ import main as storage_command
 from storage.workspace import Workspace
+from study.aggregation import dawid_skene
+from study.consensus import Outcome, outcome
 from study.results import analyse
+from study.slices import NONE
+from study.types import StudyData
 from tests.scripted import ScriptedModels, perform
 from tests.study_desk import assert_counted
 from ui.passwords import SECRET, matches
@@ -309,8 +315,46 @@ def study_facts(workspace: Workspace, study_id: str) -> Facts:
         "exclusions": [to_plain(exclusion) for exclusion in data.exclusions],
         "adjudications": [to_plain(decision) for decision in data.adjudications],
         "log": [to_plain(line) for line in studies.log(study_id)],
-        "report": {name: figure for name, figure in to_plain(analyse(data)).items() if name != "study"},
+        "report": report_facts(data),
     }
+
+
+def report_facts(data: StudyData) -> Facts:
+    """The figures of a study, as they were counted then. Three things are counted otherwise today, on purpose: in a
+    study that was closed early four equal votes of four were a consensus, and its images without a class or a sample
+    had no part of their own; Dawid and Skene's model went on for longer than crowd-kit does.
+    """
+
+    def outcome_then(*asked: Any) -> Outcome:
+        found = outcome(*asked)
+        best = next(iter(found.counts), "")
+        question, _, _, _, needed, _ = asked
+        if found.status != "too few votes" or not best or found.counts[best] < needed:
+            return found
+        valid = best in question.valid if question.valid else None
+        return replace(found, status="consensus", answer=best, valid=valid)
+
+    def for_longer(votes: Any) -> Any:
+        return dawid_skene(votes, rounds=200, tolerance=1e-7)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("study.slices.outcome", outcome_then)
+        patched.setattr("study.results.dawid_skene", for_longer)
+        report = analyse(data)
+    facts = {name: figure for name, figure in to_plain(report).items() if name != "study"}
+    for slices in (facts["image_slices"], *(question["slices"] for question in facts["questions"])):
+        for name, parts in slices.items():
+            slices[name] = [part for part in parts if part["name"] != NONE]
+    told_since = ("The rules were changed after the start.", "By the rules as first announced")
+    facts["notes"] = [note for note in facts["notes"] if not note.startswith(told_since)]
+    return without_rounds(facts)
+
+
+def without_rounds(report: Facts) -> Facts:
+    """The facts of a report, but after how many rounds Dawid and Skene's model settled: it ends by another bound."""
+    for question in report["questions"]:
+        question["second"]["words"] = re.sub(r" \(settled after \d+ rounds\)", "", question["second"]["words"])
+    return report
 
 
 def _item_facts(workspace: Workspace, item: Any) -> Facts:
@@ -449,6 +493,8 @@ def same(expected: Any, found: Any) -> None:
 @pytest.fixture(scope="module")
 def expected() -> Facts:
     facts: Facts = json.loads((FIXTURES / "expected.json").read_text(encoding="utf-8"))
+    for study in facts["workspace"]["studies"].values():
+        without_rounds(study["report"])
     return facts
 
 

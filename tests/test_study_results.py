@@ -69,7 +69,7 @@ def test_the_papers_driving_figures():
     assert (report.images.rate.count, report.images.rate.n, report.images.discarded) == (87, 90, 10)
     text = paragraph(report)
     assert "“vehicles”: valid 100 % (24 of 24; 95 % Wilson interval 86.2 to 100.0 %); 1 image discarded" in text
-    assert "100 images were to be judged by 5 independent workers each, on 3 questions" in text
+    assert "100 images were to be judged by 5 workers each, on 3 questions" in text
     assert "Source and generated image were shown side by side" in text
 
 
@@ -148,8 +148,9 @@ def test_before_and_after_an_exclusion():
     assert running.questions[0].second.majority.n == running.questions[0].second.dawid_skene.n == 2
     assert any("1 vote of 15" in note for note in running.notes) and "preliminary" in paragraph(running)
     closed = sound(analyse(data(items, votes, exclusions=[excluded("worker-0")])))
-    # Item 3 has four votes left, all yes: they decide.
-    assert (closed.images.rate.count, closed.images.rate.n) == (3, 3)
+    # Item 3 has four votes left, all yes: 4 of 4 is not the 4 of 5 that was announced.
+    assert (closed.images.rate.count, closed.images.rate.n, closed.images.short) == (2, 2, 1)
+    assert "1 image left with too few votes" in paragraph(closed)
     assert closed.questions[0].before.rate.n == 3 and closed.questions[0].agreement_before.raw.value == pytest.approx(
         0.6
     )
@@ -286,7 +287,7 @@ def test_lances_five_axes():
     assert len(report.comments) == 12 and report.comments[0].text == "hm"
     text = paragraph(report)
     assert "(1 to 5, from not realistic at all to could be a photograph)" in text
-    assert "1 more question was asked only after a certain answer" in text and "version 2" in text
+    assert "1 more question was asked only after a certain answer" in text
 
 
 def test_a_follow_up_with_fixed_answers_concerns_images_where_it_was_asked():
@@ -362,14 +363,15 @@ def test_the_paragraph_states_the_whole_protocol():
     rules = replace(BIRD, controls=ControlPolicy(0.1, 3, 0.75))
     text = paragraph(sound(analyse(simple(dict.fromkeys(range(10), MOSTLY), rules=rules, state="running"))))
     for part in (
-        "10 images were to be judged by 5 independent workers each, on 1 question: “Does the image still show a ",
+        "10 images were to be judged by 5 workers each, on 1 question: “Does the image still show a ",
         "[class]?” (yes, no).",
         "if at least 4 of its 5 answers were equal, and was discarded otherwise",
         "The generated image was shown without its source.",
         "No answer was pre-selected",
         "The rules were fixed before the first vote.",
         "Workers needed an approval rate above 95 % over at least 50 finished assignments.",
-        "10 % of what a worker was shown were control items",
+        "Only who was given a personal code by the study lead could take part.",
+        "10 % of what a worker was shown were to be control items with a known answer (0 of 50 (0 %) of what was ",
         "fewer than 75 % of them right, after at least 3",
         "On 2 November 2026, 5 workers cast 50 votes on these images.",
         "No worker was excluded.",

@@ -607,10 +607,14 @@ def test_more_votes_are_a_new_version_of_the_rules(lead: Lead) -> None:
         more: dict[str, Any] = {"votes": votes, "consensus": consensus}
         refused = lead.act(study, "ask-for-votes", 400, **more)
         assert refused["field"] == field
+    told = " ".join(lead.post(f"{study}/before/ask-for-votes", {"votes": "7", "consensus": "4"})["words"])
+    assert "the consensus stayed 4 equal answers, which was 4 of 5 (80.0 %) and is 4 of 7 (57.1 %)" in told
+    assert "6 of 7 would be as strict as 4 of 5" in told
     lead.act(study, "ask-for-votes", votes="7", consensus="5")
     rules = lead.rules(study)
     assert (rules.votes, rules.consensus, rules.version) == (7, 5, 2)
     assert "version 2" in lead.get(f"/study/{study}/run")
+    assert "the votes an image went from 5 to 7" in lead.get(f"/study/{study}/")
 
 
 def test_more_images_come_with_their_control_items(lead: Lead) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from storage.imported_votes import IMPORTED
 from storage.studies import Studies
 from study.questions import check_rules
 from study.readiness import check_more, findings
-from study.types import NewItem, Study, Worker
+from study.rule_changes import change_words
+from study.types import NewItem, Rules, Study, Worker
 
 MOST_CODES = 200
 _Count = Annotated[int, typed_number(NumberField("votes", 1, 50))]
@@ -249,11 +251,19 @@ class LifeCycle:
         if not votes < 2 * consensus <= 2 * votes:
             raise UserError(f"The consensus is {votes // 2 + 1} to {votes} of {votes} votes.", field="consensus")
         more = (votes - rules.votes) * study.items
-        words = [f"The rules get version {rules.version + 1}: {votes} votes an image, consensus {consensus}."]
+        change = change_words((rules.votes, votes), (rules.consensus, consensus))
+        words = [f"The rules get version {rules.version + 1}: {change}."]
         if more:
             words.append(f"{_count(more, 'more vote')} will be collected, also of images that were finished.")
-        if consensus != rules.consensus:
-            words.append("The result is counted by the new consensus from now on; the report states both versions.")
+        if consensus / votes < rules.consensus / rules.votes:
+            words.append(
+                f"That is a weaker consensus than was announced: {_as_strict(rules, votes)} of {votes} would be as "
+                f"strict as {rules.consensus} of {rules.votes}."
+            )
+        words.append(
+            "The result is counted by the new rules from now on. The report states both, when they were changed and "
+            "with how many votes in, and what the first rules would have found."
+        )
         return Consequences("Ask for more votes?", tuple(words), "Change the rules")
 
     def _before_items(self, study: Study, sent: AddItems) -> Consequences:
@@ -332,6 +342,11 @@ class LifeCycle:
         if not sent.workers:
             raise UserError("Pick at least one worker.", field="workers")
         return [self._studies.workers.get(name) for name in dict.fromkeys(sent.workers)]
+
+
+def _as_strict(rules: Rules, votes: int) -> int:
+    """The smallest consensus of so many votes that is no weaker than that of the rules."""
+    return math.ceil(votes * rules.consensus / rules.votes - 1e-9)
 
 
 def _need(study: Study, *states: str) -> None:

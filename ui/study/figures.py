@@ -11,6 +11,7 @@ from datetime import datetime
 
 from study.intervals import percent
 from study.report_types import QuestionResult, Report, Slice, Slices
+from study.slices import NONE
 from ui.study.plots import (
     LOW,
     RATING,
@@ -131,7 +132,7 @@ def slices(report: Report) -> Html | None:
 def slice_box(title: str, words: str, parts: Sequence[Slice]) -> Html:
     """A table of parts of the images with their intervals; those beyond `FOLDED` unfold."""
     axis = share_axis(parts)
-    rows = [_row(part.name, part, axis) for part in parts]
+    rows = [_row(_named(part, words), part, axis) for part in parts]
     body = [_table(words, axis, rows[:FOLDED])]
     if len(rows) > FOLDED:
         rest = _table(words, axis, rows[FOLDED:])
@@ -144,11 +145,27 @@ def slice_box(title: str, words: str, parts: Sequence[Slice]) -> Html:
 def slices_of_question(result: QuestionResult) -> Html | None:
     """The same of one question, for its details."""
     parts: Slices = result.slices
-    every = [*parts.by_model, *parts.by_group, *parts.by_class, *parts.by_edit_type]
+    every = [
+        (part, words)
+        for words, found in (
+            ("model", parts.by_model),
+            ("sample", parts.by_group),
+            ("class", parts.by_class),
+            ("edit type", parts.by_edit_type),
+        )
+        for part in found
+    ]
     if not every:
         return None
-    axis = share_axis(every)
-    return _table("part", axis, [_row(part.name, part, axis) for part in every])
+    axis = share_axis([part for part, _ in every])
+    return _table("part", axis, [_row(_named(part, words), part, axis) for part, words in every])
+
+
+def _named(part: Slice, words: str) -> str:
+    """The name of a part; images that have no class, sample and so on are said to have none."""
+    if part.name != NONE:
+        return part.name
+    return "not asked of the model" if words == "model" else f"no {words}"
 
 
 def _table(words: str, axis: Axis, rows: Sequence[Child]) -> Html:
