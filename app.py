@@ -260,7 +260,18 @@ def serve(settings: ServerSettings) -> None:
         app, studio = build(settings)
         import uvicorn
 
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS)
+        from ui.connections import BACKLOG, Patience, room_for_connections
+
+        most, warning = room_for_connections()
+        if warning:
+            print(warning, file=sys.stderr, flush=True)
+        config = uvicorn.Config(
+            app,
+            http=Patience(most).protocol(),
+            backlog=BACKLOG,
+            log_level="warning",
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        )
         server = uvicorn.Server(config)
         shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
         print(

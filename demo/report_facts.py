@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from demo.language import CAR_PLACES, NUMBER_WORDS, TIME_PHRASES
 from demo.scene import COLOURS, OBJECT_CLASSES, WEATHERS, Scene
 
+WALKERS = ("pavement is empty", "pedestrian", "pedestrians")
+"""What tells none, one and two of them."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -20,7 +23,7 @@ class Facts:
     weather: str
     time: str
     vehicles: int | None
-    pedestrians: bool | None
+    pedestrians: int | None
 
 
 def facts_of(text: str) -> Facts:
@@ -34,14 +37,14 @@ def facts_of(text: str) -> Facts:
     else:
         colours = tuple(re.findall(rf"\b({'|'.join(COLOURS)}) {label}\b", text)) if label else ()
     number = re.search(rf"\b({'|'.join(NUMBER_WORDS)}) cars?\b", text, re.IGNORECASE)
-    empty, walked = "pavement is empty" in told, "pedestrian" in told
+    walkers = {count for count, words in enumerate(WALKERS) if re.search(rf"\b{words}\b", told)}
     return Facts(
         label=label,
         colours=colours,
         weather=_only(text, WEATHERS),
         time=_only(text, tuple(TIME_PHRASES.values())),
         vehicles=NUMBER_WORDS.index(number.group(1).lower()) if number else None,
-        pedestrians=None if empty == walked else walked,
+        pedestrians=walkers.pop() if len(walkers) == 1 else None,
     )
 
 
@@ -54,7 +57,7 @@ def facts_of_scene(scene: Scene) -> Facts:
         weather=scene.look.weather,
         time=TIME_PHRASES[scene.look.time],
         vehicles=scene.vehicles if road else None,
-        pedestrians=scene.pedestrians > 0 if road else None,
+        pedestrians=scene.pedestrians if road else None,
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import cv2
 import numpy as np
 from PIL import Image, ImageDraw
 
@@ -14,13 +16,22 @@ from demo.language import TIME_PHRASES
 from demo.render import render
 from demo.report_rows import Row, percent, share
 from demo.report_walk import Walk, edited_things
-from demo.scene import SEMANTIC_CLASSES, Scene
+from demo.scene import MAX_VEHICLES, SEMANTIC_CLASSES, Scene
 from pipeline.lineage import TestCase
 
 if TYPE_CHECKING:
     from demo.judges import Judges
 
 IOU_FLOORS = {"road": 0.85, "vehicle": 0.6}
+"""Wanted of the masks of all generated roads."""
+IOU_MARGINS = {"pavement": 0.06, "lane marking": 0.10, "pedestrian": 0.10}
+"""How much less than on the untouched scenes is allowed: of thin things the judges miss a part there too."""
+THINGS = ("vehicle", "pedestrian", "object")
+"""Classes of which single things can be counted."""
+SMALLEST = 12
+"""Pixels of a patch that counts as a thing; the judges leave smaller crumbs on untouched scenes too."""
+FOUND = 0.25
+"""Share of a thing's pixels that have to be read as its class, or it is lost."""
 
 
 class Overlap:
@@ -51,8 +62,17 @@ class ImageFindings:
     untouched_air: list[bool] = field(default_factory=list)
     untouched_colour: list[bool] = field(default_factory=list)
     untouched_label: list[bool] = field(default_factory=list)
-    kept: dict[str, Overlap] = field(default_factory=lambda: {name: Overlap(name) for name in IOU_FLOORS})
-    untouched_kept: dict[str, Overlap] = field(default_factory=lambda: {name: Overlap(name) for name in IOU_FLOORS})
+    other_colours: list[bool] = field(default_factory=list)
+    """Of what was not edited."""
+    third_car: list[bool] = field(default_factory=list)
+    """Those of `other_colours` that are the farthest of three cars."""
+    whole: list[bool] = field(default_factory=list)
+    """Nothing lost and nothing added, one for each image."""
+    untouched_whole: list[bool] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)
+    added: Counter[str] = field(default_factory=Counter)
+    kept: dict[str, Overlap] = field(default_factory=lambda: _overlaps())
+    untouched_kept: dict[str, Overlap] = field(default_factory=lambda: _overlaps())
 
     def add(self, walk: Walk, case: TestCase, judges: Judges) -> None:
         """Judge one image with one edit, and the scene that it was made from."""
@@ -66,6 +86,17 @@ class ImageFindings:
         else:
             places = [painted_pixels(scene, place) for place in edited_things(walk, edit)]
             self.colour.append(all(made.colour(pixels) == edit.alternative for pixels in places if pixels.any()))
+        edited = edited_things(walk, edit) if edit.edit_type == "attribute" else []
+        for place, colour in enumerate(scene.look.colours):
+            pixels = painted_pixels(scene, place)
+            if place not in edited and pixels.any():
+                self.other_colours.append(made.colour(pixels) == colour)
+                self.third_car += [self.other_colours[-1]] if place == MAX_VEHICLES - 1 else []
+        lost, added = lost_and_added(walk.mask, made.mask)
+        self.whole.append(not lost and not added)
+        self.untouched_whole.append(not any(lost_and_added(walk.mask, source.mask)))
+        self.lost.update(lost)
+        self.added.update(added)
         self.untouched_air += [source.weather == scene.look.weather, source.time == scene.look.time]
         for place, colour in enumerate(scene.look.colours):
             pixels = painted_pixels(scene, place)
@@ -82,10 +113,16 @@ class ImageFindings:
     def rows(self) -> list[Row]:
         """The figures against their floors."""
         air = "generated image shows the edited weather or time of day"
+        floors = dict(IOU_FLOORS)
+        floors |= {name: self.untouched_kept[name].value - margin for name, margin in IOU_MARGINS.items()}
+        third = f"the third car's: {percent(self.third_car)}"
+        told = f"{_beside(self.untouched_whole)}; lost: {_counted(self.lost)}; added: {_counted(self.added)}"
         return [
             share(air, self.air, 0.85, _beside(self.untouched_air)),
             share("generated image shows the edited colour", self.colour, 0.75, _beside(self.untouched_colour)),
+            share("colours that were not edited are kept", self.other_colours, 0.90, third),
             share("label still right in the generated image", self.label, 0.93, _beside(self.untouched_label)),
+            share("nothing lost and nothing added in the generated image", self.whole, 0.90, told),
             *(
                 Row(
                     f"{name} pixels kept",
@@ -94,9 +131,23 @@ class ImageFindings:
                     "IoU",
                     beside=f"untouched scenes: {self.untouched_kept[name].value:.3f}",
                 )
-                for name, floor in IOU_FLOORS.items()
+                for name, floor in floors.items()
             ),
         ]
+
+
+def lost_and_added(truth: np.ndarray, seen: np.ndarray) -> tuple[list[str], list[str]]:
+    """The classes of the things that only the one mask shows, and of those that only the other does.
+
+    Both are uint8 (height, width) of indices into `SEMANTIC_CLASSES`. Things that touch in the picture are one.
+    """
+    lost, added = [], []
+    for name in THINGS:
+        there, found = truth == SEMANTIC_CLASSES.index(name), seen == SEMANTIC_CLASSES.index(name)
+        lost += [name for patch in _patches(there) if found[patch].mean() < FOUND]
+        near = cv2.dilate(there.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+        added += [name for patch in _patches(found) if not near[patch].any()]
+    return lost, added
 
 
 def contact_sheet(cases: Sequence[tuple[Walk, TestCase]]) -> Image.Image:
@@ -123,6 +174,20 @@ def painted_pixels(scene: Scene, place: int) -> np.ndarray:
         colours[place] = colour
         drawn.append(render(scene.with_look(weather="sunny", time="day", colours=tuple(colours)))[0].astype(int))
     return np.asarray(np.abs(drawn[0] - drawn[1]).max(2) > 60)
+
+
+def _overlaps() -> dict[str, Overlap]:
+    return {name: Overlap(name) for name in (*IOU_FLOORS, *IOU_MARGINS)}
+
+
+def _patches(pixels: np.ndarray) -> list[np.ndarray]:
+    """The connected patches of a mask, bool (height, width) each, without crumbs."""
+    count, numbered, stats, _ = cv2.connectedComponentsWithStats(pixels.astype(np.uint8), connectivity=8)
+    return [numbered == number for number in range(1, count) if stats[number, cv2.CC_STAT_AREA] >= SMALLEST]
+
+
+def _counted(found: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in found.most_common()) or "none"
 
 
 def _beside(hits: list[bool]) -> str:

@@ -2,108 +2,161 @@
 `profiles` list what there is.
 
 Results go to stdout, a path a line; progress and remarks to stderr. A person's mistake ends with one sentence and exit
-code 2, a Ctrl-C with 130; whatever ends `augment`, what is finished is kept.
+code 2. When some of the images failed it is 3, a Ctrl-C gives 130, SIGTERM 143, and a reader that closed the pipe 141.
+Whatever ends `augment`, what is finished is kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from pipeline import run_file
-from pipeline.driver import Driver, Event, ImageDone, Request, StageBegan, StageDone
-from pipeline.errors import Cancelled, UserError
+from pipeline.driver import Driver, Event, ImageDone, ImageFailed, Request
+from pipeline.errors import Cancelled, CannotLoad, UnreadableReply, UserError, one_line
 from pipeline.folder import FolderStore, RepeatStore, make_folder
 from pipeline.images import read_image
 from pipeline.lineage import Lineage
 from pipeline.masks import NamedMask
 from pipeline.methods import method_of
 from pipeline.models import load_models
-from pipeline.options import asked_mask, asked_settings, asked_task, changed_settings
+from pipeline.options import (
+    asked_mask,
+    asked_settings,
+    asked_sources,
+    asked_task,
+    changed_settings,
+    notice_for,
+    require_mask_options,
+    several,
+)
 from pipeline.profile import Profile, load_profile, profile_names
 from pipeline.progress import Progress
 from pipeline.recipes import DEFAULT, known_recipes, recipe_of
+from pipeline.reports import JsonLines, Report, Words
 from pipeline.seeds import LARGEST
-from pipeline.stages.base import Stage
 from pipeline.stages.generation import PlannedImage
-from pipeline.terminal import ProgressLine, stop_on_interrupt
+from pipeline.terminal import ProgressLine, Stop, Terminated, stop_on_signals
+
+DIFFERENT, WRONG, SOME_FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 3, 130, 141, 143
+"""Exit codes; 0 when all went well."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and gives the exit code."""
+    try:
+        try:
+            code = _run(arguments)
+        finally:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read the lines has enough of them, as `head` does
+        _let_go_of_pipes()
+        return PIPE_CLOSED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
+    _quiet_libraries()
     try:
         return int(options.command(options))
     except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+        _report(options).error(str(error))
+        return SOME_FAILED if isinstance(error, UnreadableReply) else WRONG
+    except Terminated:
+        return TERMINATED
     except (Cancelled, KeyboardInterrupt):
-        return 130
+        return INTERRUPTED
 
 
 def augment(options: argparse.Namespace) -> int:
-    """All stages of a recipe for one image."""
-    profile, recipe = load_profile(options.profile), recipe_of(options.recipe)
+    """All stages of a recipe for one image, or for several one after another. What fails is named, and the rest goes
+    on: 0 when nothing did, 3 when something did, and the same command tries that again with the next seed.
+    """
+    profile, recipe, report = load_profile(options.profile), recipe_of(options.recipe), _report(options)
     models = load_models(profile)
     driver = Driver(profile, models)
     settings = changed_settings(recipe.settings_in(profile), asked_settings(options))
-    task = asked_task(options, profile)
-    picture = read_image(options.image)
-    mask = asked_mask(options, picture.image.size)
+    task, sources = asked_task(options, profile), asked_sources(options)
+    require_mask_options(options)
     models.check()
+    failed, images_failed = 0, 0
+    with stop_on_signals() as stop:
+        for number, (source, folder) in enumerate(sources.items(), start=1):
+            report.begun(source, number, len(sources), folder)
+            try:
+                request = Request(task, settings, recipe.name, options.seed)
+                images_failed += _augment_one(options, driver, request, source, folder, report, stop)
+            except (CannotLoad, Cancelled, BrokenPipeError):
+                raise
+            except Exception as error:
+                if not several(options):
+                    raise
+                report.source_failed(source, one_line(error))
+                failed += 1
+    report.ended(len(sources), failed, images_failed)
+    return SOME_FAILED if failed or images_failed else 0
+
+
+def _augment_one(
+    options: argparse.Namespace,
+    driver: Driver,
+    request: Request,
+    path: Path,
+    folder: Path,
+    report: Report,
+    stop: Stop,
+) -> int:
+    """All stages for one source image, in a folder of its own. Gives how many images could not be made."""
+    recipe, task, picture = recipe_of(request.recipe), request.task, read_image(path)
+    mask = asked_mask(options, path, picture.image.size)
     named = NamedMask(mask.image, mask.classes) if mask else None
     asked = run_file.asked_run(
         recipe,
         task,
-        profile,
-        options.seed,
-        settings,
+        driver.profile,
+        request.seed,
+        request.settings,
         driver.prompts(recipe),
-        Path(options.image).name,
+        path.name,
         picture.image,
         picture.notes,
         named,
     )
-    store = FolderStore(Path(options.out), asked, picture.image, mask.image if mask else None)
-    line, drawn = ProgressLine(), list[Lineage]()
-    for note in (*picture.notes, *(mask.notes if mask else ())):
-        line.say(note)
+    store = FolderStore(folder, asked, picture.image, mask.image if mask else None, stop.saving)
+    drawn, failed = list[Lineage](), 0
+    notice = notice_for(driver.profile, picture.image)
+    for note in (*([notice] if notice else ()), *picture.notes, *(mask.notes if mask else ())):
+        report.note(note)
 
     def tell(event: Event) -> None:
-        match event:
-            case StageBegan():
-                line(Progress(event.stage, 0, 1, note=f"stage {event.number} of {event.total}"))
-            case Progress():
-                line(event)
-            case StageDone():
-                values = {name: held.value for name, held in store.values().items()}
-                line.say(_line(recipe.stage(event.stage), event))
-                for remark in recipe.stage(event.stage).remarks(event.value.value, values, task):
-                    line.say(f"  {remark}")
-            case ImageDone():
-                drawn.append(event.lineage)
-                line.clear()
-                print(store.file_of(event.lineage), flush=True)
+        nonlocal failed
+        if isinstance(event, ImageDone):
+            drawn.append(event.lineage)
+        failed += isinstance(event, ImageFailed)
+        report.event(event, recipe, task, store)
 
     try:
-        with stop_on_interrupt() as cancelled:
-            driver.run(Request(task, settings, recipe.name, options.seed), store, tell, cancelled)
+        driver.run(request, store, tell, stop.asked)
     except BaseException:
-        line.clear()
-        line.say(f"Stopped. Images kept: {store.images}, see {store.file}. The same command goes on from here.")
+        report.stopped(store)
         raise
-    line.clear()
-    store.finish(drawn)
-    print(store.file, flush=True)
-    return 0
+    store.finish(drawn, complete=not failed)
+    report.done(store, failed)
+    return failed
 
 
 def again(options: argparse.Namespace) -> int:
-    """Every image of a `run.json` made again; 0 when all have the same pixels, 1 when one has not."""
+    """Every image of a `run.json` made again; 0 when all have the same pixels, 1 when one has not, 3 when one could not
+    be made.
+    """
     path = Path(options.run)
     held = run_file.read(path)
     wanted = [image for image in held.images if options.image in (None, image.file)]
@@ -119,7 +172,7 @@ def again(options: argparse.Namespace) -> int:
         raise UserError("The images would replace those they are compared with: choose another --out.")
     models = load_models(profile)
     models.check()
-    line, differ = ProgressLine(), 0
+    line, differ, failed = ProgressLine(), 0, 0
 
     def compared(file: Path, same: bool) -> None:
         nonlocal differ
@@ -128,15 +181,20 @@ def again(options: argparse.Namespace) -> int:
         print(f"{file}  {'same pixels' if same else 'DIFFERENT pixels'}", flush=True)
 
     def tell(event: Event) -> None:
+        nonlocal failed
         if isinstance(event, Progress):
             line(event)
+        elif isinstance(event, ImageFailed):
+            failed += 1
+            file = next(one.file for one in wanted if one.record.lineage.seed == event.image.seed)
+            line.say(f"No {file}: {one_line(event.error)}")
 
     mask = run_file.load_mask(held, path.parent)
     store = RepeatStore(held, wanted, source, mask, folder, compared)
     images = tuple(PlannedImage(image.record.lineage.counterfactual, image.record.lineage.seed) for image in wanted)
     request = Request(held.run.task, held.settings, held.run.recipe, held.seed, stages=(), images=images)
-    with stop_on_interrupt() as cancelled:
-        Driver(profile, models, held.prompts).run(request, store, tell, cancelled)
+    with stop_on_signals() as stop:
+        Driver(profile, models, held.prompts).run(request, store, tell, stop.asked)
     if differ:
         now = run_file.versions()
         changed = [
@@ -148,7 +206,7 @@ def again(options: argparse.Namespace) -> int:
             else "All versions are the same; the weights may not be."
         )
         line.say(f"{differ} of {len(wanted)} images differ. {reason}")
-    return 1 if differ else 0
+    return DIFFERENT if differ else SOME_FAILED if failed else 0
 
 
 def recipes(_options: argparse.Namespace) -> int:
@@ -175,16 +233,33 @@ def settings_list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _line(stage: Stage, event: StageDone) -> str:
-    return f"{stage.noun}{' (as it was)' if event.reused else ''}: {stage.summary(event.value.value)}"
+def _report(options: argparse.Namespace) -> Report:
+    return JsonLines() if getattr(options, "json", False) else Words()
+
+
+def _quiet_libraries() -> None:
+    """No remarks of libraries between ours, unless somebody asks for them by `python -W` or their own variables."""
+    for name in ("TRANSFORMERS_VERBOSITY", "DIFFUSERS_VERBOSITY"):
+        os.environ.setdefault(name, "error")
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+
+
+def _let_go_of_pipes() -> None:
+    """What is still in a buffer goes nowhere, so that Python does not try once more at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline", description="DILLEMA Studio without a browser.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    one = commands.add_parser("augment", help="make test cases of one image", description=augment.__doc__)
-    one.add_argument("image", help="the source image")
+    one = commands.add_parser("augment", help="make test cases of images", description=augment.__doc__)
+    one.add_argument(
+        "images", metavar="IMAGE", nargs="+", help="a source image, several, or a folder of them; each is a run"
+    )
     one.add_argument(
         "--task", required=True, choices=("classification", "segmentation"), help="of the model under test"
     )
@@ -192,9 +267,15 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--protected", default="", help="a,b: classes that must stay, for segmentation (default: profile's)"
     )
-    one.add_argument("--mask", metavar="FILE", help="the mask of the image: a PNG of class numbers, for segmentation")
+    one.add_argument(
+        "--mask",
+        metavar="FILE",
+        help="the mask: a PNG of class numbers, for segmentation; of several images a folder of NAME.mask.png files",
+    )
     one.add_argument("--classes", default="", metavar="TEXT", help='of the mask, such as "0 sky, 1 road"')
-    one.add_argument("--out", required=True, help="folder for the images and run.json")
+    one.add_argument(
+        "--out", required=True, help="folder for the images and run.json; of several images each has a folder in it"
+    )
     one.add_argument("--profile", default="demo", help="which models, prompts and settings (default: demo)")
     one.add_argument("--recipe", default=DEFAULT, help=f"what is made, see `recipes` (default: {DEFAULT})")
     one.add_argument("--seed", type=_seed, default=0, help="another seed gives other images (default: 0)")
@@ -203,6 +284,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--images-per-caption", metavar="N", help="images made from each caption")
     one.add_argument("--steps", metavar="N", help="denoising steps")
     one.add_argument("--set", metavar="STAGE.NAME=VALUE", action="append", default=[], help="any other setting")
+    one.add_argument("--json", action="store_true", help="tell everything on stdout, as JSON: an event a line")
     one.set_defaults(command=augment)
 
     repeat = commands.add_parser("again", help="make the images of a run again", description=again.__doc__)

@@ -111,8 +111,8 @@ def edit_made(source: str, text: str, edit: Edit) -> bool:
 
 
 def failed(checks: tuple[Check, ...]) -> tuple[Check, ...]:
-    """Those that did not pass."""
-    return tuple(check for check in checks if not check.passed)
+    """Those that failed; one that cannot tell did not."""
+    return tuple(check for check in checks if check.passed is False)
 
 
 def require(checks: tuple[Check, ...]) -> None:

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from pipeline.errors import UserError
+from pipeline.errors import CannotLoad, UnreadableReply, UserError, one_line, out_of_memory
 from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
 from pipeline.images import image_sha
-from pipeline.lineage import Lineage, TestCase
+from pipeline.lineage import Failure, Lineage, TestCase
 from pipeline.masks import NamedMask
 from pipeline.methods import Preparations, method_of
 from pipeline.profile import Profile
@@ -24,12 +24,21 @@ from pipeline.progress import OnProgress, Progress, stop_if
 from pipeline.prompting import PromptSet, edited_prompts
 from pipeline.recipes import DEFAULT, Recipe, recipe_of
 from pipeline.seams import Models, Source
+from pipeline.seeds import next_seed
 from pipeline.settings import Settings
 from pipeline.speed import Speeds
 from pipeline.stages import generation
 from pipeline.stages.base import StageInputs
 from pipeline.stages.generation import Images, Plan, PlannedImage, Worklist
-from pipeline.types import CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task, Trace
+from pipeline.types import (
+    GENERATION,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    StageName,
+    StageValue,
+    Task,
+    Trace,
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,17 @@ class ImageDone:
     """It was there before, and would be drawn in the same way."""
 
 
-Event = StageBegan | StageDone | DrawingBegan | Progress | Preview | ImageDone
+@dataclass(frozen=True)
+class ImageFailed:
+    """An image could not be made, and the store knows it too; the next one begins."""
+
+    image: PlannedImage
+    """With the seed that was taken."""
+    error: Exception
+    """A UserError where it is known what it means."""
+
+
+Event = StageBegan | StageDone | DrawingBegan | Progress | Preview | ImageDone | ImageFailed
 Emit = Callable[[Event], None]
 """Is told every event, in the thread that drives. What it raises ends the work."""
 
@@ -131,6 +150,14 @@ class Store(Protocol):
         ...
 
     def save_case(self, case: TestCase) -> None: ...
+
+    def failures(self) -> Collection[Failure]:
+        """What could not be made so far; none where nothing is kept of it."""
+        ...
+
+    def save_failure(self, failure: Failure) -> None:
+        """Takes the place of what is known of the same stage, or of the same image."""
+        ...
 
 
 class MemoryStore:
@@ -177,6 +204,12 @@ class MemoryStore:
     def save_case(self, case: TestCase) -> None:
         self.cases.append(case)
 
+    def failures(self) -> Collection[Failure]:
+        return ()
+
+    def save_failure(self, failure: Failure) -> None:
+        """Who asks is told of it by an event."""
+
 
 def ignore(_event: Event) -> None:
     """For whoever wants no events."""
@@ -205,6 +238,9 @@ class Driver:
         worklist: Worklist | None = None,
     ) -> None:
         """Do what is asked for. `worklist` takes the place of the request's images where they may change meanwhile.
+
+        An image that cannot be made is told by ImageFailed, and the next one begins; the store decides whether it is
+        tried again another time, then with the next seed.
 
         Raises UserError for what a person has to put right, UnreadableReply, and Cancelled between two replies or
         within one denoising step when asked to stop. What was done by then is in the store.
@@ -238,19 +274,31 @@ class Driver:
         tries = store.tries(name)
         before = tries[-1].value if fresh and tries else None
         values = {read: value.value for read, value in held.items()}
-        value = self.produce(
-            recipe,
-            name,
-            source,
-            request.task,
-            values,
-            request.settings,
-            request.seed + len(tries),
-            before=before,
-            prompts=prompts,
-            progress=emit,
-            cancelled=cancelled,
-        )
+        spent = sum(failure.tries for failure in store.failures() if failure.stage == name)
+        try:
+            value = self.produce(
+                recipe,
+                name,
+                source,
+                request.task,
+                values,
+                request.settings,
+                request.seed + len(tries) + spent,
+                before=before,
+                prompts=prompts,
+                progress=emit,
+                cancelled=cancelled,
+            )
+        except UnreadableReply as error:
+            store.save_failure(Failure(name, spent + error.attempts, str(error)))
+            raise
+        except Exception as error:
+            if not isinstance(error, UserError) and out_of_memory(error):
+                raise UserError(
+                    f"The machine ran out of memory at the stage {recipe.stage(name).title.lower()}: end other "
+                    "programs that use it, or take a profile with smaller models."
+                ) from error
+            raise
         stop_if(cancelled)  # asked to stop while the model spoke: what it said is not wanted any more
         store.save_value(name, value)
         emit(StageDone(name, value, unchanged=before is not None and value.value == before))
@@ -308,6 +356,7 @@ class Driver:
     ) -> None:
         settings, source, prompts = request.settings, store.source(), self.prompts(recipe, request.prompts)
         values = {name: value.value for name, value in store.values().items()}
+        planned: dict[PlannedImage, tuple[PlannedImage, int]] = {}
         if worklist is None:
             images = request.images
             if images is None:
@@ -315,7 +364,10 @@ class Driver:
                 if captions is None:
                     raise UserError(recipe.last.comes_first)
                 generation.require_ready(request.task, captions)
-                wanted = generation.plan(captions, settings.generation, request.seed).images
+                planned = _with_next_seeds(
+                    generation.plan(captions, settings.generation, request.seed).images, store.failures()
+                )
+                wanted = tuple(planned)
                 made = self.made(recipe, store.drawn(), settings, request.task, prompts)
                 for image in wanted:
                     lineage = made.get((image.counterfactual, image.seed))
@@ -336,6 +388,21 @@ class Driver:
         prepared = self._preparations.prepared(description, method, given, own, emit, cancelled)
         effort = description.effort(own, source.size)
         known = self.speeds.seconds(effort)
+
+        def failed(image: PlannedImage, error: Exception) -> None:
+            if isinstance(error, CannotLoad):
+                raise error
+            told = error
+            if not isinstance(error, UserError) and out_of_memory(error):
+                told = UserError(
+                    "The machine ran out of memory while it drew: end other programs that use it, or draw smaller "
+                    "images (the setting generation.short_side)."
+                )
+            first, tries = planned.get(image, (image, 0))
+            message = one_line(told)
+            store.save_failure(Failure(GENERATION, tries + 1, message, first.counterfactual, first.seed))
+            emit(ImageFailed(image, told))
+
         cases = generation.run(
             method,
             prepared,
@@ -344,6 +411,7 @@ class Driver:
             cancelled,
             None if known is None else known / (own.steps or 1),
             lambda image: emit(Preview(image)),
+            failed,
         )
         for case in cases:
             self.speeds.add(effort, case.lineage.seconds)
@@ -362,11 +430,20 @@ class Driver:
         cancelled: threading.Event | None = None,
         recipe: str = DEFAULT,
     ) -> list[TestCase]:
-        """The images of these captions alone, kept in memory. `settings` is the profile's where none are given."""
+        """The images of these captions alone, kept in memory. `settings` is the profile's where none are given.
+
+        Raises what makes one of them fail.
+        """
         settings = settings or recipe_of(recipe).settings_in(self.profile)
         images = generation.plan(captions, settings.generation, seed).images
         store = MemoryStore(source)
-        self.run(Request(task, settings, recipe, seed, stages=(), images=images), store, emit, cancelled)
+
+        def tell(event: Event) -> None:
+            if isinstance(event, ImageFailed):
+                raise event.error
+            emit(event)
+
+        self.run(Request(task, settings, recipe, seed, stages=(), images=images), store, tell, cancelled)
         return store.cases
 
     # What would be done
@@ -426,3 +503,17 @@ class Driver:
         if captions is None:
             return Plan((), 0, 0, each and 0.0)
         return generation.plan(captions, settings.generation, seed, each, made)
+
+
+def _with_next_seeds(
+    images: Iterable[PlannedImage], failures: Collection[Failure]
+) -> dict[PlannedImage, tuple[PlannedImage, int]]:
+    """The images that are to be made, those that failed with their next seeds; each with what was planned first, and
+    how often that failed.
+    """
+    tries = {(failure.counterfactual, failure.seed): failure.tries for failure in failures if failure.counterfactual}
+    found = {}
+    for image in images:
+        spent = tries.get((image.counterfactual, image.seed), 0)
+        found[replace(image, seed=next_seed(image.seed, spent))] = image, spent
+    return found

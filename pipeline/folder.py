@@ -7,6 +7,7 @@ is finished is kept, whatever ends the work.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from pipeline import run_file
 from pipeline.driver import Request
 from pipeline.errors import UserError
 from pipeline.images import image_sha
-from pipeline.lineage import Lineage, TestCase
+from pipeline.lineage import Failure, Lineage, TestCase
 from pipeline.masks import NamedMask
 from pipeline.profile import Profile
 from pipeline.run_file import ImageFiles, RunFile
@@ -37,12 +38,17 @@ class FolderStore:
         asked: RunFile,
         source: Image.Image,
         mask: Image.Image | None,
+        saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`asked` is the run without values and images yet."""
+        """`asked` is the run without values and images yet. While something is saved, `saving` holds off whatever would
+        end the program.
+        """
+        self._saving = saving
         self._folder, self._asked, self._source, self._mask = folder, asked, source, mask
         held = _open(folder, asked)
         self._values = dict(held.run.values)
         self._images = list(held.images)
+        self._failures = list(held.failures)
         for image in self._images:
             run_file.load_case(image, folder)  # a file that is missing or was changed is found now
         run_file.save_png(source, folder / run_file.SOURCE)
@@ -67,16 +73,30 @@ class FolderStore:
         return ()  # the same command gives the same values
 
     def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
-        self._values[stage] = value
-        self._write()
+        with self._saving():
+            self._values[stage] = value
+            self._write()
 
     def drawn(self) -> Collection[Lineage]:
         return [image.record.lineage for image in self._images]
 
     def save_case(self, case: TestCase) -> None:
-        so_far, number = self._run(complete=False), len(self._images) + 1
-        self._images.append(run_file.save_case(case, self._folder, number, so_far, self._source, self._mask))
-        self._write()
+        with self._saving():
+            so_far, number = self._run(complete=False), len(self._images) + 1
+            self._images.append(run_file.save_case(case, self._folder, number, so_far, self._source, self._mask))
+            self._write()
+
+    def failures(self) -> Collection[Failure]:
+        return self._failures
+
+    def save_failure(self, failure: Failure) -> None:
+        def about(one: Failure) -> object:
+            return one.stage, one.counterfactual, one.seed
+
+        with self._saving():
+            self._failures = [one for one in self._failures if about(one) != about(failure)]
+            self._failures.append(failure)
+            self._write()
 
     def file_of(self, lineage: Lineage) -> Path:
         """Where an image of this folder is."""
@@ -92,12 +112,15 @@ class FolderStore:
         """Its `run.json`."""
         return self._folder / run_file.FILE
 
-    def finish(self, wanted: Collection[Lineage]) -> None:
-        """All is made: `run.json` is complete, with the `wanted` images. Raises UserError when it cannot be written."""
+    def finish(self, wanted: Collection[Lineage], complete: bool = True) -> None:
+        """All was tried: `run.json` has the `wanted` images, and is complete when none of them failed. Raises UserError
+        when it cannot be written.
+        """
         order = list(wanted)
         kept = [image for image in self._images if image.record.lineage in order]
         self._images = sorted(kept, key=lambda image: order.index(image.record.lineage))
-        self._write(complete=True)
+        with self._saving():
+            self._write(complete)
 
     def _write(self, complete: bool = False) -> None:
         run_file.write(self._run(complete), self._folder)
@@ -107,6 +130,7 @@ class FolderStore:
             self._asked,
             run=replace(self._asked.run, values=self._values),
             images=tuple(self._images),
+            failures=tuple(self._failures),
             complete=complete,
         )
 
@@ -159,6 +183,12 @@ class RepeatStore:
         noted = replace(case, lineage=replace(lineage, seconds=record.lineage.seconds), checks=record.checks)
         run_file.save_image(noted, file, self._held, self._source, self._mask)
         self._compared(file, image_sha(case.image) == record.sha256)
+
+    def failures(self) -> Collection[Failure]:
+        return ()
+
+    def save_failure(self, failure: Failure) -> None:
+        """The run stays as it is."""
 
 
 def make_folder(folder: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 from PIL import Image
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.types import Check, CounterfactualCaption, to_plain
+from pipeline.types import Check, CounterfactualCaption, StageName, to_plain
 
 DILLEMA = "dillema"
 """The recipe of every image that was recorded without one."""
@@ -72,6 +72,22 @@ class Lineage:
             "settings": self.settings.plain(),
             "seconds": self.seconds,
         }
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What could not be made, and how often it was tried: the next try takes the next seed."""
+
+    stage: StageName
+    """A text stage whose replies could not be used, or the generation."""
+    tries: int
+    """How many seeds are spent."""
+    message: str
+    """Why the last one failed, in one sentence."""
+    counterfactual: CounterfactualCaption | None = None
+    """The caption of an image."""
+    seed: int = 0
+    """The seed that was planned for an image."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
-"""What the options of the command line ask for: settings, task and mask. Each mistake is one sentence."""
+"""What the options of the command line ask for: settings, task, images and masks. Each mistake is one sentence."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
+from PIL import Image
 from pydantic import ValidationError
 
 from pipeline.checks import require, task_checks
 from pipeline.errors import UserError
+from pipeline.images import image_sha, read_image
 from pipeline.masks import Mask, parse_classes, read_mask
 from pipeline.profile import Profile
 from pipeline.settings import Settings
@@ -21,6 +23,8 @@ SHORTCUTS = {
     "steps": "generation.steps",
 }
 """Settings that have an option of their own."""
+_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"))
+"""Of the files in a folder that are taken for images."""
 
 
 def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
@@ -66,18 +70,78 @@ def asked_task(options: argparse.Namespace, profile: Profile) -> Task:
     return task
 
 
-def asked_mask(options: argparse.Namespace, size: tuple[int, int]) -> Mask | None:
-    """The mask that was given, for a source image of `size`; None without one. Raises UserError."""
+def asked_sources(options: argparse.Namespace) -> dict[Path, Path]:
+    """The source images that were asked for, each with the folder of its run. Raises UserError when there are none.
+
+    A single file has the folder that was given. Of several, or of a folder, each has one in it, named after its file:
+    of two with the same name the later one gets a number.
+    """
+    files = list(dict.fromkeys(file for name in options.images for file in _images_in(Path(name))))
+    out = Path(options.out)
+    if not several(options):
+        return {files[0]: out}
+    folders: dict[Path, Path] = {}
+    for file in files:
+        name, number = file.stem, 2
+        while out / name in folders.values():
+            name, number = f"{file.stem}-{number}", number + 1
+        folders[file] = out / name
+    return folders
+
+
+def several(options: argparse.Namespace) -> bool:
+    """Whether several source images were asked for, or a folder of them."""
+    return len(options.images) > 1 or Path(options.images[0]).is_dir()
+
+
+def _images_in(path: Path) -> list[Path]:
+    """A file, or the images of a folder by name, without masks that lie beside them."""
+    if not path.is_dir():
+        return [path]
+    try:
+        found = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES and file.is_file())
+    except OSError as error:
+        raise UserError(f"The folder {path} cannot be read: {error.strerror or error}.") from error
+    images = [file for file in found if not file.stem.endswith(".mask")]
+    if not images:
+        raise UserError(f"There is no image in the folder {path}: give one that holds PNG, JPEG or WebP files.")
+    return images
+
+
+def asked_mask(options: argparse.Namespace, source: Path, size: tuple[int, int]) -> Mask | None:
+    """The mask that was given for a source image of `size`; None without one. Raises UserError."""
+    if not options.mask:
+        return None
+    path = Path(options.mask)
+    if several(options):
+        names = (f"{source.stem}.mask.png", f"{source.stem}.png")
+        path = next((path / name for name in names if (path / name).is_file()), path / names[0])
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"The mask {path} cannot be read: {error.strerror or error}.") from error
+    return read_mask(data, size, parse_classes(options.classes))
+
+
+def require_mask_options(options: argparse.Namespace) -> None:
+    """Raises UserError when the options of the mask do not go together."""
     if not options.mask:
         if options.classes:
             raise UserError("--classes belongs to --mask: give the mask too.")
-        return None
+        return
     if options.task != "segmentation":
         raise UserError("--mask belongs to --task segmentation.")
     if not options.classes:
         raise UserError('--mask needs --classes: the number and name of each class, such as "0 sky, 1 road".')
-    try:
-        data = Path(options.mask).read_bytes()
-    except OSError as error:
-        raise UserError(f"The mask {options.mask} cannot be read: {error.strerror or error}.") from error
-    return read_mask(data, size, parse_classes(options.classes))
+    if several(options) and not Path(options.mask).is_dir():
+        raise UserError("Several images have a mask each: give --mask the folder in which they are.")
+    parse_classes(options.classes)
+
+
+def notice_for(profile: Profile, image: Image.Image) -> str:
+    """What a profile says of a picture that its models were not made for; "" for one of its samples."""
+    folder = profile.samples_folder()
+    if not profile.notice or folder is None:
+        return profile.notice
+    samples = (file for file in folder.glob("*.png") if file.with_suffix(".json").is_file())
+    return "" if any(image_sha(read_image(file).image) == image_sha(image) for file in samples) else profile.notice

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from pipeline.embedded import with_run
 from pipeline.errors import UserError
 from pipeline.images import image_sha
-from pipeline.lineage import TestCase
+from pipeline.lineage import Failure, TestCase
 from pipeline.masks import NamedMask, resized
 from pipeline.profile import Profile
 from pipeline.prompting import PromptSet, prompts_from_plain, prompts_to_plain
@@ -33,7 +33,7 @@ from pipeline.provenance import made_with
 from pipeline.recipes import DEFAULT, Recipe, recipe_of
 from pipeline.run_record import FORMAT, ImageRecord, RunRecord, image_record, read_image, read_run
 from pipeline.settings import Settings
-from pipeline.types import Task, read_json, to_plain
+from pipeline.types import Task, from_plain, read_json, to_plain
 from pipeline.version import version
 
 FILE = "run.json"
@@ -71,10 +71,12 @@ class RunFile:
     """`image_sha` of the source image."""
     images: tuple[ImageFiles, ...] = ()
     complete: bool = False
-    """False when the run was stopped before all images were made."""
+    """False when the run was stopped before all images were made, and when one could not be made."""
     versions: Mapping[str, str] = field(default_factory=dict)
     mask_sha256: str = ""
     """`image_sha` of the mask in `MASK`; "" for a run without one."""
+    failures: tuple[Failure, ...] = ()
+    """What could not be made; also of images that could with a later seed."""
 
     @property
     def recipe(self) -> Recipe:
@@ -214,6 +216,7 @@ def write(held: RunFile, folder: Path) -> None:
         "source": {"file": SOURCE, "name": held.source_name, "sha256": held.source_sha256},
         "mask": {"file": MASK, "sha256": held.mask_sha256} if held.mask_sha256 else None,
         "images": [_plain_image(image) for image in held.images],
+        "failures": [to_plain(failure) for failure in held.failures],
         "prompts": prompts_to_plain(held.prompts),
         "versions": held.versions,
     }
@@ -251,6 +254,7 @@ def read(path: Path) -> RunFile:
             complete=bool(data["complete"]),
             versions=dict(data["versions"]),
             mask_sha256=str((data.get("mask") or {"sha256": ""})["sha256"]),
+            failures=from_plain(tuple[Failure, ...], data.get("failures", [])),
         )
         return replace(held, run=replace(run, settings=held.settings.model_dump(mode="json")))
     except (KeyError, TypeError, ValueError, AttributeError, ValidationError) as error:

@@ -8,6 +8,11 @@ LARGEST = 2**31 - 1
 """Every sampler takes a seed up to here."""
 
 
+def next_seed(seed: int, tries: int) -> int:
+    """The seed with which something is tried that failed with `seed` and the next ones so many times."""
+    return derive_seed(seed, tries) if tries else seed
+
+
 def derive_seed(seed: int, *place: int) -> int:
     """The seed of one thing: the first 31 bits of sha256 over `seed` and its place, such as (caption 2, image 0).
 

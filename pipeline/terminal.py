@@ -1,4 +1,4 @@
-"""A terminal's side of a long job: a progress line with the remaining time, and Ctrl-C that stops in good order."""
+"""A terminal's side of a long job: a progress line with the remaining time, and signals that stop in good order."""
 
 from __future__ import annotations
 
@@ -53,19 +53,51 @@ class ProgressLine:
             sys.stderr.flush()
 
 
+class Terminated(KeyboardInterrupt):
+    """The program was asked to end, by SIGTERM."""
+
+
+class Stop:
+    """How a person, or the machine, stops long work."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        """Set by the first Ctrl-C, and by SIGTERM."""
+        self._saving = False
+        self._wanted: type[KeyboardInterrupt] | None = None
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """While it holds, nothing ends the program: what would, does so afterwards."""
+        self._saving = True
+        try:
+            yield
+        finally:
+            self._saving = False
+        if self._wanted is not None:
+            raise self._wanted
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """A signal came."""
+        at_once = self.asked.is_set() or number == signal.SIGTERM
+        self.asked.set()
+        if not at_once:
+            sys.stderr.write("\nStopping after this step; once more to stop at once.\n")
+            return
+        self._wanted = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        if not self._saving:
+            raise self._wanted
+
+
 @contextmanager
-def stop_on_interrupt() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets. The second one ends the program at once."""
-    asked = threading.Event()
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-        sys.stderr.write("\nStopping after this step; once more to stop at once.\n")
-
-    before = signal.signal(signal.SIGINT, handle)
+def stop_on_signals() -> Iterator[Stop]:
+    """The first Ctrl-C asks to stop after this step. The second one, and SIGTERM, end the program at once, but for what
+    is being saved.
+    """
+    stop = Stop()
+    before = {number: signal.signal(number, stop.handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -23,6 +23,8 @@ EditType = Literal["subject", "object", "attribute", "background", "weather", "t
 EDIT_TYPES: tuple[EditType, ...] = get_args(EditType)
 TaskKind = Literal["classification", "segmentation"]
 Author = Literal["model", "person"]
+Outcome = Literal["passed", "failed", "cannot tell"]
+"""What a check found. One that cannot tell says nothing for or against an image."""
 
 
 @dataclass(frozen=True)
@@ -131,14 +133,22 @@ class CounterfactualCaptions:
 
 @dataclass(frozen=True)
 class Check:
-    """One automatic finding about a value, such as "label kept"."""
+    """One automatic finding about a value, such as "label kept"; `pipeline.check_words` explains each to a person."""
 
     name: str
-    passed: bool
+    passed: bool | None
+    """None where it cannot tell: `note` says why."""
     value: float | None = None
     """The measured figure where there is one, such as a similarity."""
     note: str = ""
-    """One sentence for a person, when it did not pass; a remark, when it did."""
+    """One sentence for a person, when it did not pass or cannot tell; a remark, when it did."""
+    threshold: float | None = None
+    """What the figure had to reach; None where there is no figure, or an earlier version did not record it."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The finding in words."""
+        return "cannot tell" if self.passed is None else "passed" if self.passed else "failed"
 
 
 LONGEST_REASON = 1000

@@ -14,10 +14,10 @@ from PIL import Image
 from pydantic import Field
 
 from pipeline.conditioning import NamedMask
-from pipeline.driver import DrawingBegan, Driver, Event, Preview, Request, StageBegan, StageDone
+from pipeline.driver import DrawingBegan, Driver, Event, ImageFailed, Preview, Request, StageBegan, StageDone
 from pipeline.errors import Cancelled, UserError
 from pipeline.freshness import drawing_key
-from pipeline.lineage import Lineage, TestCase
+from pipeline.lineage import Failure, Lineage, TestCase
 from pipeline.progress import Progress, stop_if
 from pipeline.recipes import edits_in_words, recipe_of
 from pipeline.seeds import LARGEST
@@ -158,6 +158,12 @@ class RunStore:
 
     def save_case(self, case: TestCase) -> None:
         self._workspace.test_cases.append(self._run_id, self._job_id, case)
+
+    def failures(self) -> Collection[Failure]:
+        return ()  # a person sees them, and says what becomes of them
+
+    def save_failure(self, failure: Failure) -> None:
+        """The job says it at its end."""
 
 
 class _Wanted:
@@ -361,8 +367,9 @@ class Execution:
         wanted: _Wanted | None = None,
     ) -> None:
         """Have the driver do it, and tell the pages of it; a problem is noted at the stage that it came up at, which is
-        `at` before any begins.
+        `at` before any begins. One that concerns some of the images comes up when the others are drawn.
         """
+        failed: list[Exception] = []
 
         def tell(event: Event) -> None:
             nonlocal at
@@ -381,10 +388,14 @@ class Execution:
                     handle.progress(event)
                 case Preview():
                     handle.preview(self.previews.put(event.image))
+                case ImageFailed():
+                    failed.append(event.error)
 
         try:
             store = RunStore(self.workspace, self.runs, run, job_id)
             self.driver.run(request, store, tell, handle.cancelled, wanted)
+            if failed:
+                raise _of_all(failed, len(request.images or ()))
         except UserError as error:
             self.notes.failed(run.id, at, error)
             raise
@@ -419,6 +430,17 @@ def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
         if new:
             items[item.keyword] = replace(known, options=(*known.options, *new))
     return Alternatives(tuple(items.values()))
+
+
+def _of_all(failed: Sequence[Exception], images: int) -> Exception:
+    """What is said at the end of a job of so many images, some of which could not be made."""
+    for error in failed:
+        if not isinstance(error, UserError):
+            return error
+    if images == 1:
+        return failed[0]
+    reasons = dict.fromkeys(str(error) for error in failed)
+    return UserError(f"{len(failed)} of {images} images could not be made: {' '.join(reasons)}")
 
 
 def _require_text_stage(stage: StageName) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from pipeline.check_words import described
 from pipeline.recipes import known_recipes
 from pipeline.types import to_plain
 from services.commands import Command, Commands, RunCommand
@@ -180,7 +181,7 @@ class Queries:
             "edits": [to_plain(edit) for edit in caption.edits],
             "seed": case.lineage.seed,
             "recipe": case.lineage.recipe,
-            "checks": [to_plain(check) for check in checks],
+            "checks": [described(check) for check in checks],
             "review": case.review.verdict if case.review else "open",
             "reason": case.review.reason if case.review else "",
             "outdated": state.outdated.get(case.id, ""),

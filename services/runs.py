@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 from PIL import Image
 from pydantic import BeforeValidator, Field, ValidationError
 
-from pipeline.checks import task_checks
+from pipeline.checks import failed, task_checks
 from pipeline.driver import Driver
 from pipeline.errors import UserError
 from pipeline.freshness import inputs_key, stale_stages
@@ -321,7 +321,7 @@ class RunService:
 
 def task_problem(task: Task) -> str:
     """What the task lacks, in one sentence; "" when it is whole."""
-    return next((check.note for check in task_checks(task) if not check.passed), "")
+    return next((check.note for check in failed(task_checks(task))), "")
 
 
 def require_task(run: Run) -> None:

@@ -96,17 +96,33 @@ class Assignments(Repository):
 
     @read
     def image_of(self, db: sqlite_utils.Database, token: str, worker: str) -> str | None:
-        """The hash of the picture that a token of an assignment of this worker stands for; None for anything else."""
+        """The hash of the picture that a token of an assignment stands for, while it is this worker's to judge; None
+        for anything else.
+        """
         query = """
             SELECT image AS sha FROM assignments JOIN study_items ON study_items.id = item
-            WHERE image_token = :token AND worker = :worker
+            WHERE image_token = :token AND worker = :worker AND state = 'leased'
             UNION ALL
             SELECT source FROM assignments JOIN study_items ON study_items.id = item
-            WHERE source_token = :token AND worker = :worker
+            WHERE source_token = :token AND worker = :worker AND state = 'leased'
         """
         for row in list(db.query(query, {"token": whole(token[:100]), "worker": worker})):
             return str(row["sha"])
         return None
+
+    @read
+    def judging(self, db: sqlite_utils.Database, worker: str) -> dict[str, set[str]]:
+        """The hashes of the pictures that are the worker's to judge now, by study."""
+        query = """
+            SELECT enrolments.study, image, source
+            FROM enrolments CROSS JOIN assignments ON assignments.study = enrolments.study
+                AND assignments.worker = enrolments.worker AND assignments.state = 'leased'
+            JOIN study_items ON study_items.id = item WHERE enrolments.worker = ?
+        """
+        found: dict[str, set[str]] = {}
+        for row in db.query(query, [worker]):
+            found.setdefault(row["study"], set()).update(sha for sha in (row["image"], row["source"]) if sha)
+        return found
 
     @write
     def submit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
@@ -17,8 +18,15 @@ Kind = Literal["text", "whole", "number", "truth", "time"]
 
 MAX_ROWS = 100_000
 MAX_COLUMNS = 200
-_FORMULA = ("'", "=", "+", "-", "@", "\t", "\r", "\n")
-"""A spreadsheet takes a cell that begins so for a formula, and would run what a worker wrote."""
+_SIGNS = "['=+\\-@＝＋－＠]"
+"""A spreadsheet takes a cell that begins so for a formula, and would run what a worker wrote; the wide signs too. Of an
+apostrophe it would keep nothing."""
+_PARTS = frozenset(";\t\r\n")
+"""What ends a cell for a spreadsheet that parts them by something else than the comma: our quotes do not help then, as
+they stand in the middle of what it reads as one."""
+_BLANK = ("\t", "\r", "\n")
+_BEGINS = re.compile(rf"""(?<![;\s"])[;\s"]*+(?={_SIGNS})""")
+_GUARDED = re.compile(rf"""(?<![;\s"])([;\s"]*+)'(?={_SIGNS})""")
 
 
 @dataclass(frozen=True)
@@ -92,15 +100,24 @@ def _written(value: Cell) -> str:
 
 
 def guarded(text: str) -> str:
-    """With an apostrophe in front where a spreadsheet would take it for a formula; numbers stay as they are."""
-    if not text.startswith(_FORMULA) or _is_number(text):
+    """With an apostrophe wherever a spreadsheet would take what follows for a formula: in front, and where the cell may
+    be cut in two. Numbers stay as they are.
+    """
+    if _is_number(text):
         return text
-    return f"'{text}"
+    kept = _BEGINS.sub(lambda found: f"{found[0]}'" if _begins(found) else found[0], text)
+    return f"'{kept}" if kept.startswith(_BLANK) else kept
 
 
 def as_written(text: str) -> str:
     """What was there before `guarded`."""
-    return text[1:] if text.startswith("'") and text[1:].startswith(_FORMULA) else text
+    kept = text[1:] if text.startswith("'") and text[1:].startswith(_BLANK) else text
+    return _GUARDED.sub(lambda found: found[1] if _begins(found) else found[0], kept)
+
+
+def _begins(found: re.Match[str]) -> bool:
+    """Whether a cell could begin where this was found."""
+    return not found.start() or not _PARTS.isdisjoint(found[0])
 
 
 def _is_number(text: str) -> bool:

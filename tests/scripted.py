@@ -115,6 +115,22 @@ class NoiseGenerator:
         return Image.frombytes("RGB", control.size, random.Random(f"{prompt} {seed}").randbytes(width * height * 3))
 
 
+class Refusing(NoiseGenerator):
+    """Draws all images but the second one, which raises when it is first asked for."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error, self.refused = error, list[tuple[str, int]]()
+
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
+        if len(self.made) == 1 and not self.refused:
+            self.refused.append((prompt, seed))
+            raise self.error
+        return super().generate(prompt, control, settings, seed, on_step)
+
+
 class HeldGenerator(NoiseGenerator):
     """Draws no image further than its second step before it is let go; a stop is heeded there."""
 

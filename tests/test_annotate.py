@@ -168,6 +168,8 @@ def test_the_same_key_counts_once_and_another_one_is_refused(studio: Studio, one
     first = one.answer(step, key="k1")
     assert one.answer(step, "no", key="k1") == first, "a retry after a lost reply gets the same"
     assert "answered this image already" in one.answer(step, "no", status=409, key="k2")["error"]
+    refused = one.answer(step, "no", status=400, key="k" * 150)["error"]
+    assert refused == "“key” has to be a text of 1 to 100 characters."
     (vote,) = studio.workspace.studies.data(study_id).votes
     assert vote.answers == {"valid": "yes"}
 
@@ -491,6 +493,32 @@ def test_an_undone_answer_comes_before_what_was_there_already(studio: Studio, on
     back = one.post("undo", {"study": one.study})
     assert back["ahead"] == [second["assignment"]["image"], second["assignment"]["source"]]
     assert one.answer(back)["next"]["assignment"]["id"] == second["assignment"]["id"]
+
+
+def test_a_picture_is_given_only_while_it_is_the_workers_to_judge(
+    studio: Studio, one: Annotator, other: Annotator
+) -> None:
+    study_id, link = running(studio.workspace, 4, replace(LANCE_RULES, questions=BIRD_RULES.questions))
+    first = one.join(link).next()
+
+    def given(step: dict[str, Any], of: Annotator = one) -> set[int]:
+        shown = [step["assignment"]["image"], step["assignment"]["source"]]
+        return {of.client.get(f"/annotate/image/{token}").status_code for token in shown}
+
+    assert given(first) == {200}
+    second = one.answer(first)["next"]
+    assert given(second) == {200} and given(first) == {404}, "an answered one is theirs no more"
+    back = one.post("undo", {"study": study_id})
+    assert given(back) == {200}, "until it is taken back"
+    third = one.answer(back)["next"]
+    one.post("pause", {"study": study_id})
+    assert given(third) == {404}
+    ahead = {one.client.get(f"/annotate/image/{token}").status_code for token in third["ahead"]}
+    assert ahead == {404}, "nor what would have come next"
+    third = one.next()
+    assert given(third) == {200}
+    studio.workspace.studies.workers.exclude(study_id, one.worker, "too fast", "person")
+    assert given(third) == {404}
 
 
 def test_tokens_are_known_up_to_a_bound() -> None:

@@ -197,7 +197,7 @@ def test_checks_are_told_apart_by_more_than_colour(studio: Studio, page: Page) -
     for name in ("edges kept", "edit shows", "like the source", "fits its caption", "edit direction", "label seen"):
         assert name in names
     assert pills.locator("svg").count() == pills.count()
-    failed = page.locator("#checks .pill.warn", has_text="edit shows")
+    failed = page.locator("#checks .pill.bad", has_text="edit shows")
     assert "may not show" in (failed.get_attribute("title") or "")
 
 

@@ -16,13 +16,13 @@ from PIL import Image
 import pipeline.__main__ as cli
 from pipeline import run_file
 from pipeline.embedded import require_run_in
-from pipeline.errors import UserError
+from pipeline.errors import CannotLoad, UserError
 from pipeline.images import image_sha
 from pipeline.options import changed_settings
 from pipeline.profile import ROOT
 from pipeline.seams import OnStep
 from pipeline.settings import GenerationSettings, Settings
-from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
+from tests.scripted import NoiseGenerator, Refusing, ScriptedLanguageModel, ScriptedModels, answer
 
 
 @pytest.fixture
@@ -207,44 +207,163 @@ def test_an_interrupt_keeps_what_is_finished_and_the_same_command_goes_on(
             assert one.tobytes() == other.tobytes()
 
 
-@pytest.mark.parametrize("error", [RuntimeError("CUDA out of memory"), KeyboardInterrupt()])
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (None, 1)])
 def test_whatever_ends_it_what_is_finished_is_kept_and_the_same_command_goes_on(
-    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], error: BaseException
+    models: ScriptedModels,
+    image: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    by: signal.Signals | None,
+    code: int,
 ) -> None:
     file, held = tmp_path / "out" / "run.json", list[run_file.RunFile]()
 
-    class Failing(NoiseGenerator):
+    class Ended(NoiseGenerator):
         def generate(
             self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
         ) -> Image.Image:
             held.append(run_file.read(file))  # what a kill would leave
-            if len(self.made) == 2:
-                raise error
             return super().generate(prompt, control, settings, seed, on_step)
 
-    models.generator = Failing()
-    if isinstance(error, KeyboardInterrupt):  # as of a second Ctrl-C
-        assert augment(image, tmp_path / "out") == 130
-    else:
-        with pytest.raises(RuntimeError, match="CUDA"):
-            augment(image, tmp_path / "out")
+    def write(run: run_file.RunFile, folder: Path) -> None:
+        if len(run.images) == 2:  # it ends in the middle of saving, and the image that is saved is kept
+            if by is None:
+                raise RuntimeError("a programmer's mistake")
+            os.kill(os.getpid(), by)
+            os.kill(os.getpid(), by)
+        whole(run, folder)
+
+    whole, models.generator = run_file.write, Ended()
+    with monkeypatch.context() as patched:
+        patched.setattr(run_file, "write", write)
+        if by is None:
+            with pytest.raises(RuntimeError, match="programmer"):
+                augment(image, tmp_path / "out")
+        else:
+            assert augment(image, tmp_path / "out") == code
     assert "Stopped. Images kept: 2" in capsys.readouterr().err
-    assert [len(one.images) for one in held] == [0, 1, 2] and not any(one.complete for one in held)
+    assert [len(one.images) for one in held] == [0, 1] and not any(one.complete for one in held)
     assert set(held[0].run.values) == {"caption", "keywords", "alternatives", "counterfactuals"}
+    assert len(run_file.read(file).images) == (1 if by is None else 2)
 
     asked, models.generator = len(models.language.prompts), NoiseGenerator()
     assert augment(image, tmp_path / "out") == 0
-    assert (len(models.generator.made), len(models.language.prompts)) == (1, asked)
+    assert (len(models.generator.made), len(models.language.prompts)) == (2 if by is None else 1, asked)
     assert run_file.read(file).complete
 
 
-def test_values_are_kept_as_soon_as_they_are_there(models: ScriptedModels, image: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (UserError("The safety checker refused this image."), "The safety checker refused this image."),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), "The machine ran out of memory while it drew"),
+        (ValueError("a library's mistake\nin many lines"), "ValueError: a library's mistake\n"),
+    ],
+)
+def test_an_image_that_fails_is_named_and_tried_again_with_the_next_seed(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception, said: str
+) -> None:
+    models.generator = refusing = Refusing(error)
+    assert augment(image, tmp_path / "out") == 3
+    ((prompt, seed),) = refusing.refused
+    told = capsys.readouterr()
+    assert f"(seed {seed}): {said}" in told.err and "No image of “at sunset”" in told.err
+    assert "1 of 3 images could not be made. The same command tries it again, with the next seed." in told.err
+    assert [Path(line).name for line in told.out.splitlines()] == ["image-001.png", "image-002.png", "run.json"]
+    held = run_file.read(tmp_path / "out" / "run.json")
+    assert not held.complete and [(one.tries, one.seed) for one in held.failures] == [(1, seed)]
+
+    models.generator = NoiseGenerator()
+    for once_more in (1, 0):
+        assert augment(image, tmp_path / "out") == 0
+        assert len(models.generator.made) == once_more
+        models.generator.made.clear()
+    held = run_file.read(tmp_path / "out" / "run.json")
+    seeds = [kept.record.lineage.seed for kept in held.images if kept.record.lineage.prompt == prompt]
+    assert held.complete and len(held.images) == 3 and seeds != [seed] and len(seeds) == 1
+
+
+def test_replies_that_cannot_be_read_are_asked_for_again_with_the_next_seeds(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models.language = ScriptedLanguageModel("Sorry, I cannot do that.")
+    assert augment(image, tmp_path / "out") == 3
+    assert "The language model was asked" in capsys.readouterr().err
+    spent, models.language = set(models.language.seeds), ScriptedLanguageModel(answer)
+    assert augment(image, tmp_path / "out") == 0
+    assert models.language.seeds[0] == max(spent) + 1
+
+
+def test_several_images_are_a_run_each_and_one_that_fails_stops_no_other(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = tmp_path / "photos", tmp_path / "out"
+    folder.mkdir()
+    (folder / "broken.png").write_text("no picture")
+    (folder / "notes.txt").write_text("no picture either")
+    Image.new("L", (96, 64)).save(folder / "b.mask.png")
+    Image.linear_gradient("L").resize((96, 64)).convert("RGB").save(folder / "b.jpg")
+    command = ["augment", str(image), str(folder), "--task", "classification", "--label", "bird", "--out", str(out)]
+    command += ["--captions", "1", "--steps", "1"]
+    assert cli.main(command) == 3
+    told = capsys.readouterr()
+    named = [out / name / file for name in (image.stem, "b") for file in ("image-001.png", "run.json")]
+    assert [Path(line) for line in told.out.splitlines()] == named and all(path.exists() for path in named)
+    assert f"{folder / 'broken.png'}: The file is not an image" in told.err
+    assert "Failed: 1 of 3 source images" in told.err
+    assert told.err.count("This does not look like one of the drawn scenes") == 1
+
+    (folder / "broken.png").unlink()
+    made = len(models.generator.made)
+    assert cli.main([*command, "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(models.generator.made) == made
+    assert [line["file"] for line in lines if line["event"] == "image-done"] == [str(named[0]), str(named[2])]
+    assert {line["event"] for line in lines} == {"begun", "note", "stage-done", "image-done", "done", "ended"}
+    assert [line["source"] for line in lines if line["event"] == "begun"] == [str(image), str(folder / "b.jpg")]
+    assert lines[-1] == {"event": "ended", "sources": 2, "failed": 0, "images_failed": 0}
+
+    assert cli.main([*command[:-1], "0", "--json"]) == 2
+    refused = capsys.readouterr()
+    assert json.loads(refused.out)["event"] == "error" and "generation.steps" in refused.err
+
+
+def test_a_model_that_cannot_be_had_ends_all(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models.generator = Refusing(CannotLoad("There is not enough memory to load the ControlNet."))
+    (tmp_path / "other.png").write_bytes(image.read_bytes())
+    command = ["augment", str(image.parent), "--task", "classification", "--label", "bird"]
+    assert cli.main([*command, "--out", str(tmp_path / "out")]) == 2
+    assert "There is not enough memory to load the ControlNet." in capsys.readouterr().err
+    assert len(models.generator.made) == 1
+
+
+def test_a_sample_of_the_profile_gets_no_notice(
+    models: ScriptedModels, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert augment(ROOT / "demo" / "samples" / "bird-on-a-twig.png", tmp_path / "out", "--captions", "1") == 0
+    assert "drawn scenes" not in capsys.readouterr().err
+
+
+def test_a_reader_that_has_enough_ends_it_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setattr(sys, "stdout", os.fdopen(writing, "w"))
+    assert cli.main(["settings"]) == 141
+    sys.stdout.close()  # as Python does at its end
+
+
+def test_values_are_kept_as_soon_as_they_are_there(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def broken(_prompt: str) -> str:
         raise RuntimeError("out of memory")
 
     models.language = ScriptedLanguageModel(answer, broken)
-    with pytest.raises(RuntimeError):
-        augment(image, tmp_path / "out")
+    assert augment(image, tmp_path / "out") == 2
+    assert "The machine ran out of memory at the stage alternatives" in capsys.readouterr().err
     assert set(run_file.read(tmp_path / "out" / "run.json").run.values) == {"caption", "keywords"}
 
 

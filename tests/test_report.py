@@ -8,7 +8,7 @@ import pytest
 from demo.language import caption
 from demo.render import render
 from demo.report_facts import facts_of, facts_of_scene
-from demo.report_images import Overlap, painted_pixels
+from demo.report_images import Overlap, lost_and_added, painted_pixels
 from demo.report_rows import Row, missed, share, table, wilson
 from demo.report_walk import ListeningModels, Walk, expected_facts, plan_edit, start_walk, walk_text
 from demo.scene import COLOURS, SEMANTIC_CLASSES, random_scene
@@ -39,7 +39,7 @@ def test_a_canonical_caption_says_exactly_what_its_scene_shows() -> None:
 
 def test_a_wrong_colour_order_and_a_missing_pedestrian_are_noticed() -> None:
     facts = facts_of(RED_AND_BLUE)
-    assert facts.colours == ("red", "blue") and facts.vehicles == 2 and facts.pedestrians is True
+    assert facts.colours == ("red", "blue") and facts.vehicles == 2 and facts.pedestrians == 1
     swapped = RED_AND_BLUE.replace("near car is red and the far car is blue", "near car is blue and the far car is red")
     assert facts_of(swapped) != facts
     assert facts_of(RED_AND_BLUE.replace("A pedestrian walks on the pavement", "The pavement is empty")) != facts
@@ -80,6 +80,19 @@ def test_the_overlap_of_a_shifted_mask_is_less_than_one() -> None:
     assert overlap.value == 1
     overlap.add(mask, np.roll(mask, 20, axis=0))
     assert overlap.value == pytest.approx((40 + 20) / (40 + 60))
+
+
+def test_what_is_lost_and_what_is_added_is_told_by_its_class() -> None:
+    vehicle, pedestrian = SEMANTIC_CLASSES.index("vehicle"), SEMANTIC_CLASSES.index("pedestrian")
+    truth = np.zeros((128, 128), np.uint8)
+    truth[60:80, 10:40] = truth[60:80, 70:100] = vehicle
+    assert lost_and_added(truth, truth) == ([], [])
+    seen = truth.copy()
+    seen[60:80, 70:98] = 0  # a twentieth is left of the second car
+    seen[90:110, 100:106] = pedestrian
+    seen[5:8, 5:8] = vehicle  # a crumb
+    assert lost_and_added(truth, seen) == (["vehicle"], ["pedestrian"])
+    assert lost_and_added(truth, np.roll(truth, 2, axis=1)) == ([], []), "a little aside is not lost"
 
 
 def test_a_missed_floor_is_named_and_a_reached_one_is_not() -> None:

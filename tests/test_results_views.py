@@ -36,7 +36,11 @@ MAP = encode_map(Image.new("L", (4, 4), 1))
 
 def case(number: int = 1, review: Review | None = None) -> StoredTestCase:
     caption = CounterfactualCaption(f"A bird at night. {EVIL}", (Edit("by day", EVIL, "time of day"),))
-    checks = (Check("edges kept", True, 0.9), Check("edit shows", False, -0.1, EVIL))
+    checks = (
+        Check("edges kept", True, 0.9, threshold=0.6),
+        Check("edit shows", False, -0.1, EVIL),
+        Check("mask kept", None, 0.3, "It is weak on the source too."),
+    )
     return StoredTestCase(
         number,
         "run",
@@ -153,6 +157,15 @@ def test_counts_and_marks_are_words() -> None:
     assert "3 results, 1 accepted, 1 rejected" in markup
     assert markup.count('aria-label="The model under test fails here"') == 1
     assert "It is being asked." in markup and "resnet18 of timm" in markup
+
+
+def test_a_check_passed_failed_or_cannot_tell_and_says_what_it_wants() -> None:
+    markup = picture_column(state(case()), View(), ModelComparison(None, masked=True))
+    pills = dict(re.findall(r'<span class="pill ?(\w*)" title="([^"]*)" data-outcome', markup))
+    assert list(pills) == ["ok", "bad", ""], "three outcomes, each with a tone of its own"
+    assert pills["ok"].startswith("Passed. At least 0.60 passes.") and "outlines" in pills["ok"]
+    assert pills["bad"].startswith("Failed.")
+    assert pills[""].startswith("Cannot tell here. It is weak on the source too.")
 
 
 def test_the_five_likeliest_classes_before_and_after() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -105,6 +106,21 @@ def test_no_cell_is_run_by_a_spreadsheet_and_all_come_back() -> None:
         written = guarded(text)
         assert not written.startswith(("=", "+", "@", "\t")) and (not written.startswith("-") or text == "-1.5")
         assert as_written(written) == text
+
+
+def test_no_part_of_a_cell_is_run_where_a_spreadsheet_parts_it_elsewhere() -> None:
+    for text in ("hm;=1+1", 'a; "=1', "two\n=lines", "x\t@SUM(A1)", "＝1+1", "－1", "a;＠b"):
+        written = guarded(text)
+        assert written.count("'") == 1 and as_written(written) == text
+        line = csv_text([{"a": "1", "b": text}], ["a", "b"])
+        cells = [cell.strip(' "') for row in csv.reader(io.StringIO(line, newline=""), delimiter=";") for cell in row]
+        assert not [cell for cell in cells if cell.startswith(("=", "@", "＝", "＠"))]
+    for text in ("a - b", "it's = so", "x;y", "road; car", "2 > -1"):
+        assert guarded(text) == text
+    drawn = random.Random(5)
+    for _ in range(3000):
+        text = "".join(drawn.choice("a;'=-\t\n \"＝") for _ in range(drawn.randrange(9)))
+        assert as_written(guarded(text)) == text
 
 
 # Mechanical Turk's file

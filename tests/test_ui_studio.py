@@ -15,6 +15,7 @@ from PIL import Image
 import services.changes
 import ui.explore
 from app import explorer_of
+from pipeline.errors import UserError
 from pipeline.profile import load_profile
 from pipeline.seams import OnStep
 from pipeline.settings import GenerationSettings
@@ -22,7 +23,7 @@ from pipeline.types import Task
 from services.run_state import RunState
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
-from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, parts_of, perform
+from tests.scripted import NoiseGenerator, Refusing, ScriptedLanguageModel, ScriptedModels, parts_of, perform
 from tests.serving import until
 from ui.explore import Action, Batch, PageValues, Performed
 from ui.views.pictures import View
@@ -352,6 +353,20 @@ def test_a_cancel_keeps_what_is_whole_and_the_rest_can_be_made_later(workspace: 
     state = studio.states.of(run_id)
     assert len(state.run.test_cases) == 4 and len({case.lineage.seed for case in state.run.test_cases}) == 4
     assert state.gate.seed == 1, "the next yes would make others"
+    studio.close()
+
+
+def test_an_image_that_is_refused_is_told_and_the_others_are_drawn(workspace: Workspace) -> None:
+    models = ScriptedModels()
+    models.generator = Refusing(UserError("The safety checker refused this image."))
+    studio = put_together(load_profile("demo"), models, workspace)
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    do(studio, run_id, "generate")
+    state, told = studio.states.of(run_id), "1 of 4 images could not be made: The safety checker refused this image."
+    assert len(state.run.test_cases) == 3 and state.run.jobs[-1].state == "failed"
+    assert told in part(studio, run_id, "generation")
+    assert state.gate.plan is not None and len(state.gate.plan.images) == 1, "it can be tried again"
     studio.close()
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar, cast
 
-from pipeline.errors import UserError
-from pipeline.models.weights import check_local
+from pipeline.errors import UserError, out_of_memory
+from pipeline.models.weights import check_local, no_room
 from pipeline.profile import BlipCaptioner, Profile
 from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Sentences
 from pipeline.settings import ControlKind
@@ -22,15 +22,21 @@ T = TypeVar("T")
 class _Once(Generic[T]):
     """Makes a thing at the first call, one caller at a time. A call that fails is tried again by the next one."""
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], T], name: str) -> None:
+        """`name` is what it is, in words."""
+        self._make, self._name = make, name
         self._lock = threading.Lock()
         self._made: T | None = None
 
     def __call__(self) -> T:
         with self._lock:
             if self._made is None:
-                self._made = self._make()
+                try:
+                    self._made = self._make()
+                except Exception as error:
+                    if not isinstance(error, UserError) and out_of_memory(error):
+                        raise no_room(self._name) from error
+                    raise
             return self._made
 
 
@@ -39,13 +45,14 @@ class Models:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self._captioner = _Once(self._load_captioner)
-        self._language = _Once(self._load_language)
-        self._generator = _Once(self._load_generator)
-        self._embedder = _Once(self._load_embedder)
-        self._sentences = _Once(self._load_sentences)
+        self._captioner = _Once(self._load_captioner, "the captioner")
+        self._language = _Once(self._load_language, "the language model")
+        self._generator = _Once(self._load_generator, "the image generator")
+        self._embedder = _Once(self._load_embedder, "the embedder")
+        self._sentences = _Once(self._load_sentences, "the sentence model")
         self._detectors: dict[ControlKind, _Once[Detector]] = {
-            kind: _Once(partial(self._load_detector, kind)) for kind in profile.generator.controlnets
+            kind: _Once(partial(self._load_detector, kind), f"the detector of {kind}")
+            for kind in profile.generator.controlnets
         }
 
     def check(self) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import UserError
+from pipeline.errors import CannotLoad, UserError, out_of_memory
 from pipeline.profile import DType, Weights
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def check_local(role: str, weights: Weights) -> None:
-    """Raises UserError when `weights` should be on this machine and are not. Touches no network."""
+    """Raises CannotLoad when `weights` should be on this machine and are not. Touches no network."""
     place = weights.local()
     if place is None:
         return
@@ -27,12 +27,12 @@ def check_local(role: str, weights: Weights) -> None:
     wanted = place / file if file else place
     package = getattr(weights, "package", "")
     if package and not wanted.exists():
-        raise UserError(
+        raise CannotLoad(
             f"The {role} comes with the Python package {package}, which is not installed: "
             "install what requirements.txt names (`make run` does), or correct the profile."
         )
     if not wanted.exists() or (wanted.is_dir() and not any(wanted.iterdir())):
-        raise UserError(
+        raise CannotLoad(
             f"The weights of the {role} are missing: there is nothing at {wanted}. "
             "Get the repository again with all its files, or correct the path in the profile."
         )
@@ -41,7 +41,7 @@ def check_local(role: str, weights: Weights) -> None:
 def locate(role: str, weights: Weights) -> Path:
     """The folder (or file, for GGUF) with the weights, fetched from the hub first when they live there.
 
-    `role` is what the weights are for, as in "captioner". Raises UserError when they are not there or not to be had.
+    `role` is what the weights are for, as in "captioner". Raises CannotLoad when they are not there or not to be had.
     """
     check_local(role, weights)
     file: str = getattr(weights, "file", "")
@@ -70,14 +70,14 @@ def _fetch(role: str, weights: Weights, file: str) -> Path:
         # Also when something is cached: it may be half a download. Without a network, what is cached is taken.
         return Path(snapshot_download(**wanted))
     except RepositoryNotFoundError as error:
-        raise UserError(
+        raise CannotLoad(
             f"The {role} {weights.hub} is not on huggingface.co, or not open to you: "
             "correct it in the profile, or log in there."
         ) from error
     except (LocalEntryNotFoundError, HfHubHTTPError, httpx.HTTPError, OSError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise UserError(f"The disk is too full for the weights of the {role}, {about}: make room.") from error
-        raise UserError(
+            raise CannotLoad(f"The disk is too full for the weights of the {role}, {about}: make room.") from error
+        raise CannotLoad(
             f"The weights of the {role}, {about}, could not be fetched from huggingface.co ({type(error).__name__}). "
             "Connect to the network and try again, or start the demo profile, which needs none."
         ) from error
@@ -85,18 +85,23 @@ def _fetch(role: str, weights: Weights, file: str) -> Path:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """While it holds, the libraries show no bars for reading files (a second's work); those of downloads come back."""
+    """While it holds, the libraries show no bars for reading files (a second's work), and no remarks on how the files
+    were written; those of downloads come back.
+    """
     import diffusers.utils.logging
     import transformers.utils.logging
 
     libraries: tuple[Any, ...] = (transformers.utils.logging, diffusers.utils.logging)
+    told = [library.get_verbosity() for library in libraries]
     for library in libraries:
         library.disable_progress_bar()
+        library.set_verbosity_error()
     try:
         yield
     finally:
-        for library in libraries:
+        for library, level in zip(libraries, told, strict=True):
             library.enable_progress_bar()
+            library.set_verbosity(level)
 
 
 def pick_device() -> str:
@@ -119,8 +124,18 @@ def pick_dtype(dtype: DType, device: str) -> torch.dtype:
 
 def unreadable(role: str, weights: Weights, error: Exception) -> UserError:
     """What is said when files are there but no model comes out of them."""
+    if out_of_memory(error):
+        return no_room(f"the {role} at {weights.title}")
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return UserError(
+    return CannotLoad(
         f"The weights of the {role} at {weights.title} cannot be loaded ({first.rstrip('.')}): "
         "get them again, or correct the profile."
+    )
+
+
+def no_room(model: str) -> CannotLoad:
+    """What is said when the memory was used up while a model was loaded: nothing is wrong with its weights."""
+    return CannotLoad(
+        f"There is not enough memory to load {model}: end other programs that use it, or take a profile with smaller "
+        "models."
     )

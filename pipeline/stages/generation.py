@@ -24,6 +24,8 @@ from pipeline.words import tokens
 PREVIEW_SHARE = 0.04
 """Of the time that an image takes, what its previews may take: one that would take more is left out."""
 
+OnFailure = Callable[["PlannedImage", Exception], None]
+"""Called with an image that could not be made, and why. What it raises ends the work."""
 OnPreview = Callable[[Image.Image], None]
 """Called with what the image that is being made looks like so far."""
 
@@ -122,15 +124,17 @@ def run(
     cancelled: threading.Event | None = None,
     seconds_per_step: float | None = None,
     on_preview: OnPreview | None = None,
+    on_failure: OnFailure | None = None,
 ) -> Iterator[TestCase]:
     """The test cases of a worklist from a prepared source, each as soon as it is finished; its own pixels hang on its
     own seed only.
 
     Raises Cancelled within one denoising step when asked to stop, whatever was given before being whole. An image that
-    is dropped while it is made stops as fast, and the next one begins.
+    is dropped while it is made stops as fast, and the next one begins. So it does after one that cannot be made, where
+    somebody wants to know of it by `on_failure`; else what was raised ends the work.
     """
     timer, steps_each = StepTimer(seconds_per_step), prepared.settings.steps or 1
-    number = 0
+    number = made = 0
     while True:
         stop_if(cancelled)
         image = images.take()
@@ -138,17 +142,25 @@ def run(
             break
         number += 1
         drawing = _Drawing(method, steps_each, number, images, timer, progress, cancelled, on_preview)
+        drawing.tell(0)
         try:
-            drawing.tell(0)
             case = method.make(prepared, image.counterfactual, image.seed, drawing.on_step)
             drawing.stop_if_unwanted()  # its checks come after its last step
         except _Dropped:
             number -= 1
             continue
+        except Cancelled:
+            raise
+        except Exception as error:
+            if on_failure is None or drawing.stopped:
+                raise
+            on_failure(image, error)
+            continue
+        made += 1
         yield case
     if progress is not None and number:
         steps = number * steps_each
-        progress(Progress("generation", steps, steps, 0.0, f"{number} of {number} images"))
+        progress(Progress("generation", steps, steps, 0.0, f"{made} of {number} images"))
 
 
 class _Dropped(Cancelled):
@@ -173,6 +185,8 @@ class _Drawing:
         self._timer, self._progress, self._cancelled, self._on_preview = timer, progress, cancelled, on_preview
         self._before = timer.steps
         self._previews = Work()
+        self.stopped = False
+        """Whether it was whoever is told of the steps that ended it, and not the method."""
 
     def stop_if_unwanted(self) -> None:
         stop_if(self._cancelled)
@@ -180,6 +194,11 @@ class _Drawing:
             raise _Dropped
 
     def on_step(self, done: int, total: int) -> None:
+        self.stopped = True
+        self._step(done, total)
+        self.stopped = False
+
+    def _step(self, done: int, total: int) -> None:
         self.stop_if_unwanted()
         # A scheduler may take a few more steps than the settings say; the bar still ends at its end.
         step = min(done, total) * self._steps / max(total, 1)

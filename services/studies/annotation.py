@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 
 from pipeline.errors import UserError
 from services.commands import Command, Commands
+from storage.assignments import LONGEST_KEY
 from storage.studies import Studies
 from storage.study_types import Assignment, Enrolment
 from study.control_items import judge, next_kind, right
@@ -25,7 +26,7 @@ Status = Literal["item", "quiz", "consent", "done", "waiting", "paused", "closed
 LONGEST_COMMENT = 2000
 """Characters."""
 LONGEST_NAME = 200
-"""Characters of a code, a link, an id or a key: all of ours are far shorter."""
+"""Characters of a code, a link or an id: all of ours are far shorter."""
 MOST_ANSWERS = 40
 _MISSING = "There is no such thing, or it is not yours. Please reload the page."
 log = logging.getLogger(__name__)
@@ -77,10 +78,15 @@ class Place:
     left: int
 
 
-def _name(value: object, info: ValidationInfo) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME or not value.isprintable():
-        raise ValueError(f"“{info.field_name}” has to be a text of 1 to {LONGEST_NAME} characters.")
-    return value.strip()
+def _line(most: int) -> BeforeValidator:
+    """A text in one line that says something, of so many characters."""
+
+    def read(value: object, info: ValidationInfo) -> str:
+        if not isinstance(value, str) or not value.strip() or len(value) > most or not value.isprintable():
+            raise ValueError(f"“{info.field_name}” has to be a text of 1 to {most} characters.")
+        return value.strip()
+
+    return BeforeValidator(read)
 
 
 def _typed(value: object, info: ValidationInfo) -> str:
@@ -107,8 +113,10 @@ def without_signs(text: str) -> str:
     return kept.encode("utf-8", "ignore").decode("utf-8")
 
 
-Name = Annotated[str, BeforeValidator(_name)]
-"""A code, a link, an id or a key as a page sends it."""
+Name = Annotated[str, _line(LONGEST_NAME)]
+"""A code, a link or an id as a page sends it."""
+Key = Annotated[str, _line(LONGEST_KEY)]
+"""The name of a try, as long as the storage keeps it."""
 
 
 class WorkerCommand(Command):
@@ -139,7 +147,7 @@ class Submit(WorkerCommand):
     answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question id to answer")
     comment: Annotated[str, BeforeValidator(_typed)] = Field("", description="What else the worker has to say")
     seconds: Annotated[float, BeforeValidator(_seconds)] = Field(0.0, description="How long the worker looked")
-    key: Name = Field(description="Names this try: sent again, it counts once")
+    key: Key = Field(description="Names this try: sent again, it counts once")
 
 
 class Undo(WorkerCommand):
@@ -263,11 +271,15 @@ class AnnotationService:
         return assignment
 
     def image(self, token: str, worker: str) -> str:
-        """The stored image behind a token of an assignment of this worker. Raises NotYours for any other."""
+        """The stored image behind a token of an assignment that this worker holds. Raises NotYours for any other."""
         sha = self._studies.assignments.image_of(token, worker)
         if sha is None:
             raise NotYours
         return sha
+
+    def judging(self, worker: str) -> dict[str, set[str]]:
+        """The stored images that are this worker's to judge now, by study."""
+        return self._studies.assignments.judging(worker)
 
     def example(self, study_id: str, number: int, worker: str) -> str:
         """The stored image of an example of a study that this worker belongs to, from 0. Raises NotYours."""

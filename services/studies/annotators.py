@@ -15,7 +15,7 @@ import io
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -147,6 +147,7 @@ class PictureTokens:
         self._most = most
         self._secret = secrets.token_bytes(32)
         self._known: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._ahead: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
         self._lock = threading.Lock()
 
     def give(self, worker: str, sha: str) -> str:
@@ -158,6 +159,26 @@ class PictureTokens:
             if len(self._known) > self._most:
                 self._known.popitem(last=False)
         return token
+
+    def expect(self, worker: str, study_id: str, shas: Sequence[str]) -> list[str]:
+        """The tokens of what may come next for this worker in this study; what was expected before no longer is."""
+        with self._lock:
+            self._ahead[worker, study_id] = frozenset(shas)
+            self._ahead.move_to_end((worker, study_id))
+            if len(self._ahead) > self._most:
+                self._ahead.popitem(last=False)
+        return [self.give(worker, sha) for sha in shas]
+
+    def open(self, token: str, worker: str, judging: Mapping[str, Collection[str]]) -> str | None:
+        """The picture behind a token of this worker while it is one of those that they are `judging`, by study, or is
+        expected next in one of these studies; None for any other.
+        """
+        sha = self.image(token, worker)
+        if sha is None:
+            return None
+        with self._lock:
+            expected = any(sha in self._ahead.get((worker, study_id), ()) for study_id in judging)
+        return sha if expected or any(sha in shas for shas in judging.values()) else None
 
     def known(self, worker: str, sha: str) -> str:
         """The token of this picture for this worker, if it was given before; else ""."""

@@ -309,5 +309,5 @@ log.csv           what happened, and what was refused
 methods.txt       the methods paragraph
 manifest.json     every file above with its size and SHA-256; written last
 
-A cell that a spreadsheet would run as a formula has an apostrophe in front.
+Where a spreadsheet would run a cell, or a part of one, as a formula, there is an apostrophe in front.
 """

@@ -161,7 +161,8 @@ def annotate_application(workspace: Workspace) -> FastAPI:
     @app.get("/image/{token}")
     def image(request: Request, token: str) -> Response:
         worker = sessions.require(_token(request))
-        return _picture(tokens.image(token, worker) or annotation.image(token, worker))
+        # What was answered, given back or taken away is nobody's to look at again, whatever its address was.
+        return _picture(tokens.open(token, worker, annotation.judging(worker)) or annotation.image(token, worker))
 
     @app.get("/example/{study_id}/{number}")
     def example(request: Request, study_id: str, number: int) -> Response:

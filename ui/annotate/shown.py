@@ -49,7 +49,7 @@ def shown_step(step: Step, tokens: PictureTokens) -> dict[str, Any]:
             "answers": dict(given.answers),
             "comment": given.comment,
         },
-        "ahead": [] if given is None or step.ahead is None else _ahead(step, step.ahead, given.worker, tokens),
+        "ahead": [] if given is None else _ahead(step, step.ahead, given.worker, tokens),
     }
 
 
@@ -60,9 +60,9 @@ def _named(given: Assignment, tokens: PictureTokens) -> tuple[str, str | None]:
     return image, source or given.source_token or None
 
 
-def _ahead(step: Step, item: Item, worker: str, tokens: PictureTokens) -> list[str]:
-    shas = [item.image_sha, item.source_sha if step.study.rules.show_source else None]
-    return [tokens.give(worker, sha) for sha in shas if sha]
+def _ahead(step: Step, item: Item | None, worker: str, tokens: PictureTokens) -> list[str]:
+    shas = [] if item is None else [item.image_sha, item.source_sha if step.study.rules.show_source else None]
+    return tokens.expect(worker, step.study.id, [sha for sha in shas if sha])
 
 
 def shown_study(study: Study, example: Callable[[int], str]) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def _edits(item: CounterfactualCaption) -> Html:
 
 def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: str, task: Task) -> list[Html]:
     """A word for each check that says something; one for all that passed."""
-    wrong = [check for check in checks if not check.passed]
+    wrong = failed(checks)
     found = [pill([icon("cross"), FAILED.get(check.name, check.name)], "bad", title=check.note) for check in wrong]
     for check in checks:
         if check.passed and check.note:

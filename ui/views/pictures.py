@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from evaluation.metrics import MASK_KEPT
-from pipeline.types import StageName
+from pipeline.check_words import words_of
+from pipeline.checks import failed
+from pipeline.types import Check, Outcome, StageName
 from services.predictions import ModelComparison
 from services.run_state import RunState
 from storage.types import StoredTestCase
@@ -21,6 +23,17 @@ from ui.views.under_test import under_test_card, verdict_pill
 __all__ = ["View", "edit_words", "image_url", "picture_column"]
 
 STAGE: StageName = "generation"
+OUTCOMES: dict[Outcome, tuple[Tone, str]] = {
+    "passed": ("ok", "check"),
+    "failed": ("bad", "cross"),
+    "cannot tell": ("", "question"),
+}
+"""The tone and the icon of what a check found: a tick says that the image is right in this, and nothing else."""
+OUTCOME_WORDS: dict[Outcome, str] = {
+    "passed": "Passed",
+    "failed": "Failed",
+    "cannot tell": "Cannot tell here",
+}
 
 
 def picture_column(state: RunState, view: View, comparison: ModelComparison) -> Html:
@@ -66,14 +79,27 @@ def _checks(state: RunState, case: StoredTestCase, comparison: ModelComparison) 
     if case.id in state.outdated:
         pills.append(pill(state.outdated[case.id], "warn", id="outdated"))
     for check in comparison.checks(case):
-        tone: Tone = "ok" if check.passed else "warn"
+        tone, sign = OUTCOMES[check.outcome]
         figure = "" if check.value is None else f" {check.value:.2f}"
-        title = check.note or f"{check.name}: passed"
-        pills.append(pill([icon("check" if check.passed else "alert"), f"{check.name}{figure}"], tone, title=title))
+        pills.append(
+            pill(
+                [icon(sign), f"{words_of(check).title}{figure}"],
+                tone,
+                title=_explained(check),
+                data_outcome=check.outcome,
+            )
+        )
     if unmeasured := comparison.unmeasured(case):
         pills.append(pill(f"{MASK_KEPT}: {unmeasured}", title="How well a segmenter under test still finds the mask"))
     pills.append(verdict_pill(case, comparison))
     return el("div", pills, class_="tags checks", id="checks")
+
+
+def _explained(check: Check) -> str:
+    """The outcome with its reason, what had to be reached, and what the check looks at."""
+    wanted = "" if check.threshold is None else f"At least {check.threshold:.2f} passes."
+    outcome = f"{OUTCOME_WORDS[check.outcome]}."
+    return " ".join(part for part in (outcome, check.note, wanted, words_of(check).explanation) if part)
 
 
 def _facts(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
@@ -90,9 +116,7 @@ def _facts(state: RunState, case: StoredTestCase, comparison: ModelComparison) -
         title=f"Generate the next images with the seed of this one ({lineage.seed})",
         data_case=case.id,
     )
-    notes = [
-        el("p", check.note, class_="mut small") for check in comparison.checks(case) if not check.passed and check.note
-    ]
+    notes = [el("p", check.note, class_="mut small") for check in failed(comparison.checks(case)) if check.note]
     return el(
         "div",
         el("p", differences(shortened(pieces)), class_="diff"),

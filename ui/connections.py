@@ -1,0 +1,164 @@
+"""Connections that would hold the server up: slow ones are cut off, and of too many the quietest goes.
+
+uvicorn waits without end for a request that was begun, or that never comes. A few thousand of those take all the files
+that a process may open, and then nobody is let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol, h11
+
+WANTED = 8192
+"""Open files that the server asks for at its start, where the system lets it."""
+ENOUGH = 1024
+"""The usual limit of open files. With fewer the start says what to raise."""
+BACKLOG = 128
+"""Connections that are taken in one go, before one of them can be closed."""
+MOST = 4096
+"""Connections at a time, however many files may be open."""
+
+
+@dataclass
+class Patience:
+    """How long a connection may take, and how many there may be. One for a server."""
+
+    most: int = MOST
+    """Beyond it, whichever of those that wait for their client was quiet for longest is closed."""
+    head: float = 20.0
+    """Seconds from the first byte, or from the connection, to the end of the headers."""
+    body: float = 30.0
+    """Seconds that any body may take; a longer one has to come at `rate`."""
+    rate: float = 2000.0
+    """Bytes a second: far less than any line that a person could use."""
+    unread: float = 60.0
+    """Seconds in which a client that reads a reply has to take some of it."""
+    look: float = 5.0
+    """Seconds between two looks at a connection."""
+    there: OrderedDict[Connection, None] = field(default_factory=OrderedDict)
+    """The open connections; the one that was quiet for longest first."""
+
+    def protocol(self) -> Any:
+        """What uvicorn takes as `http`."""
+
+        def connection(*given: Any, **named: Any) -> Connection:
+            return Connection(*given, patience=self, **named)
+
+        return connection
+
+    def moved(self, connection: Connection) -> None:
+        """Something came or went. With too many, one that waits for its client has to go."""
+        self.there[connection] = None
+        self.there.move_to_end(connection)
+        if len(self.there) > self.most:
+            quiet = next((one for one in self.there if one.waits()), None)
+            if quiet is not None:
+                quiet.cut()
+
+
+class Connection(H11Protocol):
+    """One connection of a browser or a script."""
+
+    def __init__(self, *given: Any, patience: Patience, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._patience = patience
+        self._since = self._taken = self.loop.time()
+        self._got = self._unsent = 0
+        self._next_look: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._look_later()
+        self._patience.moved(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is not None:
+            self._since = self.loop.time()  # the first byte of another request
+        heading = self.conn.their_state is h11.IDLE
+        self._got += len(data)
+        super().data_received(data)
+        if heading and self.conn.their_state is not h11.IDLE:
+            self._since, self._got = self.loop.time(), len(data)
+        if self in self._patience.there:
+            self._patience.moved(self)
+
+    def on_response_complete(self) -> None:
+        self._since = self.loop.time()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._patience.there.pop(self, None)
+        if self._next_look is not None:
+            self._next_look.cancel()
+        super().connection_lost(exc)
+
+    def waits(self) -> bool:
+        """Whether it is the client's turn, and nothing of ours is under way."""
+        return self._sends() or self.flow.write_paused
+
+    def cut(self) -> None:
+        """Close it at once, whatever was still to be sent."""
+        self._patience.there.pop(self, None)
+        self.transport.abort()
+
+    def _sends(self) -> bool:
+        """Whether the client has a request, or the rest of one, to send. What nobody reads yet is not its fault."""
+        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.flow.read_paused
+
+    def _look_later(self) -> None:
+        self._next_look = self.loop.call_later(self._patience.look, self._look)
+
+    def _look(self) -> None:
+        """Cut it off if it is too slow; else look again later."""
+        if self._is_slow(self.loop.time()):
+            self.cut()
+        else:
+            self._look_later()
+
+    def _is_slow(self, now: float) -> bool:
+        allowed = self._patience
+        unsent = self.transport.get_write_buffer_size()
+        if not unsent or unsent != self._unsent:
+            self._unsent, self._taken = unsent, now
+        if now - self._taken > allowed.unread:
+            return True
+        if self.flow.read_paused:
+            self._since += allowed.look
+        if not self._sends():
+            return False
+        if self.conn.their_state is h11.SEND_BODY:
+            return now - self._since > max(allowed.body, self._got / allowed.rate)
+        # After a reply uvicorn itself closes what stays quiet.
+        return self.timeout_keep_alive_task is None and now - self._since > allowed.head
+
+
+def room_for_connections() -> tuple[int, str]:
+    """How many connections there may be, and a sentence for whoever starts the server where these are few.
+
+    Asks the system for more open files, as far as it lets everybody: the usual limit is meant for programs of old.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return MOST, ""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (WANTED if limit == resource.RLIM_INFINITY else limit for limit in (soft, hard))
+    if soft < min(hard, WANTED):
+        try:
+            asked = min(hard, WANTED)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (asked, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            soft = asked
+        except (ValueError, OSError):  # then it is as it was
+            pass
+    # Pictures, the database and what the models keep open take files too.
+    most = min(MOST, soft // 2)
+    if soft >= ENOUGH:
+        return most, ""
+    return most, (
+        f"Only {soft} files may be open at a time, so at most {most} browsers are served at once: allow more with "
+        f"“ulimit -n {ENOUGH * 4}” before the start."
+    )
