@@ -415,7 +415,7 @@ class Driver:
         )
         for case in cases:
             self.speeds.add(effort, case.lineage.seconds)
-            drawn = replace(case, lineage=replace(case.lineage, recipe=recipe.name))
+            drawn = replace(case, lineage=replace(case.lineage, recipe=recipe.name, task=request.task))
             store.save_case(drawn)
             emit(ImageDone(drawn.lineage))
 
@@ -481,6 +481,7 @@ class Driver:
             and lineage.method == method.name
             and method.drawn_alike(lineage.settings, own)
             and (lineage.model == model or "" in (lineage.model, model))
+            and lineage.task in (task, None)  # its checks are about the task too
             and method.prompt(prompts, lineage.counterfactual, task) in (lineage.prompt, None)
         }
 

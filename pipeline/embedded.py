@@ -26,7 +26,7 @@ from pipeline.methods import method_of
 from pipeline.png import XMP_KEYWORD, read_texts, with_texts
 from pipeline.provenance import PARAMETERS_KEYWORD, parameters, xmp
 from pipeline.run_record import FORMAT, RunRecord, image_record, read_image, read_run
-from pipeline.types import LONGEST_REASON, Decision, from_plain, read_json, to_plain
+from pipeline.types import LONGEST_REASON, Decision, Task, from_plain, read_json, to_plain
 from pipeline.version import version
 from pipeline.webui import MadeWith
 
@@ -149,7 +149,7 @@ def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
             raise ValueError("the mask is none, or not the source's")
         if set(numbers_in(mask)) - {*run.mask_classes, UNLABELLED}:
             raise ValueError("the mask has classes without a name")
-    case, lost = _case(plain["image"], _artifacts(pictures, texts), data)
+    case, lost = _case(plain["image"], _artifacts(pictures, texts), data, run.task)
     source_sha = pictures["source"]["sha256"]
     if not isinstance(source_sha, str):
         raise TypeError("the hash of the source is no text")
@@ -171,12 +171,14 @@ def _artifacts(pictures: Mapping[str, Any], texts: Mapping[str, str]) -> dict[st
     return {name: _unpacked(texts, f"artifact-{place}", held) for place, (name, held) in enumerate(declared.items())}
 
 
-def _case(plain: Any, artifacts: Mapping[str, Image.Image | None], data: bytes) -> tuple[TestCase | None, str]:
+def _case(
+    plain: Any, artifacts: Mapping[str, Image.Image | None], data: bytes, task: Task
+) -> tuple[TestCase | None, str]:
     """The image of the file, or why it cannot be taken; the run can be restored without it."""
     image = _decoded(data).convert("RGB")
     if image_sha(image) != plain["sha256"]:
         return None, "The picture was changed after it was saved, so the run was restored without it."
-    record = read_image(plain, {})
+    record = read_image(plain, {}, task)
     method = method_of(record.lineage.method)
     found: dict[str, Image.Image] = {}
     for name in dict.fromkeys([*(artifact.name for artifact in method.artifacts), *artifacts]):

@@ -12,7 +12,7 @@ from typing import Any
 from PIL import Image
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.types import Check, CounterfactualCaption, StageName, to_plain
+from pipeline.types import Check, CounterfactualCaption, StageName, Task, to_plain
 
 DILLEMA = "dillema"
 """The recipe of every image that was recorded without one."""
@@ -58,6 +58,10 @@ class Lineage:
     seconds: float
     recipe: str = DILLEMA
     """The name of the recipe whose captions were drawn."""
+    task: Task | None = None
+    """The task that it was made for: its checks and its review say something of this one alone. None in records of
+    versions that did not write it down; the task of its run stands for it there.
+    """
 
     def plain(self) -> dict[str, Any]:
         """As JSON-ready data; `pipeline.methods.read_lineage` reads it back."""
@@ -71,6 +75,7 @@ class Lineage:
             "negative_prompt": self.negative_prompt,
             "settings": self.settings.plain(),
             "seconds": self.seconds,
+            **({"task": to_plain(self.task)} if self.task is not None else {}),
         }
 
 

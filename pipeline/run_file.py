@@ -250,7 +250,7 @@ def read(path: Path) -> RunFile:
             seed=int(data["seed"]),
             source_name=str(data["source"]["name"]),
             source_sha256=str(data["source"]["sha256"]),
-            images=tuple(map(_read_image, data["images"])),
+            images=tuple(_read_image(image, run.task) for image in data["images"]),
             complete=bool(data["complete"]),
             versions=dict(data["versions"]),
             mask_sha256=str((data.get("mask") or {"sha256": ""})["sha256"]),
@@ -301,11 +301,11 @@ def _plain_image(image: ImageFiles) -> dict[str, Any]:
     return {"file": image.file, "mask_file": image.mask_file, **image.record.plain(), "artifacts": artifacts}
 
 
-def _read_image(data: Mapping[str, Any]) -> ImageFiles:
+def _read_image(data: Mapping[str, Any], task: Task) -> ImageFiles:
     artifacts = data.get("artifacts")
     if artifacts is None:  # format 1 had one, and no hash of it
         artifacts = {"control image": {"file": data["control_file"], "sha256": ""}}
-    record = read_image(data, {name: held["sha256"] for name, held in artifacts.items()})
+    record = read_image(data, {name: held["sha256"] for name, held in artifacts.items()}, task)
     files = {name: _file_name(held["file"]) for name, held in artifacts.items()}
     mask_file = str(data.get("mask_file", ""))
     return ImageFiles(record, _file_name(data["file"]), files, _file_name(mask_file) if mask_file else "")

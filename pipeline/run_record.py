@@ -8,7 +8,7 @@ its checks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from PIL import Image
@@ -100,9 +100,13 @@ def read_run(plain: Mapping[str, Any]) -> RunRecord:
     return RunRecord(**{**vars(record), "values": values})
 
 
-def read_image(plain: Mapping[str, Any], artifacts: Mapping[str, str]) -> ImageRecord:
-    """The image of plain data; `artifacts` are the hashes of its artifacts. Raises as `read_run` does."""
+def read_image(plain: Mapping[str, Any], artifacts: Mapping[str, str], task: Task) -> ImageRecord:
+    """The image of plain data; `artifacts` are the hashes of its artifacts, and `task` is that of its run, for records
+    that do not say theirs. Raises as `read_run` does.
+    """
     lineage = read_lineage(plain.get("lineage", plain))
+    if lineage.task is None:
+        lineage = replace(lineage, task=task)
     sha, checks = plain["sha256"], from_plain(tuple[Check, ...], plain["checks"])
     if not all(isinstance(one, str) for one in (sha, *artifacts.values())):
         raise TypeError("a hash is no text")

@@ -56,7 +56,7 @@ class Exchange:
         with_weights = made_with(self._profile, case.lineage.method, case.lineage.settings) if ours else None
         data = with_run(
             stored.image_path.read_bytes(),
-            run_record(run),
+            replace(run_record(run), task=stored.task),
             replace(case, checks=with_mask_check(case.checks, kept, run.mask_sha is not None)),
             self._runs.source(run),
             mask,
@@ -71,7 +71,8 @@ class Exchange:
         Raises UserError for an unknown test case, and where the run has no mask.
         """
         name, data = self.saved_image(case_id)
-        run = self._workspace.runs.get(self._workspace.test_cases.get(case_id).run_id)
+        stored = self._workspace.test_cases.get(case_id)
+        run = self._workspace.runs.get(stored.run_id)
         if run.mask_sha is None:
             raise UserError("This run has no mask: give one in the card of the source image first.")
         stem = name.removesuffix(".png")
@@ -80,7 +81,7 @@ class Exchange:
         mask.save(encoded, "PNG")
         about = {
             "classes": {str(number): name for number, name in run.mask_classes.items()},
-            "protected": list(run.task.protected),
+            "protected": list(stored.task.protected),
             "unlabelled": UNLABELLED,
         }
         file = io.BytesIO()

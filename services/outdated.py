@@ -1,4 +1,6 @@
-"""Which images of a run no longer fit what stands before them, and why: another caption by now, or another mask."""
+"""Which images of a run no longer fit what stands before them, and why: another task by now, another caption, or
+another mask.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,21 @@ from pipeline.lineage import MethodSettings
 from pipeline.masks import NamedMask
 from pipeline.methods import method_of
 from pipeline.recipes import is_drawn_from
+from pipeline.types import Task
 from storage.types import Run, StoredTestCase
 from storage.workspace import Workspace
 
 EARLIER_CAPTION = "of an earlier caption"
 EARLIER_MASK = "of an earlier mask"
+EARLIER_TASK = "made for "
+"""How the reason begins where an image was made for another task; what it was made for follows."""
+
+
+def made_for(task: Task) -> str:
+    """What an image was made for, in a few words."""
+    if task.kind == "classification":
+        return f"{EARLIER_TASK}the label {task.label}"
+    return f"{EARLIER_TASK}the protected classes {', '.join(task.protected)}"
 
 
 class Outdated:
@@ -29,9 +41,11 @@ class Outdated:
     def reasons(self, run: Run, size: tuple[int, int]) -> dict[int, str]:
         """The outdated test cases by their id, each with the reason in a few words. `size` is that of the source."""
         values = {name: stored.value.value for name, stored in run.values.items()}
-        other_mask, found = self.of_another_mask(run, size), {}
+        other_mask, found = self.of_another_mask(run, size), dict[int, str]()
         for case in run.test_cases:
-            if not is_drawn_from(case.lineage.recipe, case.lineage.counterfactual, values):
+            if case.task != run.task:
+                found[case.id] = made_for(case.task)
+            elif not is_drawn_from(case.lineage.recipe, case.lineage.counterfactual, values):
                 found[case.id] = EARLIER_CAPTION
             elif case.id in other_mask:
                 found[case.id] = EARLIER_MASK

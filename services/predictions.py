@@ -22,7 +22,7 @@ from pipeline.errors import UserError
 from pipeline.masks import resized
 from pipeline.profile import Profile
 from pipeline.settings import Settings, UnderTestSettings
-from pipeline.types import Check
+from pipeline.types import Check, Task
 from services.commands import Commands, RunCommand
 from services.edit_conflicts import StateEdit
 from services.jobs import JobQueue
@@ -133,6 +133,7 @@ class PredictionService:
         if not run.test_cases:
             return ModelComparison(wanted, self._problem(model))
         source = self._look_up(run.source_sha, model)
+        tasks = {case.id: case.task for case in run.test_cases}
         results = {case.id: found for case in run.test_cases if (found := self._look_up(case.image_sha, model))}
         # The newest first: it is the one that is looked at.
         missing = [case.image_sha for case in reversed(run.test_cases) if case.id not in results]
@@ -144,10 +145,12 @@ class PredictionService:
         figures = {
             case: compared
             for case, found in results.items()
-            if (compared := self._compared(run, source, found)) is not None
+            if (compared := self._compared(run, tasks[case], source, found)) is not None
         }
         newly_misclassified = frozenset(
-            case for case, found in results.items() if _newly_misclassified(run, source, found, figures.get(case))
+            case
+            for case, found in results.items()
+            if _newly_misclassified(tasks[case], source, found, figures.get(case))
         )
         waiting = bool(missing) and not problem
         kept = _masks_kept(run, wanted, problem, source, figures)
@@ -161,7 +164,7 @@ class PredictionService:
         if wanted is None or run.mask_sha is None:
             return None
         source, found = (self._look_up(sha, model_key(wanted)) for sha in (run.source_sha, case.image_sha))
-        figures = self._compared(run, source, found) if found is not None else None
+        figures = self._compared(run, case.task, source, found) if found is not None else None
         return mask_check(figures) if figures is not None else None
 
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
@@ -244,11 +247,13 @@ class PredictionService:
             self._models[model] = self.load(wanted)
         return self._models[model]
 
-    def _compared(self, run: Run, source: Prediction | None, found: Prediction) -> tuple[ClassFigures, ...] | None:
-        """The figures of one image; None where they cannot be told (yet)."""
+    def _compared(
+        self, run: Run, task: Task, source: Prediction | None, found: Prediction
+    ) -> tuple[ClassFigures, ...] | None:
+        """The figures of one image that was made for a task; None where they cannot be told (yet)."""
         if source is None or "classification" in (source.kind, found.kind):
             return None
-        return self._compare(source, found, run.mask_sha, _frozen(run.mask_classes), run.task.protected)
+        return self._compare(source, found, run.mask_sha, _frozen(run.mask_classes), task.protected)
 
     def _figures(
         self,
@@ -277,13 +282,11 @@ def _masks_kept(
     source: Prediction | None,
     figures: Mapping[int, tuple[ClassFigures, ...]],
 ) -> dict[int, Check | str]:
-    """By test case: the check, or in words why there is none. Empty where the task needs no mask.
+    """By test case: the check, or in words why there is none. Empty where no test case was made for a task with a mask.
 
     `wanted` is the model under test, `problem` why it cannot be asked, `source` what it sees in the source image, and
     `figures` how well it finds the mask, by test case.
     """
-    if run.task.kind != "segmentation":
-        return {}
     why = ""
     if run.mask_sha is None:
         why = "n/a, there is no mask"
@@ -293,7 +296,9 @@ def _masks_kept(
         why = "n/a, the model under test cannot be asked"
     elif source is not None and source.kind != "segmentation":
         why = "n/a, the model under test is no segmenter"
-    return {case.id: why or _mask_check(figures.get(case.id)) for case in run.test_cases}
+    return {
+        case.id: why or _mask_check(figures.get(case.id)) for case in run.test_cases if case.task.kind == "segmentation"
+    }
 
 
 def with_mask_check(checks: Sequence[Check], found: Check | str | None, masked: bool) -> tuple[Check, ...]:
@@ -324,16 +329,16 @@ def model_key(wanted: UnderTestSettings) -> str:
 
 
 def _newly_misclassified(
-    run: Run, source: Prediction | None, found: Prediction, figures: tuple[ClassFigures, ...] | None
+    task: Task, source: Prediction | None, found: Prediction, figures: tuple[ClassFigures, ...] | None
 ) -> bool:
     if source is None:
         return False
     if figures is not None:
         return any(figure.dropped for figure in figures)
-    if not found.top or not source.top or run.task.kind != "classification":
+    if not found.top or not source.top or task.kind != "classification":
         return False
-    right = names_label(source.top[0].label, run.task.label)
-    return right and not names_label(found.top[0].label, run.task.label)
+    right = names_label(source.top[0].label, task.label)
+    return right and not names_label(found.top[0].label, task.label)
 
 
 def _frozen(classes: Mapping[int, str]) -> tuple[tuple[int, str], ...]:

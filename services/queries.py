@@ -179,6 +179,7 @@ class Queries:
             "run": case.run_id,
             "caption": caption.text,
             "edits": [to_plain(edit) for edit in caption.edits],
+            "task": to_plain(case.task),
             "seed": case.lineage.seed,
             "recipe": case.lineage.recipe,
             "checks": [described(check) for check in checks],
@@ -214,7 +215,10 @@ def run_facts(state: RunState) -> Plain:
         "problems": {stage: problem.text for stage, problem in state.problems.items()},
         "notices": dict(state.notices),
         "images": len(run.test_cases),
-        "accepted": sum(case.review is not None and case.review.verdict == "accepted" for case in run.test_cases),
+        "accepted": sum(
+            case.review is not None and case.review.verdict == "accepted" and case.task == run.task
+            for case in run.test_cases
+        ),
         "job": job_facts(state.job) if state.job is not None else None,
     }
 

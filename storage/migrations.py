@@ -12,11 +12,19 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from pipeline.errors import UserError
-from storage import state_tables, study_tables
+from storage import case_tasks, state_tables, study_tables
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 
-STEPS = ("m001_initial", "m002_judgements", "m003_studies", "m004_states", "m005_tokens", "m006_announced_rule")
+STEPS = (
+    "m001_initial",
+    "m002_judgements",
+    "m003_studies",
+    "m004_states",
+    "m005_tokens",
+    "m006_announced_rule",
+    "m007_case_tasks",
+)
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
 _FIRST = ("processes", "images", "runs", "run_states", "stage_values", "test_cases")
@@ -301,6 +309,13 @@ def m006_announced_rule(db: sqlite_utils.Database) -> None:
     """Outcomes of closed studies anew: an item with fewer votes than were announced has too few, whatever they say."""
     closed = "study IN (SELECT id FROM studies WHERE state = 'closed')"
     db.execute(f"{state_tables.REFILL_OUTCOMES} AND {closed}")
+
+
+@studio()
+def m007_case_tasks(db: sqlite_utils.Database) -> None:
+    """The task that each test case was made for."""
+    for statement in case_tasks.STATEMENTS:
+        db.execute(statement)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -94,9 +94,9 @@ class Candidate:
     run_name: str
     profile: str
     label: str
-    """The class of the run's task; "" for a segmentation."""
+    """The class of the task that it was made for; "" for a segmentation."""
     classes: tuple[str, ...]
-    """The classes that the run's task protects."""
+    """The classes that the task that it was made for protects."""
     image_sha: str
     source_sha: str
     caption: str

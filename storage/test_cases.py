@@ -92,7 +92,7 @@ class TestCases(Repository):
         predictions = _predictions(db, self._images.folder)
         captions = _captions(db)
         query = """
-            SELECT test_cases.*, state.name AS run_name, state.task, runs.source, runs.profile, verdict
+            SELECT test_cases.*, state.name AS run_name, runs.source, runs.profile, verdict
             FROM test_cases JOIN runs ON runs.id = test_cases.run
                 JOIN run_summaries AS summary ON summary.run = runs.id
                 JOIN run_states AS state ON state.id = summary.state
@@ -205,12 +205,19 @@ def _insert_test_case(db: sqlite_utils.Database, run_id: str, job_id: int | None
             "settings": pack(lineage.settings.plain()),
             "seconds": lineage.seconds,
             "checks": pack([to_plain(check) for check in saved.checks]),
+            "task": pack_value(lineage.task) if lineage.task is not None else _task_now(db, run_id),
             "created": now(),
         },
     )
     for name, stored in saved.artifacts.items():
         db.execute("INSERT INTO artifacts (test_case, name, image) VALUES (?, ?, ?)", [number, name, stored.sha])
     return number
+
+
+def _task_now(db: sqlite_utils.Database, run_id: str) -> str:
+    """The task of a run, for an image whose record does not say what it was made for."""
+    row = db.execute("SELECT task FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id]).fetchone()
+    return str(row[0])
 
 
 def insert_review(db: sqlite_utils.Database, case_id: int, verdict: Verdict, reason: str) -> int:
@@ -283,6 +290,12 @@ def _settings(method: str, packed: str) -> MethodSettings:
     return read_settings(method, json.loads(packed))
 
 
+@lru_cache(maxsize=256)
+def _task(packed: str) -> Task:
+    task: Task = unpack_value(Task, packed)
+    return task
+
+
 def _case(row: Row, images: Path) -> StoredTestCase:
     return StoredTestCase(
         id=row["id"],
@@ -300,6 +313,7 @@ def _case(row: Row, images: Path) -> StoredTestCase:
             settings=_settings(row["method"], row["settings"]),
             seconds=row["seconds"],
             recipe=row["recipe"],
+            task=_task(row["task"]),
         ),
         artifacts={
             name: StoredArtifact(sha, images / file_name(sha)) for name, sha in json.loads(row["artifacts"]).items()
@@ -312,7 +326,7 @@ def _case(row: Row, images: Path) -> StoredTestCase:
 
 
 def _candidate(row: Row, caption: str, predictions: Mapping[str, Mapping[str, Prediction]]) -> Candidate:
-    task: Task = unpack_value(Task, row["task"])
+    task = _task(row["task"])
     counterfactual: CounterfactualCaption = unpack_value(CounterfactualCaption, row["counterfactual"])
     of_source, of_image = predictions.get(row["source"], {}), predictions.get(row["image"], {})
     return Candidate(

@@ -87,7 +87,13 @@ class StoredTestCase:
     """The key that its job was started with; "" for a test case without a job."""
     created: datetime
     review: Review | None = None
-    """The latest verdict; None when nobody gave one or it was taken back."""
+    """The latest verdict, for the task that it was made for; None when nobody gave one or it was taken back."""
+
+    @property
+    def task(self) -> Task:
+        """The task that it was made, checked and reviewed for; that of its run may be another one by now."""
+        assert self.lineage.task is not None  # storage fills it in for records that do not say it
+        return self.lineage.task
 
 
 @dataclass(frozen=True)

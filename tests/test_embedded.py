@@ -91,6 +91,7 @@ CASE = TestCase(
         negative_prompt="blur, text",
         settings=ControlNetSettings(),
         seconds=3.25,
+        task=Task("classification", label="bird"),
     ),
     artifacts={CONTROL_IMAGE: CONTROL},
     checks=(Check("edit shows", False, 0.5, "It does not."),),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipeline.embedded import read_run_in
 from pipeline.types import Task
 from services.studio import Studio
 from tests.scripted import studio_in
@@ -43,6 +44,42 @@ def drawn(studio: Studio, kind: str) -> str:
     state = studio.states.of(run_id)
     assert state.run.test_cases and not state.outdated
     return run_id
+
+
+def test_another_task_outdates_images_and_what_was_said_of_them_stays_what_it_was(studio: Studio) -> None:
+    """The label is changed once images are drawn and reviewed: none of them becomes an image of the new label."""
+    run_id = drawn(studio, "canny")
+    number = len(studio.states.of(run_id).run.test_cases)
+    first = studio.states.of(run_id).run.test_cases[0].id
+    do(studio, run_id, "review", case=first, verdict="accepted")
+    do(studio, run_id, "setting", setting="generation.seed_mode", value="fixed")
+    do(studio, run_id, "generate")
+    studio.predictions.compare(studio.states.of(run_id).run, studio.states.of(run_id).settings)
+
+    do(studio, run_id, "task", kind="classification", label="house")
+    state = studio.states.of(run_id)
+    assert set(state.outdated.values()) == {"made for the label bird"} and not state.current
+    assert {case.task.label for case in state.run.test_cases} == {"bird"}
+    shown = part(studio, run_id, "pictures")
+    assert "made for the label bird" in shown and "accepted for bird" in shown and "1 accepted" not in shown
+    assert "stale: the task was changed after these images were drawn" in part(studio, run_id, "generation")
+    (listed,) = studio.workspace.runs.search(10)
+    assert listed.accepted == 0, "no image of a house was accepted"
+
+    said = studio.commands.send("show-image", {"run": run_id, "case": first})
+    assert said["task"]["label"] == "bird" and said["outdated"] == "made for the label bird"
+    held = read_run_in(studio.exchange.saved_image(first)[1])
+    assert held is not None and held.case is not None and held.review is not None
+    assert held.run.task.label == "bird" and held.case.lineage.task == Task("classification", label="bird")
+    assert {one.label for one in studio.workspace.test_cases.candidates()} == {"bird"}, "so a study asks about a bird"
+
+    for name in ("run-all", "generate"):
+        do(studio, run_id, name)
+    state = studio.states.of(run_id)
+    assert len(state.current) == number, "the same captions are drawn for the new task"
+    assert {case.task.label for case in state.run.test_cases if case.id in state.current} == {"house"}
+    do(studio, run_id, "task", kind="classification", label="bird")
+    assert first in studio.states.of(run_id).current and studio.workspace.runs.search(10)[0].accepted == 1
 
 
 def test_another_mask_outdates_what_was_drawn_on_it_and_says_so(studio: Studio) -> None:

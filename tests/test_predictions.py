@@ -134,6 +134,9 @@ def test_where_a_mask_cannot_be_checked_it_is_said_why(bench: Bench) -> None:
     if bench.model.kind == "classification":
         assert bench.compare().mask_kept == {}, "a label has no mask"
         bench.workspace.runs.set_task(bench.run_id, STREET)
+        assert bench.compare().mask_kept == {}, "it was made for its label"
+        bench.add(30)
+        case = bench.run().test_cases[-1]
     assert bench.compare().unmeasured(case) == "n/a, there is no mask"
     bench.workspace.runs.set_mask(bench.run_id, Image.new("L", (16, 16), 3), {3: "dragon"})
     if bench.model.kind == "classification":

@@ -47,7 +47,7 @@ def case(number: int = 1, review: Review | None = None) -> StoredTestCase:
         None,
         SHA,
         Path("i"),
-        replace(LINEAGE, counterfactual=caption, seed=7),
+        replace(LINEAGE, counterfactual=caption, seed=7, task=Task("classification", label="bird")),
         {CONTROL_IMAGE: StoredArtifact(SHA, Path("c"))},
         checks,
         "",
@@ -60,6 +60,7 @@ def state(*cases: StoredTestCase, kind: str = "classification", masked: bool = F
     task = (
         Task("classification", label="bird") if kind == "classification" else Task("segmentation", protected=("road",))
     )
+    cases = tuple(replace(one, lineage=replace(one.lineage, task=task)) for one in cases)
     run = Run("run", "a run", task, "demo", {}, "", (), SHA, Path("s"), NOW, {}, cases, ())
     if masked:
         run = replace(run, mask_sha=SHA, mask_classes={1: "road", 2: EVIL})
@@ -105,7 +106,8 @@ def test_what_can_be_done_hangs_on_what_was_decided(
 
 def test_reasons_fit_the_task() -> None:
     assert "label no longer right" in review_bar(state().run, case())
-    street = review_bar(state(kind="segmentation").run, case())
+    run = state(case(), kind="segmentation").run
+    street = review_bar(run, run.test_cases[0])
     assert "protected class lost" in street and "label no longer right" not in street
 
 

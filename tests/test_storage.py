@@ -74,6 +74,7 @@ def case(seed: int = 7, shade: int = 10) -> TestCase:
             negative_prompt="blur",
             settings=read_settings("controlnet", {"steps": 30, "conditioning": {"low": 60}}),
             seconds=3.5,
+            task=BIRD,
         ),
         artifacts={CONTROL_IMAGE: picture(shade + 1, "L")},
         checks=(Check("label kept", True, 0.31), Check("edit shown", False, None, "No red was found.")),

@@ -19,7 +19,7 @@ from pipeline.errors import UserError
 from pipeline.lineage import TestCase
 from pipeline.run_record import RunRecord
 from pipeline.types import Caption, Decision, StageValue, Task, Trace
-from storage import state_tables
+from storage import case_tasks, state_tables
 from storage.runs import ImportedRun
 from storage.study_types import VoteRefused
 from storage.types import JobState, Verdict
@@ -51,7 +51,7 @@ def assert_counted_anew(workspace: Workspace) -> None:
 
     def compare(db: sqlite_utils.Database) -> None:
         state_tables.give_functions(db.conn)
-        for table, query in state_tables.REFILL.items():
+        for table, query in case_tasks.REFILL.items():
             expected = [dict(row) for row in db.query(query)]
             columns = ", ".join(expected[0]) if expected else "*"
             order = "number" if table == "run_summaries" else "1, 2"

@@ -31,6 +31,7 @@ from ui.routes import add_routes
 from ui.views.masks import legend, mask_row
 
 NASTY = "<img src=x onerror=alert(1)> \"'& 鳥/../"
+BIRD = Task("classification", "bird")
 ROAD = Task("segmentation", protected=("road", "vehicle", "dragon"))
 CLASSES = "0 sky, 1 road, 2 <b>vehicle</b>"
 
@@ -53,11 +54,11 @@ def mask_file(size: tuple[int, int] = (48, 32), values: tuple[int, ...] = (0, 1,
     return encoded(Image.fromarray(np.tile(grid, (size[1], 1))))
 
 
-def finished(studio: Studio, name: str = NASTY) -> str:
+def finished(studio: Studio, name: str = NASTY, task: Task = BIRD) -> str:
     """A run with four images and a mask."""
     settings = studio.profile.settings.model_dump(mode="json")
     source = Image.effect_noise((48, 32), 90).convert("RGB")
-    run_id = studio.workspace.runs.create(source, Task("classification", "bird"), "demo", name, settings)
+    run_id = studio.workspace.runs.create(source, task, "demo", name, settings)
     assert not do(studio, run_id, "run-all").problem
     assert not do(studio, run_id, "generate").problem
     studio.workspace.runs.set_prompts(run_id, {"keywords": f"$task $caption {NASTY}"})
@@ -95,8 +96,7 @@ def test_a_saved_image_brings_its_run_back_in_another_workspace(studio: Studio, 
 
 
 def test_the_check_of_the_mask_travels_and_is_not_doubled(studio: Studio, elsewhere: Studio) -> None:
-    run_id = finished(studio)
-    studio.workspace.runs.set_task(run_id, Task("segmentation", protected=("road",)))
+    run_id = finished(studio, task=Task("segmentation", protected=("road",)))
     case_id = studio.workspace.runs.get(run_id).test_cases[0].id
     without = studio.exchange.saved_image(case_id)[1]
     seen = read_all(studio, run_id)

@@ -8,7 +8,7 @@ from pipeline.recipes import stage_title
 from pipeline.settings import SEED_MODES, GenerationSettings, SeedMode
 from pipeline.types import StageName
 from services.gate import Gate
-from services.outdated import EARLIER_MASK
+from services.outdated import EARLIER_MASK, EARLIER_TASK
 from services.run_state import RunState
 from storage.types import Job
 from ui.diff import shortened, word_diff
@@ -114,8 +114,11 @@ def _state_word(state: RunState, running: bool) -> tuple[str, Tone]:
     if not state.run.test_cases:
         return ("waiting for your yes", "acc") if state.gate.plan is not None else ("empty", "")
     if len(state.outdated) == len(state.run.test_cases):
-        masked = EARLIER_MASK in state.outdated.values()
-        why = "the mask was changed after these images were drawn" if masked else "the images show earlier captions"
+        why = "the images show earlier captions"
+        if EARLIER_MASK in state.outdated.values():
+            why = "the mask was changed after these images were drawn"
+        elif any(reason.startswith(EARLIER_TASK) for reason in state.outdated.values()):
+            why = "the task was changed after these images were drawn"
         return f"stale: {why}", "warn"
     return "ready", "ok"
 

@@ -147,7 +147,7 @@ def _thumbnails(state: RunState, shown: StoredTestCase, comparison: ModelCompari
             el(
                 "button",
                 el("img", src=image_url(case.image_sha), alt=f"Generated image: {case.lineage.counterfactual.text}"),
-                review_badge(case.review),
+                review_badge(case, state.run.task),
                 failure,
                 el("span", edit_words(case), class_="words"),
                 type="button",
@@ -171,7 +171,10 @@ def _count(state: RunState) -> str:
     """Such as: 6 results, 3 accepted, 1 rejected."""
     cases = state.run.test_cases
     words = [f"{len(cases)} result" if len(cases) == 1 else f"{len(cases)} results"]
+    ours = [case for case in cases if case.task == state.run.task]
     for verdict in ("accepted", "rejected"):
-        number = sum(case.review is not None and case.review.verdict == verdict for case in cases)
+        number = sum(case.review is not None and case.review.verdict == verdict for case in ours)
         words += [f"{number} {verdict}"] if number else []
+    if len(ours) < len(cases):
+        words.append(f"{len(cases) - len(ours)} made for another task")
     return ", ".join(words)

@@ -18,7 +18,7 @@ def review_bar(run: Run, case: StoredTestCase) -> Html:
     """What was decided, and the buttons."""
     review = case.review
     data = {"data_case": case.id}
-    parts: list[Child] = [] if review is None else [_decided(review)]
+    parts: list[Child] = [] if review is None else [_decided(review, case.task, run.task)]
     if review is None or review.verdict != "accepted":
         parts.append(
             button(
@@ -70,26 +70,36 @@ def review_bar(run: Run, case: StoredTestCase) -> Html:
     return el(
         "div",
         el("div", parts, class_="buttons"),
-        _reject_form(run.task, case),
+        _reject_form(case.task, case),
         class_="review",
         id="review",
         data_key=f"review-{case.id}",
     )
 
 
-def review_badge(review: Review | None) -> Child:
-    """The mark on a thumbnail: a word and a sign, not a colour alone."""
+def review_badge(case: StoredTestCase, now: Task) -> Child:
+    """The mark on a thumbnail: a word and a sign, not a colour alone. `now` is the task of the run by now."""
+    review = case.review
     if review is None:
         return None
     accepted = review.verdict == "accepted"
     sign = icon("check" if accepted else "cross")
-    title = f"{review.verdict}: {review.reason}" if review.reason else review.verdict
-    return el("span", sign, review.verdict, class_=f"badge {review.verdict}", title=title)
+    words = _verdict_words(review, case.task, now)
+    title = f"{words}: {review.reason}" if review.reason else words
+    return el("span", sign, words, class_=f"badge {review.verdict}", title=title)
 
 
-def _decided(review: Review) -> Html:
+def _verdict_words(review: Review, task: Task, now: Task) -> str:
+    """The verdict, with what it was given for where the run has another task by now."""
+    if task == now:
+        return review.verdict
+    return f"{review.verdict} for {task.label if task.kind == 'classification' else 'other classes'}"
+
+
+def _decided(review: Review, task: Task, now: Task) -> Html:
     accepted = review.verdict == "accepted"
-    words = f"rejected: {review.reason}" if review.reason and not accepted else review.verdict
+    reason = f": {review.reason}" if review.reason and not accepted else ""
+    words = f"{_verdict_words(review, task, now)}{reason}"
     sign = icon("check" if accepted else "cross")
     return pill([sign, words], "ok" if accepted else "bad", id="verdict", role="status")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from evaluation.metrics import ClassFigures
 from evaluation.types import Prediction, names_label
 from pipeline.settings import UnderTestSettings
+from pipeline.types import Task
 from services.predictions import ModelComparison
 from services.run_state import RunState
 from storage.types import StoredTestCase
@@ -82,11 +83,11 @@ def _body(state: RunState, case: StoredTestCase, comparison: ModelComparison) ->
         return el("p", "It is being asked.", class_="mut", role="status", id="under-test-waits")
     if before.kind == "segmentation":
         return _classes(comparison.figures.get(case.id, ()), comparison.masked)
-    return _guesses(before, after, state)
+    return _guesses(before, after, case.task)
 
 
-def _guesses(before: Prediction, after: Prediction, state: RunState) -> Html:
-    label = state.run.task.label if state.run.task.kind == "classification" else ""
+def _guesses(before: Prediction, after: Prediction, task: Task) -> Html:
+    label = task.label if task.kind == "classification" else ""
     return el(
         "div",
         [_bars(found, name, label) for found, name in ((before, "source"), (after, "generated"))],
