@@ -30,7 +30,7 @@ from services import edits
 from services.commands import Commands, KnownStage, RunCommand
 from services.edit_conflicts import LARGEST_ID, PageWrites, ValueEdit, value_conflict
 from services.run_state import CanBeInsistedOn, StageNotes
-from services.runs import RunService, last_edited, undo_target
+from services.runs import RunService
 from storage.types import Run, StoredValue
 from storage.workspace import Workspace
 
@@ -187,12 +187,11 @@ class BringBack(RunCommand):
     tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
 
 
-class Undo(RunCommand):
-    """Undo a person's last edit: of one stage, or of the one that was edited last."""
+class Dismiss(RunCommand):
+    """Take away what is said at a stage: a refusal, or what is to be known."""
 
-    name: ClassVar[str] = "undo"
-    stage: KnownStage | None = Field(None, description="The stage; none for the one that was edited last")
-    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
+    name: ClassVar[str] = "dismiss"
+    stage: KnownStage = Field(description="The stage")
 
 
 class Editing:
@@ -239,7 +238,7 @@ class Editing:
         )
         commands.add(KeepValue, self.keep)
         commands.add(BringBack, self.bring_back)
-        commands.add(Undo, self.undo)
+        commands.add(Dismiss, lambda command: self._notes.solved(command.run, command.stage))
 
     def write_caption(self, command: WriteCaption) -> None:
         """A caption without its label is taken: the page warns of it."""
@@ -303,17 +302,9 @@ class Editing:
             raise UserError("This version belongs to another run: pick one from the history.")
         self._repeat(command.run, found, command.tab)
 
-    def undo(self, command: Undo) -> None:
-        """Brings back the version before a person's edit. Raises UserError where there is no edit to undo."""
-        run = self._workspace.runs.get(command.run)
-        # Values of another recipe stay in the run, but no card shows them.
-        shown = [stage for stage in recipe_of(run.recipe).names if stage in run.values]
-        histories = {stage: self._workspace.runs.history(command.run, stage) for stage in shown}
-        stage = command.stage or last_edited(histories)
-        target = undo_target(histories.get(stage, ())) if stage is not None else None
-        if target is None:
-            raise UserError("There is no edit of yours to undo. Earlier values are in the history of each stage.")
-        self._repeat(command.run, target, command.tab)
+    def noted(self, version: int, tab: str) -> None:
+        """A page had a version saved by other ways: it need not be told of that as of another one's."""
+        self._writes.note(version, tab)
 
     def append_by_model(self, run: Run, stage: StageName, value: Any, trace: Trace) -> None:
         """Save what a model added to a stage's value. What was stale stays so."""

@@ -5,6 +5,7 @@ The work itself is done by the driver of `pipeline`, in the worker thread of `jo
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import SystemRandom
@@ -31,21 +32,27 @@ from services.estimates import Estimates
 from services.jobs import JobHandle, JobQueue, Part
 from services.live_images import ControlImages, Previews, draw_with
 from services.run_settings import case_of
-from services.run_state import RunStates, StageNotes
+from services.run_state import CanBeInsistedOn, RunStates, StageNotes
 from services.runs import RunService, require_task
 from storage.types import JobState, Run
 from storage.workspace import Workspace
 
+REPLACED = "What stood before your edit was changed, so this was run again. Undo, or the history, brings yours back."
+"""What is said at a stage whose outdated value a person wrote."""
+
 
 class RunStage(RunCommand):
-    """Run one text stage, whatever is there."""
+    """Run one text stage, whatever is there. What a person wrote there is replaced only where `force` says so."""
 
     name: ClassVar[str] = "run"
     stage: KnownStage = Field(description="The stage")
+    force: bool = Field(False, description="Also where a person wrote the value; theirs stays in the history")
 
 
 class RunFrom(RunCommand):
-    """Run a text stage, whatever is there, and those after it that this leaves empty or stale, up to the gate."""
+    """Run a text stage, and those after it that this leaves empty or stale, up to the gate. What a person wrote at the
+    stage stays as it is, and the next one is run.
+    """
 
     name: ClassVar[str] = "run-from"
     stage: KnownStage = Field(description="The stage")
@@ -129,6 +136,7 @@ class RunStore:
     def __init__(self, workspace: Workspace, runs: RunService, run: Run, job_id: int | None = None) -> None:
         self._workspace, self._runs, self._run_id, self._job_id = workspace, runs, run.id, job_id
         self._source = runs.source(run)
+        self._batch = secrets.token_hex(8)  # what one piece of work gives is taken back together
 
     def source(self) -> Image.Image:
         return self._source
@@ -151,7 +159,7 @@ class RunStore:
         return tuple(version.value for version in versions if version.author == "model")
 
     def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
-        self._workspace.runs.append_value(self._run_id, stage, value)
+        self._workspace.runs.append_value(self._run_id, stage, value, self._batch)
 
     def drawn(self) -> Collection[Lineage]:
         return [case.lineage for case in self._workspace.runs.get(self._run_id).test_cases]
@@ -203,7 +211,7 @@ class Execution:
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
-        commands.add(RunStage, lambda command: self.start(command.run, (command.stage,), command.stage))
+        commands.add(RunStage, self.run_stage)
         commands.add(RunFrom, self.run_from)
         commands.add(RunUpToGate, self.run_up_to_gate)
         commands.add(MoreAlternatives, self.more_alternatives)
@@ -218,15 +226,36 @@ class Execution:
 
     # Text stages
 
+    def run_stage(self, command: RunStage) -> None:
+        """Raises CanBeInsistedOn where a person wrote what would be replaced, unless it is forced."""
+        if not command.force and self._holds_edit(self.workspace.runs.get(command.run), command.stage):
+            said = "You edited this. Running the stage again puts the model's value in its place; Undo and the history"
+            raise CanBeInsistedOn(f"{said} keep yours.", command.model_copy(update={"force": True}))
+        self.start(command.run, (command.stage,), command.stage)
+
     def run_from(self, command: RunFrom) -> None:
-        """The stage in any case; those after it where this leaves them empty or stale."""
+        """The stage in any case but where a person wrote it; those after it where they are then empty or stale."""
         _require_text_stage(command.stage)
-        recipe = recipe_of(self.workspace.runs.get(command.run).recipe)
-        self.start(command.run, recipe.onwards(command.stage), command.stage)
+        run = self.workspace.runs.get(command.run)
+        recipe, stale = recipe_of(run.recipe), self.runs.stale(run, self.runs.settings(run))
+        recipe.stage(command.stage)
+        onwards = recipe.onwards(command.stage)
+        anew = next((name for name in onwards if name in stale or not self._holds_edit(run, name)), None)
+        if anew is None:
+            raise UserError("From here on every stage holds an edit of yours: run one alone to replace it.")
+        self.start(command.run, onwards[onwards.index(anew) :], anew)
 
     def run_up_to_gate(self, command: RunUpToGate) -> None:
         """Those that are empty or stale."""
         self.start(command.run, recipe_of(self.workspace.runs.get(command.run).recipe).names)
+
+    def _holds_edit(self, run: Run, stage: StageName) -> bool:
+        """Whether a person made the value of a stage what it is; one that they only kept a model gave."""
+        held = run.values.get(stage)
+        if held is None or held.author != "person":
+            return False
+        versions = self.workspace.runs.history(run.id, stage)
+        return all(version.author == "person" or version.value.value != held.value.value for version in versions)
 
     def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "") -> None:
         """Line up text stages of a run; `anew` is run whatever is there."""
@@ -381,6 +410,8 @@ class Execution:
                     at = GENERATION
                 case StageDone(reused=False):
                     self.notes.solved(run.id, event.stage)
+                    if event.stage in written:
+                        self.notes.tell(run.id, event.stage, REPLACED)
                     said = recipe_of(request.recipe).stage(event.stage).same_again
                     if event.unchanged and said:
                         self.notes.tell(run.id, event.stage, said.format(times=event.value.trace.attempts))
@@ -391,6 +422,7 @@ class Execution:
                 case ImageFailed():
                     failed.append(event.error)
 
+        written = {stage for stage in request.stages or () if stage != request.anew and self._holds_edit(run, stage)}
         try:
             store = RunStore(self.workspace, self.runs, run, job_id)
             self.driver.run(request, store, tell, handle.cancelled, wanted)

@@ -180,6 +180,10 @@ class RunSettings:
                 if news:
                     self._notes.tell(command.run, stage, settings_conflict(news, mine))
 
+    def noted(self, state: int, tab: str) -> None:
+        """A page had a state saved by other ways: it need not be told of that as of another one's."""
+        self._writes.note(state, tab)
+
     def _valid(self, recipe: Recipe, plain: Plain, before: Settings) -> Settings:
         """What the profile cannot draw with is refused where that is changed; elsewhere the gate says it."""
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.driver import Driver
 from pipeline.errors import UnreadableReply, UserError
@@ -19,9 +19,10 @@ from services.gate import Gate, gate_of
 from services.jobs import JobQueue, JobView
 from services.live_images import ControlImages
 from services.outdated import Outdated
-from services.runs import RunService, undo_target
+from services.runs import RunService
 from services.similarity import Similarities
 from storage.types import Run, StoredState, StoredValue
+from storage.undo import RunSteps
 from storage.workspace import Workspace
 
 
@@ -116,6 +117,8 @@ class RunState:
     """The states of the run with which its prompts became others, oldest first."""
     alternatives: Alternatives
     """Those of stage 3, with all that was measured of them."""
+    steps: RunSteps = field(default_factory=RunSteps)
+    """What was done to the run, and what of it was taken back."""
 
     @property
     def current(self) -> frozenset[int]:
@@ -123,8 +126,8 @@ class RunState:
         return frozenset(case.id for case in self.run.test_cases if case.id not in self.outdated)
 
     def can_undo(self, stage: StageName) -> bool:
-        """Whether the latest version of a stage is a person's edit that can be undone."""
-        return undo_target(self.histories.get(stage, ())) is not None
+        """Whether the last thing done to the value of a stage is a person's edit."""
+        return self.steps.edit_of(stage) is not None
 
 
 class RunStates:
@@ -163,7 +166,7 @@ class RunStates:
             settings=settings,
             stale=stale,
             problems=self._notes.problems(run_id),
-            histories={stage: self._workspace.runs.history(run_id, stage) for stage in run.values},
+            histories=self._histories(run),
             job=self._jobs.of_run(run_id),
             gate=gate_of(self._driver, run, settings, prompts, stale, size, self._estimates.warming_up, other_mask),
             control_there=self._control_images.has(run, settings),
@@ -173,7 +176,13 @@ class RunStates:
             prompts=prompts,
             earlier_prompts=self._workspace.runs.prompt_states(run_id),
             alternatives=self._similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
+            steps=self._workspace.steps.of(run_id),
         )
+
+    def _histories(self, run: Run) -> dict[StageName, tuple[StoredValue, ...]]:
+        """Also of a stage that was emptied again: what it held can be brought back."""
+        stages = dict.fromkeys((*recipe_of(run.recipe).names, *run.values))
+        return {stage: self._workspace.runs.history(run.id, stage) for stage in stages}
 
 
 def model_names(profile: Profile) -> dict[str, str]:

@@ -6,7 +6,7 @@ What a run says of itself are its settings, its prompts, and which of its stages
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar
@@ -28,7 +28,7 @@ from pipeline.types import StageName, Task, TaskKind
 from services.commands import Command, Commands, RunCommand
 from services.jobs import JobQueue, JobView
 from services.samples import Sample, sample_named, sample_of
-from storage.types import Run, RunSummary, StoredValue
+from storage.types import Run, RunSummary
 from storage.workspace import Workspace
 
 LISTED_RUNS = 60
@@ -244,6 +244,7 @@ class RunService:
         run_id = self._new(picture.image, sample.task, sample.name, picture.notes, sample.name)
         if sample.task.kind == "segmentation" and sample.mask is not None:
             self.take_sample_mask(run_id)
+            self._workspace.steps.begin(run_id)  # the mask came with the picture
         return OpenedRun(run_id)
 
     def from_upload(self, data: bytes, file_name: str) -> str:
@@ -328,28 +329,3 @@ def require_task(run: Run) -> None:
     """Raises UserError, saying what is missing, when the task of a run is not whole."""
     if missing := task_problem(run.task):
         raise UserError(missing)
-
-
-def undo_target(versions: Sequence[StoredValue]) -> StoredValue | None:
-    """What an undo brings back: the version before the latest, when a person wrote the latest; else None.
-
-    A version that was brought back stands for the one that it repeats, so that each undo goes one step further.
-    """
-    if not versions:
-        return None
-    latest = _origin(versions[-1], versions)
-    before = [version for version in versions if version.id < latest.id]
-    return _origin(before[-1], versions) if latest.author == "person" and before else None
-
-
-def last_edited(histories: Mapping[StageName, Sequence[StoredValue]]) -> StageName | None:
-    """The stage whose latest version is the newest of those that can be undone."""
-    open_to_undo = [(versions[-1].id, stage) for stage, versions in histories.items() if undo_target(versions)]
-    return max(open_to_undo)[1] if open_to_undo else None
-
-
-def _origin(version: StoredValue, versions: Sequence[StoredValue]) -> StoredValue:
-    by_id = {held.id: held for held in versions}
-    while version.brought_back is not None and version.brought_back in by_id:
-        version = by_id[version.brought_back]
-    return version

@@ -27,6 +27,7 @@ from services.similarity import Similarities
 from services.studies.drafts import model_asker
 from services.studies.services import StudyServices, study_services
 from services.tokens import register_tokens
+from services.undoing import Undoing
 from storage.workspace import Workspace
 
 
@@ -70,7 +71,8 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
     editing = Editing(workspace, runs, driver, notes)
     settings = RunSettings(workspace, runs, driver, notes)
     execution = Execution(workspace, runs, driver, jobs, notes, editing, states, estimates, control_images, previews)
-    for service in (runs, editing, settings, execution):
+    undoing = Undoing(workspace, runs, jobs, notes, editing, settings)
+    for service in (runs, editing, settings, execution, undoing):
         service.register(commands)
     predictions.register(commands, runs, settings)
     register_reviews(commands, workspace)

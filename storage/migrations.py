@@ -24,13 +24,15 @@ STEPS = (
     "m005_tokens",
     "m006_announced_rule",
     "m007_case_tasks",
+    "m008_undo",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
 _FIRST = ("processes", "images", "runs", "run_states", "stage_values", "test_cases")
 _SECOND = ("reviews", "readings")
 _FOURTH = ("artifacts", "predictions")
-APPEND_ONLY = (*_FIRST, "reviews", *study_tables.APPEND_ONLY, *_FOURTH)
+_EIGHTH = ("undo_log",)
+APPEND_ONLY = (*_FIRST, "reviews", *study_tables.APPEND_ONLY, *_FOURTH, *_EIGHTH)
 """The tables whose rows never change and never go."""
 
 
@@ -316,6 +318,31 @@ def m007_case_tasks(db: sqlite_utils.Database) -> None:
     """The task that each test case was made for."""
     for statement in case_tasks.STATEMENTS:
         db.execute(statement)
+
+
+@studio()
+def m008_undo(db: sqlite_utils.Database) -> None:
+    """What was taken back in a run, and done again; the values of one piece of work belong together; and a stage may
+    be emptied again: by a version of its value that is null.
+    """
+    for statement in (
+        """
+        CREATE TABLE undo_log (  -- what was done stands in the other tables; here is which of it was taken back
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            run TEXT NOT NULL REFERENCES runs (id),
+            what TEXT NOT NULL CHECK (what IN ('begin', 'undo', 'redo')),  -- begin: nothing before it is taken back
+            step TEXT NOT NULL,  -- the first row of what was taken back or done again, such as "value 12"
+            made TEXT NOT NULL CHECK (json_valid(made)),  -- the rows that were added for it
+            created TEXT NOT NULL
+        ) STRICT
+        """,
+        "CREATE INDEX undo_log_by_run ON undo_log (run, id)",
+        "ALTER TABLE stage_values ADD COLUMN batch TEXT NOT NULL DEFAULT ''",  # "": a piece of work of its own
+        "DROP TRIGGER run_summaries_follow_values",
+        state_tables.FOLLOW_VALUES,
+    ):
+        db.execute(statement)
+    _only_append(db, _EIGHTH)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -119,10 +119,11 @@ class Runs(Repository):
         new_id = secrets.token_hex(8)
         row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [run_id]))
         db.table("runs").insert({"id": new_id, **row, "created": now()})
-        state = _latest_state(db, run_id)
-        _append_state(db, new_id, {**state, "name": _copy_name(db, state["name"]), "removed": 0})
+        state = latest_state(db, run_id)
+        append_state(db, new_id, {**state, "name": _copy_name(db, state["name"]), "removed": 0})
         for value in _latest_values(db, run_id).values():
-            _insert_value(db, new_id, value.stage, value.value)
+            insert_value(db, new_id, value.stage, value.value)
+        begin_steps(db, new_id)
         return new_id
 
     # What a person may change. Each change is another row, and the latest one counts
@@ -177,12 +178,14 @@ class Runs(Repository):
     # Values of the text stages
 
     @write
-    def append_value(self, db: sqlite_utils.Database, run_id: str, stage: StageName, value: StageValue[Any]) -> int:
-        """Save a new version of a stage's value; returns its id.
+    def append_value(
+        self, db: sqlite_utils.Database, run_id: str, stage: StageName, value: StageValue[Any], batch: str = ""
+    ) -> int:
+        """Save a new version of a stage's value; returns its id. Those with the same `batch` are taken back together.
 
         Raises UserError for an unknown run, TypeError for a value of another stage.
         """
-        return _insert_value(db, run_id, stage, value)
+        return insert_value(db, run_id, stage, value, batch)
 
     @write
     def bring_back(self, db: sqlite_utils.Database, value_id: int) -> int:
@@ -190,16 +193,17 @@ class Runs(Repository):
 
         Raises UserError when there is none with this id.
         """
-        for row in list(db.query("SELECT * FROM stage_values WHERE id = ?", [value_id])):
-            value = _value(row)
-            return _insert_value(db, value.run_id, value.stage, value.value, brought_back=value_id)
+        number = repeat_value(db, value_id)
+        if number is not None:
+            return number
         raise UserError(f"There is no version {value_id} to bring back; pick one from the history.", field="version")
 
     @read
     def history(self, db: sqlite_utils.Database, run_id: str, stage: StageName) -> tuple[StoredValue, ...]:
         """Every version of a stage's value, oldest first. Raises UserError for an unknown run."""
         require_run(db, run_id)
-        rows = db.query("SELECT * FROM stage_values WHERE run = ? AND stage = ? ORDER BY id", [run_id, stage])
+        query = "SELECT * FROM stage_values WHERE run = ? AND stage = ? AND value <> 'null' ORDER BY id"
+        rows = db.query(query, [run_id, stage])
         return tuple(_value(row) for row in rows)
 
     # Looking
@@ -215,7 +219,7 @@ class Runs(Repository):
         images = self._images.folder
         require_run(db, run_id)
         row = next(db.query("SELECT * FROM runs WHERE id = ?", [run_id]))
-        state = _latest_state(db, run_id)
+        state = latest_state(db, run_id)
         return Run(
             id=run_id,
             name=state["name"],
@@ -326,7 +330,7 @@ def _insert_run(
         }
     )
     state: Row = {"name": _name(name), "task": pack_value(task), "settings": pack(dict(settings)), "recipe": recipe}
-    _append_state(db, run_id, state)
+    append_state(db, run_id, state)
     return run_id
 
 
@@ -350,8 +354,9 @@ def _import_run(db: sqlite_utils.Database, saved: _SavedRun) -> str:
     if saved.mask is not None:
         _change_state(db, run_id, **_mask_columns(db, saved.mask, record.mask_classes))
     for stage, value in record.values.items():
-        _insert_value(db, run_id, stage, value)
+        insert_value(db, run_id, stage, value)
     insert_test_cases(db, run_id, None, saved.cases, saved.reviews)
+    begin_steps(db, run_id)
     return run_id
 
 
@@ -363,12 +368,12 @@ def _mask_columns(db: sqlite_utils.Database, mask: StoredImage | None, classes: 
     return {"mask": mask.sha, "mask_classes": pack({str(number): name for number, name in sorted(classes.items())})}
 
 
-def _insert_value(
+def insert_value(
     db: sqlite_utils.Database,
     run_id: str,
     stage: StageName,
     value: StageValue[Any],
-    brought_back: int | None = None,
+    batch: str = "",
 ) -> int:
     """A new version of a stage's value. Raises UserError for an unknown run, TypeError for a value of another stage."""
     kind = value_types()[stage]
@@ -392,25 +397,45 @@ def _insert_value(
             "attempts": trace.attempts,
             "seconds": trace.seconds,
             "inputs_key": value.inputs_key,
-            "brought_back": brought_back,
+            "batch": batch,
             "created": now(),
         },
     )
 
 
+def repeat_value(db: sqlite_utils.Database, value_id: int) -> int | None:
+    """An earlier version once more, as the latest; returns its id, None when there is none with this id."""
+    for row in list(db.query("SELECT * FROM stage_values WHERE id = ? AND value <> 'null'", [value_id])):
+        plain = {name: held for name, held in row.items() if name != "id"}
+        return insert_row(db, "stage_values", {**plain, "brought_back": value_id, "batch": "", "created": now()})
+    return None
+
+
+def empty_stage(db: sqlite_utils.Database, run_id: str, stage: StageName) -> int:
+    """A version that says that the stage has no value again; returns its id. The versions before it stay."""
+    texts = dict.fromkeys(("model", "prompt", "raw_reply", "inputs_key"), "")
+    plain = {"value": "null", "author": "person", "settings": "{}", "seed": "0", "attempts": 0, "seconds": 0.0}
+    return insert_row(db, "stage_values", {"run": run_id, "stage": stage, **plain, **texts, "created": now()})
+
+
+def begin_steps(db: sqlite_utils.Database, run_id: str) -> None:
+    """Nothing that was saved of the run until now can be taken back: with it the run begins."""
+    db.table("undo_log").insert({"run": run_id, "what": "begin", "step": "", "made": "[]", "created": now()})
+
+
 def _change_state(db: sqlite_utils.Database, run_id: str, **changes: Any) -> int | None:
     require_run(db, run_id)
-    state = _latest_state(db, run_id)
+    state = latest_state(db, run_id)
     if all(state[field] == value for field, value in changes.items()):
         return None
-    return _append_state(db, run_id, {**state, **changes})
+    return append_state(db, run_id, {**state, **changes})
 
 
-def _append_state(db: sqlite_utils.Database, run_id: str, state: Row) -> int:
+def append_state(db: sqlite_utils.Database, run_id: str, state: Row) -> int:
     return insert_row(db, "run_states", {"run": run_id, **state, "created": now()})
 
 
-def _latest_state(db: sqlite_utils.Database, run_id: str) -> dict[str, Any]:
+def latest_state(db: sqlite_utils.Database, run_id: str) -> dict[str, Any]:
     """What a person may change, without the row's own columns."""
     row = dict(next(db.query("SELECT * FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id])))
     return {name: value for name, value in row.items() if name not in ("id", "run", "created")}
@@ -418,7 +443,8 @@ def _latest_state(db: sqlite_utils.Database, run_id: str) -> dict[str, Any]:
 
 def _latest_values(db: sqlite_utils.Database, run_id: str) -> dict[StageName, StoredValue]:
     """By stage, in the order of the stages. Values of stages that no known recipe has stay where they are."""
-    query = "SELECT * FROM stage_values WHERE id IN (SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage)"
+    latest = "SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage"
+    query = f"SELECT * FROM stage_values WHERE id IN ({latest}) AND value <> 'null'"
     found = {row["stage"]: row for row in db.query(query, [run_id])}
     return {stage: _value(found[stage]) for stage in value_types() if stage in found}
 

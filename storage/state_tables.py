@@ -86,6 +86,13 @@ _OUTCOME = """
         )
     )) FROM studies WHERE studies.id = study_items.study)
 """
+_STAGES = """
+    coalesce((
+        SELECT group_concat(stage || ' ', '') FROM (
+            SELECT stage, max(id) AS latest FROM stage_values WHERE run = {run} GROUP BY stage ORDER BY min(id)
+        ) WHERE (SELECT value FROM stage_values WHERE id = latest) <> 'null'
+    ), '')
+"""
 _LATEST_JOB = "(SELECT jobs.state FROM jobs WHERE run = {run} ORDER BY id DESC LIMIT 1)"
 
 TRIGGERS = (
@@ -191,6 +198,14 @@ TRIGGERS = (
     """,
 )
 
+FOLLOW_VALUES = f"""
+    CREATE TRIGGER run_summaries_follow_values AFTER INSERT ON stage_values BEGIN
+        UPDATE run_summaries SET changed = max(changed, NEW.created), stages = {_STAGES.format(run="NEW.run")}
+        WHERE run = NEW.run;
+    END
+"""
+"""In the place of the trigger of this name above, since the step `m008_undo`: a stage may be emptied again."""
+
 REFILL = {
     "run_summaries": f"""
         SELECT row_number() OVER (ORDER BY runs.rowid) AS number, runs.id AS run, state.id AS state,
@@ -200,11 +215,7 @@ REFILL = {
                 coalesce((SELECT max(created) FROM stage_values WHERE run = runs.id), ''),
                 coalesce((SELECT max(created) FROM test_cases WHERE run = runs.id), '')
             ) AS changed,
-            coalesce((
-                SELECT group_concat(stage || ' ', '') FROM (
-                    SELECT stage FROM stage_values WHERE run = runs.id GROUP BY stage ORDER BY min(id)
-                )
-            ), '') AS stages,
+            {_STAGES.format(run="runs.id")} AS stages,
             (SELECT count(*) FROM test_cases WHERE run = runs.id) AS test_cases,
             (
                 SELECT count(*) FROM test_cases

@@ -363,7 +363,7 @@ def _captions(db: sqlite_utils.Database) -> dict[str, str]:
     """By run: the text of its latest caption."""
     query = """
         SELECT run, value FROM stage_values
-        WHERE id IN (SELECT max(id) FROM stage_values WHERE stage = 'caption' GROUP BY run)
+        WHERE id IN (SELECT max(id) FROM stage_values WHERE stage = 'caption' GROUP BY run) AND value <> 'null'
     """
     return {row["run"]: json.loads(row["value"])["text"] for row in db.query(query)}
 

@@ -24,6 +24,7 @@ from storage.runs import Runs
 from storage.studies import Studies
 from storage.test_cases import Jobs, TestCases, interrupt_jobs
 from storage.tokens import Tokens
+from storage.undo import Steps
 
 DATABASE = "studio.db"
 IMAGES = "images"
@@ -41,6 +42,8 @@ class Workspace:
         self.runs = Runs(self._database, self.images)
         self.test_cases = TestCases(self._database, self.images)
         """The generated images with their lineage, and what people decided about them."""
+        self.steps = Steps(self._database)
+        """What was done to each run, to be taken back and done again."""
         self.jobs = Jobs(self._database)
         self.predictions = Predictions(self._database, self.images)
         self.studies = Studies(self._database)

@@ -228,6 +228,13 @@ def test_every_listed_key_does_what_the_list_says(page: Page) -> None:
         press(page, "Control+z")
         expect(chips).to_have_count(number)
 
+    def redo() -> None:
+        chips = page.locator("#stage-keywords .chip.on")
+        number = chips.count()
+        for key, count in (("Control+Shift+Z", number - 1), ("Control+z", number), ("Control+y", number - 1)):
+            press(page, key)
+            expect(chips).to_have_count(count)
+
     def save() -> None:
         page.fill("#setting-generation-negative_prompt", "fog")
         page.keyboard.press("Enter")
@@ -267,6 +274,7 @@ def test_every_listed_key_does_what_the_list_says(page: Page) -> None:
         ("G",): generate("g"),
         ("Ctrl", "↵"): generate("Control+Enter"),
         ("Ctrl", "Z"): undo,
+        ("Ctrl", "⇧", "Z"): redo,
         ("↵",): save,
         ("⇧", "↵"): new_line,
         ("?",): listed,

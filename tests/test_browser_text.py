@@ -313,20 +313,34 @@ def test_an_edit_is_undone_by_key_and_by_button_and_history_says_who(studio: Stu
     page.keyboard.press("Control+z")
     expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "true")
     expect(keyword_chip(page, "red").locator(".toggle")).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("#said")).to_contain_text("Taken back: the edit of “Keywords”.")
     page.click("#undo-keywords")
     expect(keyword_chip(page, "red").locator(".toggle")).to_have_attribute("aria-pressed", "true")
+    for key, pressed in (("Control+Shift+Z", "false"), ("Control+z", "true"), ("Control+y", "false")):
+        page.keyboard.press(key)
+        expect(keyword_chip(page, "red").locator(".toggle")).to_have_attribute("aria-pressed", pressed)
+    page.click("#said button:has-text('Undo')")
+    expect(keyword_chip(page, "red").locator(".toggle")).to_have_attribute("aria-pressed", "true")
+    page.click("#redo")
+    expect(keyword_chip(page, "red").locator(".toggle")).to_have_attribute("aria-pressed", "false")
+    page.click("#undo")
     expect(page.locator("#state-keywords")).to_have_text("ready")
     expect(page.locator("#undo-keywords")).to_have_count(0)
     assert "stale" not in page.inner_text("#column-stages")
 
     page.click("#stage-keywords [data-panel-of=history]")
     rows = page.locator("#stage-keywords .history tr")
-    expect(rows).to_have_count(5)
-    assert "you" in rows.nth(2).inner_text() and "brought back" in rows.nth(0).inner_text()
-    rows.nth(2).locator("button").click()  # back to where both were off
+    expect(rows).to_have_count(11)
+    assert "you" in rows.nth(8).inner_text() and "brought back" in rows.nth(0).inner_text()
+    rows.nth(8).locator("button").click()  # back to where both were off
     expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "false")
 
-    # In a field the key is the field's own.
+    # In a field that is typed in the key is the field's own; what only has the focus takes nothing back.
+    page.click("#task-label")
+    page.keyboard.press("Control+z")
+    expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Control+y")
+    expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "false")
     page.click("#caption-text")
     page.keyboard.type(" more")
     page.keyboard.press("Control+z")

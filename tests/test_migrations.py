@@ -52,6 +52,7 @@ def filled(folder: Path) -> None:
         case_id = workspace.test_cases.append(run_id, job, made_case(image))
         workspace.jobs.finish(job, "done")
         workspace.test_cases.review(case_id, "accepted")
+        workspace.steps.take_back(run_id, "review 1")
         workspace.predictions.append(workspace.runs.get(run_id).source_sha, "a classifier", PREDICTION)
         studies, study_id = workspace.studies, started(workspace)
         (worker,) = crew(studies, study_id, 1)

@@ -180,12 +180,15 @@ def test_values_of_a_stage_that_is_not_known_here_hinder_nothing(workspace: Work
     insert = """
         INSERT INTO stage_values
         SELECT NULL, run, 'subject-box', '{"x": 1}', author, model, prompt, raw_reply, settings, seed,
-             attempts, seconds, inputs_key, NULL, created FROM stage_values
+             attempts, seconds, inputs_key, NULL, created, batch FROM stage_values
     """
     workspace._database.write(lambda db: db.execute(insert) and None)
     assert list(workspace.runs.get(run).values) == ["caption"]
     assert workspace.runs.search()[0].stages == ("caption",)
     assert list(workspace.runs.get(workspace.runs.duplicate(run)).values) == ["caption"]
+    workspace.steps.take_back(run, "value 2")
+    workspace.steps.do_again(run, "value 2")
+    assert list(workspace.runs.get(run).values) == ["caption"]
 
 
 def test_a_method_may_make_what_artifacts_it_likes(workspace: Workspace) -> None:

@@ -82,6 +82,7 @@ def shown(studio: Studio) -> set[tuple[str, frozenset[str]]]:
     look("run-all")
     look("keyword-add", new="bird", edit_type="subject")
     look("caption", text="A red bird in rainy weather by day. The ground is grassy.")
+    look("run", stage="caption")
     look("prompt-save", stage="keywords", template="Name what may change ($task): $caption")
     look("prompt-back", stage="keywords")
     look("setting", setting="generation.seed_mode", value="fixed")

@@ -301,10 +301,9 @@ def test_an_undo_changes_no_stage_that_the_recipe_does_not_have(studio: Studio) 
         return len(studio.workspace.runs.history(run_id, "keywords"))
 
     assert versions() == 2
-    for chosen in ({}, {"stage": "keywords"}):
-        assert "no edit of yours to undo" in do(studio, run_id, "undo", **chosen).problem
-    assert versions() == 2
-    do(studio, run_id, "recipe", recipe="dillema")
+    assert "no edit of yours to undo" in do(studio, run_id, "undo", stage="keywords").problem
+    assert not do(studio, run_id, "undo").problem and versions() == 2, "the recipe was the last thing"
+    assert studio.workspace.runs.get(run_id).recipe == "dillema"
     assert not do(studio, run_id, "undo").problem and versions() == 3
 
 

@@ -1,4 +1,4 @@
-"""Undo, who wrote what, prompts of a run, merged captions, another caption: parts of the text stages."""
+"""Who wrote what, prompts of a run, merged captions, another caption: parts of the text stages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from pipeline.types import (
 )
 from services.edit_conflicts import PageWrites
 from services.edits import ProtectedKeyword, add_keyword, reword_keyword
-from services.runs import last_edited, undo_target
 from storage.types import StoredValue
 from tests.scripted import ScriptedCaptioner
 
@@ -38,34 +37,6 @@ SOURCE = "A red bird in sunny weather by day."
 def version(number: int, author: Author, brought_back: int | None = None) -> StoredValue:
     value = StageValue(Caption(f"text {number}"), Trace(author), "key")
     return StoredValue(number, "run", "caption", value, datetime.now(UTC), brought_back)
-
-
-def test_each_undo_goes_one_step_further_back_until_the_model_spoke() -> None:
-    versions = [version(1, "model"), version(2, "person"), version(3, "person")]
-    target = undo_target(versions)
-    assert target is not None and target.id == 2
-    versions.append(version(4, "person", brought_back=2))
-    target = undo_target(versions)
-    assert target is not None and target.id == 1
-    versions.append(version(5, "model", brought_back=1))
-    assert undo_target(versions) is None
-    versions.append(version(6, "person"))
-    target = undo_target(versions)
-    assert target is not None and target.id == 1, "the version that was brought back stands for the one it repeats"
-
-
-def test_a_first_value_of_a_person_has_nothing_before_it() -> None:
-    assert undo_target([]) is None and undo_target([version(1, "person")]) is None
-
-
-def test_the_last_edit_of_all_stages_is_undone_first() -> None:
-    histories = {
-        "caption": [version(1, "model"), version(7, "person")],
-        "keywords": [version(2, "model"), version(5, "person")],
-        "alternatives": [version(3, "model"), version(9, "model")],
-    }
-    assert last_edited(histories) == "caption"
-    assert last_edited({}) is None
 
 
 def test_only_what_another_page_wrote_after_the_version_that_was_shown_counts() -> None:

@@ -33,6 +33,7 @@ from services.run_state import RunState, RunStates, StageNotes
 from services.runs import Listing, OpenedRun, RemoveRun, RunService
 from services.samples import Sample
 from services.similarity import Similarities
+from services.undoing import Undone
 from storage.types import RunSummary
 from ui.endpoints import token_of
 from ui.uploads import keep_to_uploads, uploaded
@@ -144,6 +145,8 @@ class Performed:
     """The card that the problem belongs to: a stage, "source" or "start"."""
     field: str = ""
     """The field of the command that the problem belongs to; "" for none."""
+    undone: Undone | None = None
+    """What an undo or a redo has done."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,8 @@ class Explorer:
             return Performed(run_id, str(error), self._note(command_type, given, run_id, error), error.field)
         if isinstance(result, OpenedRun):
             return Performed(result.run_id)
+        if isinstance(result, Undone):
+            return Performed(run_id, undone=result)
         removed = command_type is RemoveRun and given["run"] == run_id
         return Performed("" if removed else run_id)
 
@@ -275,6 +280,7 @@ class Explorer:
             "problem": done.problem,
             "where": done.where,
             "field": done.field,
+            "undone": {"said": done.undone.said, "again": done.undone.again} if done.undone is not None else None,
             # Lined up, perhaps, by what was just read, and measured before it was drawn.
             "active": active or self.similarities.waiting or self.similarities.measured != measured,
             "state": state.run.state if state is not None else 0,
@@ -353,7 +359,8 @@ def render(values: PageValues) -> dict[str, str]:
     profile, samples, state, jobs = values.profile, values.samples, values.state, values.jobs
     run_id = state.run.id if state is not None else ""
     parts: dict[str, Html] = dict.fromkeys((*PARTS, *(stage.name for stage in known_stages())), Html(""))
-    parts["top"] = header(profile, jobs, values.waiting_for, run_id, _saved(values.latest, run_id))
+    saved, steps = _saved(values.latest, run_id), state.steps if state is not None else None
+    parts["top"] = header(profile, jobs, values.waiting_for, run_id, saved, steps)
     parts["runs"] = run_list(values.listing, run_id)
     if state is None:
         parts["start"] = start_page(profile, samples)

@@ -24,16 +24,17 @@
     const words = document.createElement("span");
     words.textContent = text;
     line.append(words);
-    if (action) line.append(pressed(action.word, () => { say(""); action.do(); }));
+    if (action) line.append(pressed(action.word, () => { say(""); action.do(); }, "said-act"));
     line.append(pressed("Close", () => say("")));
     if (tone !== "bad") fading = setTimeout(() => say(""), 12000);
   }
 
-  function pressed(word, act) {
+  function pressed(word, act, id = "") {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "btn s";
     button.textContent = word;
+    if (id) button.id = id;
     button.addEventListener("click", act);
     return button;
   }

@@ -116,6 +116,7 @@
       if (said || !onlyPolled) tell(where, said);
     }
     show(reply.parts);
+    if (reply.undone) studio.say(reply.undone.said, "", { word: reply.undone.again === "redo" ? "Redo" : "Undo", do: () => send({ name: reply.undone.again }) });
     settle();
   }
 

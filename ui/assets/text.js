@@ -26,11 +26,24 @@
 
   const TYPED_IN = "textarea, select, input:not([type=range], [type=checkbox], [type=radio]), [contenteditable=true]";
   document.addEventListener("keydown", (event) => {
-    const undo = (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "z";
-    if (!undo || !studio.run || event.target.matches?.(TYPED_IN) || document.querySelector("dialog[open]")) return;
+    const name = turned(event);
+    if (!name || event.target === typedIn || document.querySelector("dialog[open]")) return;
     event.preventDefault();
-    studio.send({ name: "undo" });
+    if (studio.run) studio.send({ name });
+    else if (name === "undo") document.getElementById("said-act")?.click();   // such as a run that was just deleted
   });
+
+  function turned(event) {
+    if (!(event.ctrlKey || event.metaKey) || event.altKey) return "";
+    const key = event.key.toLowerCase();
+    if (key === "z") return event.shiftKey ? "redo" : "undo";
+    return key === "y" && !event.shiftKey ? "redo" : "";
+  }
+
+  // A field that is being typed in has an undo of its own; one that only has the focus has nothing to take back.
+  let typedIn = null;
+  document.addEventListener("input", (event) => { if (event.target.matches(TYPED_IN)) typedIn = event.target; });
+  document.addEventListener("focusout", () => { typedIn = null; });
 
   // What was refused and is now forced need not be typed again: the field that held it is emptied.
   document.addEventListener("click", (event) => {

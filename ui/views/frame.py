@@ -12,6 +12,8 @@ from services.jobs import JobView
 from services.run_state import RunState
 from services.runs import task_problem
 from services.samples import Sample
+from services.undoing import words_of
+from storage.undo import RunSteps, Step
 from ui import frame
 from ui.views.keys import keys_button
 from ui.views.markup import Child, Html, el
@@ -20,17 +22,37 @@ from ui.views.parts import CONTROL, button, icon, key, left, notice, pill, probl
 from ui.views.pictures import image_url
 
 
-def header(profile: Profile, jobs: tuple[JobView, ...], waiting_for: str, run_id: str, saved: datetime | None) -> Html:
-    """What is going on, profile, and when was saved last. `waiting_for` is what a job that waits does."""
+def header(
+    profile: Profile,
+    jobs: tuple[JobView, ...],
+    waiting_for: str,
+    run_id: str,
+    saved: datetime | None,
+    steps: RunSteps | None = None,
+) -> Html:
+    """What is going on, profile, when was saved last, undo and redo. `waiting_for` is what a job that waits does;
+    `steps` are those of the run that is shown.
+    """
     job = next((job for job in jobs if job.run_id == run_id), jobs[0] if jobs else None)
     return frame.header(
         "explore",
         _job(job, waiting_for, run_id) if job is not None else None,
         pill(["profile ", el("b", profile.name)], id="profile", title=profile.title),
         pill(f"saved {clock(saved)}", "ok", id="saved") if saved is not None else None,
+        _turn("undo", "Undo", "Ctrl+Z", steps.next_undo) if steps is not None else None,
+        _turn("redo", "Redo", "Ctrl+Shift+Z", steps.next_redo) if steps is not None else None,
         keys_button(),
         tools=el("button", icon("list"), "Runs", type="button", class_="btn s runs-toggle", data_toggle_runs=True),
         data_go="new",
+    )
+
+
+def _turn(do: str, word: str, keys: str, step: Step | None) -> Html:
+    """The button of undo or redo, which says what it is about."""
+    about = words_of(step) if step is not None else "nothing"
+    words = f"{word}: {about}"
+    return button(
+        icon(do), do, "s q icon-only", id=do, disabled=step is None, aria_label=words, title=f"{words} ({keys})"
     )
 
 

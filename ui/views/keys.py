@@ -29,7 +29,8 @@ GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
         (("G",), "generate what waits at the gate"),
         (("Ctrl", "↵"), "the same, also while typing"),
         (("Ctrl", "⇧", "↵"), "run all up to the gate"),
-        (("Ctrl", "Z"), "undo the last edit"),
+        (("Ctrl", "Z"), "undo the last thing done"),
+        (("Ctrl", "⇧", "Z"), "do it again; Ctrl Y as well"),
     ),
     "Fields and windows": (
         (("↵",), "save what was typed"),

@@ -30,6 +30,7 @@ _ICONS = {
     "half": '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5a5.5 5.5 0 010 11z" fill="currentColor"/>',
     "dots": '<path d="M3.5 8h.1M8 8h.1M12.5 8h.1" stroke-width="2.4"/>',
     "undo": '<path d="M6.5 3.5L3 7l3.5 3.5"/><path d="M3 7h6.5a3.5 3.5 0 010 7H7"/>',
+    "redo": '<path d="M9.5 3.5L13 7l-3.5 3.5"/><path d="M13 7H6.5a3.5 3.5 0 000 7H9"/>',
     "again": '<path d="M13 8a5 5 0 11-1.6-3.7"/><path d="M13 2.5V5.5H10"/>',
     "clock": '<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3.2l2 1.3"/>',
     "empty": '<circle cx="8" cy="8" r="5.5" stroke-dasharray="2.2 2.2"/>',

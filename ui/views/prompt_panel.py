@@ -115,11 +115,13 @@ def _earlier(stage: StageName, state: RunState) -> Child:
     return el("details", title, el("ol", reversed(rows)), class_="earlier-prompts", id=f"earlier-prompts-{stage}")
 
 
-def history(versions: tuple[StoredValue, ...], summary: Summary, names: Mapping[str, str]) -> Html:
-    """Every version, the newest first: when, by whom, what, and a way back to it."""
+def history(versions: tuple[StoredValue, ...], summary: Summary, names: Mapping[str, str], held: int) -> Html:
+    """Every version, the newest first: when, by whom, what, and a way back to it. `held` is the id of the one that
+    counts, 0 where the stage was emptied.
+    """
     rows = []
     for version in reversed(versions):
-        latest = version is versions[-1]
+        latest = version.id == held
         act = (
             pill("now", "ok")
             if latest

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pipeline.stages.base import Stage
 from pipeline.types import StageName
 from services.edit_conflicts import clock
+from services.execution import RunStage
 from services.jobs import JobView
 from services.run_state import Problem, RunState
 from services.runs import task_problem
@@ -20,6 +21,7 @@ from ui.views.parts import Tone, bar, button, icon, left, notice, pill, problem,
 from ui.views.prompt_panel import has_prompt, history, prompt_panel
 
 FROM_HERE = "This stage and all after it that are empty or stale, up to the gate"
+FROM_EDIT = "Your edit stays; what comes after it is run, up to the gate"
 STAGE_ONLY = "This stage only"
 
 ICONS: dict[str, str] = {
@@ -131,7 +133,7 @@ def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None,
     parts: list[Child] = [panel_toggle("Settings", "settings") if state.recipe.stage(stage).settings else None]
     if has_prompt(stage, state):
         parts.append(panel_toggle("Prompt and reply", "prompt"))
-    if len(versions) > 1:
+    if len(versions) > (stored is not None):
         parts.append(panel_toggle("History", "history"))
     if state.can_undo(stage):
         words = [icon("undo"), "Undo"]
@@ -160,7 +162,9 @@ def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, 
     alone = hint or (STAGE_ONLY if stale else None)
     run = button(word, "run", look, data_stage=stage, disabled=closed, id=f"run-{stage}", title=alone)
     action, look, of = ("run-all", "s p", None) if stale else ("run-from", "s", stage)
-    here = button("Run from here", action, look, data_stage=of, disabled=closed, id=f"from-{stage}", title=FROM_HERE)
+    edited = stored is not None and stored.author == "person" and not stale
+    words = FROM_EDIT if edited else FROM_HERE
+    here = button("Run from here", action, look, data_stage=of, disabled=closed, id=f"from-{stage}", title=words)
     return join(keep, run, here)
 
 
@@ -179,6 +183,8 @@ def _working(job: JobView) -> Html:
 
 
 def _problem(held: Problem, stage: StageName) -> Html:
+    if isinstance(held.insist, RunStage):
+        return _question(held.text, held.insist, stage)
     parts: list[Child] = [problem(held.text, f"problem-{stage}")]
     if held.insist is not None:
         fields = held.insist.model_dump(mode="json", exclude={"run", "tab", "version"})
@@ -197,12 +203,22 @@ def _problem(held: Problem, stage: StageName) -> Html:
     return join(*parts)
 
 
+def _question(text: str, insist: RunStage, stage: StageName) -> Html:
+    """Before a run replaces what a person wrote."""
+    keep = button("Keep my edit", "dismiss", "s p", data_stage=stage, id=f"dismiss-{stage}")
+    replace = button("Replace it", insist.name, "s", data_stage=stage, data_force="true", id=f"force-{stage}")
+    said = [icon("alert"), el("span", text), el("span", keep, replace, class_="acts")]
+    return el("div", said, class_="notice asks", role="alert", id=f"problem-{stage}")
+
+
 def _panels(stage: Stage, state: RunState) -> Child:
     parts: list[Child] = []
     versions = state.histories.get(stage.name, ())
-    if len(versions) > 1:
+    held = state.run.values.get(stage.name)
+    if len(versions) > (held is not None):
         note = "Earlier values stay. Bring one back to work on from there."
-        parts.append(panel("history", note, history(versions, stage.summary, state.model_names)))
+        rows = history(versions, stage.summary, state.model_names, held.id if held is not None else 0)
+        parts.append(panel("history", note, rows))
     if has_prompt(stage.name, state):
         note = "What this stage asks its model, word for word, and what it replied."
         parts.append(panel("prompt", note, prompt_panel(stage.name, state)))
