@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pipeline.errors import UserError
 from pipeline.recipes import known_stages
@@ -30,6 +30,14 @@ def _known(stage: str) -> str:
 
 KnownStage = Annotated[StageName, AfterValidator(_known)]
 """The name of a stage of any recipe, or that of the drawing."""
+
+
+def _listed(names: Any) -> Any:
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+
+
+RunIds = Annotated[tuple[Annotated[str, Field(max_length=80)], ...], BeforeValidator(_listed)]
+"""The ids of several runs, as a list or with commas between."""
 
 
 class Command(BaseModel):

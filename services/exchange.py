@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import IO
 
 from PIL import Image
 
@@ -18,6 +19,7 @@ from pipeline.provenance import made_with
 from pipeline.recipes import edits_in_words
 from pipeline.run_record import RunRecord
 from pipeline.types import Decision
+from services.accepted import name_of_file, write_accepted
 from services.predictions import PredictionService, with_mask_check
 from services.runs import RunService
 from storage.runs import ImportedRun
@@ -90,6 +92,12 @@ class Exchange:
             archive.writestr(f"{stem}.mask.png", encoded.getvalue())
             archive.writestr("classes.json", json.dumps(about, indent=2, ensure_ascii=False))
         return f"{stem}.zip", file.getvalue()
+
+    def saved_accepted(self, run_ids: Sequence[str], file: IO[bytes]) -> str:
+        """Writes the accepted images of runs as a ZIP file (see `services.accepted`), and gives its name. Raises
+        UserError where there are none.
+        """
+        return write_accepted(self._workspace, self.saved_image, run_ids, file)
 
     def take_picture(self, data: bytes, file_name: str) -> Taken:
         """The run that a picture carries, opened or restored, or a new one from a picture that carries none.
@@ -166,5 +174,4 @@ def run_record(run: Run) -> RunRecord:
 def file_stem(run: Run, case: StoredTestCase) -> str:
     """What the files of a test case are called, such as street-snowy-12: a name that every system takes."""
     edits = edits_in_words(case.lineage.recipe, case.lineage.counterfactual)
-    words = re.sub(r"[^\w.-]+", "-", f"{run.name}-{edits}").strip("-.")
-    return f"{words[:120] or 'image'}-{case.id}"
+    return f"{name_of_file(f'{run.name}-{edits}')}-{case.id}"

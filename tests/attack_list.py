@@ -139,6 +139,7 @@ ATTACKS: Mapping[str, tuple[int, Attack]] = {
     "an image of the workspace": (401, lambda w: w.ask("GET", f"/images/{w.shas[0]}.png")),
     "an image that there is not": (401, lambda w: w.ask("GET", f"/images/{'0' * 64}.png")),
     "an image with its run": (401, lambda w: w.ask("GET", "/download/1.png")),
+    "the accepted images of a run": (401, lambda w: w.ask("GET", "/download/accepted.zip?run=x")),
     "the functions of a page": (
         401,
         lambda w: w.ask("POST", "/gradio_api/component_server/", {"component_id": 1, "fn_name": "answer", "data": {}}),

@@ -128,6 +128,18 @@ def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) 
     assert page.evaluate("studio.run") not in runs.values()
     expect(page.locator(".run-item")).to_have_count(number + 1)
 
+    shown = page.evaluate("studio.run")
+    page.click("#select-runs")
+    for name in ("boat", "kite"):
+        item(page, runs[name]).locator(".run").click()
+    settled(page)
+    expect(page.locator("#picked-count")).to_have_text("2 selected")
+    expect(item(page, runs["boat"]).locator("[data-pick-run]")).to_be_checked()
+    assert page.evaluate("studio.run") == shown, "a run that is selected is not opened"
+    assert page.locator("#save-picked").get_attribute("href") is None, "nothing is accepted in them"
+    page.click("#select-runs")
+    expect(page.locator("#picked")).to_be_hidden()
+
 
 def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> None:
     page.set_viewport_size({"width": 1700, "height": 1000})
@@ -204,6 +216,10 @@ def test_a_saved_image_restores_its_run_here_and_in_another_workspace(
     assert held.run.name == NASTY and held.case is not None
     shown = page.inner_text("#column-stages")
     case = page.evaluate("studio.view.case")
+    page.keyboard.press("a")
+    expect(page.locator("#save-accepted")).to_contain_text("Save 1 accepted")
+    zipped, archive = downloaded(page, "#save-accepted")
+    assert zipped.endswith(".zip") and archive[:2] == b"PK" and b"metadata.jsonl" in archive
 
     # Dropped on another run's page, it opens its own, at the image that was dropped.
     open_run(page, new_run(studio, "Another"))

@@ -6,6 +6,7 @@ The models are stand-ins; what the real ones make of a run is tested where they 
 from __future__ import annotations
 
 import itertools
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,8 @@ def test_a_script_takes_a_picture_to_an_accepted_test_case(
     assert client.predict(file=handle_file(str(saved)), api_name="/upload_picture")["case"] == images[0]["case"]
     (line,) = client.predict(find="MY BIRD", api_name="/list_runs")["runs"]
     assert (line["run"], line["images"], line["accepted"]) == (run, 2, 1)
+    with zipfile.ZipFile(client.predict(runs=[run], api_name="/download_accepted")) as archive:
+        assert archive.read(f"images/{saved.name}") == saved.read_bytes()
 
 
 def test_lists_come_in_pages(served: tuple[str, Studio]) -> None:

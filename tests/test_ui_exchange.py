@@ -26,7 +26,7 @@ from services.studio import Studio
 from storage.runs import ImportedRun
 from tests.scripted import perform, studio_in
 from tests.test_predictions import Bright
-from tests.test_ui_studio import do
+from tests.test_ui_studio import do, new_run
 from ui.routes import add_routes
 from ui.views.masks import legend, mask_row
 
@@ -252,6 +252,35 @@ def test_names_of_classes_are_shown_as_text_and_protected_ones_are_marked(studio
     assert "<b>vehicle" not in markup and "&lt;b&gt;vehicle" in markup
     assert "The mask has no class “vehicle”, “dragon”" in markup
     assert legend({1: "Road", 2: "sky"}, ("road",)).count("<svg") == 1
+
+
+def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestClient) -> None:
+    """As `datasets` reads it: a line an image in metadata.jsonl, with its file, its mask and its label."""
+    masked, plain, empty = finished(studio), new_run(studio, "boat"), new_run(studio)
+    do(studio, plain, "run-all")
+    do(studio, plain, "generate")
+    cases = {run: studio.workspace.runs.get(run).test_cases for run in (masked, plain)}
+    studio.workspace.test_cases.review(cases[masked][0].id, "accepted")
+    studio.workspace.test_cases.review(cases[masked][1].id, "rejected", "No bird.")
+    studio.workspace.test_cases.review(cases[plain][2].id, "accepted")
+    reply = client.get("/download/accepted.zip", params={"run": [masked, plain, masked, empty]})
+    assert "3-runs-accepted-" in reply.headers["content-disposition"]
+    with zipfile.ZipFile(io.BytesIO(reply.content)) as archive:
+        lines = [json.loads(line) for line in archive.read("metadata.jsonl").decode().splitlines()]
+        assert [(line["case"], line["label"]) for line in lines] == [
+            (cases[masked][0].id, "bird"),
+            (cases[plain][2].id, "boat"),
+        ]
+        assert lines[0]["run_name"] == NASTY and lines[0]["classes"]["2"] == "<b>vehicle</b>"
+        assert lines[1]["caption"] == cases[plain][2].lineage.counterfactual.text and lines[1]["edits"]
+        named = [line["file_name"] for line in lines]
+        assert archive.read(named[0]) == studio.exchange.saved_image(cases[masked][0].id)[1]
+        with Image.open(io.BytesIO(archive.read(lines[0]["mask_file_name"]))) as mask:
+            assert (mask.mode, mask.size) == ("L", Image.open(cases[masked][0].image_path).size)
+        assert set(archive.namelist()) == {*named, lines[0]["mask_file_name"], "metadata.jsonl"}
+    assert client.get("/download/accepted.zip", params={"run": empty}).status_code == 404
+    assert client.get("/download/accepted.zip", params={"run": "../x"}).status_code == 404
+    assert client.get("/download/accepted.zip").status_code == 422
 
 
 @pytest.fixture

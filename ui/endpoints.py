@@ -10,13 +10,14 @@ import asyncio
 import inspect
 import io
 import logging
+import shutil
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
-from typing import Any, ClassVar, TypeVar
+from typing import IO, Any, ClassVar, TypeVar
 
 import gradio as gr
 from fastapi import Request
@@ -28,7 +29,8 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from pipeline.errors import UserError
-from services.commands import Command, Commands, Missing, RunCommand
+from services.accepted import MOST_RUNS
+from services.commands import Command, Commands, Missing, RunCommand, RunIds
 from services.edit_conflicts import LARGEST_ID
 from services.exchange import Exchange
 from services.jobs import JobQueue
@@ -85,6 +87,13 @@ class DownloadImageWithMask(DownloadImage):
     """Give a test case and its mask as a ZIP file."""
 
     name: ClassVar[str] = "download-image-with-mask"
+
+
+class DownloadAccepted(Query):
+    """Give all accepted images of runs as a ZIP file, with their labels, masks and a metadata.jsonl."""
+
+    name: ClassVar[str] = "download-accepted"
+    runs: RunIds = Field(min_length=1, max_length=MOST_RUNS, description="The ids of the runs")
 
 
 class DownloadSource(RunQuery):
@@ -168,6 +177,7 @@ def offered(commands: Commands) -> tuple[type[Command], ...]:
         GiveMask,
         DownloadImage,
         DownloadImageWithMask,
+        DownloadAccepted,
         DownloadSource,
         DownloadStudy,
         WatchJob,
@@ -209,6 +219,12 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
         services.runs.source(run).save(file, "PNG")
         return _download("source.png", file.getvalue())
 
+    def accepted(asked: DownloadAccepted) -> Plain:
+        with tempfile.TemporaryFile() as file:
+            name = exchange.saved_accepted(asked.runs, file)
+            file.seek(0)
+            return _download(name, file)
+
     def study_file(asked: DownloadStudy) -> Plain:
         if asked.file not in EXPORTS:
             raise UserError(f"There is no file {asked.file!r}: there are {', '.join(EXPORTS)}.", field="file")
@@ -218,6 +234,7 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
     yield GiveMask, take_mask
     yield DownloadImage, lambda asked: _download(*exchange.saved_image(asked.case))
     yield DownloadImageWithMask, lambda asked: _download(*exchange.saved_with_mask(asked.case))
+    yield DownloadAccepted, accepted
     yield DownloadSource, source
     yield DownloadStudy, study_file
 
@@ -396,9 +413,13 @@ def _reply(sent: Command, result: Any, services: Services) -> Plain:
     return {**of, "result": plain(result)}
 
 
-def _download(name: str, data: bytes) -> Plain:
+def _download(name: str, data: bytes | IO[bytes]) -> Plain:
     """A file of this name for the caller; Gradio keeps a copy of its own, under the hash of what is in it."""
     Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
     file = Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
-    file.write_bytes(data)
+    with file.open("wb") as to:
+        if isinstance(data, bytes):
+            to.write(data)
+        else:
+            shutil.copyfileobj(data, to)
     return {"path": str(file), "orig_name": name, "meta": {"_type": "gradio.FileData"}}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from mimetypes import guess_type
+from typing import IO, Annotated
 from urllib.parse import quote
 
-from fastapi import FastAPI
-from fastapi.responses import FileResponse, PlainTextResponse, Response
+from fastapi import FastAPI, Query
+from fastapi.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 
 from pipeline.errors import UserError
 from pipeline.masks import overlay
+from services.accepted import MOST_RUNS
 from services.exchange import Exchange
 from services.samples import Sample, sample_named
 from storage.images import Images
@@ -69,6 +72,19 @@ def add_routes(app: FastAPI, images: Images, samples: tuple[Sample, ...], exchan
     def saved_image(case_id: int) -> Response:
         return _attached("image/png", lambda: exchange.saved_image(case_id))
 
+    @app.get("/download/accepted.zip", include_in_schema=False)
+    def saved_accepted(run: Annotated[list[str], Query(max_length=MOST_RUNS)]) -> Response:
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed when it is sent
+        try:
+            name = exchange.saved_accepted(run, file)
+        except UserError as error:
+            file.close()
+            return PlainTextResponse(str(error), status_code=404)
+        length = file.tell()
+        file.seek(0)
+        headers = {**_as_file(name), "Content-Length": str(length)}
+        return StreamingResponse(_pieces(file), media_type="application/zip", headers=headers)
+
     @app.get("/download/{case_id}.zip", include_in_schema=False)
     def saved_with_mask(case_id: int) -> Response:
         return _attached("application/zip", lambda: exchange.saved_with_mask(case_id))
@@ -80,6 +96,15 @@ def _attached(media_type: str, make: Callable[[], tuple[str, bytes]]) -> Respons
         name, data = make()
     except UserError as error:
         return PlainTextResponse(str(error), status_code=404)
+    return Response(data, media_type=media_type, headers=_as_file(name))
+
+
+def _as_file(name: str) -> dict[str, str]:
     # A header takes ASCII only: other letters are written as RFC 8187 has it.
-    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
-    return Response(data, media_type=media_type, headers=headers)
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(1 << 20):
+            yield piece

@@ -33,6 +33,59 @@
     send({ name: "open", fields: { run }, done: show });
   }
 
+  // ---- Selecting several: which ones is known here, and stays while the list is searched
+
+  const picked = new Map();   // id -> how many accepted images it has
+  const picking = () => "picking" in document.body.dataset;
+
+  function pick(on) {
+    if (on) document.body.dataset.picking = ""; else { delete document.body.dataset.picking; picked.clear(); }
+    showPicked();
+  }
+
+  function showPicked() {
+    document.getElementById("select-runs")?.setAttribute("aria-pressed", String(picking()));
+    for (const box of document.querySelectorAll("[data-pick-run]")) {
+      box.checked = picked.has(box.dataset.pickRun);
+      if (box.checked) picked.set(box.dataset.pickRun, Number(box.dataset.accepted));
+    }
+    const count = document.getElementById("picked-count"), save = document.getElementById("save-picked");
+    if (!count) return;
+    const accepted = [...picked.values()].reduce((sum, one) => sum + one, 0);
+    count.textContent = picked.size ? `${picked.size} selected` : "None selected";
+    save.lastChild.textContent = accepted ? `Save ${accepted} accepted` : "Save accepted";
+    save.toggleAttribute("aria-disabled", !accepted);
+    if (accepted) save.href = `download/accepted.zip?${new URLSearchParams([...picked.keys()].map((run) => ["run", run]))}`;
+    else save.removeAttribute("href");
+    for (const told of studio.onPicked) told([...picked.keys()]);
+  }
+
+  function toggle(run, on) {
+    const box = document.querySelector(`[data-pick-run="${CSS.escape(run)}"]`);
+    if (on) picked.set(run, Number(box?.dataset.accepted ?? 0)); else picked.delete(run);
+    showPicked();
+  }
+
+  studio.onPicked = [];   // each is told the ids of the runs that are selected
+  Object.assign(studio, { picked, pick, showPicked });
+  studio.afterPatch.push((root) => { if (root.querySelector(".runs")) showPicked(); });
+
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.("[data-select-runs]")) pick(!picking());
+    else if (event.target.closest?.("[data-pick-all]")) {
+      for (const box of document.querySelectorAll("[data-pick-run]")) picked.set(box.dataset.pickRun, Number(box.dataset.accepted));
+      showPicked();
+    } else if (picking() && event.target.closest?.(".run-item .run")) {
+      event.preventDefault();
+      event.stopPropagation();   // it is selected, and not opened
+      const { run } = event.target.closest(".run").dataset;
+      toggle(run, !picked.has(run));
+    }
+  }, true);
+  document.addEventListener("change", (event) => {
+    if (event.target.matches?.("[data-pick-run]")) toggle(event.target.dataset.pickRun, event.target.checked);
+  });
+
   // ---- Finding
 
   let searching = null;

@@ -16,7 +16,7 @@ from ui.views.large import View, edit_words, image_url, large_picture, mode_bar,
 from ui.views.markup import Child, Html, el
 from ui.views.parts import Tone, button, differences, icon, key, pill, seconds, short_model
 from ui.views.review import review_badge, review_bar
-from ui.views.saving import save_links
+from ui.views.saving import save_accepted, save_links
 from ui.views.text_stages import caption_text
 from ui.views.under_test import under_test_card, verdict_pill
 
@@ -162,6 +162,7 @@ def _thumbnails(state: RunState, shown: StoredTestCase, comparison: ModelCompari
         "header",
         el("h2", _count(state), id="results-count"),
         el("span", class_="grow"),
+        save_accepted(state.run),
         el("span", key("←"), " ", key("→"), class_="mut") if number > 1 else None,
     )
     return el("section", head, el("div", thumbs, class_="thumbs", id="results"), class_="results")

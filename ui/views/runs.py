@@ -21,8 +21,13 @@ def run_list(listed: Listing, run_id: str, today: datetime | None = None) -> Htm
     now = today or datetime.now().astimezone()
     items = [_item(run, listed.jobs.get(run.id), run.id == run_id, now) for run in listed.runs]
     new = el("button", icon("plus"), "New", type="button", class_="btn s", data_go="new", id="new-run")
-    head = el("header", el("h2", "Runs"), el("span", class_="grow"), new)
-    return el("div", head, _search(listed), _said(listed), items, _removed(listed, now), _restore(), class_="runs")
+    choose = el(
+        "button", "Select", type="button", class_="btn s", data_select_runs=True, id="select-runs", aria_pressed="false"
+    )
+    head = el("header", el("h2", "Runs"), el("span", class_="grow"), choose if listed.runs else None, new)
+    return el(
+        "div", head, _search(listed), _picked(), _said(listed), items, _removed(listed, now), _restore(), class_="runs"
+    )
 
 
 def state_of(run: RunSummary, job: JobView | None) -> str:
@@ -82,7 +87,21 @@ def _item(run: RunSummary, job: JobView | None, shown: bool, now: datetime) -> H
         data_run=run.id,
         aria_current="true" if shown else None,
     )
-    return el("div", link, _menu(run, job), class_=f"card run-item{' on' if shown else ''}", data_key=f"run-{run.id}")
+    pick = el(
+        "label",
+        el(
+            "input",
+            type="checkbox",
+            data_pick_run=run.id,
+            data_accepted=run.accepted,
+            data_own=True,
+            aria_label=f"Select {run.name}",
+        ),
+        class_="pick",
+    )
+    return el(
+        "div", pick, link, _menu(run, job), class_=f"card run-item{' on' if shown else ''}", data_key=f"run-{run.id}"
+    )
 
 
 def _menu(run: RunSummary, job: JobView | None) -> Html:
@@ -114,6 +133,28 @@ def _menu(run: RunSummary, job: JobView | None) -> Html:
     )
     more = el("summary", icon("dots"), class_="btn s q icon-only", aria_label=f"More about {run.name}", title="More")
     return el("details", more, acts, class_="menu", data_key=f"menu-{run.id}")
+
+
+def _picked() -> Html:
+    """What can be done with the runs that are selected. Which those are is known to the script."""
+    save = el(
+        "a",
+        icon("down"),
+        "Save accepted",
+        class_="btn s",
+        download=True,
+        id="save-picked",
+        title="A ZIP file with all accepted images of these runs, their masks, and metadata.jsonl",
+    )
+    return el(
+        "div",
+        el("span", el("b", id="picked-count", data_own=True), class_="said"),
+        el("button", "All shown", type="button", class_="btn s q", data_pick_all=True),
+        el("div", save, class_="acts"),
+        class_="picked",
+        id="picked",
+        data_own=True,
+    )
 
 
 def _search(listed: Listing) -> Child:

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from services.accepted import accepted_of
 from storage.types import Run, StoredTestCase
 from ui.views.markup import Html, el, join
 from ui.views.parts import icon
+
+
+def save_accepted(run: Run) -> Html | None:
+    """All accepted images of a run as one file; None as long as there are none."""
+    number = len(accepted_of(run))
+    if not number:
+        return None
+    words = (
+        "A ZIP file with all accepted images, their masks, and metadata.jsonl: label, caption, edits and seed of each"
+    )
+    return el(
+        "a",
+        icon("down"),
+        f"Save {number} accepted",
+        href=f"download/accepted.zip?run={run.id}",
+        class_="btn s",
+        download=True,
+        id="save-accepted",
+        title=words,
+    )
 
 
 def save_links(run: Run, case: StoredTestCase) -> Html:

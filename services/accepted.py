@@ -1,0 +1,100 @@
+"""The accepted images of runs as one ZIP file: each as it is saved alone, with its label, its mask and its story.
+
+images/NAME.png    carries its run, like any saved image
+masks/NAME.png     where the run has a mask, at the size of the image: a class number a pixel
+metadata.jsonl     a JSON object a line and image, `file_name` first, as Hugging Face `datasets` reads it
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import IO, Any
+
+from PIL import Image
+
+from pipeline.errors import UserError
+from pipeline.masks import UNLABELLED, resized
+from pipeline.types import to_plain
+from storage.types import Run, StoredTestCase
+from storage.workspace import Workspace
+
+METADATA = "metadata.jsonl"
+MOST_RUNS = 1000
+"""In one file."""
+
+
+def accepted_of(run: Run) -> tuple[StoredTestCase, ...]:
+    """The accepted test cases of a run, oldest first."""
+    return tuple(case for case in run.test_cases if case.review is not None and case.review.verdict == "accepted")
+
+
+def write_accepted(
+    workspace: Workspace, saved_image: Callable[[int], tuple[str, bytes]], run_ids: Sequence[str], file: IO[bytes]
+) -> str:
+    """Writes the ZIP file of these runs, and gives the name that it should have; `saved_image` gives the name and the
+    bytes of a test case's file.
+
+    Raises UserError for an unknown run, and when none of them has an accepted image; nothing is written then.
+    """
+    runs = [workspace.runs.get(run_id) for run_id in dict.fromkeys(run_ids)]
+    if not any(accepted_of(run) for run in runs):
+        which = "This run has" if len(runs) == 1 else "These runs have"
+        raise UserError(f"{which} no accepted image yet: accept those that count, then save them.", field="runs")
+    lines = []
+    now = datetime.now(UTC)
+    with zipfile.ZipFile(file, "w") as archive:  # PNG is compressed already
+        for run in runs:
+            mask = workspace.images.load(run.mask_sha) if run.mask_sha is not None else None
+            for case in accepted_of(run):
+                name, data = saved_image(case.id)
+                archive.writestr(f"images/{name}", data)
+                if mask is not None:
+                    archive.writestr(f"masks/{name}", _mask_of(mask, data))
+                lines.append(_about(run, case, name))
+        text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+        archive.writestr(METADATA, text, zipfile.ZIP_DEFLATED)
+    what = name_of_file(runs[0].name) if len(runs) == 1 else f"{len(runs)}-runs"
+    return f"{what}-accepted-{now:%Y-%m-%d}.zip"
+
+
+def _mask_of(mask: Image.Image, image: bytes) -> bytes:
+    with Image.open(io.BytesIO(image)) as shown:
+        size = shown.size
+    encoded = io.BytesIO()
+    resized(mask, size).save(encoded, "PNG")
+    return encoded.getvalue()
+
+
+def _about(run: Run, case: StoredTestCase, name: str) -> dict[str, Any]:
+    lineage, task = case.lineage, run.task
+    caption = run.values.get("caption")
+    about: dict[str, Any] = {"file_name": f"images/{name}"}
+    if run.mask_sha is not None:
+        named = {str(number): named for number, named in run.mask_classes.items()}
+        about |= {"mask_file_name": f"masks/{name}", "classes": named, "unlabelled": UNLABELLED}
+    return about | {
+        "task": task.kind,
+        "label": task.label,
+        "protected": list(task.protected),
+        "caption": lineage.counterfactual.text,
+        "source_caption": getattr(caption.value.value, "text", "") if caption is not None else "",
+        "edits": [to_plain(edit) for edit in lineage.counterfactual.edits],
+        "run": run.id,
+        "run_name": run.name,
+        "case": case.id,
+        "recipe": lineage.recipe,
+        "method": lineage.method,
+        "model": lineage.model,
+        "seed": lineage.seed,
+        "accepted": case.review.created.isoformat() if case.review is not None else "",
+    }
+
+
+def name_of_file(words: str) -> str:
+    """A name that every system takes, without its ending."""
+    return re.sub(r"[^\w.-]+", "-", words).strip("-.")[:120] or "image"
