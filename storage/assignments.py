@@ -19,9 +19,9 @@ import sqlite_utils
 from pipeline.errors import UserError
 from storage.database import Repository, read, write
 from storage.next_items import next_item
-from storage.rows import Row, insert_row, now, pack, when, whole
+from storage.rows import Row, insert_row, now, pack, pack_value, when, whole
 from storage.study_rows import item_of, require_study, rules_of, touch
-from storage.study_types import Assignment, Saved, VoteRefused
+from storage.study_types import Assignment, Draft, Saved, VoteRefused
 from study.types import Answers, Item, ItemKind, Rules
 
 LONGEST_COMMENT = 2000
@@ -166,7 +166,7 @@ class Assignments(Repository):
         answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
         bounded = min(max(seconds, 0.0), (when(time) - when(row["accepted"])).total_seconds())
         vote = _append_vote(db, row["id"], "submitted", key, answers, comment, max(bounded, 0.0), time)
-        columns: dict[str, Any] = {"state": "submitted", "vote": vote, "submitted": time}
+        columns: dict[str, Any] = {"state": "submitted", "vote": vote, "submitted": time, "draft": None}
         columns["was_right"] = None if row["kind"] == "item" else int(bool(right))
         if row["first_vote"] is None:
             columns["first_vote"] = vote
@@ -175,6 +175,21 @@ class Assignments(Repository):
         _update(db, row["id"], columns)
         touch(db, row["study"])
         return "saved"
+
+    @write
+    def keep_draft(self, db: sqlite_utils.Database, public: str, worker: str, draft: Draft | None) -> bool:
+        """Keep what a worker has filled in and not sent, in place of what was kept before; None keeps nothing. Whether
+        it was: nothing is kept of what is not the worker's, or was sent. Whoever fills in still holds the item: its
+        lease begins anew, as long as it has not run out.
+        """
+        row = _assignment_row(db, public)
+        if row is None or row["worker"] != worker or row["state"] == "submitted":
+            return False
+        time, columns = now(), {"draft": None if draft is None else pack_value(draft)}
+        if row["state"] == "leased" and row["expires"] > time:
+            columns["expires"] = _later(time, rules_of(require_study(db, row["study"])["rules"]))
+        _update(db, row["id"], columns)
+        return True
 
     @write
     def undo(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Assignment | None:
@@ -238,6 +253,12 @@ class Assignments(Repository):
             ) LIMIT 1
         """
         return bool(list(db.query(query, {"study": study_id, "worker": worker})))
+
+
+def hold_again(db: sqlite_utils.Database, study_id: str) -> None:
+    """Let all leases of a study begin anew."""
+    expires = _later(now(), rules_of(require_study(db, study_id)["rules"]))
+    db.execute("UPDATE assignments SET expires = ? WHERE study = ? AND state = 'leased'", [expires, study_id])
 
 
 def _may_write(db: sqlite_utils.Database, study_id: str, worker: str) -> Rules:
@@ -360,4 +381,5 @@ def _assignment(db: sqlite_utils.Database, row: Row) -> Assignment:
         expires=when(row["expires"]),
         answers=answers,
         comment=comment,
+        draft=Draft(**json.loads(row["draft"])) if row["draft"] else None,
     )

@@ -25,6 +25,7 @@ STEPS = (
     "m006_announced_rule",
     "m007_case_tasks",
     "m008_undo",
+    "m009_drafts",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -343,6 +344,12 @@ def m008_undo(db: sqlite_utils.Database) -> None:
     ):
         db.execute(statement)
     _only_append(db, _EIGHTH)
+
+
+@studio()
+def m009_drafts(db: sqlite_utils.Database) -> None:
+    """What a worker has filled in of an item and not sent yet: no vote, and gone once there is one."""
+    db.execute("ALTER TABLE assignments ADD COLUMN draft TEXT CHECK (draft IS NULL OR json_valid(draft))")
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from typing import Any
 import sqlite_utils
 
 from pipeline.errors import UserError
-from storage.assignments import Assignments
+from storage.assignments import Assignments, hold_again
 from storage.database import Database, Repository, read, write
 from storage.imported_votes import import_vote, imported_worker
 from storage.next_items import look_again
@@ -305,6 +305,8 @@ def _change_state(db: sqlite_utils.Database, study_id: str, state: StudyState, o
     event = {"running": "started" if old == "draft" else "resumed", "paused": "paused", "closed": "closed"}[state]
     if state == "closed":
         db.execute("UPDATE assignments SET state = 'expired' WHERE study = ? AND state = 'leased'", [study_id])
+    if event == "resumed":  # nobody could answer meanwhile: a pause costs no one the item that they were at
+        hold_again(db, study_id)
     update_study(db, study_id, {"state": state})
     append_log(db, event, "", study_id)
 

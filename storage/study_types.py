@@ -30,6 +30,19 @@ class VoteRefused(UserError):
 
 
 @dataclass(frozen=True)
+class Draft:
+    """What a worker has filled in of an item and not sent: kept so that it comes back, and no vote."""
+
+    answers: Answers
+    """To some of the questions, unchecked."""
+    comment: str
+    seconds: float
+    """That the worker had looked by then."""
+    at: float
+    """When, in milliseconds since 1970, by the clock of the worker's browser: of two drafts the later one counts."""
+
+
+@dataclass(frozen=True)
 class Assignment:
     """One item, given to one worker for a while. There is at most one for an item and a worker, ever."""
 
@@ -55,6 +68,8 @@ class Assignment:
     """Of the latest vote, to begin from after an undo; {} before the first."""
     comment: str = ""
     """Of the latest vote."""
+    draft: Draft | None = None
+    """What was filled in and not sent; None where there is nothing."""
 
 
 @dataclass(frozen=True)

@@ -565,3 +565,53 @@ def test_a_question_that_may_be_left_open_can_be(studio: Studio, one: Annotator)
     one.answer(step, {"valid": "yes", "mood": "wild"})
     first, second = studio.workspace.studies.data(study_id).votes
     assert first.answers == {"valid": "yes"} and second.answers == {"valid": "yes", "mood": "wild"}
+
+
+def test_what_is_filled_in_comes_back_with_its_item_until_it_is_sent(studio: Studio, one: Annotator) -> None:
+    study_id, link = running(studio.workspace, items_of(studio.workspace, 2), LANCE_RULES)
+    item = one.join(link).next()["assignment"]
+    filled = {"realism": "4", "edit-success": "2", "no-such-question": "x"}
+    body = {"assignment": item["id"], "answers": filled, "comment": "odd", "seconds": 7.5, "at": 5.0}
+    assert item["draft"] is None and one.post("draft", body) == {"kept": True}
+    kept = {"answers": {"realism": "4", "edit-success": "2"}, "comment": "odd", "seconds": 7.5, "at": 5.0}
+    assert one.next()["assignment"]["draft"] == kept
+    assert not studio.workspace.studies.data(study_id).votes, "it is no vote"
+    one.post("pause", {"study": study_id})
+    assert one.next()["assignment"]["draft"] == kept, "after a pause of the annotator"
+    studio.workspace.studies.pause(study_id)
+    assert one.post("draft", {**body, "comment": "very odd"}) == {"kept": True}, "while the lead has paused it"
+    refused = one.answer(
+        {"assignment": item},
+        {"realism": "4", **dict.fromkeys(("edit-success", "fidelity"), "3")}
+        | {"label-consistency": "yes", "ethical-concern": "no"},
+        409,
+    )
+    assert refused["kind"] == "not running"
+    studio.workspace.studies.resume(study_id)
+    assert one.next()["assignment"]["draft"]["comment"] == "very odd"
+    one.post("draft", {**body, "answers": {"realism": "5" * 2001}}, 400)
+    one.post("draft", {**body, "assignment": "nobody's"}, 404)
+    one.answer(
+        one.next(),
+        {"realism": "4", "edit-success": "2", "fidelity": "3"} | {"label-consistency": "yes", "ethical-concern": "no"},
+    )
+    assert one.post("draft", body) == {"kept": False}, "it was sent"
+    assert one.post("undo", {"study": study_id})["assignment"]["draft"] is None
+    assert one.post("draft", {**body, "answers": {}, "comment": ""}) == {"kept": True}
+    assert one.next()["assignment"]["draft"] is None, "nothing is filled in"
+
+
+def test_a_pause_by_the_lead_costs_nobody_the_item_they_were_at(
+    studio: Studio, one: Annotator, other: Annotator
+) -> None:
+    study_id, link = running(studio.workspace, 1, replace(BIRD_RULES, votes=1, consensus=1, lease_minutes=1.0))
+    studies = studio.workspace.studies
+    item = one.join(link).next()["assignment"]["id"]
+    other.join(link)
+    studies.pause(study_id)
+    hour_ago = "2026-01-01T00:00:00.000000+00:00"  # as if the pause had taken longer than an item is held
+    change = "UPDATE assignments SET expires = ?"
+    studio.workspace._database.write(lambda db: db.execute(change, [hour_ago]))
+    studies.resume(study_id)
+    assert other.next()["status"] == "waiting"
+    assert one.next()["assignment"]["id"] == item

@@ -230,6 +230,54 @@ def test_a_reload_in_the_middle_keeps_place_answers_and_comment(place: Place) ->
     assert vote.answers == wanted and vote.comment == "y n u: looks odd"
 
 
+def test_what_was_filled_in_survives_a_pause_a_sign_in_that_ends_and_another_browser(place: Place) -> None:
+    studies = place.studio.workspace.studies
+    study_id, link = place.running(items_of(place.studio.workspace, 2), LANCE_RULES)
+    given = ["4", "2", "5", "yes", "no"]
+
+    def chosen(page: Page) -> None:
+        expect(page.locator(".chosen")).to_have_count(5)
+        found = page.locator(".chosen").evaluate_all("all => all.map(one => one.dataset.answer)")
+        assert found == given
+
+    with place.annotator() as page:
+        page.goto(f"{place.url}annotate/#join={link}")
+        page.click("#join")
+        code = page.inner_text("#own-code")
+        page.click("#code-kept")
+        page.click("#agree")
+        at(page, 1)
+        studies.pause(study_id)
+        for key in ("4", "2", "5", "y", "n", "Enter"):
+            page.keyboard.press(key)
+        end(page, "This study is paused")
+        expect(page.locator(".told")).to_contain_text("What you have filled in is kept")
+        studies.resume(study_id)
+        page.click("#look-again")
+        at(page, 1)
+        chosen(page)
+        studies.sessions.close_all("worker")
+        page.reload()
+        end(page, "Sign in")
+        page.fill("#code", code)
+        page.keyboard.press("Enter")
+        at(page, 1)
+        chosen(page)
+        page.keyboard.press("c")
+        with page.expect_response(lambda reply: reply.url.endswith("/api/draft")):
+            page.keyboard.type("odd")
+    with place.annotator() as page:
+        page.goto(f"{place.url}annotate/#code={code}")
+        at(page, 1)
+        chosen(page)
+        assert page.locator("#comment").input_value() == "odd"
+        page.focus("#send")
+        page.keyboard.press("Enter")
+        at(page, 2)
+    (vote,) = place.data(study_id).votes
+    assert list(vote.answers.values()) == given and vote.comment == "odd"
+
+
 def test_several_questions_with_arrows_and_a_question_that_follows(place: Place) -> None:
     study_id, link = place.running(items_of(place.studio.workspace, 2), LANCE_RULES)
     with place.annotator(link) as page:

@@ -16,7 +16,7 @@ from pipeline.errors import UserError
 from services.commands import Command, Commands
 from storage.assignments import LONGEST_KEY
 from storage.studies import Studies
-from storage.study_types import Assignment, Enrolment
+from storage.study_types import Assignment, Draft, Enrolment
 from study.control_items import judge, next_kind, right
 from study.eligibility import Standing, standing
 from study.questions import check_answers
@@ -150,6 +150,17 @@ class Submit(WorkerCommand):
     key: Key = Field(description="Names this try: sent again, it counts once")
 
 
+class KeepDraft(WorkerCommand):
+    """Keep what is filled in and not sent yet, so that it comes back; no vote. What was sent already keeps nothing."""
+
+    name: ClassVar[str] = "draft"
+    assignment: Name = Field(description="The id of the assignment that the item came with")
+    answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question id to answer, so far")
+    comment: Annotated[str, BeforeValidator(_typed)] = Field("", description="What else was written")
+    seconds: Annotated[float, BeforeValidator(_seconds)] = Field(0.0, description="How long the worker has looked")
+    at: float = Field(0.0, ge=0, le=1e14, description="Milliseconds since 1970, by the clock of the browser")
+
+
 class Undo(WorkerCommand):
     """Take the last answer back: its item comes again."""
 
@@ -191,6 +202,7 @@ class AnnotationService:
         commands.add(NextItem, lambda command: self.next(command.study, command.worker))
         commands.add(Consent, lambda command: self.consent(command.study, command.worker))
         commands.add(Submit, self.submit)
+        commands.add(KeepDraft, self.keep_draft)
         commands.add(Undo, lambda command: self.undo(command.study, command.worker))
         commands.add(Pause, lambda command: self.pause(command.study, command.worker))
         return commands
@@ -244,6 +256,18 @@ class AnnotationService:
             assignment.public, worker, kept, sent.comment, sent.seconds, sent.key, was_right
         )
         return self.next(study.id, worker)
+
+    def keep_draft(self, sent: KeepDraft) -> bool:
+        """Keep what is filled in, whatever the state of the study; whether it was. Raises NotYours and Unfit."""
+        assignment = self.assignment(sent.assignment, sent.worker)
+        study, _ = self._of(assignment.study_id, sent.worker)
+        texts = [sent.comment, *(answer for answer in sent.answers.values() if isinstance(answer, str))]
+        if max(map(len, texts)) > LONGEST_COMMENT:
+            raise Unfit(f"A text is too long: at most {LONGEST_COMMENT} characters, please.")
+        known = {question.id for question in study.rules.questions}
+        answers = {key: text for key, text in sent.answers.items() if key in known and isinstance(text, str)}
+        draft = Draft(answers, sent.comment, sent.seconds, sent.at) if answers or sent.comment else None
+        return self._studies.assignments.keep_draft(assignment.public, sent.worker, draft)
 
     def undo(self, study_id: str, worker: str) -> Step:
         """Take the last answer back: its item comes again. Raises NotYours, NotAllowed, Over, or UserError for none."""

@@ -154,6 +154,7 @@ def annotate_application(workspace: Workspace) -> FastAPI:
     for name in ("next", "consent", "undo"):
         doing(name, lambda step: shown_step(step, tokens))
     doing("submit", lambda step: {"saved": True, "next": shown_step(step, tokens)})
+    doing("draft", lambda kept: {"kept": kept})
     doing("pause", lambda _: {"paused": True})
 
     # Pictures
@@ -173,13 +174,14 @@ def annotate_application(workspace: Workspace) -> FastAPI:
 
     # Refusals: a sentence for the person, a line in the log for the lead
 
-    def refuse(request: Request, status: int, sentence: str, **headers: str) -> Response:
+    def refuse(request: Request, status: int, sentence: str, kind: str = "", **headers: str) -> Response:
         # A page that asks whether somebody is signed in is no attempt at anything.
         if not (status == 401 and request.url.path.endswith("/api/state")):
             worker = sessions.worker(_token(request))
             detail = f"{request.method} {request.url.path} ({status})"
             refusals.note("refused", detail, _address(request), worker=worker)
-        return JSONResponse({"error": sentence}, status_code=status, headers=headers)
+        said = {"error": sentence, **({"kind": kind} if kind else {})}
+        return JSONResponse(said, status_code=status, headers=headers)
 
     @app.exception_handler(UserError)
     def mistake(request: Request, error: UserError) -> Response:
@@ -196,7 +198,7 @@ def annotate_application(workspace: Workspace) -> FastAPI:
         if isinstance(error, NotAllowed):
             return refuse(request, 403, str(error))
         if isinstance(error, VoteRefused):
-            return refuse(request, _REFUSED.get(error.kind, 403), str(error))
+            return refuse(request, _REFUSED.get(error.kind, 403), str(error), error.kind)
         return refuse(request, 409, str(error))
 
     @app.exception_handler(TooMany)

@@ -48,6 +48,7 @@ def shown_step(step: Step, tokens: PictureTokens) -> dict[str, Any]:
             **shown_item(step.study.rules, given.item, *_named(given, tokens), given.side),
             "answers": dict(given.answers),
             "comment": given.comment,
+            "draft": None if given.draft is None else vars(given.draft),
         },
         "ahead": [] if given is None else _ahead(step, step.ahead, given.worker, tokens),
     }

@@ -12,7 +12,7 @@
   // `step` is what the server said; `act` has send(body), undo(), pause(), help(), again(); `saved` what the pill says.
   annotate.judge = (step, act, saved) => {
     const item = step.assignment, questions = item.questions;
-    const draft = annotate.draft(item.id);
+    const draft = annotate.draft(item.id, item.draft);
     const single = questions.length === 1 && questions[0].kind !== "text";
     const view = {
       single, questions, current: 0, busy: false, settled: false,
@@ -32,7 +32,7 @@
     };
     const keepDraft = () => {
       if (Object.keys(view.answers).length || view.comment) {
-        annotate.keepDraft(item.id, { answers: view.answers, comment: view.comment, seconds: looked() });
+        annotate.keepDraft(item.id, { answers: { ...view.answers }, comment: view.comment, seconds: looked(), at: Date.now() });
       } else annotate.keepDraft(item.id, null);
     };
 
@@ -287,7 +287,7 @@
     update();
     new ResizeObserver(fit).observe(exhibit.parentElement);   // the window, or what the questions take, has changed
     view.root = root;
-    view.leave = () => { view.clock(); keepDraft(); };
+    view.leave = () => { view.clock(); keepDraft(); annotate.saveDraft(); };
     return view;
   };
 })();

@@ -4,7 +4,7 @@
 (() => {
   "use strict";
   const API = "/annotate/api/";
-  const ANSWER_WITHIN = 20000, LONGEST_WAIT = 15, DRAFTS = 40;
+  const ANSWER_WITHIN = 20000, LONGEST_WAIT = 15, DRAFTS = 40, SAVE_DRAFT = 600;
   const annotate = { worker: "", preview: "", onLost: () => {} };
   window.annotate = annotate;
 
@@ -62,14 +62,40 @@
     } catch { /* full or forbidden: this page still has it */ }
   }
 
-  annotate.draft = (id) => kept("drafts")?.[id] ?? null;
+  // What is filled in and not sent is kept here at once, and on the server a moment later, for whoever goes on in
+  // another browser. Of the two the later one counts.
+  let unsaved = null, saving = null;
+  annotate.draft = (id, there) => {
+    const here = kept("drafts")?.[id] ?? null;
+    return here && there ? (here.at >= there.at ? here : there) : here ?? there ?? null;
+  };
   annotate.keepDraft = (id, draft) => {
     if (annotate.preview) return;
+    const before = kept("drafts")?.[id] ?? null, said = (of) => JSON.stringify([of?.answers, of?.comment]);
+    store(id, draft);
+    if (said(before) === said(draft)) return;
+    unsaved = { assignment: id, ...(draft ?? { answers: {}, comment: "", seconds: 0, at: Date.now() }) };
+    clearTimeout(saving);
+    saving = setTimeout(annotate.saveDraft, SAVE_DRAFT);
+  };
+  // It was sent, or can no longer be: nothing of it is kept.
+  annotate.dropDraft = (id) => {
+    if (unsaved?.assignment === id) { clearTimeout(saving); unsaved = null; }
+    if (!annotate.preview) store(id, null);
+  };
+  annotate.saveDraft = () => {
+    clearTimeout(saving);
+    if (!unsaved || !annotate.worker) return;
+    const body = unsaved;
+    unsaved = null;
+    ask("POST", `${API}draft`, body, true);    // if it does not arrive, this browser has it
+  };
+  function store(id, draft) {
     const drafts = kept("drafts") ?? {};
     delete drafts[id];             // the latest stand last
     if (draft) drafts[id] = draft;
     keep("drafts", Object.fromEntries(Object.entries(drafts).slice(-DRAFTS)));
-  };
+  }
   // The answer that was sent and not yet acknowledged, by worker: another one may sign in here meanwhile.
   annotate.outbox = () => kept("outbox")?.[annotate.worker] ?? null;
   annotate.keepOutbox = (sent) => {
@@ -85,7 +111,7 @@
   // ---- The server
 
   // Status 0: no answer, or not from our server.
-  async function ask(method, address, body) {
+  async function ask(method, address, body, leaving = false) {
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), ANSWER_WITHIN);
     try {
@@ -94,6 +120,7 @@
         headers: { "x-studio": "1", ...(body ? { "content-type": "application/json" } : {}) },
         body: body && JSON.stringify(body),
         cache: "no-store",
+        keepalive: leaving,        // it goes on when the page is left
         signal: stop.signal,
       });
       const data = await reply.json();

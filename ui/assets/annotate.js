@@ -266,17 +266,26 @@
     annotate.keepOutbox(null);
     view.lock(false);
     if (reply.status === 400 || reply.status === 429) { view.tell(reply.data.error); return; }
-    annotate.view = null;        // or it would be kept as a draft again
-    annotate.keepDraft(body.assignment, null);
-    tell(reply.data.error);
+    refused(sent, reply);
     await open(sent.study);
   }
 
   function acknowledged(sent) {
     annotate.keepOutbox(null);
     annotate.view = null;        // it must not keep as a draft what was sent
-    annotate.keepDraft(sent.body.assignment, null);
+    annotate.dropDraft(sent.body.assignment);
     saved = "saved";
+  }
+
+  // Not taken: what was filled in stays a draft and comes back with its item, unless that one needs it no more.
+  function refused(sent, reply) {
+    annotate.keepOutbox(null);
+    saved = "";
+    if (["full", "answered"].includes(reply.data.kind) || reply.status === 410) {
+      annotate.view = null;      // or it would be kept as a draft again
+      annotate.dropDraft(sent.body.assignment);
+      tell(reply.data.error);
+    } else tell(`${reply.data.error} What you have filled in is kept.`);
   }
 
   // An answer that was on its way when the page was left. Gives the study that it was for.
@@ -285,8 +294,7 @@
     if (!sent) return "";
     const reply = await post("submit", sent.body, true);
     if (reply.status === 401) { signIn("", "Please sign in again: your answer is kept and sent then."); annotate.worker = ""; return ""; }
-    acknowledged(sent);
-    if (!reply.ok) { saved = ""; tell(reply.data.error); }
+    if (reply.ok) acknowledged(sent); else refused(sent, reply);
     return sent.study;
   }
 
