@@ -48,6 +48,7 @@ def measure(chromium: str) -> list[Figure]:
             page.goto(f"{server.url}?run=")
             page.wait_for_selector(".start h1", timeout=SLOWEST)
             settled(page, SLOWEST / 1000)
+            page.click("#tool-open")
             upload = {"name": "noise.png", "mimeType": "image/png", "buffer": file.getvalue()}
             page.set_input_files("#upload input[type=file]", upload)  # type: ignore[arg-type]
             page.fill("#setting-generation-short_side", str(SIDE), timeout=SLOWEST)

@@ -105,8 +105,11 @@ class ServerProcess:
 
 
 @contextmanager
-def browsing(chromium: str) -> Iterator[Page]:
-    """A page in a new browser. Fails at the end when it asked for anything outside this machine, or a script failed."""
+def browsing(chromium: str, in_the_open: bool = False) -> Iterator[Page]:
+    """A page in a new browser. Fails at the end when it asked for anything outside this machine, or a script failed.
+
+    With `in_the_open` the explore page shows all settings of its cards, as its switch in the header does.
+    """
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=30_000)  # the machine may be busy with other things
@@ -115,6 +118,8 @@ def browsing(chromium: str) -> Iterator[Page]:
         # `wait_for_function` evaluates a text in the page, which ours forbid; test_sign_in.py goes by what they forbid.
         context = browser.new_context(viewport={"width": 1440, "height": 1000}, bypass_csp=True)
         context.set_default_timeout(60_000)
+        if in_the_open:
+            context.add_init_script("try { localStorage.setItem('studio-all-open', '1'); } catch {}")
         outside: list[str] = []
         broken: list[str] = []
 

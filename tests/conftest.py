@@ -69,7 +69,7 @@ def page(chromium_path: str) -> Iterator[Page]:
     """One page of one browser for all tests of a file; each leaves it when it is done."""
     from benchmarks.serving import browsing
 
-    with browsing(chromium_path) as opened:
+    with browsing(chromium_path, in_the_open=True) as opened:
         yield opened
 
 

@@ -51,7 +51,7 @@ def serving_demo(workspace: Path) -> Iterator[tuple[str, Studio]]:
 @contextmanager
 def browsing_demo(chromium: str, folder: Path) -> Iterator[tuple[Page, str, Studio]]:
     """A page of a new browser for such a server, its address, and the studio behind it."""
-    with serving_demo(folder / "workspace") as (url, studio), browsing(chromium) as page:
+    with serving_demo(folder / "workspace") as (url, studio), browsing(chromium, in_the_open=True) as page:
         yield page, url, studio
         page.goto("about:blank")
 

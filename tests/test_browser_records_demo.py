@@ -44,7 +44,7 @@ def street(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("street")
     code = GUARD.replace("TRIED.append(", "print('LEFT THE MACHINE', ") + "import app, sys; sys.exit(app.main())"
     server = ServerProcess(folder / "workspace", folder / "log", code, ["--mcp"]).start()
-    with browsing(chromium_path) as page:
+    with browsing(chromium_path, in_the_open=True) as page:
         page.set_viewport_size({"width": 1700, "height": 1000})
         open_start(page, server.url)
         page.click(f".sample[data-sample={SAMPLE}]")

@@ -19,6 +19,11 @@ SOON = 60_000
 """Milliseconds for what the worker does when nobody waits: other such work may come before it."""
 
 
+PLACES = """[...document.querySelectorAll('#viewer :is(.pane, .verdict-line, .checks, .review)')].map((part) => {
+  const { x, y, width, height } = part.getBoundingClientRect(); return [x, y, width, height].map(Math.round); })"""
+"""Where the pictures and what stands below them are."""
+
+
 def load(wanted: UnderTestSettings) -> Bright:
     if wanted.name == "resnet5":
         raise UserError("There is no classifier or segmenter 'resnet5' in torchvision: perhaps you mean resnet50.")
@@ -55,23 +60,48 @@ def shown(page: Page) -> int:
 
 def test_every_way_to_look_has_its_tab_and_its_key(studio: Studio, page: Page) -> None:
     tabs = page.locator(".tab").all_inner_texts()
-    assert tabs == ["Result", "Slider", "Side by side", "Source", "Control", "Overlay", "Difference"]
+    assert tabs == ["Result", "Slider", "Source", "Control", "Overlay", "Difference"]
+    places = page.evaluate(PLACES)
     for number, name in enumerate(tabs, 1):
         press(page, str(number))
         expect(page.locator(".tab.on")).to_have_text(name)
         assert page.get_attribute(".tab.on", "aria-pressed") == "true"
-        loaded = page.locator("#viewer .canvas > img")
+        assert page.evaluate(PLACES) == places, "neither picture, nor anything below, moves"
+        loaded = page.locator("#viewer .after img")
         for image in loaded.all():
             image.evaluate("image => image.decode()")
             assert image.evaluate("image => image.naturalWidth") == 64
-        assert loaded.count() == (2 if name in ("Slider", "Side by side", "Difference") else 1)
-        box = page.locator("#viewer .canvas").bounding_box()
-        assert box is not None and box["width"] > 400, "as large as the column"
-    press(page, "8")
+        assert loaded.count() == (2 if name in ("Slider", "Difference") else 1)
+    press(page, "7")
     expect(page.locator(".tab.on")).to_have_text("Difference")  # there is no mask to show
     press(page, "2")
     press(page, "ArrowRight")
     expect(page.locator(".tab.on")).to_have_text("Slider")  # the way to look stays with the next result
+
+
+def test_a_whole_run_fits_one_screen_of_a_laptop(studio: Studio, page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.evaluate("document.body.classList.remove('all-open')")
+    try:
+        page.wait_for_function("!studio.predicting", timeout=SOON)
+        assert page.evaluate("document.documentElement.scrollHeight") == 800, "nothing to scroll to"
+        for part in (".before img", ".after img", "#model-verdict", "#checks", "#accept", "#reject", "#regenerate"):
+            expect(page.locator(f"#viewer {part}").first).to_be_in_viewport(ratio=1)
+        for part in ("#edit-caption", "#results .thumb >> nth=0", "#stage-counterfactuals .line >> nth=3", "#generate"):
+            expect(page.locator(part)).to_be_in_viewport(ratio=1)
+        # What is rarely needed is a press away.
+        prompt = page.locator("#stage-keywords [data-panel-of=prompt]")
+        expect(prompt).to_be_hidden()
+        page.click("#stage-keywords [data-more-of]")
+        prompt.click()
+        expect(page.locator("#stage-keywords pre.prompt").first).to_be_visible()
+        page.click("#stage-keywords [data-more-of]")
+        expect(page.locator("#stage-keywords pre.prompt").first).to_be_hidden()
+        page.click("#tool-open")
+        expect(prompt).to_be_visible()
+    finally:
+        page.set_viewport_size({"width": 1440, "height": 1000})
+        page.evaluate("document.body.classList.add('all-open')")
 
 
 def test_full_window_with_the_same_ways_to_look(studio: Studio, page: Page) -> None:
@@ -79,8 +109,8 @@ def test_full_window_with_the_same_ways_to_look(studio: Studio, page: Page) -> N
     box = page.locator("#viewer").bounding_box()
     assert box is not None and (box["width"], box["height"]) == (1440, 1000)
     expect(page.locator("#tool-full")).to_have_attribute("aria-pressed", "true")
-    press(page, "3")
-    expect(page.locator(".tab.on")).to_have_text("Side by side")
+    press(page, "2")
+    expect(page.locator(".tab.on")).to_have_text("Slider")
     expect(page.locator("#accept")).to_be_in_viewport()
     first = shown(page)
     press(page, "ArrowRight")
@@ -89,8 +119,12 @@ def test_full_window_with_the_same_ways_to_look(studio: Studio, page: Page) -> N
     box = page.locator("#viewer").bounding_box()
     assert box is not None and box["width"] < 900
     press(page, "z")
-    assert page.locator("#viewer .canvas > img").first.evaluate("image => image.clientWidth") == 64
+    assert page.locator("#viewer .after img").first.evaluate("image => image.clientWidth") == 64
     press(page, "z")
+    expect(page.locator("#beside-source")).to_be_visible()
+    press(page, "b")
+    expect(page.locator("#beside-source")).to_be_hidden()
+    press(page, "b")
 
 
 def test_accept_reject_and_take_back_by_keys(studio: Studio, page: Page) -> None:
@@ -127,6 +161,39 @@ def test_accept_reject_and_take_back_by_keys(studio: Studio, page: Page) -> None
     expect(page.locator(".why")).to_be_hidden()
 
 
+def test_a_verdict_leads_on_and_the_strip_shows_what_is_asked_for(studio: Studio, page: Page) -> None:
+    run_id, order = page.evaluate("studio.run"), page.evaluate("studio.strip")
+    page.check("#go-on-next")
+    press(page, "a")
+    assert shown(page) == order[1], "on to the next one that is not reviewed"
+    press(page, "ArrowRight", "a")
+    assert shown(page) == order[3]
+    press(page, "n")
+    assert shown(page) == order[1], "from the start again after the last"
+    page.reload()
+    page.wait_for_selector("#review")
+    settled(page)
+    expect(page.locator("#go-on-next")).to_be_checked()
+    page.uncheck("#go-on-next")
+
+    page.click(".filters [data-key=only-unreviewed]")
+    settled(page)
+    strip = page.locator("#results [data-view-case]")
+    assert strip.evaluate_all("all => all.map((one) => Number(one.dataset.viewCase))") == [order[1], order[3]]
+    assert shown(page) == order[1], "what is shown is among them"
+    press(page, "ArrowRight")
+    assert shown(page) == order[3]
+    press(page, "r", "2", "n")
+    assert shown(page) == order[1] and strip.count() == 1
+    press(page, "a")
+    expect(page.locator("#none-of-them")).to_be_visible()
+    expect(page.locator("#next-unreviewed")).to_be_disabled()
+    page.click(".filters [data-key=only-unreviewed]")
+    expect(strip).to_have_count(4)
+    verdicts = {case.id: case.review.verdict for case in studio.workspace.runs.get(run_id).test_cases if case.review}
+    assert verdicts == {order[0]: "accepted", order[1]: "accepted", order[2]: "accepted", order[3]: "rejected"}
+
+
 def press_digit_in_the_open_form(page: Page) -> None:
     page.keyboard.press("2")
     settled(page)
@@ -143,11 +210,12 @@ def test_a_reason_is_text_and_never_markup(studio: Studio, page: Page) -> None:
 def test_again_with_a_new_seed_and_again_from_its_caption(studio: Studio, page: Page) -> None:
     run_id = page.evaluate("studio.run")
     before = studio.workspace.runs.get(run_id).test_cases
+    press(page, "ArrowRight")
     press(page, "s")
     page.wait_for_function("studio.cases.length === 5")
     settled(page)
     new = studio.workspace.runs.get(run_id).test_cases[-1]
-    assert new.lineage.counterfactual.text == before[-1].lineage.counterfactual.text
+    assert new.lineage.counterfactual.text == before[-2].lineage.counterfactual.text
     assert new.lineage.seed not in {case.lineage.seed for case in before}
     assert shown(page) == new.id
 
@@ -179,7 +247,7 @@ def test_every_key_is_listed_under_the_question_mark(studio: Studio, page: Page)
     window = page.locator("#keys-window")
     expect(window).to_be_visible()
     listed = {text.strip() for text in window.locator("kbd").all_inner_texts()}
-    assert {*"ARUSEFZG123456789", "?", "Esc", "→", "←", "Ctrl"} <= listed
+    assert {*"ARUSENBFZG12345678", "?", "Esc", "→", "←", "Ctrl"} <= listed
     assert window.locator("h3").count() >= 3
     press(page, "a")
     assert page.locator("#verdict").count() == 0, "the window is open: its keys are only shown"

@@ -64,22 +64,21 @@ def more(page: Page, number: int) -> None:
 def test_every_way_to_look_shows_what_its_tab_says(page: Page) -> None:
     press(page, "1")
     result = pixels(page, "#big-result")
-    press(page, "4")
+    press(page, "3")
     original = pixels(page, "#big-source")
     assert np.array_equal(original, np.asarray(Image.open("demo/samples/bird-on-a-twig.png").convert("RGB")))
     assert original.shape == result.shape == (128, 128, 3) and not np.array_equal(original, result)
-    press(page, "5")
+    press(page, "4")
     assert set(np.unique(pixels(page, "#big-made-control-image"))) == {0, 255}
-    press(page, "3")
-    left, right = (page.locator("#viewer .canvas img").nth(place).bounding_box() for place in (0, 1))
+    left, right = (page.locator(f"#viewer {place} img").first.bounding_box() for place in (".before", ".after"))
     assert left is not None and right is not None and left["x"] + left["width"] <= right["x"] + 1
     press(page, "2")
     page.locator("#viewer .wipe").focus()
     cut = "canvas => getComputedStyle(canvas).getPropertyValue('--cut')"
     for _ in range(5):
         page.keyboard.press("ArrowRight")
-    assert page.locator("#viewer .canvas").evaluate(cut) == "55%", "its arrows are the slider's own"
-    for number, selector in ((6, "#viewer .trace"), (7, ".look-difference .over")):
+    assert page.locator("#viewer .after .layers").evaluate(cut) == "55%", "its arrows are the slider's own"
+    for number, selector in ((5, "#viewer .trace"), (6, ".look-difference .over")):
         press(page, str(number))
         expect(page.locator(selector)).to_be_visible()
     press(page, "1")
@@ -181,6 +180,18 @@ def test_every_listed_key_does_what_the_list_says(page: Page) -> None:
         press(page, "ArrowLeft")
         assert shown(page) > first
 
+    def unreviewed() -> None:
+        first = shown(page)
+        press(page, "n")
+        assert shown(page) != first
+        expect(verdict).to_have_count(0)
+
+    def alone() -> None:
+        press(page, "b")
+        expect(page.locator("#beside-source")).to_be_hidden()
+        press(page, "b")
+        expect(page.locator("#beside-source")).to_be_visible()
+
     def full() -> None:
         press(page, "f")
         box = page.locator("#viewer").bounding_box()
@@ -192,9 +203,9 @@ def test_every_listed_key_does_what_the_list_says(page: Page) -> None:
     def one_to_one() -> None:
         press(page, "1", "z")
         width = "image => image.clientWidth"
-        assert page.locator("#viewer .canvas > img").first.evaluate(width) == 128
+        assert page.locator("#viewer .after img").first.evaluate(width) == 128
         press(page, "z")
-        assert page.locator("#viewer .canvas > img").first.evaluate(width) > 300
+        assert page.locator("#viewer .after img").first.evaluate(width) > 300
 
     def generate(*keys: str) -> Callable[[], None]:
         def act() -> None:
@@ -265,7 +276,9 @@ def test_every_listed_key_does_what_the_list_says(page: Page) -> None:
         ("R",): reject,
         ("→",): older,
         ("←",): newer,
-        **{(str(number),): look(number) for number in range(1, 10)},
+        ("N",): unreviewed,
+        ("B",): alone,
+        **{(str(number),): look(number) for number in range(1, 9)},
         ("F",): full,
         ("Z",): one_to_one,
         ("S",): again,

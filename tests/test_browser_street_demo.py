@@ -95,9 +95,9 @@ def test_a_street_at_night_misleads_the_embedded_segmenter(desk: Desk) -> None:
     expect(page.locator(".thumb .model-fails")).to_have_count(1)
     expect(page.locator("#model-verdict")).to_contain_text("model loses")
     settled(page, DEMO_SECONDS)
-    press(page, "9")
-    assert page.locator("#big-seen img").count() == 2 and page.locator("#viewer .legend .mark").count() == 10
     press(page, "8")
-    page.locator("#viewer .canvas .over").evaluate("image => image.decode()")
+    assert page.locator("#viewer .pixels").count() == 2 and page.locator("#viewer .legend .mark").count() == 10
+    press(page, "7")
+    page.locator("#viewer .after .over").evaluate("image => image.decode()")
     press(page, "a")
     expect(page.locator("#results-count")).to_have_text("1 result, 1 accepted")

@@ -45,6 +45,7 @@ from ui.views.pictures import View, picture_column
 from ui.views.queue import queue_part
 from ui.views.runs import run_list
 from ui.views.stage_cards import card_of
+from ui.views.strip import strip_of
 
 PARTS = ("top", "runs", "start", "upload-note", "source", GENERATION, "pictures", "queue", "keys")
 """The parts of the page, beside one for each stage of any recipe."""
@@ -286,6 +287,7 @@ class Explorer:
             "state": state.run.state if state is not None else 0,
             "predicting": values.comparison.waiting,
             "cases": [case.id for case in state.run.test_cases] if state is not None else [],
+            "strip": _strip(values),
         }
 
 
@@ -374,6 +376,13 @@ def render(values: PageValues) -> dict[str, str]:
         parts["queue"] = queue_part(jobs, names, run_id, values.waiting_for)
     parts["keys"] = keys_window()
     return {name: stamped(markup) for name, markup in parts.items()}
+
+
+def _strip(values: PageValues) -> list[int]:
+    """The results that the arrows step through, in the order in which they stand there."""
+    if values.state is None:
+        return []
+    return [case.id for case in strip_of(values.state, values.comparison, values.view.only).cases]
 
 
 def _saved(runs: tuple[RunSummary, ...], run_id: str) -> datetime | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 FAVICON = ASSETS / "favicon.svg"
-STYLE_SHEETS = ("studio.css", "text.css", "files.css", "runs.css", "results.css", "drawing.css")
+STYLE_SHEETS = ("studio.css", "text.css", "files.css", "runs.css", "results.css", "drawing.css", "compact.css")
 SHARED = ("idiomorph.min.js", "wire.js", "fields.js", "patch.js", "theme.js")
 """What all pages of the lead build on."""
 SCRIPTS = (

@@ -66,6 +66,6 @@
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-panel-of]")) setTimeout(redrawAll, 0);
     // What is being drawn: this way of looking goes on from image to image.
-    if (event.target.closest(".studio [data-follow]")) studio.look({ mode: "drawing", case: null });
+    if (event.target.closest(".studio [data-follow]")) studio.look({ mode: "drawing", case: null, follow: false });
   });
 })();

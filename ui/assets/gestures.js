@@ -21,7 +21,7 @@
 
   document.addEventListener("click", (event) => {
     const target = event.target.closest(
-      "[data-go], [data-panel-of], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-toggle-runs], button[data-do]",
+      "[data-go], [data-panel-of], [data-more-of], [data-scroll-to], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-view-only], [data-toggle-runs], button[data-do]",
     );
     if (!event.target.closest(".pop, [data-edit], textarea.in-place")) closeEditors(null);
     if (!event.target.closest("#column-runs, [data-toggle-runs]")) document.body.classList.remove("runs-open");
@@ -33,10 +33,13 @@
       document.body.classList.remove("runs-open");
       send(data.go === "open" ? { name: "open", fields: { run: data.run } } : { name: "new" });
     } else if ("panelOf" in data) togglePanel(target);
+    else if ("moreOf" in data) showMore(target);
+    else if ("scrollTo" in data) { event.preventDefault(); document.getElementById(data.scrollTo)?.scrollIntoView({ block: "start" }); }
     else if ("edit" in data) edit(target.closest(".chip, .line, .add-caption"));
     else if ("submit" in data) submit(target.closest("[data-form]"));
-    else if ("viewMode" in data) look({ mode: data.viewMode });
-    else if ("viewCase" in data) look({ case: Number(data.viewCase) });
+    else if ("viewMode" in data) look({ mode: data.viewMode, follow: false });
+    else if ("viewCase" in data) look({ case: Number(data.viewCase), follow: false });
+    else if ("viewOnly" in data) look({ only: data.viewOnly, case: Number(data.first), follow: false });
     else if ("toggleRuns" in data) document.body.classList.toggle("runs-open");
     else pressed(target);
   });
@@ -121,6 +124,18 @@
     markPanels(card);
   }
 
+  // On a small screen: what is rarely needed of a card. What is open of it closes with it.
+  function showMore(toggle) {
+    const card = toggle.closest(".foldable"), open = card.toggleAttribute("data-more");
+    if (!open) { delete card.dataset.open; markPanels(card); }
+    markMore(card);
+    for (const area of card.querySelectorAll("textarea")) fitHeight(area);
+  }
+
+  function markMore(card) {
+    for (const toggle of card.querySelectorAll("[data-more-of]")) toggle.setAttribute("aria-expanded", String("more" in card.dataset));
+  }
+
   function markPanels(card) {
     for (const panel of card.querySelectorAll(".panel")) panel.classList.toggle("shown", panel.dataset.panel === card.dataset.open);
     for (const toggle of card.querySelectorAll("[data-panel-of]")) toggle.setAttribute("aria-expanded", String(toggle.dataset.panelOf === card.dataset.open));
@@ -144,6 +159,9 @@
     if (line && event.target.matches("textarea.in-place")) setTimeout(() => { if (!line.contains(document.activeElement)) delete line.dataset.editing; }, 0);
   });
 
-  studio.afterPatch.push((root) => { for (const card of root.querySelectorAll("[data-open]")) markPanels(card); });
+  studio.afterPatch.push((root) => {
+    for (const card of root.querySelectorAll("[data-open]")) markPanels(card);
+    for (const card of root.querySelectorAll(".foldable")) markMore(card);
+  });
   Object.assign(studio, { submit, closeEditors, look });
 })();

@@ -15,8 +15,10 @@
     f: () => { if (byId("viewer")) toggle("full-view"); },
     z: () => { if (byId("viewer")) toggle("zoom-real"); },
     g: press("generate"),
-    ArrowLeft: () => step(1),
-    ArrowRight: () => step(-1),
+    n: press("next-unreviewed"),
+    b: () => { if (byId("viewer")) toggle("alone"); },
+    ArrowLeft: () => step(-1),
+    ArrowRight: () => step(1),
     "?": () => helpWindow().showModal(),
   };
 
@@ -24,9 +26,11 @@
 
   // The newest stands first, so right goes back in time.
   function step(by) {
-    const shown = studio.cases.indexOf(studio.view.case ?? studio.cases.at(-1));
-    const next = studio.cases[shown + by];
-    if (next !== undefined) look({ case: next });
+    const shown = Number(document.querySelector(".pictures")?.dataset.case), { cases, strip } = studio;
+    const here = strip.indexOf(studio.view.case ?? shown);
+    // What is shown may be filtered out: the strip begins behind it then.
+    const next = here < 0 ? strip[0] : strip[here + by];
+    if (next !== undefined && cases.includes(next)) look({ case: next, follow: false });
   }
 
   function digit(number) {

@@ -4,15 +4,47 @@
   const studio = window.studio;
   const byId = (id) => document.getElementById(id);
 
+  const TOOLS = { full: "full-view", zoom: "zoom-real", beside: "alone", open: "all-open" };
+  // These are kept for the next time, and for other runs: by class of the page.
+  const KEPT = { alone: "studio-alone", "all-open": "studio-all-open" }, GO_ON = "studio-go-on";
+  const dress = () => { for (const [name, kept] of Object.entries(KEPT)) document.body.classList.toggle(name, localStorage.getItem(kept) === "1"); };
+  if (document.body) dress(); else document.addEventListener("DOMContentLoaded", dress);
+
   function toggle(name) {
-    document.body.classList.toggle(name);
+    const on = document.body.classList.toggle(name);
+    if (name in KEPT) localStorage.setItem(KEPT[name], on ? "1" : "");
+    if (name === "all-open") for (const area of document.querySelectorAll(".studio textarea")) fields.fitHeight(area);
     mark();
   }
+
+  // ---- From one result to the next
+
+  // With the verdict goes the next result to look at, so that both come with one answer.
+  studio.onSend.review = (action) => {
+    const next = Number(byId("review")?.dataset.next);
+    if (action.fields.verdict === "open" || !byId("go-on-next")?.checked || !next) return;
+    lookUntilRefused(action, { case: next, follow: false });
+  };
+
+  // What a new seed makes is shown while it is drawn, and once it is there.
+  studio.onSend.regenerate = (action) => lookUntilRefused(action, { follow: true });
+
+  function lookUntilRefused(action, view) {
+    const before = { ...studio.view }, { refused } = action;
+    Object.assign(studio.view, view);
+    action.refused = (...told) => { Object.assign(studio.view, before); refused?.(...told); };
+  }
+
+  document.addEventListener("change", (event) => {
+    if (event.target.id === "go-on-next") localStorage.setItem(GO_ON, event.target.checked ? "1" : "");
+  });
 
   function mark() {
     const full = document.body.classList.contains("full-view"), real = document.body.classList.contains("zoom-real");
     byId("tool-full")?.setAttribute("aria-pressed", String(full));
     byId("tool-zoom")?.setAttribute("aria-pressed", String(real));
+    byId("tool-open")?.setAttribute("aria-pressed", String(document.body.classList.contains("all-open")));
+    byId("tool-beside")?.setAttribute("aria-pressed", String(!document.body.classList.contains("alone")));
     byId("reject")?.setAttribute("aria-expanded", String("editing" in (byId("review")?.dataset ?? {})));
     if (full && !byId("viewer")) document.body.classList.remove("full-view");   // such as on the start page
   }
@@ -28,6 +60,22 @@
       review.querySelector(".why").scrollIntoView({ block: "nearest" });
     }
     mark();
+  }
+
+  // ---- After "Run all": to the next step, which is the yes, or the stage that failed
+
+  let leading = false;
+  studio.onSend["run-all"] = () => { leading = true; };
+  // Who goes elsewhere meanwhile is not fetched back.
+  for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) document.addEventListener(name, () => { leading = false; }, { capture: true, passive: true });
+
+  function lead() {
+    if (!leading || studio.active) return;
+    const next = document.querySelector("#column-stages .stage.is-failed") ?? byId("generate")?.closest(".stage");
+    if (!next) return;
+    leading = false;
+    const { top, bottom } = next.getBoundingClientRect();
+    if (top < 0 || bottom > innerHeight) next.scrollIntoView({ block: bottom - top > innerHeight ? "start" : "end" });
   }
 
   // Back to the caption that a result was drawn from: its editor opens, or that of a new caption with its words.
@@ -52,7 +100,7 @@
     const target = event.target.closest("[data-tool], [data-reject], [data-again]");
     if (!target || target.disabled) return;
     event.stopPropagation();
-    if ("tool" in target.dataset) toggle(target.dataset.tool === "full" ? "full-view" : "zoom-real");
+    if ("tool" in target.dataset) toggle(TOOLS[target.dataset.tool]);
     else if ("reject" in target.dataset) askWhy();
     else again(target.dataset.again);
   }, true);
@@ -62,6 +110,9 @@
     mark();
   });
 
-  studio.afterPatch.push(mark);
+  studio.afterPatch.push(mark, lead, () => {
+    const goOn = byId("go-on-next");
+    if (goOn) goOn.checked = localStorage.getItem(GO_ON) === "1";
+  });
   Object.assign(studio, { toggle, askWhy });
 })();

@@ -4,7 +4,7 @@
   "use strict";
   const POLL_BUSY = 400, POLL_PREDICTING = 1000, POLL_IDLE = 4000, LOST = 20000;
   const TAB = Math.random().toString(36).slice(2);   // tells this page from others, in what it saves
-  const studio = { run: "", state: 0, start: "", revision: "", server: null, upload: null, view: { case: null, mode: "result" }, find: "", cases: [], active: false, idle: false, lost: false, held: null, afterPatch: [] };
+  const studio = { run: "", state: 0, start: "", revision: "", server: null, upload: null, view: { case: null, mode: "result", only: "", follow: false }, find: "", cases: [], strip: [], active: false, idle: false, lost: false, held: null, afterPatch: [], onSend: {} };
   window.studio = studio;
   const parts = {};            // name -> stamp of what is shown
   const roots = {};            // name -> the element that holds it
@@ -50,6 +50,7 @@
   function send(action) {
     // Who goes elsewhere leaves the field that is typed in, and what it says belongs here.
     if (action?.name === "open" || action?.name === "new") document.activeElement?.closest("textarea, input")?.blur();
+    if (action?.name in studio.onSend) studio.onSend[action.name](action);
     // A yes is to what was shown when it was said, and to what its person has just changed themselves.
     if (action?.fields && "shown" in action.fields && changing()) action.fields.shown = "";
     // Which settings and prompts the person looked at who did this: another page may change them before it is sent.
@@ -85,6 +86,7 @@
     if (studio.start && reply.start && reply.start !== studio.start) { location.reload(); return; }
     setLost(false);
     if (reply.same) { flying = null; settle(); return; }
+    const arriving = !studio.start;
     studio.start = reply.start;
     studio.revision = reply.revision;
     const batch = flying;
@@ -92,12 +94,15 @@
     const moved = reply.run !== studio.run;
     if (!reply.problem) for (const action of batch) if (action.done) action.done();
     if (reply.problem) for (const action of batch) if (action.refused) action.refused(reply.problem, reply.field);
-    if (moved) studio.view = { case: null, mode: "result" };
+    if (moved) studio.view = { case: null, mode: "result", only: "", follow: false };
+    const followed = studio.view.follow && reply.cases.length > studio.cases.length;
+    if (followed) Object.assign(studio.view, { case: null, follow: false });
     // A new image is shown as it comes, unless another one was picked.
     if (reply.cases.length > studio.cases.length && studio.view.case === studio.cases.at(-1)) studio.view.case = null;
     studio.run = reply.run;
     studio.state = reply.state;
     studio.cases = reply.cases;
+    studio.strip = reply.strip;
     studio.active = reply.active;
     studio.predicting = reply.predicting;
     document.body.dataset.view = reply.run ? "run" : "start";
@@ -108,7 +113,6 @@
     if ((moved || !there !== !reply.run) && !queue.some((action) => action.name === "open")) {
       const first = !history.state;
       history[first || there === reply.run ? "replaceState" : "pushState"]({ run: reply.run }, "", keepTheme(address));
-      if (moved && !first) window.scrollTo(0, 0);
     }
     const onlyPolled = batch.every((action) => action.name === "poll");
     for (const where of ["start", "source"]) {
@@ -117,6 +121,9 @@
     }
     show(reply.parts);
     if (reply.undone) studio.say(reply.undone.said, "", { word: reply.undone.again === "redo" ? "Redo" : "Undo", do: () => send({ name: reply.undone.again }) });
+    // What was picked begins at its top. Who reloads, or goes back or forward, is where they were.
+    if (moved && !arriving && there !== reply.run) for (const place of [window, document.getElementById("part-pictures")]) place?.scrollTo(0, 0);
+    if (followed) queue.push({ name: "poll" });   // what it has made, in place of what was looked at before
     settle();
   }
 

@@ -80,7 +80,7 @@ def _choices(settings: CounterfactualSettings, value: CounterfactualCaptions) ->
         el("label", el("span", "captions at most", class_="mut"), count, class_="choice", for_="captions-count"),
         el("span", class_="grow"),
         el("span", f"{ticked} of {len(value.items)} ticked", class_="mut", id="ticked") if value.items else None,
-        class_="choices",
+        class_="choices rare",
     )
 
 
@@ -139,14 +139,14 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
 def _edits(item: CounterfactualCaption) -> Html:
     """What was changed into what, one by one."""
     if not item.edits:
-        return el("p", "written by you", class_="edits")
+        return el("p", "written by you", class_="edits rare")
     return el(
         "p",
         [
             el("span", edit.keyword, " → ", el("b", edit.alternative), " ", el("small", edit.edit_type), class_="edit")
             for edit in item.edits
         ],
-        class_="edits",
+        class_="edits rare",
     )
 
 

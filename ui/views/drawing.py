@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.types import StageName
 from services.jobs import JobView
 from services.run_state import RunState
+from ui.views.large import beside_source
 from ui.views.markup import Html, el
 from ui.views.stage import running_stage
 
@@ -51,18 +52,8 @@ def drawing_figure(state: RunState) -> Html | None:
         return None
     step, steps = step_of(state, job)
     name = job.at_part.name if job.at_part is not None else "drawing"
-    return el(
-        "figure",
-        el(
-            "div",
-            _picture(state, job),
-            el("figcaption", el("span", name), el("span", f"step {step} of {steps}")),
-            class_="canvas",
-        ),
-        class_=f"large drawing{' seen' if job.preview else ''}",
-        data_key="large-drawing",
-        id="big-drawing",
-    )
+    captions = (name, f"step {step} of {steps}")
+    return beside_source(state, MODE, (_picture(state, job),), captions, looks="seen" if job.preview else "")
 
 
 def _picture(state: RunState, job: JobView) -> Html:

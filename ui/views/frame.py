@@ -20,6 +20,7 @@ from ui.views.markup import Child, Html, el
 from ui.views.masks import mask_row
 from ui.views.parts import CONTROL, button, icon, key, left, notice, pill, problem
 from ui.views.pictures import image_url
+from ui.views.stage import more_toggle
 
 
 def header(
@@ -41,6 +42,16 @@ def header(
         pill(f"saved {clock(saved)}", "ok", id="saved") if saved is not None else None,
         _turn("undo", "Undo", "Ctrl+Z", steps.next_undo) if steps is not None else None,
         _turn("redo", "Redo", "Ctrl+Shift+Z", steps.next_redo) if steps is not None else None,
+        el(
+            "button",
+            icon("rows"),
+            type="button",
+            class_="btn s q icon-only tool",
+            id="tool-open",
+            data_tool="open",
+            aria_label="Everything in the open",
+            title="Every setting in the open, or only what is often needed",
+        ),
         keys_button(),
         tools=el("button", icon("list"), "Runs", type="button", class_="btn s runs-toggle", data_toggle_runs=True),
         data_go="new",
@@ -131,34 +142,50 @@ def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] =
         maxlength=200,
         class_="plain",
     )
+    # Once there are texts, a small screen has better use for the room that the task takes; one line says what it is.
+    folded = bool(run.values) and not missing
+    mask = mask_row(state, samples) if run.task.kind == "segmentation" else None
     parts: list[Child] = [
         *_interruptions(state),
         el(
             "header",
             el("img", src=image_url(run.source_sha), alt="", class_="mini"),
-            name,
-            el("span", class_="grow"),
+            el("span", name, el("small", _in_short(state), class_="in-short"), class_="who"),
             button(
-                ["Run all up to the gate", key("Ctrl ⇧ ↵")],
+                ["Run all", key("Ctrl ⇧ ↵")],
                 "run-all",
                 "p" if todo else "",
                 id="run-all",
                 disabled=active or bool(missing) or not todo,
+                title="Run every stage of text; nothing is drawn before you say so",
             ),
+            more_toggle("the task"),
         ),
-        _task_form(run.task, profile),
-        _recipe_choice(state.recipe, state.recipes),
+        el(
+            "div", _task_form(run.task, profile), _recipe_choice(state.recipe, state.recipes), mask, class_="rare about"
+        ),
     ]
-    if run.task.kind == "segmentation":
-        parts.append(mask_row(state, samples))
     if missing:
         parts.append(problem(missing, "problem-task"))
     parts.append(el("div", id="source-problem", data_own=True, role="alert"))
     if run.notes:
         parts.append(notice(" ".join(run.notes), "picture-notes"))
     if not run.sample and profile.notice:
-        parts.append(notice(profile.notice, "unknown-picture"))
-    return el("section", parts, class_="card source", id="source")
+        parts.append(notice(el("span", profile.notice, title=profile.notice), "unknown-picture"))
+    looks = f"card source{' foldable' if folded else ''}"
+    return el("section", parts, class_=looks, id="source", data_key=f"source-{run.id}")
+
+
+def _in_short(state: RunState) -> str:
+    """The task in a few words, such as: segmentation, 5 protected classes, with a mask."""
+    task, run = state.run.task, state.run
+    if task.kind == "classification":
+        words = [f"label {task.label}" if task.label else "no label yet"]
+    else:
+        number = len(task.protected)
+        words = [task.kind, f"{number} protected class" if number == 1 else f"{number} protected classes"]
+        words += ["with its mask"] if run.mask_sha is not None else []
+    return " · ".join([*words, state.recipe.title])
 
 
 def _interruptions(state: RunState) -> list[Html]:

@@ -16,7 +16,7 @@ from ui.views.conditioning import conditioning_panel, what_it_is
 from ui.views.forms import setting_input, settings_form
 from ui.views.markup import Child, Html, el
 from ui.views.parts import Tone, about, bar, button, differences, icon, key, left, notice, problem
-from ui.views.stage import panel, panel_toggle, running_stage, state_pill
+from ui.views.stage import more_toggle, panel, panel_toggle, running_stage, state_pill, title
 from ui.views.text_stages import caption_text
 
 STAGE: StageName = "generation"
@@ -64,14 +64,15 @@ def generation_card(state: RunState, profile: Profile) -> Html:
     head = el(
         "header",
         el("span", len(state.recipe.cards), class_="num"),
-        el("h2", stage_title(STAGE)),
+        title(stage_title(STAGE), STAGE),
         state_pill(word, tone, id="state-generation"),
         el("span", class_="grow"),
-        el("span", how, class_="meta"),
+        el("span", how, class_="meta rare"),
         el(
             "span",
             toggle if conditioned else None,
             panel_toggle("Settings", "settings") if own else None,
+            more_toggle("the images"),
             class_="actions",
         ),
     )
@@ -83,12 +84,16 @@ def generation_card(state: RunState, profile: Profile) -> Html:
         notice([icon("alert"), el("span", said)], "notice-generation") if said is not None else None,
         conditioning_panel(state, profile) if conditioned else None,
         panel("settings", "Of this run only.", settings_form(own)) if own else None,
-        el("div", _settings(drawing, profile, diffuses), class_="body"),
+        el("div", _settings(drawing, profile, diffuses), class_="body rare"),
         _progress(state) if running else _gate(state),
         _planned(state) if waits else None,
     ]
     return el(
-        "section", parts, class_=f"card stage{' is-gate' if waits else ''}", id="stage-generation", data_stage=STAGE
+        "section",
+        parts,
+        class_=f"card stage foldable{' is-gate' if waits else ''}",
+        id="stage-generation",
+        data_stage=STAGE,
     )
 
 
@@ -235,7 +240,7 @@ def _gate(state: RunState) -> Html:
             "div",
             el("b", words, id="gate-count"),
             el("span", _cost(gate), class_="mut", id="gate-seconds"),
-            el("span", _explained(gate, state), class_="mut note"),
+            el("span", _explained(gate, state), class_="mut note rare"),
             class_="what",
         ),
         button(
@@ -272,7 +277,7 @@ def _planned(state: RunState) -> Html:
         "details",
         el("summary", "What will be made"),
         el("ol", rows),
-        class_="planned",
+        class_="planned rare",
         id="planned",
         data_key="planned",
     )

@@ -43,7 +43,6 @@ def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
     return {
         "result": Mode("Result", "The generated image"),
         "slider": Mode("Slider", "Source and generated image, with a slider between them"),
-        "pair": Mode("Side by side", "Source and generated image side by side"),
         "source": Mode("Source", "The source image"),
         **own,
         "difference": Mode("Difference", "What changed: black is the same in both"),
@@ -69,6 +68,10 @@ class View:
     case: int | None = None
     """The test case that was picked; None for the newest."""
     mode: str = "result"
+    only: str = ""
+    """The filter of the strip of results; "" for none."""
+    follow: bool = False
+    """Whether what is being drawn is shown until it is there, such as that of a new seed."""
 
 
 def image_url(sha: str) -> str:
@@ -92,7 +95,7 @@ def usable_mode(mode: str, state: RunState, case: StoredTestCase, comparison: Mo
 
 
 def mode_bar(state: RunState, case: StoredTestCase, comparison: ModelComparison, mode: str) -> Html:
-    """A tab for each mode, each with its key, and the button for the full window."""
+    """A tab for each mode, each with its key, and the buttons for source, size and the full window."""
     usable = _usable(state, case, comparison)
     tabs = [
         el(
@@ -110,6 +113,7 @@ def mode_bar(state: RunState, case: StoredTestCase, comparison: ModelComparison,
         if value in usable
     ]
     tools = [
+        _tool("beside", "Beside the source", "The source beside it, or the picture alone (B)", icon("pair")),
         _tool("zoom", "One to one", "Every pixel of the image as one pixel of the screen, or fitted (Z)", "1:1"),
         _tool("full", "Full window", "The picture as large as the window (F)", icon("full")),
     ]
@@ -121,18 +125,19 @@ def source_picture(state: RunState) -> Html:
     words = f"Source image: {caption_text(state) or state.run.name}"
     return el(
         "figure",
-        el("img", src=image_url(state.run.source_sha), alt=words, id="big-source"),
+        el("img", src=image_url(state.run.source_sha), alt=words, id="big-source", class_="sizer"),
         el("figcaption", el("span", "source")),
         class_="large",
     )
 
 
 def large_picture(state: RunState, case: StoredTestCase, comparison: ModelComparison, mode: str) -> Html:
-    """The picture in one mode."""
-    source, result = image_url(state.run.source_sha), image_url(case.image_sha)
+    """The result in one mode, beside its source: both keep their places, whatever the mode."""
+    run, result = state.run, image_url(case.image_sha)
     label, words = edit_words(case), f"Generated image: {case.lineage.counterfactual.text}"
     # A key of its own has the page make the picture anew: the one before must not stay under this one's name.
     made = el("img", src=result, alt=words, id=f"big-{mode}", data_key=f"big-{case.image_sha}")
+    source = image_url(run.source_sha)
     match mode:
         case "slider":
             wipe = el(
@@ -146,37 +151,32 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
                 data_own=True,
             )
             over = el("img", src=source, alt="Source image", class_="over")
-            return _figure(
-                mode,
-                el("img", src=result, alt=words, data_key=f"big-{case.image_sha}"),
-                over,
-                wipe,
-                el("i", class_="line"),
-                captions=("source", label),
-            )
-        case "pair":
-            return _figure(mode, el("img", src=source, alt="Source image"), made, captions=("source", label))
+            below = el("img", src=result, alt=words, data_key=f"big-{case.image_sha}")
+            return beside_source(state, mode, (below, over, wipe, el("i", class_="line")), ("source", label))
         case "source":
-            return _figure(mode, el("img", src=source, alt="Source image", id="big-source"), captions=("source",))
+            return beside_source(
+                state, mode, (el("img", src=source, alt="Source image", id="big-source"),), ("source",)
+            )
         case "difference":
-            over = el("img", src=source, alt="", class_="over")
-            return _figure(mode, made, over, captions=("difference",))
-        case "mask" if state.run.mask_sha is not None:
-            over = el("img", src=overlay_url(state.run.mask_sha), alt="The mask", class_="over")
-            return _figure(
-                mode, made, over, captions=(f"{label}, with the mask",), below=_legend(state.run.mask_classes)
+            return beside_source(state, mode, (made, el("img", src=source, alt="", class_="over")), ("difference",))
+        case "mask" if run.mask_sha is not None:
+            over = el("img", src=overlay_url(run.mask_sha), alt="The mask", class_="over")
+            both = (el("img", src=source, alt=""), el("img", src=overlay_url(run.mask_sha), alt="", class_="over"))
+            legend = _legend(run.mask_classes)
+            return beside_source(
+                state, mode, (made, over), (f"{label}, with the mask",), legend, both, "source, with the mask"
             )
         case "seen":
-            return _maps(case, comparison)
+            return _maps(state, case, comparison)
     known = modes(artifacts_of(case)).get(mode, Mode("", ""))
     if known.artifact in case.artifacts:
         shown = image_url(case.artifacts[known.artifact].sha)
         if mode.startswith("made-"):
             picture = el("img", src=shown, alt=known.words, id=f"big-{mode}", data_key=shown)
-            return _figure(mode, picture, captions=(known.artifact,))
+            return beside_source(state, mode, (picture,), (known.artifact,))
         trace = el("i", class_="trace", style=f"-webkit-mask-image:url('{shown}');mask-image:url('{shown}')")
-        return _figure(mode, made, trace, captions=(f"{label}, with the lines it was drawn on",))
-    return _figure("result", made, captions=(label,))
+        return beside_source(state, mode, (made, trace), (f"{label}, with the lines it was drawn on",))
+    return beside_source(state, "result", (made,), (label,))
 
 
 def _usable(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> tuple[str, ...]:
@@ -195,31 +195,53 @@ def _usable(state: RunState, case: StoredTestCase, comparison: ModelComparison) 
     )
 
 
-def _figure(mode: str, *inside: Child, captions: tuple[str, ...], below: Child = None) -> Html:
-    shown = el("figcaption", [el("span", words) for words in captions])
-    picture = el("div", inside, shown, class_="canvas")
-    return el(
-        "figure",
-        picture,
-        below,
-        class_=f"large look-{mode}",
-        data_key=f"large-{mode}",
-        id=f"big-{mode}" if mode in ("slider", "seen", "pair") else None,
+def beside_source(
+    state: RunState,
+    mode: str,
+    shown: tuple[Html, ...],
+    captions: tuple[str, ...],
+    legend: Child = None,
+    before: tuple[Html, ...] = (),
+    before_words: str = "source",
+    looks: str = "",
+) -> Html:
+    """Two places of the same size, which stay where they are: the source, or what stands `before` in its place, and
+    what is `shown`.
+    """
+    source = el("img", src=image_url(state.run.source_sha), alt="Source image", class_="sizer", id="beside-source")
+    layers = el("div", before, class_="layers", data_key=f"before-{mode}") if before else None
+    whole = f"big-{mode}" if mode in ("slider", "seen", "drawing") else None
+    panes = (
+        el("div", source, layers, _captions((before_words,)), class_="pane before"),
+        el(
+            "div",
+            el("div", shown, class_="layers", data_key=f"layers-{mode}"),
+            _captions(captions),
+            class_=f"pane after {looks}".strip(),
+            id=whole,
+            data_key=f"pane-{mode}",
+        ),
     )
+    return el("figure", el("div", panes, class_="canvas"), legend, class_=f"large look-{mode}", id="large")
 
 
-def _maps(case: StoredTestCase, comparison: ModelComparison) -> Html:
+def _captions(words: tuple[str, ...]) -> Html:
+    return el("figcaption", [el("span", each) for each in words])
+
+
+def _maps(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
     before, after = comparison.source, comparison.results.get(case.id)
     assert before is not None and after is not None
-    pictures = [
+    left, right = (
         el("img", src=_coloured(found.class_map), alt=words, class_="pixels")
         for found, words in (
             (before, "The source image as the model under test sees it"),
             (after, "The generated image as the model under test sees it"),
         )
-    ]
-    captions = ("source, as the model sees it", f"{edit_words(case)}, as the model sees it")
-    return _figure("seen", pictures, captions=captions, below=_legend(_classes_in(before, after)))
+    )
+    captions = (f"{edit_words(case)}, as the model sees it",)
+    legend = _legend(_classes_in(before, after))
+    return beside_source(state, "seen", (right,), captions, legend, (left,), "source, as the model sees it")
 
 
 def _coloured(class_map: bytes) -> str:

@@ -27,6 +27,8 @@ _ICONS = {
     "alert": '<path d="M8 2l6.3 11.2H1.7z"/><path d="M8 6.5v3M8 11.4v.1"/>',
     "question": '<path d="M5.5 6a2.5 2.5 0 114 2c-1 .7-1.5 1.2-1.5 2M8 12.5v.1"/>',
     "target": '<circle cx="8" cy="8" r="5.5"/><circle cx="8" cy="8" r="1.8"/>',
+    "rows": '<path d="M3 3.5h10M3 6.5h10M3 9.5h10M3 12.5h10"/>',
+    "pair": '<rect x="2" y="3.5" width="5" height="9" rx="1"/><rect x="9" y="3.5" width="5" height="9" rx="1"/>',
     "half": '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5a5.5 5.5 0 010 11z" fill="currentColor"/>',
     "dots": '<path d="M3.5 8h.1M8 8h.1M12.5 8h.1" stroke-width="2.4"/>',
     "undo": '<path d="M6.5 3.5L3 7l3.5 3.5"/><path d="M3 7h6.5a3.5 3.5 0 010 7H7"/>',

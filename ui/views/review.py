@@ -14,8 +14,8 @@ REASONS: dict[str, tuple[str, ...]] = {
 """The usual reasons for a rejection, by the kind of task; the keys 1 to 4 stand for them while they are shown."""
 
 
-def review_bar(run: Run, case: StoredTestCase) -> Html:
-    """What was decided, and the buttons."""
+def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None = None) -> Html:
+    """What was decided, and the buttons. `following` is the next result to be judged, where there is one."""
     review = case.review
     data = {"data_case": case.id}
     parts: list[Child] = [] if review is None else [_decided(review, case.task, run.task)]
@@ -69,11 +69,23 @@ def review_bar(run: Run, case: StoredTestCase) -> Html:
     ]
     return el(
         "div",
-        el("div", parts, class_="buttons"),
+        el("div", parts, _go_on(), class_="buttons"),
         _reject_form(case.task, case),
         class_="review",
         id="review",
         data_key=f"review-{case.id}",
+        data_next=following.id if following is not None else None,
+    )
+
+
+def _go_on() -> Html:
+    """The switch that has a verdict lead on; the browser keeps it."""
+    return el(
+        "label",
+        "then the next",
+        el("input", type="checkbox", id="go-on-next", data_own=True),
+        class_="go-on mut",
+        title="After a verdict, go on to the next result that is not reviewed",
     )
 
 

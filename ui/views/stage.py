@@ -19,6 +19,7 @@ from ui.views.forms import settings_form
 from ui.views.markup import Child, Html, el, join
 from ui.views.parts import Tone, bar, button, icon, left, notice, pill, problem, seconds, short_model
 from ui.views.prompt_panel import has_prompt, history, prompt_panel
+from ui.views.words import PLAIN
 
 FROM_HERE = "This stage and all after it that are empty or stale, up to the gate"
 FROM_EDIT = "Your edit stays; what comes after it is run, up to the gate"
@@ -48,11 +49,11 @@ def stage_card(stage: StageName, state: RunState, body: Child) -> Html:
     head = el(
         "header",
         el("span", state.recipe.cards.index(stage) + 1, class_="num"),
-        el("h2", state.recipe.stage(stage).title),
+        title(state.recipe.stage(stage).title, stage),
         state_pill(word, tone, id=f"state-{stage}"),
         pill("prompt edited", "acc", title="This run has a prompt of its own.") if stage in state.run.prompts else None,
         el("span", class_="grow"),
-        el("span", _made_by(stored, state.model_names), class_="meta"),
+        el("span", _made_by(stored, state.model_names), class_="meta rare"),
         el("div", _head_buttons(stage, state, stored, running), class_="steps"),
     )
     held, said = state.problems.get(stage), state.notices.get(stage)
@@ -69,10 +70,29 @@ def stage_card(stage: StageName, state: RunState, body: Child) -> Html:
     return el(
         "section",
         parts,
-        class_=f"card stage{tones.get(tone, '')}",
+        class_=f"card stage foldable{tones.get(tone, '')}",
         id=f"stage-{stage}",
         data_stage=stage,
         data_version=stored.id if stored else None,
+    )
+
+
+def title(words: str, stage: StageName) -> Html:
+    """The name of a stage, and beside it what that means in plain words."""
+    plain = PLAIN.get(stage)
+    return el("h2", words, el("span", plain, class_="plain") if plain else None, title=plain)
+
+
+def more_toggle(what: str) -> Html:
+    """On a screen that is too small for all of a card, the button for what is rarely needed."""
+    return el(
+        "button",
+        icon("dots"),
+        type="button",
+        class_="btn s q icon-only more-toggle",
+        data_more_of=True,
+        aria_label=f"More of {what}",
+        title="Settings, prompt, history and whatever else is rarely needed",
     )
 
 
@@ -80,7 +100,8 @@ def state_pill(word: str, tone: Tone, **attributes: str | bool | None) -> Html:
     """A state as icon, word and colour. What stands behind a colon is its reason."""
     name = word.split(":")[0]
     drawn = ICONS.get(name)
-    return pill([icon(drawn) if drawn else None, word], tone, data_state=name, **attributes)
+    shown = [icon(drawn) if drawn else None, el("span", word)]
+    return pill(shown, tone, data_state=name, title=word if word != name else None, **attributes)
 
 
 def running_stage(job: JobView | None) -> StageName | None:
@@ -140,9 +161,8 @@ def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None,
         hint = "Undo the last edit of this stage (Ctrl+Z)"
         parts.append(button(words, "undo", "s q", data_stage=stage, id=f"undo-{stage}", title=hint))
     parts.append(el("span", class_="grow"))
-    if running:
-        return join(*parts, button("Cancel", "cancel", "s"))
-    return join(*parts, _run_buttons(stage, state, stored, shut))
+    run = button("Cancel", "cancel", "s") if running else _run_buttons(stage, state, stored, shut)
+    return join(*parts, run, more_toggle(state.recipe.stage(stage).title.lower()))
 
 
 def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, shut: bool) -> Child:
@@ -160,7 +180,8 @@ def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, 
         return join(keep, button(word, action, look, data_stage=of, disabled=closed, id=f"run-{stage}", title=hint))
     look = "s p" if stored is None and not missing else "s"
     alone = hint or (STAGE_ONLY if stale else None)
-    run = button(word, "run", look, data_stage=stage, disabled=closed, id=f"run-{stage}", title=alone)
+    words: Child = word if stored is None else [icon("again"), el("span", word, class_="word")]
+    run = button(words, "run", look, data_stage=stage, disabled=closed, id=f"run-{stage}", title=alone or word)
     action, look, of = ("run-all", "s p", None) if stale else ("run-from", "s", stage)
     edited = stored is not None and stored.author == "person" and not stale
     words = FROM_EDIT if edited else FROM_HERE
@@ -170,7 +191,7 @@ def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, 
 
 def panel_toggle(text: str, panel: str) -> Html:
     """The button of a card's head that opens one of its panels."""
-    return el("button", text, type="button", class_="btn s q", data_panel_of=panel, aria_expanded="false")
+    return el("button", text, type="button", class_="btn s q rare", data_panel_of=panel, aria_expanded="false")
 
 
 def _working(job: JobView) -> Html:

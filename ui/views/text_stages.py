@@ -58,7 +58,7 @@ def caption_card(state: RunState) -> Html:
         parts.append(el("p", HINTS["caption"], class_="mut"))
     elif protected_spans(text, state.run.task):
         task = el("b", state.run.task.describe())
-        parts.append(el("p", "Underlined words are protected by the task ", task, ".", class_="mut small"))
+        parts.append(el("p", "Underlined words are protected by the task ", task, ".", class_="mut small rare"))
     parts.append(_caption_warnings(text, state.run.task) if text else None)
     return stage_card("caption", state, parts)
 
@@ -94,7 +94,7 @@ def keywords_card(state: RunState) -> Html:
     locked = protected_words_in(caption, task)
     if locked:
         words = [el("span", word, class_="chip lock", data_key=f"lock-{word}") for word in locked]
-        chips.append(el("span", icon("lock"), "protected", words, class_="locked"))
+        chips.append(el("span", icon("lock"), "protected", words, class_="locked rare"))
     hint = None if value.items else el("p", HINTS["keywords"], class_="mut")
     return stage_card("keywords", state, [hint, el("div", chips, class_="chips")])
 
@@ -150,7 +150,7 @@ def _threshold(state: RunState, value: Alternatives) -> Html:
         setting_input("alternatives", "too_close", field, own.too_close, "too-close"),
         el("span", flagged, class_="pill warn" if close else "pill", id="flagged"),
         el("small", "0: any two of a kind, 1: the same; rare words slip through", class_="mut"),
-        class_="choice threshold",
+        class_="choice threshold rare",
         for_="too-close",
         title=f"{field.description}. Rare words, such as scarlet for a red, are not known to come close.",
     )
@@ -161,7 +161,7 @@ def _row(item: KeywordAlternatives, task: Task, too_close: float, shut: bool) ->
     chips: list[Child] = [_alternative_chip(item, option, task, too_close) for option in item.options]
     chips.append(_add("alternative-add", f"instead of “{item.keyword}”", of, False, f"add-{item.keyword}"))
     more = button(
-        [icon("plus"), "ask for more"],
+        [icon("plus"), el("span", "ask for more", class_="word")],
         "alternative-more",
         "s q ask",
         disabled=shut,
@@ -170,7 +170,7 @@ def _row(item: KeywordAlternatives, task: Task, too_close: float, shut: bool) ->
     )
     chips.append(more)
     forced = el("span", icon("lock"), "forced", class_="forced") if item.forced else None
-    head = el("div", el("b", item.keyword), el("small", item.edit_type), forced, class_="row-head")
+    head = el("div", el("b", item.keyword), el("small", item.edit_type, class_="rare"), forced, class_="row-head")
     return el("div", head, el("div", chips, class_="chips"), class_="row-line", data_key=f"row-{item.keyword}")
 
 
@@ -248,7 +248,8 @@ def _add(do: str, placeholder: str, data: dict[str, str], with_type: bool, key: 
     if with_type:
         fields.append(select_type("attribute", data_fresh=True))
     form = el("span", fields, button("Add", "", "s p", data_submit=True), class_="pop", data_form=do, **data)
-    opener = el("button", icon("plus"), "add", type="button", class_="toggle", data_edit=True)
+    word = el("span", "add", class_="word")
+    opener = el("button", icon("plus"), word, type="button", class_="toggle", data_edit=True, title=placeholder)
     return el("span", opener, form, class_="chip add", data_key=key)
 
 
