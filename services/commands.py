@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from pipeline.errors import UserError
 from pipeline.recipes import known_stages
+from pipeline.refusals import reason
 from pipeline.types import GENERATION, StageName
 from services.changes import Changes
 
@@ -56,7 +57,7 @@ class Command(BaseModel):
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
-            raise refused(error) from error
+            raise refused(error, cls) from error
 
 
 class RunCommand(Command):
@@ -134,8 +135,9 @@ class Commands:
         return self.do(self.parse(name, data))
 
 
-def refused(error: ValidationError) -> Malformed:
-    """The first thing that pydantic found wrong, as one sentence for a person, with the field that it belongs to.
+def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
+    """The first thing that pydantic found wrong with what should have been a `model`: one sentence for a person, with
+    the field that it belongs to.
 
     A ValueError of a validator of ours whose text is a sentence already is given as it is.
     """
@@ -143,19 +145,16 @@ def refused(error: ValidationError) -> Malformed:
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "value_error" and str(first["ctx"]["error"]).endswith("."):
         return Malformed(str(first["ctx"]["error"]), field=field)
-    reason = first["msg"].removeprefix("Value error, ")
     words = str(first["loc"][-1]).replace("_", " ") if first["loc"] else "what was sent"
     if first["type"] == "missing":
         return Malformed(f"“{words}” is missing.", field=field)
-    if first["type"] == "model_type":
-        return Malformed(f"“{words}” cannot be taken: it has to be an object.", field=field)
     if first["type"] == "string_too_long":
         return Malformed(
             f"“{words}” is too long: at most {first['ctx']['max_length']} characters are taken.", field=field
         )
     if first["type"] == "literal_error":
         return Malformed(f"There is no {words} {first['input']!r:.80}: take {first['ctx']['expected']}.", field=field)
-    return Malformed(f"“{words}” cannot be taken: {reason[:1].lower()}{reason[1:].rstrip('.')}.", field=field)
+    return Malformed(f"“{words}” cannot be taken: {reason(error, model)}.", field=field)
 
 
 @contextmanager

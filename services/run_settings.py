@@ -15,6 +15,7 @@ from pipeline.driver import Driver
 from pipeline.errors import UserError
 from pipeline.methods import method_of
 from pipeline.recipes import Recipe, recipe_of, section_card
+from pipeline.refusals import reason
 from pipeline.settings import Settings
 from pipeline.types import StageName
 from services.commands import Commands, KnownStage
@@ -189,11 +190,11 @@ class RunSettings:
         try:
             settings = recipe.settings.model_validate(plain)
         except ValidationError as error:
-            first = error.errors()[0]
-            reason, name = first["msg"].removeprefix("Value error, "), str(first["loc"][-1]).replace("_", " ")
-            raise UserError(
-                f"The setting “{name}” was not changed: {reason[0].lower()}{reason[1:]}.", field="value"
-            ) from error
+            section, name = (*map(str, error.errors()[0]["loc"]), "", "")[:2]
+            held = getattr(getattr(before, section, None), name, None)
+            stays = f" It stays at {held}." if isinstance(held, int | float) and not isinstance(held, bool) else ""
+            said = reason(error, recipe.settings)
+            raise UserError(f"“{name.replace('_', ' ')}” was not changed: {said}.{stays}", field="value") from error
         method = method_of(recipe.method)
         drawing = method.settings_of(settings)
         refused = method.refused(self._profile, drawing)

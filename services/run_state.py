@@ -36,6 +36,8 @@ class Problem:
     """What the model said instead, where it said something."""
     insist: RunCommand | None = None
     """The command that does it all the same; None where nothing does."""
+    of: str = ""
+    """What the run was when it was refused: once it is something else, nobody needs to know. "": whatever it is."""
 
 
 class CanBeInsistedOn(UserError):
@@ -67,9 +69,9 @@ class StageNotes:
         with self._lock:
             return {stage: text for (held, stage), text in self._notices.items() if held == run_id}
 
-    def failed(self, run_id: str, stage: StageName, error: UserError) -> None:
-        """Remember what went wrong at a stage."""
-        problem = Problem(str(error), insist=error.insist if isinstance(error, CanBeInsistedOn) else None)
+    def failed(self, run_id: str, stage: StageName, error: UserError, of: str = "") -> None:
+        """Remember what went wrong at a stage, as long as the run is what it was (see `Problem.of`)."""
+        problem = Problem(str(error), insist=error.insist if isinstance(error, CanBeInsistedOn) else None, of=of)
         if isinstance(error, UnreadableReply):
             problem = Problem(str(error), error.prompt, error.raw_reply)
         with self._lock:
@@ -165,7 +167,9 @@ class RunStates:
             recipes=known_recipes(),
             settings=settings,
             stale=stale,
-            problems=self._notes.problems(run_id),
+            problems={
+                stage: held for stage, held in self._notes.problems(run_id).items() if held.of in ("", self._now(run))
+            },
             histories=self._histories(run),
             job=self._jobs.of_run(run_id),
             gate=gate_of(self._driver, run, settings, prompts, stale, size, self._estimates.warming_up, other_mask),
@@ -178,6 +182,18 @@ class RunStates:
             alternatives=self._similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
             steps=self._workspace.steps.of(run_id),
         )
+
+    def refused(self, run_id: str, stage: StageName, error: UserError) -> None:
+        """Have it said at a stage that something was refused, until the run changes: what was wrong may be right then,
+        and what was busy may be done.
+        """
+        self._notes.failed(run_id, stage, error, self._now(self._workspace.runs.get(run_id)))
+
+    def _now(self, run: Run) -> str:
+        """What a run is: its state, its values, its images, and the work on it."""
+        values = [held.id for held in run.values.values()]
+        job = self._jobs.of_run(run.id)
+        return f"{run.state} {values} {len(run.test_cases)} {job.id if job is not None and job.active else ''}"
 
     def _histories(self, run: Run) -> dict[StageName, tuple[StoredValue, ...]]:
         """Also of a stage that was emptied again: what it held can be brought back."""

@@ -182,7 +182,7 @@ def test_keywords_are_ticked_added_reworded_and_dropped(studio: Studio) -> None:
             "counterfactuals",
             "changed meanwhile",
         ),
-        ("setting", {"setting": "counterfactuals.captions", "value": "0"}, "counterfactuals", "greater than"),
+        ("setting", {"setting": "counterfactuals.captions", "value": "0"}, "counterfactuals", "from 1 to 32"),
         ("setting", {"setting": "generation.steps", "value": "many"}, "generation", "steps"),
         ("caption", {"text": "word " * 2000}, "caption", "too long"),
     ],

@@ -29,7 +29,7 @@ from services.estimates import Estimates
 from services.exchange import Exchange
 from services.jobs import JobQueue, JobView
 from services.predictions import ModelComparison, PredictionService
-from services.run_state import RunState, RunStates, StageNotes
+from services.run_state import CanBeInsistedOn, RunState, RunStates, StageNotes
 from services.runs import Listing, OpenedRun, RemoveRun, RunService
 from services.samples import Sample
 from services.similarity import Similarities
@@ -50,6 +50,8 @@ from ui.views.strip import strip_of
 PARTS = ("top", "runs", "start", "upload-note", "source", GENERATION, "pictures", "queue", "keys")
 """The parts of the page, beside one for each stage of any recipe."""
 LARGEST_UPLOAD = "200mb"
+OWN = "field"
+"""Where a problem is said that a field says itself."""
 LONGEST_SEARCH = 200
 
 _WHEN_READY = "if (window.studio) go(); else window.addEventListener('studio-ready', go, {once: true});"
@@ -75,6 +77,8 @@ class Action(BaseModel):
     """The version of the value that the card showed; 0 outside the cards of the stages."""
     state: int = 0
     """The state of the run that the page showed."""
+    own: bool = False
+    """A field did it, which says itself when it was refused."""
 
 
 class Batch(BaseModel):
@@ -143,7 +147,7 @@ class Performed:
     """The run to show; "" for the start page."""
     problem: str = ""
     where: str = ""
-    """The card that the problem belongs to: a stage, "source" or "start"."""
+    """The card that the problem belongs to: a stage, "source" or "start"; or OWN."""
     field: str = ""
     """The field of the command that the problem belongs to; "" for none."""
     undone: Undone | None = None
@@ -169,17 +173,18 @@ class Explorer:
         """Do what a page says, up to the first thing that fails, and reply with what changed."""
         if batch.revision == self._revision(batch) and all(action.name == "poll" for action in batch.do):
             return {"same": True}
-        done = Performed(batch.run)
+        done, ended = Performed(batch.run), 0
         try:
             for action in batch.do:
                 done = self.perform(done.run_id, action, batch.tab)
                 if done.problem:
                     break
+                ended += 1
         except Exception as error:  # the page must get a reply, or it would wait for it
             log.exception("an action failed")
             text = f"The studio itself failed ({type(error).__name__}): the terminal says more. Reload the page."
             done = Performed(done.run_id, text, "source" if done.run_id else "start")
-        return self._reply(done, batch)
+        return {**self._reply(done, batch), "ended": ended}
 
     def perform(self, run_id: str, action: Action, tab: str = "") -> Performed:
         """Do one thing on the page that shows `run_id`. A person's mistake comes back as the problem of its card."""
@@ -197,7 +202,9 @@ class Explorer:
         try:
             result = self.commands.send(name, given)
         except UserError as error:
-            return Performed(run_id, str(error), self._note(command_type, given, run_id, error), error.field)
+            own = action.own and not isinstance(error, CanBeInsistedOn)
+            where = OWN if own else self._note(command_type, given, run_id, error)
+            return Performed(run_id, str(error), where, error.field)
         if isinstance(result, OpenedRun):
             return Performed(result.run_id)
         if isinstance(result, Undone):
@@ -212,7 +219,7 @@ class Explorer:
         stage = command.about(given)
         if stage != GENERATION and all(stage != known.name for known in known_stages()):
             return "source"
-        self.notes.failed(run_id, stage, error)
+        self.states.refused(run_id, stage, error)
         return stage
 
     def take_picture(self, path: str, name: str) -> Reply:
@@ -326,7 +333,7 @@ def _sent(kind: type[T], data: Any, request: gr.Request) -> T:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        raise HTTPException(400, str(refused(error))) from error
+        raise HTTPException(400, str(refused(error, kind))) from error
 
 
 def explore_page(explorer: Explorer) -> gr.Blocks:

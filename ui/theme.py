@@ -18,6 +18,7 @@ SHARED = ("idiomorph.min.js", "wire.js", "fields.js", "patch.js", "theme.js")
 SCRIPTS = (
     *SHARED,
     "studio.js",
+    "refusals.js",
     "gestures.js",
     "text.js",
     "files.js",

@@ -97,8 +97,12 @@ class ControlNetDescription(MethodDescription):
         return image_sha(source.image), own.generation.short_side, tuple(sorted(own.control().items())), drawn_on
 
     def refused(self, profile: Profile, settings: MethodSettings) -> str:
-        """The profile needs a ControlNet for the kind of control image."""
-        kind, kinds = _own(settings).conditioning.kind, profile.generator.controlnets
+        """The profile needs a ControlNet for the kind of control image, and the thresholds their order."""
+        own = _own(settings).conditioning
+        kind, kinds = own.kind, profile.generator.controlnets
+        if kind == "canny" and own.low > own.high:
+            said = f"The lower threshold ({own.low}) is above the upper one ({own.high})"
+            return f"{said}: take a smaller one, or raise the upper one first."
         return "" if kind in kinds else f"This profile has no ControlNet for {kind}: take {', '.join(kinds)}."
 
     def lacks(self, settings: MethodSettings, masked: bool) -> str:

@@ -4,6 +4,7 @@
   const studio = window.studio;
 
   const { send } = studio, { fitHeight, mark, typed } = window.fields;
+  const OWN = new Set(["text", "number", "textarea", "range", "select-one"]);   // such fields say what was refused
   const UNANSWERED = 20000;   // milliseconds
   const TEXTS = "textarea[data-do], input[data-do]:not([type=checkbox], [type=radio], [type=range])";
   const CONTROL = new Set(["do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines", "control", "beganVersion", "beganState"]);
@@ -73,13 +74,20 @@
     else {
       field.sent = said;
       command.lost = () => { if (field.sent === said) delete field.sent; };
-      command.refused = (_problem, name) => {
+      command.own = OWN.has(field.type);
+      command.refused = (problem) => {
         command.lost();
-        if (name === (field.name || "value")) field.setAttribute("aria-invalid", "true");
+        if (command.own) studio.refuse(field, problem);
       };
-      command.done = () => field.removeAttribute("aria-invalid");
+      command.done = () => { studio.accept(field); tryAgain(field); };
     }
     send(command);
+  }
+
+  // What was refused beside it may be right now, as a lower bound is once the upper one was raised.
+  function tryAgain(field) {
+    for (const words of field.closest(".stage")?.querySelectorAll(".settings .wrong, .sliders .wrong, .fields .wrong") ?? [])
+      if (words.of && words.of !== field && typed(words.of)) save(words.of);
   }
 
   // Until a tick is answered, or given up, the replies to what was sent before it do not take it back.
@@ -100,8 +108,12 @@
       for (const field of form.querySelectorAll("[data-fresh]")) field.value = field.server;
       closeEditors(null);
     };
-    // What was refused names the field that it belongs to.
-    command.refused = (_problem, name) => { if (name) form.querySelector(`[name="${CSS.escape(name)}"]`)?.setAttribute("aria-invalid", "true"); };
+    // What was refused names the field that it belongs to, or is about what was typed.
+    command.own = true;
+    command.refused = (problem, name, where) => {
+      const field = form.querySelector(`[name="${CSS.escape(name || "")}"]`) ?? form.querySelector("[name]");
+      if (where === "field") studio.refuse(field, problem);
+    };
     send(command);
   }
 
@@ -149,7 +161,6 @@
   document.addEventListener("input", (event) => {
     const field = event.target;
     if (!field.closest(".studio")) return;
-    field.removeAttribute("aria-invalid");
     if (field.matches("textarea")) { fitHeight(field); mark(field); }
     if (field.matches(".wipe")) field.parentElement.style.setProperty("--cut", `${field.value}%`);
   });

@@ -74,11 +74,20 @@
     if (act) act(); else digit(Number(event.key));
   }
 
+  // What was refused and is given up.
+  function back(field) {
+    studio.accept(field);
+    field.value = field.server ?? field.value;
+    mark(field);
+  }
+
   // The innermost thing that is open goes first.
   function escape(field, inside) {
     if (helpWindow()?.open) return;                                   // a dialog closes itself
     if (document.body.classList.contains("runs-open")) document.body.classList.remove("runs-open");
     else if (inside || document.querySelector(".studio [data-editing]")) {
+      for (const words of document.querySelectorAll(".studio [data-editing] .wrong")) back(words.of);
+      if (field && inside) studio.accept(field);
       if (field && field.server !== undefined) { field.value = field.server; mark(field); if (field.matches("textarea")) fitHeight(field); }
       closeEditors(null);
       field?.blur();

@@ -92,8 +92,12 @@
     const batch = flying;
     flying = null;
     const moved = reply.run !== studio.run;
-    if (!reply.problem) for (const action of batch) if (action.done) action.done();
-    if (reply.problem) for (const action of batch) if (action.refused) action.refused(reply.problem, reply.field);
+    // One that was refused ends its batch: those behind it were not tried.
+    batch.forEach((action, place) => {
+      if (place < reply.ended) action.done?.();
+      else if (reply.problem && place === reply.ended) action.refused?.(reply.problem, reply.field, reply.where);
+      else (action.lost ?? action.refused)?.(reply.problem, "", "");
+    });
     if (moved) studio.view = { case: null, mode: "result", only: "", follow: false };
     const followed = studio.view.follow && reply.cases.length > studio.cases.length;
     if (followed) Object.assign(studio.view, { case: null, follow: false });

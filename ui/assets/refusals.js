@@ -1,0 +1,38 @@
+// What was refused is said beside its field, until it is put right there. What the server says at a card is not here.
+(() => {
+  "use strict";
+  const studio = window.studio, { typed } = window.fields;
+  let number = 0;
+
+  // Where the words stand: behind the field, below what holds it.
+  const place = (field) => field.closest("label, .caption-box") ?? field;
+
+  studio.refuse = (field, said) => {
+    if (!field.isConnected) { studio.say(said, "bad"); return; }   // such as in a part that is gone by now
+    const line = field.closest(".line");
+    if (line && field.matches(".in-place")) line.dataset.editing = "";   // or it would be out of sight
+    studio.accept(field);
+    const words = document.createElement("p");
+    Object.assign(words, { className: "wrong", id: `wrong-${++number}`, textContent: said, of: field });
+    words.setAttribute("role", "alert");
+    field.setAttribute("aria-invalid", "true");
+    field.setAttribute("aria-errormessage", words.id);
+    if (place(field) === field) field.after(words); else place(field).append(words);
+  };
+
+  studio.accept = (field) => {
+    const words = document.getElementById(field.getAttribute("aria-errormessage") ?? "");
+    if (words?.of === field) words.remove();
+    for (const name of ["aria-invalid", "aria-errormessage"]) field.removeAttribute(name);
+  };
+
+  // Typed anew, taken back, or not there any more: nothing is refused.
+  document.addEventListener("input", (event) => { if (event.target.closest(".studio")) studio.accept(event.target); });
+  studio.afterPatch.push((root) => {
+    for (const words of root.querySelectorAll(".wrong")) {
+      if (!words.of) continue;
+      if (!words.of.isConnected || words.of.getAttribute("aria-errormessage") !== words.id) words.remove();
+      else if (!typed(words.of)) studio.accept(words.of);
+    }
+  });
+})();
