@@ -11,7 +11,6 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
 
 _HUGE = 10**15
 """A bound that no person means: it is not told."""
@@ -64,7 +63,7 @@ def reason(error: ValidationError, model: type[BaseModel]) -> str:
     if kind in ("literal_error", "enum"):
         return f"take {str(context['expected']).replace(chr(39), '')}"
     if kind in _NUMBERS:
-        return f"it has to be {_number(first, _field(model, first['loc']))}"
+        return f"it has to be {_number(kind, _field(model, first['loc']))}"
     if kind == "string_unicode":
         return "it holds half a letter"
     found = _KINDS.get(kind.split("_")[0], "something else")
@@ -86,14 +85,14 @@ def _field(model: type[BaseModel], place: Sequence[int | str]) -> FieldInfo | No
     return found
 
 
-def _number(error: ErrorDetails, field: FieldInfo | None) -> str:
+def _number(kind: str, field: FieldInfo | None) -> str:
     """Such as "a whole number from 1 to 8", or "a number above 0, at most 1"."""
     bounds: dict[str, Any] = {}
     for name in ("ge", "gt", "le", "lt", "multiple_of"):
         for rule in field.metadata if field is not None else ():
             if getattr(rule, name, None) is not None:
                 bounds[name] = getattr(rule, name)
-    whole = error["type"].startswith("int") or (field is not None and int in _types(field.annotation))
+    whole = kind.startswith("int") or (field is not None and int in _types(field.annotation))
     words = "a whole number" if whole else "a number"
     low, high = bounds.get("ge"), bounds.get("le")
     if high is not None and high > _HUGE:
