@@ -193,16 +193,16 @@ class Assignments(Repository):
 
     @write
     def undo(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Assignment | None:
-        """Take the worker's last answer back: the item is leased to them again, with what they had said; the log of
-        votes has both. None when there is none, or it was approved or rejected. Raises VoteRefused like `claim`.
+        """Take back the answer that the worker sent last: the item is leased to them again, with what they had said;
+        what they hold meanwhile waits, and the log of votes has both answers. None when there is none, it was taken
+        back already, or it was approved or rejected. Raises VoteRefused like `claim`.
         """
         rules = _may_write(db, study_id, worker)
-        query = """
-            SELECT id, vote FROM assignments WHERE study = ? AND worker = ? AND state = 'submitted'
-                AND verdict = 'pending' AND imported = 0 ORDER BY vote DESC LIMIT 1
-        """
-        for row in list(db.query(query, [study_id, worker])):
+        row = _to_undo(db, study_id, worker)
+        if row is not None:
             time = now()
+            # One lease at a time: what the worker holds now comes after it, if it is still needed then.
+            _release(db, study_id, worker)
             said = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
             answers, comment = json.loads(said["answers"]), said["comment"]
             _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
@@ -216,8 +216,12 @@ class Assignments(Repository):
         """Give back what the worker has, for a pause; it is the first that they get when they go on, if it is still
         needed.
         """
-        query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
-        db.execute(query, [study_id, worker])
+        _release(db, study_id, worker)
+
+    @read
+    def can_undo(self, db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
+        """Whether `undo` would take an answer back in a study that is running."""
+        return _to_undo(db, study_id, worker) is not None
 
     @read
     def progress(self, db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[int, int]:
@@ -277,6 +281,27 @@ def _may_write(db: sqlite_utils.Database, study_id: str, worker: str) -> Rules:
             raise VoteRefused("excluded", "You can no longer vote in this study; please write to whoever invited you.")
         return rules_of(study["rules"])
     raise VoteRefused("not enrolled", "You are not part of this study; open the link of its invitation.")
+
+
+def _to_undo(db: sqlite_utils.Database, study_id: str, worker: str) -> Row | None:
+    """The assignment whose answer the worker sent last, while it stands and nobody has decided on it; else None."""
+    query = """
+        SELECT id, vote FROM assignments WHERE study = :study AND worker = :worker AND state = 'submitted'
+            AND verdict = 'pending' AND imported = 0 ORDER BY vote DESC LIMIT 1
+    """
+    taken_back = """
+        SELECT 1 FROM assignments
+        WHERE study = :study AND worker = :worker AND state IN ('leased', 'expired') AND vote > :vote LIMIT 1
+    """
+    for row in list(db.query(query, {"study": study_id, "worker": worker})):
+        if not list(db.query(taken_back, {"study": study_id, "worker": worker, "vote": row["vote"]})):
+            return row
+    return None
+
+
+def _release(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
+    db.execute(query, [study_id, worker])
 
 
 def _end_leases(db: sqlite_utils.Database, study_id: str, time: str) -> None:

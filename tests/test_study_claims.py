@@ -192,33 +192,40 @@ def test_sending_twice_is_one_vote(workspace: Workspace) -> None:
 def test_undo_and_answer_anew(workspace: Workspace) -> None:
     studies, study_id = workspace.studies, started(workspace, items=3, votes=1)
     one, two = crew(studies, study_id, 2)
+    elsewhere = studies.assignments.claim(study_id, two, "item")
     first = vote(studies, studies.assignments.claim(study_id, one, "item"))
     last = vote(studies, studies.assignments.claim(study_id, one, "item"), "no")
-    held = studies.assignments.claim(study_id, one, "item")
     back = studies.assignments.undo(study_id, one)
     assert back is not None and back.id == last.id and back.answers == {"valid": "no"}
-    assert studies.assignments.progress(study_id, one) == (1, 2)
+    assert studies.assignments.progress(study_id, one) == (1, 1)
+    vote(studies, elsewhere)
     assert studies.assignments.claim(study_id, two, "item") is None  # it is leased again, not free
     assert studies.assignments.claim(study_id, one, "item").id == last.id  # type: ignore[union-attr]
     vote(studies, back, "yes", key="second")
     assert (
         studies.assignments.submit(last.public, one, {"valid": "no"}, "", 1.0, "key") == "again"
     )  # the first one, late
-    assert studies.assignments.claim(study_id, one, "item").id == held.id  # type: ignore[union-attr]
-    earlier, changed = studies.data(study_id).votes
+    assert studies.assignments.claim(study_id, one, "item") is None
+    earlier, changed = (given for given in studies.data(study_id).votes if given.worker == one)
     assert (earlier.assignment, earlier.changes) == (first.id, 0)
     assert (changed.assignment, changed.changes, changed.answers) == (last.id, 1, YES)
     assert changed.accepted == last.accepted
 
 
-def test_undo_goes_back_as_far_as_it_is_asked(workspace: Workspace) -> None:
-    studies, study_id = workspace.studies, started(workspace, items=3)
-    (worker,) = crew(studies, study_id, 1)
-    given = [vote(studies, studies.assignments.claim(study_id, worker, "item")).id for _ in range(3)]
-    assert [studies.assignments.undo(study_id, worker).id for _ in range(3)] == given[::-1]  # type: ignore[union-attr]
-    assert studies.assignments.undo(study_id, worker) is None
-    assert studies.get(study_id).votes == 0
-    assert studies.assignments.claim(study_id, worker, "item").id == given[0]  # type: ignore[union-attr]
+def test_undo_ends_at_the_last_answer_and_holds_one_lease(workspace: Workspace) -> None:
+    studies, study_id = workspace.studies, started(workspace, items=4, votes=1)
+    one, two = crew(studies, study_id, 2)
+    given = [vote(studies, studies.assignments.claim(study_id, one, "item")).id for _ in range(2)]
+    held = studies.assignments.claim(study_id, one, "item")
+    assert held is not None and studies.assignments.can_undo(study_id, one)
+    assert studies.assignments.undo(study_id, one).id == given[1]  # type: ignore[union-attr]
+    assert not studies.assignments.can_undo(study_id, one) and studies.assignments.undo(study_id, one) is None
+    theirs = vote_all(studies, study_id, two)
+    assert len(theirs) == 2 and held.item.id in theirs, "what was held is free meanwhile"
+    studies.assignments.release(study_id, one)
+    assert studies.assignments.undo(study_id, one) is None, "nor once it was given back"
+    assert vote(studies, studies.assignments.claim(study_id, one, "item"), key="second").id == given[1]
+    assert studies.get(study_id).votes == 4
 
 
 def test_an_undone_vote_that_was_left_is_replaced(workspace: Workspace) -> None:

@@ -67,6 +67,8 @@ class Step:
     """With the status "item" or "quiz", and with no other."""
     ahead: Item | None = None
     """What would come after this one, as things stand: its picture can be on its way meanwhile."""
+    undo: bool = False
+    """Whether the last answer can be taken back."""
 
 
 @dataclass(frozen=True)
@@ -279,7 +281,7 @@ class AnnotationService:
             raise NotAllowed(now.text)
         assignment = self._studies.assignments.undo(study_id, worker)
         if assignment is None:
-            raise UserError("There is no answer to take back.")
+            raise UserError("There is no answer to take back: only the last one can be, and once.")
         return self._with(self._of(study_id, worker), worker, assignment)
 
     def pause(self, study_id: str, worker: str) -> None:
@@ -378,11 +380,12 @@ class AnnotationService:
     def _with(self, place: tuple[Study, Enrolment], worker: str, assignment: Assignment, text: str = "") -> Step:
         study, enrolment = place
         ahead = self._ahead(study, worker, enrolment, assignment)
+        undo = self._studies.assignments.can_undo(study.id, worker)
         if assignment.item.kind == "quiz":
             done, of = enrolment.quiz_seen, study.rules.eligibility.quiz
-            return Step("quiz", text, study, done, max(1, of - done), assignment, ahead)
+            return Step("quiz", text, study, done, max(1, of - done), assignment, ahead, undo)
         done, left = self._progress(study, worker, enrolment)
-        return Step("item", text, study, done, max(1, left), assignment, ahead)
+        return Step("item", text, study, done, max(1, left), assignment, ahead, undo)
 
     def _ahead(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> Item | None:
         """What `next` would give after this assignment; None where there is none."""
@@ -401,7 +404,8 @@ class AnnotationService:
         return found
 
     def _without(self, study: Study, worker: str, enrolment: Enrolment, status: Status, text: str) -> Step:
-        return Step(status, text, study, *self._progress(study, worker, enrolment))
+        undo = status in ("done", "waiting") and self._studies.assignments.can_undo(study.id, worker)
+        return Step(status, text, study, *self._progress(study, worker, enrolment), undo=undo)
 
     def _progress(self, study: Study, worker: str, enrolment: Enrolment) -> tuple[int, int]:
         """Answered and still to come, control items included: the sum must not change when one was a control item."""

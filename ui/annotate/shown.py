@@ -40,6 +40,7 @@ def shown_step(step: Step, tokens: PictureTokens) -> dict[str, Any]:
         "text": step.text,
         "done": step.done,
         "left": step.left,
+        "undo": step.undo,
         "study": shown_study(step.study, lambda number: f"/annotate/example/{step.study.id}/{number}"),
         "assignment": None
         if given is None

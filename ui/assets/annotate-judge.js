@@ -147,7 +147,7 @@
       commentBox.hidden = !opened && !view.comment;
       if (opened || view.comment) commentBox.querySelector("textarea").focus();
     };
-    Object.assign(view, { undo: () => view.busy || act.undo(), pause: () => view.busy || act.pause(), help: act.help });
+    Object.assign(view, { undo: () => view.busy || step.undo === false || act.undo(), pause: () => view.busy || act.pause(), help: act.help });
 
     function changed() { problem.textContent = ""; keepDraft(); update(); }
 
@@ -171,7 +171,7 @@
       place.textContent = `${all.indexOf(at) + 1} of ${all.length}`;
       back.disabled = view.current <= 0;
       on.disabled = view.current >= all.length - 1;
-      undoButton.disabled = view.busy;
+      undoButton.disabled = view.busy || step.undo === false;
       root.classList.toggle("complete", !open);
       root.setAttribute("aria-busy", String(!view.awake()));
     }

@@ -188,7 +188,7 @@
   function show(step, id) {
     study = { ...step.study, id };
     if (step.assignment) { judge(step); return; }
-    const back = step.done ? button(["Take back the last answer", key("U")], undo, { id: "undo" }) : null;
+    const back = step.undo ? button(["Take back the last answer", key("U")], undo, { id: "undo" }) : null;
     const looks = () => open(id);
     switch (step.status) {
       case "consent": consent(step); return;
