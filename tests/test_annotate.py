@@ -174,20 +174,22 @@ def test_the_same_key_counts_once_and_another_one_is_refused(studio: Studio, one
     assert vote.answers == {"valid": "yes"}
 
 
-def test_undo_brings_the_last_answers_back_one_by_one(studio: Studio, one: Annotator) -> None:
+def test_undo_takes_the_last_answer_back_and_no_other(studio: Studio, one: Annotator) -> None:
     study_id, link = running(studio.workspace, 3)
     first = one.join(link).next()
+    assert not first["undo"]
     second = one.answer(first, "yes", comment="hm")["next"]
-    one.answer(second, "no")
+    third = one.answer(second, "no", comment="hm")["next"]
+    assert third["undo"]
     back = one.post("undo", {"study": study_id})
     assert back["assignment"]["id"] == second["assignment"]["id"] and back["assignment"]["answers"] == {"valid": "no"}
-    assert (back["done"], back["left"]) == (1, 2)
-    further = one.post("undo", {"study": study_id})
-    assert further["assignment"]["id"] == first["assignment"]["id"] and further["assignment"]["comment"] == "hm"
-    assert one.post("undo", {"study": study_id}, 409)["error"] == "There is no answer to take back."
-    one.answer(further, "no")
-    (vote,) = studio.workspace.studies.data(study_id).votes
-    assert vote.answers == {"valid": "no"} and vote.changes == 1
+    assert (back["done"], back["left"], back["undo"]) == (1, 2, False) and back["assignment"]["comment"] == "hm"
+    assert "only the last one" in one.post("undo", {"study": study_id}, 409)["error"]
+    assert one.next()["assignment"]["id"] == second["assignment"]["id"]
+    again = one.answer(back, "yes")["next"]
+    assert again["assignment"]["id"] == third["assignment"]["id"] and again["undo"]
+    earlier, changed = studio.workspace.studies.data(study_id).votes
+    assert earlier.changes == 0 and changed.changes == 1 and changed.answers == {"valid": "yes"}
 
 
 def test_an_item_that_others_have_finished_is_taken_no_more(studio: Studio, one: Annotator, other: Annotator) -> None:
@@ -333,16 +335,22 @@ def test_a_link_that_is_off_lets_nobody_in(studio: Studio, one: Annotator) -> No
     assert not studio.workspace.studies.workers.of_study(study_id)
 
 
-def test_codes_cannot_be_tried_for_long(studio: Studio, one: Annotator) -> None:
-    running(studio.workspace, 1)
-    statuses = [
-        one.client.post("/annotate/api/sign-in", json={"code": f"CODE-{n:04}"}, headers=one.headers).status_code
-        for n in range(14)
-    ]
-    assert statuses == [401] * 10 + [429] * 4
-    reply = one.client.post("/annotate/api/sign-in", json={"code": "X"}, headers=one.headers)
+@pytest.mark.parametrize(("name", "field"), [("sign-in", "code"), ("join", "link")])
+def test_codes_and_links_cannot_be_tried_for_long(studio: Studio, one: Annotator, name: str, field: str) -> None:
+    _, link = running(studio.workspace, 1)
+    code = one.join(link).code
+    one.post("sign-out", {})
+
+    def tried(given: str) -> int:
+        return one.client.post(f"/annotate/api/{name}", json={field: given}, headers=one.headers).status_code
+
+    assert [tried("0000-0000") for _ in range(14)] == [401] * 10 + [429] * 4, "the same one, again and again"
+    reply = one.client.post(f"/annotate/api/{name}", json={field: "0000-0000"}, headers=one.headers)
     assert int(reply.headers["retry-after"]) > 200 and "Too many tries" in reply.json()["error"]
-    assert any("sign-in (401)" in detail for detail in refusals(studio))
+    assert any(f"{name} (401)" in detail for detail in refusals(studio))
+    assert {tried(f"CODE-{n:04}") for n in range(40)} == {401}, "a class behind one address makes mistakes"
+    right = {"code": code, "link": link}[field]
+    assert tried(right) == 200, "and is not locked out"
 
 
 def test_the_cookie_is_for_this_path_and_no_script(studio: Studio, app: FastAPI) -> None:

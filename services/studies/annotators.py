@@ -1,9 +1,9 @@
 """What an annotator comes with and is given: sessions, the tokens of pictures, and pictures of bare pixels.
 
-Sessions end guessing: codes and invitations are counted by address. A token is drawn from worker and picture with a
-secret of this process: nobody can guess it, it says nothing, and the same picture has the same address before its item
-is given out and after, so that the browser need not fetch it again. A picture goes out without any chunk of its file
-that could tell where it comes from.
+Sessions end guessing: wrong codes and invitations are counted, each by itself and all of an address. A token is drawn
+from worker and picture with a secret of this process: nobody can guess it, it says nothing, and the same picture has
+the same address before its item is given out and after, so that the browser need not fetch it again. A picture goes out
+without any chunk of its file that could tell where it comes from.
 """
 
 from __future__ import annotations
@@ -67,6 +67,34 @@ class Join(Command):
     link: Name = Field(description="What stands behind #join= in the link")
 
 
+class _Tries:
+    """Wrong codes, or wrong links: who types the same one again and again waits, and the class behind the same address
+    does not. Of an address more are taken than people mistype: a code has 80 random bits, so that these lead nowhere.
+    """
+
+    def __init__(self) -> None:
+        self._same = Limiter(attempts=10, seconds=300, in_all=5000)
+        self._all = Limiter(attempts=200, seconds=300, in_all=5000)
+
+    def check(self, key: str, typed: str) -> None:
+        """Before a try from an address. Raises TooMany."""
+        self._all.check(key)
+        self._same.check(self._one(key, typed))
+
+    def failed(self, key: str, typed: str) -> None:
+        """After a try that was wrong."""
+        self._all.failed(key)
+        self._same.failed(self._one(key, typed))
+
+    def passed(self, key: str) -> None:
+        """After a try that was right: the failures of other addresses do not hold this one up."""
+        self._all.passed(key)
+
+    def _one(self, key: str, typed: str) -> str:
+        # A code is kept nowhere as it is, a mistyped one neither.
+        return f"{key} {hashlib.sha256(typed.strip().upper().encode()).hexdigest()}"
+
+
 class AnnotatorSessions:
     """Signs workers in and out. All methods may be called from any thread."""
 
@@ -75,8 +103,7 @@ class AnnotatorSessions:
 
     def __init__(self, studies: Studies) -> None:
         self._studies = studies
-        self._codes = Limiter(attempts=10, seconds=300)
-        self._links = Limiter(attempts=10, seconds=300)
+        self._codes, self._links = _Tries(), _Tries()
         # A link lets in as many workers as it likes: so many from one address in an hour are a class, more a script.
         self._joins = Limiter(attempts=500, seconds=3600, in_all=5000)
         self._one_at_a_time = threading.Lock()
@@ -97,10 +124,10 @@ class AnnotatorSessions:
         """Worker and the token of a new session. Raises NotSignedIn for a wrong code, TooMany after too many."""
         key = address_key(address)
         with self._one_at_a_time:  # from the look at the limit to the count, or many at once would all pass it
-            self._codes.check(key)
+            self._codes.check(key, sent.code)
             worker = self._studies.workers.of_code(sent.code)
             if worker is None:
-                self._codes.failed(key)
+                self._codes.failed(key, sent.code)
                 raise NotSignedIn("There is no such code. Please check it letter by letter, or ask who invited you.")
             self._codes.passed(key)
         return worker, self._studies.sessions.open("worker", worker, self.HOURS)
@@ -112,7 +139,7 @@ class AnnotatorSessions:
         """
         key = address_key(address)
         with self._one_at_a_time:
-            self._links.check(key)
+            self._links.check(key, sent.link)
             if there:
                 study_id = self._study_of(sent.link, key)
                 self._studies.workers.enrol(study_id, there)
@@ -121,7 +148,7 @@ class AnnotatorSessions:
             try:
                 study_id, worker, code = self._studies.workers.join(sent.link)
             except UserError as error:
-                self._links.failed(key)
+                self._links.failed(key, sent.link)
                 raise NotSignedIn(str(error)) from error
             self._links.passed(key)
             self._joins.failed(key)
@@ -136,7 +163,7 @@ class AnnotatorSessions:
         for study in self._studies.all():
             if study.link and study.state in _OPEN and hmac.compare_digest(study.link.encode(), link.encode()):
                 return study.id
-        self._links.failed(key)
+        self._links.failed(key, link)
         raise NotSignedIn("This invitation is not open; please ask whoever sent it for another one.")
 
 
