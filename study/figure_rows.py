@@ -61,6 +61,8 @@ def figure_rows(report: Report) -> list[Row]:
             ("votes counted", report.votes_counted),
             ("workers", len(report.workers)),
             ("workers excluded", len(report.exclusions)),
+            ("workers not judged", sum(not worker.judged for worker in report.workers if worker.counted)),
+            ("votes of workers not judged", sum(worker.counted for worker in report.workers if not worker.judged)),
         )
     ]
     return rows

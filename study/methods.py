@@ -201,6 +201,13 @@ def _collected(report: Report) -> list[str]:
         )
     else:
         sentences.append("No worker was excluded.")
+    unjudged = [worker for worker in report.workers if worker.counted and not worker.judged]
+    if unjudged:
+        sentences.append(
+            f"{_n(len(unjudged), 'worker')} with {_n(sum(worker.counted for worker in unjudged), 'counted vote')} "
+            f"{_were(len(unjudged))} not judged, as they had seen fewer than "
+            f"{_n(report.study.rules.controls.min_seen, 'control item')}."
+        )
     if report.votes_surplus:
         sentences.append(
             f"{_n(report.votes_surplus, 'vote')} beyond the first {report.study.rules.votes} of an image "

@@ -153,6 +153,8 @@ class WorkerFigures:
     blocked: bool
     words: str
     """One line for the table, such as "excluded: ...; 47 votes left out"."""
+    judged: bool = True
+    """Whether they saw as many control items as the rule judges by, or were excluded. True where there are none."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from study.control_items import right
 from study.questions import asked
 from study.slices import of_images, outcomes_of
 from study.types import Item, Question, Rules, StudyData, Vote
+from study.workers import is_judged
 
 VOTE_COLUMNS = ("task", "worker", "label")
 """As crowd-kit reads it."""
@@ -259,7 +260,8 @@ def item_rows(data: StudyData, image_of: Mapping[int, str], source_of: Mapping[i
 
 
 WORKER_COLUMNS = (
-    "worker votes controls controls_right excluded excluded_by excluded_because approved rejected pending blocked"
+    "worker votes controls controls_right judged excluded excluded_by excluded_because approved rejected pending "
+    "blocked"
 ).split()
 
 
@@ -279,6 +281,7 @@ def worker_rows(data: StudyData) -> list[Row]:
                 "votes": sum(vote.kind == "item" for vote in votes),
                 "controls": len(judged),
                 "controls_right": sum(judged),
+                "judged": is_judged(data.study, len(judged)),
                 "excluded": exclusion is not None,
                 "excluded_by": exclusion.by if exclusion else "",
                 "excluded_because": exclusion.reason if exclusion else "",

@@ -9,7 +9,7 @@ from study.consensus import Outcome
 from study.control_items import right
 from study.intervals import wilson
 from study.report_types import WorkerFigures
-from study.types import ApprovalVerdict, Exclusion, Item, Rules, StudyData, Vote, Worker
+from study.types import ApprovalVerdict, Exclusion, Item, Rules, Study, StudyData, Vote, Worker
 
 
 def worker_figures(
@@ -29,7 +29,7 @@ def worker_figures(
             votes,
             known.get(name),
             excluded.get(name),
-            data.study.rules,
+            data.study,
             items=items,
             in_result=in_result,
             outcomes=outcomes,
@@ -54,13 +54,14 @@ def _figures(
     votes: Sequence[Vote],
     worker: Worker | None,
     exclusion: Exclusion | None,
-    rules: Rules,
+    study: Study,
     *,
     items: Mapping[int, Item],
     in_result: set[int],
     outcomes: Mapping[int, Mapping[str, Outcome]],
 ) -> WorkerFigures:
     """One line of the table."""
+    rules = study.rules
     on_items = [vote for vote in votes if vote.kind == "item" and vote.item in items]
     timed = [vote.seconds for vote in votes if vote.kind != "quiz"]
     compared = [
@@ -73,6 +74,9 @@ def _figures(
     for vote in votes:
         decided[vote.verdict] += 1
     counted = sum(vote.assignment in in_result for vote in on_items)
+    controls_seen = controls_right(votes, items, rules)[1]
+    judged = is_judged(study, controls_seen)
+    unjudged = "" if judged else f"not judged: {controls_seen} of {rules.controls.min_seen} control items seen"
     return WorkerFigures(
         worker=name,
         votes=len(on_items),
@@ -87,11 +91,18 @@ def _figures(
         decided=decided,
         exclusion=exclusion,
         blocked=bool(worker and worker.blocked),
-        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked)),
+        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked), unjudged),
+        judged=judged or exclusion is not None,
     )
 
 
-def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool) -> str:
+def is_judged(study: Study, controls_seen: int) -> bool:
+    """Whether somebody who saw so many control items was judged by them. True of everybody where there are none."""
+    policy = study.rules.controls
+    return not (policy.share and study.controls) or controls_seen >= policy.min_seen
+
+
+def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool, unjudged: str) -> str:
     """What a lead should know of a worker at a glance."""
     if exclusion is not None:
         by = "by the rule" if exclusion.by == "rule" else "by the study lead"
@@ -99,9 +110,10 @@ def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool)
     said = "blocked from voting; " if blocked else ""
     if not votes:
         return f"{said}no vote on an item yet"
+    more = f"; {unjudged}" if unjudged and counted else ""
     if counted < votes:
-        return f"{said}{_votes(votes - counted)} beyond the number that an item gets, left out"
-    return f"{said}all votes count"
+        return f"{said}{_votes(votes - counted)} beyond the number that an item gets, left out{more}"
+    return f"{said}all votes count{more}"
 
 
 def _votes(number: int) -> str:

@@ -112,7 +112,8 @@ def _policy(report: Report) -> str:
     policy = report.study.rules.controls
     said = (
         f"The rule excludes a worker with less than {100 * policy.min_right:.4g} % of control items right, after "
-        f"{policy.min_seen} of them; their votes are replaced. "
+        f"{policy.min_seen} of them; their votes are replaced. Who has seen fewer is not judged: "
+        "their votes count. "
         if policy.share
         else ""
     )
@@ -174,6 +175,8 @@ def _record(worker: WorkerFigures) -> list[Child]:
         said.append(pill("excluded", "bad"))
     if worker.blocked:
         said.append(pill("blocked", "bad"))
+    if worker.counted and not worker.judged:
+        said.append(pill("not judged", "warn", title="saw too few control items for the rule to judge by"))
     if worker.approval is None:
         said.append(pill("no record yet"))
     else:
