@@ -5,9 +5,13 @@
   const annotate = window.annotate;
   const { make, button, key } = annotate;
   const SETTLE = 200;            // ms after the pictures came, in which nothing answers: it was meant for the item before
+  const TAPS = 600;              // ms after a vote by tap or click, in which nothing answers: fingers tap twice and thrice
   const GAP = 14, WORDS_HEIGHT = 24;     // px between the pictures, and of the word below each of two
   const RETRY_PICTURE = 3000, LONGEST_COMMENT = 2000, LONGEST_TEXT = 2000;
   const WORDS = { yes: "Yes", no: "No" };
+
+  let tapped = -Infinity;        // when a tap or a click sent the last vote
+  const byTap = (event) => { if (event.detail) tapped = performance.now(); };   // of a key it has no detail
 
   // `step` is what the server said; `act` has send(body), undo(), pause(), help(), again(); `saved` what the pill says.
   annotate.judge = (step, act, saved) => {
@@ -69,7 +73,7 @@
         const earlier = single && item.answers[question.id] === option ? make("small", { class: "earlier" }, "your answer before") : null;
         const one = make("button", {
           type: "button", class: "answer", "data-answer": option, "aria-label": hint || !(low || high) ? null : said,
-          role: single ? null : "radio", onclick: () => view.choose(question, option),
+          role: single ? null : "radio", onclick: (event) => { if (single) byTap(event); view.choose(question, option); },
         }, make("span", {}, shown), hint, earlier);
         buttons.set(option, one);
         return one;
@@ -77,7 +81,7 @@
       const ends = question.low || question.high ? make("p", { class: "ends", "aria-hidden": "true" }, make("span", {}, question.low), make("span", {}, question.high)) : null;
       const kind = `answers ${question.kind}${question.kind === "choice" && question.options.some((option) => option.length > 24) ? " long" : ""}`;
       const group = field ?? make("div", { class: kind, role: single ? "group" : "radiogroup", "aria-labelledby": name }, options);
-      const skip = single && !question.required ? button("Leave open", () => { view.answers = {}; view.send(); }, { class: "q leave-open" }) : null;
+      const skip = single && !question.required ? button("Leave open", (event) => { byTap(event); view.answers = {}; view.send(); }, { class: "q leave-open" }) : null;
       const element = make("div", { class: "question", "data-question": question.id, onclick: (event) => { if (!event.target.closest("button")) view.go(question); } }, words, group, ends, skip);
       parts.set(question.id, { element, buttons, field });
       return element;
@@ -193,7 +197,7 @@
         fit();
         if (view.waitingFor) return;
         fetchAhead();
-        setTimeout(() => { view.settled = true; update(); }, SETTLE);
+        setTimeout(() => { view.settled = true; update(); }, Math.max(SETTLE, tapped + TAPS - performance.now()));
       }, { once: true });
       shown.addEventListener("error", () => {
         tries += 1;
@@ -265,7 +269,7 @@
       oninput: () => { view.comment = commentField.value; keepDraft(); } });
     commentField.value = view.comment;
     const commentBox = make("div", { class: "comment", hidden: !view.comment }, commentField);
-    const sendButton = button(["Send", key("Enter")], () => view.send(), { id: "send", class: "p" });
+    const sendButton = button(["Send", key("Enter")], (event) => { byTap(event); view.send(); }, { id: "send", class: "p" });
     const count = make("span", { class: "mut small" });
     const back = button("‹", () => view.move(-1), { class: "q", "aria-label": "The question before" });
     const on = button("›", () => view.move(1), { class: "q", "aria-label": "The next question" });

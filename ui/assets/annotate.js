@@ -222,7 +222,7 @@
       yes.disabled = true;
       if (annotate.preview) { shownNumber += 1; await open(study.id); } else await follow(() => post("consent", { study: study.id }), study.id);
     };
-    const yes = button("I agree: begin", agree, { class: "p", id: "agree" });
+    const yes = button(["I agree: begin", key("Enter")], agree, { class: "p", id: "agree" });
     sheet(study.name, make("p", { class: "mut" }, step.text), study.instructions || study.examples?.length ? [make("h2", {}, "What to do"), ...instructions()] : null,
       study.consent ? [make("h2", {}, "What you agree to"), ...paragraphs(study.consent)] : null, make("div", { class: "row" }, yes));
   }
@@ -322,6 +322,13 @@
   addEventListener("keydown", (event) => {
     if (event.key.toLowerCase() !== "u" || annotate.view || event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input, textarea")) return;
     document.getElementById("undo")?.click();
+  });
+
+  // Enter agrees: also from the top of long instructions, to which the focus does not jump down.
+  addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (document.querySelector("dialog[open]") || event.target.closest?.("button, a, input, textarea, summary")) return;
+    document.getElementById("agree")?.click();
   });
 
   // ---- Begin
