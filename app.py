@@ -197,6 +197,7 @@ def explorer_of(studio: Studio) -> Explorer:
         studio.predictions,
         studio.similarities,
         studio.exchange,
+        studio.together,
         studio.revisions,
     )
 

@@ -71,7 +71,7 @@ def _mask_of(mask: Image.Image, image: bytes) -> bytes:
 
 
 def _about(run: Run, case: StoredTestCase, name: str) -> dict[str, Any]:
-    lineage, task = case.lineage, run.task
+    lineage, task = case.lineage, case.task
     caption = run.values.get("caption")
     about: dict[str, Any] = {"file_name": f"images/{name}"}
     if run.mask_sha is not None:

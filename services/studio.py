@@ -26,6 +26,7 @@ from services.samples import read_samples
 from services.similarity import Similarities
 from services.studies.drafts import model_asker
 from services.studies.services import StudyServices, study_services
+from services.together import Together
 from services.tokens import register_tokens
 from services.undoing import Undoing
 from storage.workspace import Workspace
@@ -49,6 +50,7 @@ class Studio:
     control_images: ControlImages
     previews: Previews
     exchange: Exchange
+    together: Together
     studies: StudyServices
     revisions: Revisions
     """Whether there is anything new to show."""
@@ -77,6 +79,8 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
     predictions.register(commands, runs, settings)
     register_reviews(commands, workspace)
     register_tokens(commands, workspace)
+    together = Together(workspace, runs, settings, states, execution)
+    together.register(commands)
     Queries(workspace, runs, states, jobs, predictions).register(commands)
     return Studio(
         profile=profile,
@@ -93,6 +97,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
         control_images=control_images,
         previews=previews,
         exchange=Exchange(workspace, runs, predictions),
+        together=together,
         studies=study_services(workspace, commands, model_asker(workspace, runs.settings, predictions)),
         revisions=Revisions(workspace.saved, changes),
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import urllib.request
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from benchmarks.serving import settled
 from services.studio import Studio
@@ -401,3 +402,41 @@ def test_odd_uploads_are_put_right_and_the_page_says_so(studio: Studio, page: Pa
         assert pixels(page, "#big-source").shape == (60, 40, 3)
         page.click(".top [data-go=new]")
         page.wait_for_selector(".start h1")
+
+
+PASTE = """
+(data) => {
+  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  const pasted = new DataTransfer();
+  pasted.items.add(new File([bytes], "image.png", { type: "image/png" }));
+  document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData: pasted, bubbles: true, cancelable: true }));
+}
+"""
+
+
+def test_several_pictures_are_given_at_once_labelled_and_run_in_one_table(studio: Studio, page: Page) -> None:
+    pictures = {name: encoded(Image.new("RGB", (60, 40), name)) for name in ("red", "green")}
+    files = {**pictures, "broken": b"no picture"}
+    sent: list[FilePayload] = [
+        {"name": f"{name}.png", "mimeType": "image/png", "buffer": data} for name, data in files.items()
+    ]
+    page.set_input_files("#upload input[type=file]", sent)
+    rows = page.locator("#together tbody tr")
+    expect(rows).to_have_count(2)
+    expect(page.locator("#together-refused")).to_contain_text("broken.png: The file is not an image")
+    expect(page.locator("#together-run")).to_be_disabled()
+    page.fill("#together-label", "bird")
+    page.press("#together-label", "Enter")
+    expect(rows.nth(1).locator("input")).to_have_value("bird")
+    page.click("#together-run")
+    page.wait_for_selector("#together-generate:enabled")
+    expect(page.locator("#together-generate")).to_have_text("Generate 8 images")
+    page.reload()
+    expect(rows).to_have_count(2)
+    rows.nth(0).locator("[data-unpick]").click()
+    expect(page.locator("#together-generate")).to_have_text("Generate 4 images")
+    page.click("[data-close-together]")
+    expect(page.locator("#together")).to_have_count(0)
+
+    page.evaluate(PASTE, base64.b64encode(pictures["green"]).decode())
+    expect(page.locator("#run-name")).to_have_value("image")

@@ -263,6 +263,7 @@ def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestCl
     studio.workspace.test_cases.review(cases[masked][0].id, "accepted")
     studio.workspace.test_cases.review(cases[masked][1].id, "rejected", "No bird.")
     studio.workspace.test_cases.review(cases[plain][2].id, "accepted")
+    studio.workspace.runs.set_task(plain, Task("classification", "house"))  # they stay what they were accepted as
     reply = client.get("/download/accepted.zip", params={"run": [masked, plain, masked, empty]})
     assert "3-runs-accepted-" in reply.headers["content-disposition"]
     with zipfile.ZipFile(io.BytesIO(reply.content)) as archive:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import gradio as gr
 from fastapi import HTTPException
@@ -33,6 +33,7 @@ from services.run_state import CanBeInsistedOn, RunState, RunStates, StageNotes
 from services.runs import Listing, OpenedRun, RemoveRun, RunService
 from services.samples import Sample
 from services.similarity import Similarities
+from services.together import MOST_TOGETHER, Together, TogetherState
 from services.undoing import Undone
 from storage.types import RunSummary
 from ui.endpoints import token_of
@@ -46,8 +47,9 @@ from ui.views.queue import queue_part
 from ui.views.runs import run_list
 from ui.views.stage_cards import card_of
 from ui.views.strip import strip_of
+from ui.views.together import together_part
 
-PARTS = ("top", "runs", "start", "upload-note", "source", GENERATION, "pictures", "queue", "keys")
+PARTS = ("top", "runs", "together", "start", "upload-note", "source", GENERATION, "pictures", "queue", "keys")
 """The parts of the page, beside one for each stage of any recipe."""
 LARGEST_UPLOAD = "200mb"
 OWN = "field"
@@ -57,7 +59,7 @@ LONGEST_SEARCH = 200
 _WHEN_READY = "if (window.studio) go(); else window.addEventListener('studio-ready', go, {once: true});"
 _CONNECT = f"const go = () => window.studio.connect(server, upload); {_WHEN_READY}"
 _PLACE = f"const go = () => window.studio.part(element); {_WHEN_READY}"
-_CHOSEN = "(file) => { if (file) window.studio.chosen(file); return null; }"
+_CHOSEN = "(files) => { if (files?.length) window.studio.chosen(files); return null; }"
 Reply = dict[str, Any]
 T = TypeVar("T", bound=BaseModel)
 log = logging.getLogger(__name__)
@@ -94,6 +96,8 @@ class Batch(BaseModel):
     view: View = View()
     find: str = ""
     """What the list of runs is searched for."""
+    picked: tuple[Annotated[str, Field(max_length=80)], ...] = Field((), max_length=MOST_TOGETHER)
+    """The ids of the runs that are selected: the start page shows them together."""
     seen: dict[str, str] = {}
     """The stamps of the parts that the page shows."""
     revision: str = ""
@@ -137,6 +141,8 @@ class PageValues:
     """The run that is looked at; None for the start page."""
     comparison: ModelComparison
     """The model under test on the run that is looked at."""
+    together: TogetherState
+    """The runs that are selected; none beside a run that is looked at."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,7 @@ class Explorer:
     predictions: PredictionService
     similarities: Similarities
     exchange: Exchange
+    together: Together
     revisions: Revisions
 
     def answer(self, batch: Batch) -> Reply:
@@ -248,7 +255,7 @@ class Explorer:
             log.exception("a file could not be taken")
             return {"problem": f"The studio itself failed ({type(error).__name__}): the terminal says more."}
 
-    def read(self, run_id: str, view: View, find: str = "") -> PageValues:
+    def read(self, run_id: str, view: View, find: str = "", picked: tuple[str, ...] = ()) -> PageValues:
         """All that a page shows that looks at a run ("" for the start page). Raises UserError for an unknown run."""
         state = self.states.of(run_id) if run_id else None
         listing = self.runs.listing(find)
@@ -262,11 +269,12 @@ class Explorer:
             view=view,
             state=state,
             comparison=self.predictions.compare(state.run, state.settings) if state else ModelComparison(None),
+            together=self.together.of(() if run_id else picked),
         )
 
     def _revision(self, batch: Batch) -> str:
         """The name of all that a page shows, which tells the seconds of work that goes on."""
-        shown = fingerprint(repr((batch.run, batch.view, batch.find)))
+        shown = fingerprint(repr((batch.run, batch.view, batch.find, batch.picked)))
         return f"{self.revisions.now(0.5 if self.jobs.active() else 60)}.{shown}"
 
     def _reply(self, done: Performed, batch: Batch) -> Reply:
@@ -275,10 +283,10 @@ class Explorer:
         active, measured = bool(self.jobs.active()), self.similarities.measured
         find = batch.find[:LONGEST_SEARCH]
         try:
-            values = self.read(done.run_id, batch.view, find)
+            values = self.read(done.run_id, batch.view, find, batch.picked)
         except UserError as error:  # such as a run of another workspace in the address
             done = Performed("", str(error), "start")
-            values = self.read("", batch.view, find)
+            values = self.read("", batch.view, find, batch.picked)
         parts, state = render(values), values.state
         return {
             "start": self.revisions.start,
@@ -347,8 +355,15 @@ def explore_page(explorer: Explorer) -> gr.Blocks:
             with gr.Column(elem_id="column-runs", min_width=0):
                 _slot("runs")
             with gr.Column(elem_id="column-start", min_width=0):
+                _slot("together")
                 _slot("start")
-                upload = gr.File(label="A picture of your own", elem_id="upload", type="filepath", height=150)
+                upload = gr.File(
+                    label="Pictures of your own: each is a run",
+                    elem_id="upload",
+                    type="filepath",
+                    file_count="multiple",
+                    height=150,
+                )
                 _slot("upload-note")
             with gr.Column(elem_id="column-stages", min_width=0):
                 for name in ("source", *(stage.name for stage in known_stages()), GENERATION):
@@ -372,6 +387,7 @@ def render(values: PageValues) -> dict[str, str]:
     parts["top"] = header(profile, jobs, values.waiting_for, run_id, saved, steps)
     parts["runs"] = run_list(values.listing, run_id)
     if state is None:
+        parts["together"] = together_part(values.together, profile)
         parts["start"] = start_page(profile, samples)
         parts["upload-note"] = upload_note(profile)
     else:

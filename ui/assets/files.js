@@ -55,11 +55,39 @@
     }
   }
 
-  // ---- Pictures: one that carries its run opens it, any other begins a new one
+  // ---- Pictures: one that carries its run opens it, any other begins a new one. Several are shown together
+
+  const MOST = 200;   // as the server has it
+  const IMAGE = /\.(png|jpe?g|webp|gif|bmp|tiff?)$/i;
+  const isPicture = (file) => (file.type.startsWith("image/") || IMAGE.test(file.name)) && !/\.mask\.png$/i.test(file.name);
 
   async function givePicture(file) {
     const reply = await give("take_picture", file);
     if (reply.problem) say(reply.problem, "bad"); else taken(reply);
+  }
+
+  const givePictures = (files) => takeAll(files, (file) => give("take_picture", file));
+
+  // One after another, so that a folder of large ones does not fill the memory of either side.
+  async function takeAll(files, take) {
+    const runs = [], refused = [];
+    for (const [place, file] of files.slice(0, MOST).entries()) {
+      say(`Taking picture ${place + 1} of ${Math.min(files.length, MOST)}…`);
+      const reply = await take(file);
+      if (reply.problem) refused.push(`${file.name ?? file.orig_name}: ${reply.problem}`); else runs.push(reply.run_id);
+    }
+    if (files.length > MOST) refused.push(`Only the first ${MOST} pictures were taken: give the others after these.`);
+    say(runs.length ? `${runs.length} pictures were taken, a run each.` : "", "");
+    if (runs.length) studio.together(runs);
+    studio.refusedPictures = refused;
+    send({ name: "new", done: () => setTimeout(showRefused, 0) });
+  }
+
+  function showRefused() {
+    const refused = studio.refusedPictures ?? [], place = document.getElementById("together-refused");
+    if (!place) { if (refused.length) say(refused.join(" "), "bad"); return; }
+    place.className = refused.length ? "problem" : "";
+    place.replaceChildren(...refused.map((text) => Object.assign(document.createElement("div"), { textContent: text })));
   }
 
   async function giveRun(file) {
@@ -70,12 +98,16 @@
   }
 
   // From Gradio's own field, which has sent the file already.
-  studio.chosen = async ({ path, orig_name: name }) => {
-    let reply;
-    try { reply = await wire.answered(studio.server.take_picture({ path, name })); }
-    catch { wire.failed(); reply = { problem: "The studio did not answer: is it running?" }; }
+  studio.chosen = async (files) => {
+    if (files.length > 1) return void takeAll(files, takeSent);
+    const reply = await takeSent(files[0]);
     if (reply.problem) studio.tell("start", reply.problem); else taken(reply);
   };
+
+  async function takeSent({ path, orig_name: name }) {
+    try { return await wire.answered(studio.server.take_picture({ path, name })); }
+    catch { wire.failed(); return { problem: "The studio did not answer: is it running?" }; }
+  }
 
   function taken(reply) {
     say(reply.said);
@@ -106,6 +138,10 @@
     } else if (field.matches?.("input[data-file=run]") && field.files[0]) {
       giveRun(field.files[0]);
       field.value = "";
+    } else if (field.matches?.("input[data-file=folder]") && field.files.length) {
+      const files = [...field.files].filter(isPicture).sort((one, other) => one.name.localeCompare(other.name));
+      if (files.length) givePictures(files); else studio.tell("start", "There is no picture in this folder: choose another one.");
+      field.value = "";
     } else if (field.id === "mask-classes" && waiting && waiting.run === studio.run) giveMask(waiting.file, waiting.run);
   });
 
@@ -134,14 +170,49 @@
     event.preventDefault();
     event.stopPropagation();
     mark(false);
-    const files = [...event.dataTransfer.files];
-    if (!files.length) return;
-    if (files.length > 1) return void say("Drop one file at a time.", "bad");
     const mask = event.target.closest?.("[data-mask-of]");
-    if (mask) giveMask(files[0], mask.dataset.maskOf);
-    else if (document.body.dataset.view === "run") giveRun(files[0]);
-    else givePicture(files[0]);
+    const files = [...event.dataTransfer.files];
+    const folders = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter((entry) => entry?.isDirectory);
+    if (folders.length) return void filesIn(folders).then((inside) => given([...files.filter(isPicture), ...inside]));
+    if (!files.length) return;
+    if (mask && files.length > 1) say("Drop one mask at a time.", "bad");
+    else if (mask) giveMask(files[0], mask.dataset.maskOf);
+    else if (document.body.dataset.view === "run" && files.length === 1) giveRun(files[0]);
+    else given(files);
   }, true);
 
-  Object.assign(studio, { say, taken, giveMask });
+  function given(files) {
+    if (files.length > 1) givePictures(files);
+    else if (files.length) givePicture(files[0]);
+    else say("There is no picture in this folder: choose another one.", "bad");
+  }
+
+  // The pictures of folders that are dropped, and of the folders in them.
+  async function filesIn(entries) {
+    const found = [];
+    for (const entry of entries) {
+      if (found.length > MOST) break;
+      if (entry.isFile) found.push(await new Promise((take, refuse) => entry.file(take, refuse)));
+      else {
+        const reader = entry.createReader();
+        for (;;) {   // it gives a hundred at a time
+          const some = await new Promise((take, refuse) => reader.readEntries(take, refuse));
+          if (!some.length) break;
+          found.push(...await filesIn(some));
+        }
+      }
+    }
+    return found.filter(isPicture).sort((one, other) => one.name.localeCompare(other.name));
+  }
+
+  // ---- Pasting: a picture that was copied, or files
+
+  document.addEventListener("paste", (event) => {
+    const files = [...(event.clipboardData?.files ?? [])].filter(isPicture);
+    if (!files.length || event.target.closest?.("input, textarea, [contenteditable]")) return;
+    event.preventDefault();
+    given(files);
+  });
+
+  Object.assign(studio, { say, taken, giveMask, showRefused });
 })();

@@ -35,20 +35,42 @@
 
   // ---- Selecting several: which ones is known here, and stays while the list is searched
 
-  const picked = new Map();   // id -> how many accepted images it has
+  const picked = new Map(remembered().map((run) => [run, 0]));   // id -> how many accepted images it has
+  function remembered() {
+    try { return JSON.parse(localStorage.getItem("studio-picked") ?? "[]").map(String); } catch { return []; }
+  }
   const picking = () => "picking" in document.body.dataset;
+
+  const acceptedOf = (box) => Number(box?.closest(".pick").dataset.accepted ?? 0);
 
   function pick(on) {
     if (on) document.body.dataset.picking = ""; else { delete document.body.dataset.picking; picked.clear(); }
+    changed();
+  }
+
+  // The start page shows those that are selected together.
+  function together(runs) {
+    picked.clear();
+    for (const run of runs) picked.set(run, 0);
+    document.body.dataset.picking = "";
+    changed();
+  }
+
+  function changed() {
+    localStorage.setItem("studio-picked", JSON.stringify([...picked.keys()]));
     showPicked();
+    if (document.body.dataset.view === "start") send({ name: "poll" });
   }
 
   function showPicked() {
+    if (picked.size) document.body.dataset.picking = "";
     document.getElementById("select-runs")?.setAttribute("aria-pressed", String(picking()));
     for (const box of document.querySelectorAll("[data-pick-run]")) {
       box.checked = picked.has(box.dataset.pickRun);
-      if (box.checked) picked.set(box.dataset.pickRun, Number(box.dataset.accepted));
+      if (box.checked) picked.set(box.dataset.pickRun, acceptedOf(box));
     }
+    const open = document.getElementById("open-picked");
+    if (open) open.hidden = !picked.size || document.body.dataset.view === "start";
     const count = document.getElementById("picked-count"), save = document.getElementById("save-picked");
     if (!count) return;
     const accepted = [...picked.values()].reduce((sum, one) => sum + one, 0);
@@ -57,25 +79,25 @@
     save.toggleAttribute("aria-disabled", !accepted);
     if (accepted) save.href = `download/accepted.zip?${new URLSearchParams([...picked.keys()].map((run) => ["run", run]))}`;
     else save.removeAttribute("href");
-    for (const told of studio.onPicked) told([...picked.keys()]);
   }
 
   function toggle(run, on) {
     const box = document.querySelector(`[data-pick-run="${CSS.escape(run)}"]`);
-    if (on) picked.set(run, Number(box?.dataset.accepted ?? 0)); else picked.delete(run);
-    showPicked();
+    if (on) picked.set(run, acceptedOf(box)); else picked.delete(run);
+    changed();
   }
 
-  studio.onPicked = [];   // each is told the ids of the runs that are selected
-  Object.assign(studio, { picked, pick, showPicked });
+  Object.assign(studio, { picked, pick, together });
   studio.afterPatch.push((root) => { if (root.querySelector(".runs")) showPicked(); });
 
   document.addEventListener("click", (event) => {
     if (event.target.closest?.("[data-select-runs]")) pick(!picking());
     else if (event.target.closest?.("[data-pick-all]")) {
-      for (const box of document.querySelectorAll("[data-pick-run]")) picked.set(box.dataset.pickRun, Number(box.dataset.accepted));
-      showPicked();
-    } else if (picking() && event.target.closest?.(".run-item .run")) {
+      for (const box of document.querySelectorAll("[data-pick-run]")) picked.set(box.dataset.pickRun, acceptedOf(box));
+      changed();
+    } else if (event.target.closest?.("[data-unpick]")) toggle(event.target.closest("[data-unpick]").dataset.unpick, false);
+    else if (event.target.closest?.("[data-close-together]")) pick(false);
+    else if (picking() && event.target.closest?.(".run-item .run")) {
       event.preventDefault();
       event.stopPropagation();   // it is selected, and not opened
       const { run } = event.target.closest(".run").dataset;

@@ -64,7 +64,7 @@
     if (!studio.server || flying || !queue.length) return;
     const mine = flying = queue.splice(0);
     clearTimeout(pollTimer);
-    const batch = { do: mine.map(({ done, refused, lost, ...plain }) => plain), tab: TAB, run: studio.run, view: studio.view, find: studio.find, seen: { ...parts }, revision: studio.revision };
+    const batch = { do: mine.map(({ done, refused, lost, ...plain }) => plain), tab: TAB, run: studio.run, view: studio.view, find: studio.find, picked: [...studio.picked.keys()].slice(0, 200), seen: { ...parts }, revision: studio.revision };
     let reply;
     try { reply = await wire.within(LOST, wire.answered(studio.server.answer(batch))); } catch { giveUp(); return; }
     // What is under a pressed pointer must not become something else before it is released.

@@ -120,9 +120,25 @@ def _kind(task: Task) -> str:
 
 def upload_note(profile: Profile) -> Html:
     """Below the field for an upload."""
-    formats = "PNG, JPEG, WebP, GIF, BMP or TIFF, up to 50 million pixels. The picture stays on this machine."
+    formats = "PNG, JPEG, WebP, GIF, BMP or TIFF, up to 50 million pixels. Pictures stay on this machine."
     known = f"{profile.title}. They know pictures like the samples only." if profile.notice else ""
-    return el("div", el("p", formats, " ", known, class_="mut"), class_="upload-note")
+    picker = el(
+        "input",
+        type="file",
+        webkitdirectory=True,
+        multiple=True,
+        data_file="folder",
+        id="folder-file",
+        aria_label="A folder",
+    )
+    folder = el("label", "A whole folder", picker, class_="btn s file", title="Each picture in it is a run of its own")
+    paste = el("span", "or paste one with ", key("Ctrl V"), class_="mut")
+    return el(
+        "div",
+        el("p", folder, " ", paste, class_="ways"),
+        el("p", formats, " ", known, class_="mut"),
+        class_="upload-note",
+    )
 
 
 def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] = ()) -> Html:

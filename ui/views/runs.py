@@ -93,11 +93,11 @@ def _item(run: RunSummary, job: JobView | None, shown: bool, now: datetime) -> H
             "input",
             type="checkbox",
             data_pick_run=run.id,
-            data_accepted=run.accepted,
             data_own=True,
             aria_label=f"Select {run.name}",
         ),
         class_="pick",
+        data_accepted=run.accepted,  # what is the person's own is left alone when the list comes anew
     )
     return el(
         "div", pick, link, _menu(run, job), class_=f"card run-item{' on' if shown else ''}", data_key=f"run-{run.id}"
@@ -150,7 +150,12 @@ def _picked() -> Html:
         "div",
         el("span", el("b", id="picked-count", data_own=True), class_="said"),
         el("button", "All shown", type="button", class_="btn s q", data_pick_all=True),
-        el("div", save, class_="acts"),
+        el(
+            "div",
+            save,
+            el("button", "Show together", type="button", class_="btn s", data_go="new", id="open-picked"),
+            class_="acts",
+        ),
         class_="picked",
         id="picked",
         data_own=True,

@@ -1,0 +1,85 @@
+"""Several runs at once: what is the same for all, what each keeps, and one yes at all their gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pipeline.errors import UserError
+from services.studio import Studio
+from services.together import DoneTogether
+from tests.explorer import encoded
+from tests.scripted import studio_in
+from tests.serving import until
+from ui.explore import Explorer, render
+from ui.views.pictures import View
+
+COLOURS = ("red", "green", "blue")
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    with studio_in(tmp_path) as made:
+        yield made
+
+
+def given(studio: Studio) -> list[str]:
+    """A run of each of three pictures, without labels."""
+    pictures = [encoded(Image.new("RGB", (60, 40), colour)) for colour in COLOURS]
+    return [studio.runs.from_upload(data, f"{colour}.png") for data, colour in zip(pictures, COLOURS, strict=True)]
+
+
+def send(studio: Studio, name: str, runs: list[str], **fields: object) -> DoneTogether:
+    done: DoneTogether = studio.commands.send(f"together-{name}", {"runs": runs, **fields})
+    until(lambda: not studio.jobs.active())
+    return done
+
+
+def test_several_pictures_get_one_task_and_the_same_settings_and_all_are_run(studio: Studio) -> None:
+    runs = given(studio)
+    with pytest.raises(UserError, match="label"):
+        send(studio, "run", runs)
+    send(studio, "task", runs, kind="classification", label="bird")
+    studio.commands.send("task", {"run": runs[1], "kind": "classification", "label": ""})
+    send(studio, "setting", runs, setting="counterfactuals.captions", value="2")
+    send(studio, "setting", runs, setting="generation.steps", value=2)
+    with pytest.raises(UserError, match="steps"):
+        send(studio, "setting", runs, setting="generation.steps", value=0)
+
+    done = send(studio, "run", runs)
+    assert done.done == (runs[0], runs[2]) and "label" in done.refused[runs[1]], "one that cannot run stops no other"
+    shown = studio.together.of([*runs, "nothing"])
+    assert shown.ids == tuple(runs) and shown.images == 4 and not shown.ready()[1:]
+    markup = render(studio_page(studio).read("", View(), picked=tuple(runs)))["together"]
+    assert "Generate 4 images" in markup and "needs a label" in markup and "red" in markup
+
+    # The other one joins: what was shown is no longer what would be made.
+    send(studio, "task", [runs[1]], kind="classification", label="bird")
+    send(studio, "run", runs)
+    with pytest.raises(UserError, match="was changed after it was shown"):
+        send(studio, "generate", runs, shown=shown.shown)
+    now = studio.together.of(runs)
+    studio.commands.send("together-generate", {"runs": runs, "shown": now.shown})
+    until(lambda: not studio.jobs.active())
+    states = studio.together.of(runs).runs
+    assert [len(state.run.test_cases) for state in states] == [2, 2, 2] and now.images == 6
+    assert {case.lineage.settings.steps for state in states for case in state.run.test_cases} == {2}
+
+
+def test_what_is_not_given_of_a_task_stays_with_each_run(studio: Studio) -> None:
+    runs = given(studio)
+    for run, label in zip(runs, COLOURS, strict=True):
+        studio.commands.send("task", {"run": run, "kind": "classification", "label": label})
+    send(studio, "task", runs, kind="classification")
+    assert [state.run.task.label for state in studio.together.of(runs).runs] == list(COLOURS)
+    send(studio, "task", runs, kind="segmentation", protected="road, car")
+    assert {state.run.task.protected for state in studio.together.of(runs).runs} == {("road", "car")}
+
+
+def studio_page(studio: Studio) -> Explorer:
+    from app import explorer_of
+
+    return explorer_of(studio)
