@@ -49,6 +49,8 @@ class Assignments(Repository):
         for row in list(db.query(query, [study_id, worker])):
             db.execute("UPDATE assignments SET expires = ? WHERE id = ?", [expires, row["id"]])
             return _by_id(db, row["id"])
+        if kind == "item" and _has_had_most(db, study_id, worker, rules):
+            return None
         query = """
             SELECT assignments.id FROM assignments JOIN study_items ON study_items.id = item
             WHERE assignments.study = :study AND worker = :worker AND state = 'expired' AND assignments.kind = :kind
@@ -228,7 +230,8 @@ class Assignments(Repository):
         """How many items the worker has judged, and how many they could still get as things stand, the one they have
         included. Control and quiz items are in neither. Raises UserError for an unknown study.
         """
-        votes = require_study(db, study_id)["votes"]
+        study = require_study(db, study_id)
+        votes, most = study["votes"], rules_of(study["rules"]).most_items
         query = """
             SELECT
                 (SELECT count(*) FROM study_items WHERE study = :study AND kind = 'item' AND votes + leases < :votes)
@@ -245,7 +248,8 @@ class Assignments(Repository):
                 (SELECT items_seen FROM enrolments WHERE study = :study AND worker = :worker) AS done
         """
         row = next(db.query(query, {"study": study_id, "worker": worker, "votes": votes}))
-        return row["done"] or 0, row["remaining"]
+        done = row["done"] or 0
+        return done, min(row["remaining"], max(0, most - done)) if most else row["remaining"]
 
     @read
     def waiting(self, db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
@@ -257,6 +261,12 @@ class Assignments(Repository):
             ) LIMIT 1
         """
         return bool(list(db.query(query, {"study": study_id, "worker": worker})))
+
+
+def _has_had_most(db: sqlite_utils.Database, study_id: str, worker: str, rules: Rules) -> bool:
+    """Whether the worker has judged as many items as the rules let one person judge."""
+    query = "SELECT items_seen FROM enrolments WHERE study = ? AND worker = ?"
+    return bool(rules.most_items) and db.execute(query, [study_id, worker]).fetchone()[0] >= rules.most_items
 
 
 def hold_again(db: sqlite_utils.Database, study_id: str) -> None:

@@ -26,6 +26,7 @@ STEPS = (
     "m007_case_tasks",
     "m008_undo",
     "m009_drafts",
+    "m010_browsers",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -33,7 +34,8 @@ _FIRST = ("processes", "images", "runs", "run_states", "stage_values", "test_cas
 _SECOND = ("reviews", "readings")
 _FOURTH = ("artifacts", "predictions")
 _EIGHTH = ("undo_log",)
-APPEND_ONLY = (*_FIRST, "reviews", *study_tables.APPEND_ONLY, *_FOURTH, *_EIGHTH)
+_TENTH = ("worker_browsers",)
+APPEND_ONLY = (*_FIRST, "reviews", *study_tables.APPEND_ONLY, *_FOURTH, *_EIGHTH, *_TENTH)
 """The tables whose rows never change and never go."""
 
 
@@ -350,6 +352,23 @@ def m008_undo(db: sqlite_utils.Database) -> None:
 def m009_drafts(db: sqlite_utils.Database) -> None:
     """What a worker has filled in of an item and not sent yet: no vote, and gone once there is one."""
     db.execute("ALTER TABLE assignments ADD COLUMN draft TEXT CHECK (draft IS NULL OR json_valid(draft))")
+
+
+@studio()
+def m010_browsers(db: sqlite_utils.Database) -> None:
+    """From which browsers a worker came: two names in one browser may be one person."""
+    db.execute(
+        """
+        CREATE TABLE worker_browsers (
+            worker TEXT NOT NULL REFERENCES workers (id),
+            browser TEXT NOT NULL CHECK (length(browser) = 64),  -- of the value of its cookie, which is not kept
+            created TEXT NOT NULL,
+            PRIMARY KEY (worker, browser)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX worker_browsers_by_browser ON worker_browsers (browser)")
+    _only_append(db, _TENTH)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -213,6 +213,7 @@ class Studies(Repository):
             adjudications=_adjudications(db, study_id),
             history=_history(db, study_id),
             linked=bool(_count(db, _OPENED, [study_id])),
+            same_browser=_same_browser(db, study_id),
         )
 
     @read
@@ -325,7 +326,10 @@ def _study(db: sqlite_utils.Database, row: Row) -> Study:
     rules = rules_of(row["rules"])
     counts = {kind: _count_items(db, row, kind) for kind in ("item", "control", "quiz")}
     # Every step of every annotator asks for the study: over the workers this is far quicker than over the items.
-    query = "SELECT count(*), total(items_seen * (exclusion IS NULL)) FROM enrolments WHERE study = ?"
+    query = """
+        SELECT total(items_seen + controls_seen + quiz_seen > 0), total(items_seen * (exclusion IS NULL))
+        FROM enrolments WHERE study = ?
+    """
     workers, votes = db.execute(query, [row["id"]]).fetchone()
     # Votes of a readmitted worker and of a file may be more than an item asks for; by an index, these few are found.
     query = """
@@ -345,7 +349,7 @@ def _study(db: sqlite_utils.Database, row: Row) -> Study:
         quiz=counts["quiz"],
         votes=int(votes - surplus),
         needed=counts["item"] * rules.votes,
-        workers=workers,
+        workers=int(workers),
         link=row["link"] or "",
     )
 
@@ -459,6 +463,17 @@ def _exclusions(db: sqlite_utils.Database, study_id: str) -> tuple[Exclusion, ..
         Exclusion(row["worker"], row["reason"], row["author"], when(row["created"]))
         for row in db.query(query, [study_id])
     )
+
+
+def _same_browser(db: sqlite_utils.Database, study_id: str) -> tuple[tuple[str, ...], ...]:
+    query = """
+        SELECT browser, worker FROM worker_browsers JOIN enrolments USING (worker)
+        WHERE study = ? ORDER BY enrolments.created, worker
+    """
+    found: dict[str, list[str]] = {}
+    for row in db.query(query, [study_id]):
+        found.setdefault(row["browser"], []).append(row["worker"])
+    return tuple(dict.fromkeys(tuple(names) for names in found.values() if len(names) > 1))
 
 
 def _adjudications(db: sqlite_utils.Database, study_id: str) -> tuple[Adjudication, ...]:

@@ -7,6 +7,7 @@ bits that no salt and no slow hash is needed.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 from typing import Literal
 
@@ -15,7 +16,7 @@ import sqlite_utils
 from pipeline.errors import UserError
 from storage.database import Repository, read, write
 from storage.next_items import look_again
-from storage.rows import Row, insert_row, now, when, whole
+from storage.rows import Row, insert_row, now, sha_of, when, whole
 from storage.study_rows import append_log, require_study, touch
 from storage.study_types import Enrolment
 from study.types import ApprovalVerdict, Exclusion, Worker
@@ -37,6 +38,15 @@ _BIRDS = (
 ).split()
 
 
+_NOT_BEGUN = """
+    SELECT worker FROM enrolments JOIN worker_browsers USING (worker) JOIN workers ON workers.id = worker
+    WHERE study = :study AND browser = :browser AND exclusion IS NULL AND NOT blocked AND NOT EXISTS (
+        SELECT 1 FROM enrolments AS any_of WHERE any_of.worker = workers.id AND (consented NOT NULL OR given > 0)
+    ) LIMIT 1
+"""
+"""Who joined a study from a browser, and has neither agreed to anything nor been given an item, in any study."""
+
+
 class Workers(Repository):
     """The workers of all studies. A method raises UserError for an unknown worker or study unless it says otherwise."""
 
@@ -46,17 +56,50 @@ class Workers(Repository):
         return _add_worker(db)
 
     @write
-    def join(self, db: sqlite_utils.Database, link: str) -> tuple[str, Worker, str]:
-        """A new worker in the study of an open invitation: the study's id, the worker, the code.
+    def join(self, db: sqlite_utils.Database, link: str, browser: str = "") -> tuple[str, Worker, str]:
+        """A worker in the study of an open invitation: the study's id, the worker, the code. `browser` is the secret of
+        the browser that asks, where it has one: who joined from it before and has not begun is meant, and nobody new.
 
         Raises UserError for a token that opens nothing, or a study that has not started or is closed.
         """
         for row in db.query("SELECT id, state FROM studies WHERE link = ?", [whole(link[:200])]):
             if row["state"] in ("running", "paused"):
-                worker, code = _add_worker(db)
+                for there in db.query(_NOT_BEGUN, {"study": row["id"], "browser": sha_of(browser)}):
+                    worker = require_worker(db, there["worker"])
+                    return row["id"], worker, _new_code(db, worker.id, browser)
+                worker, code = _add_worker(db, browser)
                 enrol(db, row["id"], worker.id)
+                came_from(db, worker.id, browser)
                 return row["id"], worker, code
         raise UserError("This invitation is not open; please ask whoever sent it for another one.")
+
+    @write
+    def came_from(self, db: sqlite_utils.Database, worker: str, browser: str) -> None:
+        """The worker is signed in from the browser with this secret; again changes nothing."""
+        came_from(db, worker, browser)
+
+    @read
+    def others_of_browser(self, db: sqlite_utils.Database, study_id: str, worker: str, browser: str) -> bool:
+        """Whether another worker came from the browser with this secret and has begun with this study."""
+        query = """
+            SELECT 1 FROM enrolments JOIN worker_browsers USING (worker)
+            WHERE study = ? AND browser = ? AND worker <> ? AND given > 0 LIMIT 1
+        """
+        return bool(browser and list(db.query(query, [study_id, sha_of(browser), worker])))
+
+    @read
+    def code_of_browser(self, db: sqlite_utils.Database, worker: str, browser: str) -> str:
+        """The code of a worker who joined from the browser with this secret and has not begun: a page that was loaded
+        again can show it again. "" for anybody else.
+        """
+        symbols = _symbols(worker, browser)
+        query = """
+            SELECT 1 FROM worker_codes JOIN worker_browsers USING (worker) WHERE worker = ? AND sha = ? AND browser = ?
+                AND NOT EXISTS (
+                    SELECT 1 FROM enrolments WHERE worker = worker_codes.worker AND (consented NOT NULL OR given > 0)
+                )
+        """
+        return _spaced(symbols) if browser and list(db.query(query, [worker, _sha(symbols), sha_of(browser)])) else ""
 
     @write
     def new_code(self, db: sqlite_utils.Database, worker: str) -> str:
@@ -232,6 +275,16 @@ def enrol(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
         touch(db, study_id)
 
 
+def came_from(db: sqlite_utils.Database, worker: str, browser: str) -> None:
+    """Remember that a worker was signed in from the browser with this secret, of which only a hash is kept."""
+    if not browser:
+        return
+    row = [worker, sha_of(browser), now()]
+    if db.execute("INSERT OR IGNORE INTO worker_browsers (worker, browser, created) VALUES (?, ?, ?)", row).rowcount:
+        for study_id in _enrolled(db, worker):
+            touch(db, study_id)
+
+
 def insert_decision(
     db: sqlite_utils.Database, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str
 ) -> int:
@@ -250,19 +303,30 @@ def checked_reason(reason: str, needed: bool) -> str:
     return reason
 
 
-def _add_worker(db: sqlite_utils.Database) -> tuple[Worker, str]:
+def _add_worker(db: sqlite_utils.Database, browser: str = "") -> tuple[Worker, str]:
     worker = _free_name(db)
     db.table("workers").insert({"id": worker, "created": now()})
-    return require_worker(db, worker), _new_code(db, worker)
+    return require_worker(db, worker), _new_code(db, worker, browser)
 
 
-def _new_code(db: sqlite_utils.Database, worker: str) -> str:
-    symbols = "".join(secrets.choice(_CROCKFORD) for _ in range(_SYMBOLS))
+def _symbols(worker: str, browser: str) -> str:
+    """The code of a worker who joins from the browser with this secret: the same one whenever it is asked for."""
+    number = int.from_bytes(hmac.digest(browser.encode("utf-8", "replace"), worker.encode(), "sha256"), "big")
+    return "".join(_CROCKFORD[number >> 5 * place & 31] for place in range(_SYMBOLS))
+
+
+def _new_code(db: sqlite_utils.Database, worker: str, browser: str = "") -> str:
+    drawn = "".join(secrets.choice(_CROCKFORD) for _ in range(_SYMBOLS))
+    symbols = _symbols(worker, browser) if browser else drawn
     db.execute(
         "INSERT INTO worker_codes (sha, worker, created) VALUES (?, ?, ?) "
         "ON CONFLICT (worker) DO UPDATE SET sha = excluded.sha, created = excluded.created",
         [_sha(symbols), worker, now()],
     )
+    return _spaced(symbols)
+
+
+def _spaced(symbols: str) -> str:
     return "-".join(symbols[start : start + 4] for start in range(0, _SYMBOLS, 4))
 
 

@@ -74,11 +74,17 @@ def _who_they_were(report: Report) -> list[str]:
     if _brought(report):
         return []
     if not report.conditions.linked:
-        return ["Only who was given a personal code by the study lead could take part."]
-    return [
-        "Anybody who had the link could join under a made-up name without saying who they are: workers are different "
-        "names, and it is not known that they are different people."
-    ]
+        said = "Only who was given a personal code by the study lead could take part."
+    else:
+        said = (
+            "Anybody who had the link could join under a made-up name without saying who they are: workers are "
+            "different names, and it is not known that they are different people."
+        )
+    pairs = [_and(names) for names in report.conditions.same_browser]
+    if pairs:
+        said += f" From one and the same browser voted {'; '.join(pairs)}."
+    most = report.study.rules.most_items
+    return [said, *([f"Nobody was given more than {_n(most, 'image')} to judge."] if most else [])]
 
 
 def _shown(report: Report) -> list[str]:

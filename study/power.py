@@ -98,7 +98,8 @@ def plan(
             f"In {minutes:g} minutes an annotator gets no further than the quiz: allow more time for each."
         )
     # Nobody votes twice on an item, so nobody can be shown more than all items and the control items among them.
-    most = items + controls_wanted(items, rules.controls.share)
+    most_items = min(items, rules.most_items or items)
+    most = most_items + controls_wanted(most_items, rules.controls.share)
     annotators = max(rules.votes, math.ceil(shown / min(affordable, most) - 1e-9))
     items_each = math.ceil(shown / annotators - 1e-9) + quiz
     each, hours = items_each * seconds / 60, (shown + annotators * quiz) * seconds / 3600

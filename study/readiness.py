@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] =
         found += _of_items(rules, plain)
         found += _of_controls(rules, plain, [item for item in items if item.kind == "control"])
         found += _of_quiz(rules, [item for item in items if item.kind == "quiz"])
+    found += _of_limit(rules, len(plain))
     found += _of_workers(rules, workers)
     return tuple(sorted(found, key=lambda finding: not finding.stops))
 
@@ -133,6 +135,19 @@ def _without_answer(rules: Rules, items: Sequence[NewItem], field: str, name: st
         return []
     many = f"{wrong} {name}s have" if wrong > 1 else f"A {name} has"
     return [Finding(field, f"{many} no right answer to any question as it is now: mark it anew, or remove it.", True)]
+
+
+def _of_limit(rules: Rules, items: int) -> list[Finding]:
+    """How many people it takes when nobody judges everything."""
+    if not rules.most_items or rules.most_items >= items:
+        return []
+    people = math.ceil(items * rules.votes / rules.most_items)
+    each = f"{rules.most_items} image{'s' if rules.most_items > 1 else ''}"
+    text = (
+        f"With at most {each} a person, {people:,} people have to take part before every image has its votes, and more "
+        "if somebody is excluded or stops."
+    )
+    return [Finding("most_items", text, False)]
 
 
 def _of_workers(rules: Rules, workers: Sequence[Worker]) -> list[Finding]:

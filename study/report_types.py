@@ -155,6 +155,13 @@ class WorkerFigures:
     """One line for the table, such as "excluded: ...; 47 votes left out"."""
     judged: bool = True
     """Whether they saw as many control items as the rule judges by, or were excluded. True where there are none."""
+    same_browser: tuple[str, ...] = ()
+    """Other workers of the study who came from the same browser as this one."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether they have answered anything: an item, a control or a quiz item."""
+        return any(self.decided.values())
 
 
 @dataclass(frozen=True)
@@ -186,6 +193,8 @@ class Conditions:
     """Answers to items and control items, of all workers, those from a file left out."""
     linked: bool
     """There was an open link by which anybody could join, under as many names as they liked."""
+    same_browser: tuple[tuple[str, ...], ...]
+    """Workers who voted from one and the same browser: perhaps one person under several names."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def analyse(data: StudyData) -> Report:
     times = [vote.submitted for vote in cast]
     control_votes = [vote for vote in data.votes if vote.kind == "control"]
     right, seen = controls_right(control_votes, {item.id: item for item in data.items}, rules)
-    changes, announced = rules_changes(data.history, times), None
+    changes, announced, conditions = rules_changes(data.history, times), None, _conditions(data, items)
     first = data.history[0][0] if data.history else rules
     if changes and telling:
         by_first = outcomes_of(items, counted(cast, first.votes, excluded), first, closed)
@@ -85,9 +85,14 @@ def analyse(data: StudyData) -> Report:
         changes=changes,
         first_rules=first,
         as_announced=announced,
-        conditions=_conditions(data, items),
+        conditions=conditions,
         notes=(
             *_notes(data, items, cast, after, excluded),
+            *(
+                f"{' and '.join(names)} voted from the same browser: they may be one person. Look at their votes, and "
+                "exclude those that should not count."
+                for names in conditions.same_browser
+            ),
             *(f"The rules were changed after the start. {change.words}" for change in changes),
             *([as_announced_words(announced, first)] if announced is not None and cast else []),
         ),
@@ -98,12 +103,16 @@ def _conditions(data: StudyData, items: Sequence[Item]) -> Conditions:
     """What items and workers had in fact."""
     rules = data.study.rules
     here = [vote for vote in data.votes if vote.kind != "quiz" and not vote.imported]
+    voted = {vote.worker for vote in here if vote.kind == "item"}
     return Conditions(
         with_source=sum(bool(item.source_sha) for item in items) if rules.show_source else 0,
         with_captions=sum(bool(item.caption and item.counterfactual) for item in items) if rules.show_captions else 0,
         controls_shown=sum(vote.kind == "control" for vote in here),
         shown=len(here),
         linked=data.linked,
+        same_browser=tuple(
+            group for names in data.same_browser if len(group := tuple(name for name in names if name in voted)) > 1
+        ),
     )
 
 

@@ -261,7 +261,7 @@ def item_rows(data: StudyData, image_of: Mapping[int, str], source_of: Mapping[i
 
 WORKER_COLUMNS = (
     "worker votes controls controls_right judged excluded excluded_by excluded_because approved rejected pending "
-    "blocked"
+    "blocked same_browser_as"
 ).split()
 
 
@@ -289,6 +289,9 @@ def worker_rows(data: StudyData) -> list[Row]:
                 "rejected": worker.rejected,
                 "pending": worker.pending,
                 "blocked": worker.blocked,
+                "same_browser_as": "; ".join(
+                    name for names in data.same_browser if worker.id in names for name in names if name != worker.id
+                ),
             }
         )
     return rows

@@ -125,6 +125,8 @@ class Rules:
     """What a worker agrees to before the first item."""
     instructions: str = ""
     examples: tuple[Example, ...] = ()
+    most_items: int = 0
+    """So many items a worker judges at most, control and quiz items apart; 0 for as many as there are."""
     lease_minutes: float = 15.0
     """An item that nobody answered for so long goes to somebody else."""
     seconds_expected: float = 8.0
@@ -264,6 +266,7 @@ class Study:
     needed: int = 0
     """items * rules.votes."""
     workers: int = 0
+    """Who has answered anything; not who was invited, or joined and left."""
     link: str = ""
     """The token of the open invitation; "" when it is off."""
 
@@ -281,5 +284,7 @@ class StudyData:
     adjudications: tuple[Adjudication, ...]
     history: tuple[tuple[Rules, datetime], ...] = ()
     """The versions of the rules and since when each counts, oldest first; () of a draft."""
+    same_browser: tuple[tuple[str, ...], ...] = ()
+    """Workers who came from one and the same browser: perhaps one person."""
     linked: bool = False
     """There was an open link by which anybody could join, under as many names as they liked."""

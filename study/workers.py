@@ -33,6 +33,7 @@ def worker_figures(
             items=items,
             in_result=in_result,
             outcomes=outcomes,
+            beside=tuple(dict.fromkeys(n for group in data.same_browser if name in group for n in group if n != name)),
         )
         for name, votes in by_worker.items()
     ]
@@ -59,6 +60,7 @@ def _figures(
     items: Mapping[int, Item],
     in_result: set[int],
     outcomes: Mapping[int, Mapping[str, Outcome]],
+    beside: tuple[str, ...],
 ) -> WorkerFigures:
     """One line of the table."""
     rules = study.rules
@@ -91,8 +93,9 @@ def _figures(
         decided=decided,
         exclusion=exclusion,
         blocked=bool(worker and worker.blocked),
-        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked), unjudged),
+        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked), unjudged) + _beside(beside),
         judged=judged or exclusion is not None,
+        same_browser=beside,
     )
 
 
@@ -100,6 +103,11 @@ def is_judged(study: Study, controls_seen: int) -> bool:
     """Whether somebody who saw so many control items was judged by them. True of everybody where there are none."""
     policy = study.rules.controls
     return not (policy.share and study.controls) or controls_seen >= policy.min_seen
+
+
+def _beside(names: Sequence[str]) -> str:
+    """That others came from the same browser, as the end of what a lead should know."""
+    return f"; came from the same browser as {', '.join(names)}" if names else ""
 
 
 def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool, unjudged: str) -> str:

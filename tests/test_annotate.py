@@ -17,6 +17,10 @@ from PIL.PngImagePlugin import PngInfo
 
 from services.studies.annotators import Pictures, PictureTokens
 from services.studio import Studio
+from study.methods import paragraph
+from study.readiness import findings
+from study.results import analyse
+from study.tables import worker_rows
 from study.types import ControlPolicy, Eligibility, Example, Question
 from tests.annotating import (
     BIRD_RULES,
@@ -312,7 +316,8 @@ def test_a_code_opens_the_same_place_elsewhere(studio: Studio, one: Annotator, o
     one.answer(step)
     said = other.post("sign-in", {"code": one.code.lower().replace("-", " ")})
     place = {"id": study_id, "name": "Birds, November", "state": "running", "done": 1, "left": 2}
-    assert said == {"worker": one.worker, "studies": [place]} == other.client.get("/annotate/api/state").json()
+    assert said == {"worker": one.worker, "studies": [place]}
+    assert other.client.get("/annotate/api/state").json() == {**said, "code": ""}
     other.post("sign-out", {})
     assert other.client.get("/annotate/api/state").status_code == 401
     assert one.client.get("/annotate/api/state").status_code == 200
@@ -623,3 +628,64 @@ def test_a_pause_by_the_lead_costs_nobody_the_item_they_were_at(
     studies.resume(study_id)
     assert other.next()["status"] == "waiting"
     assert one.next()["assignment"]["id"] == item
+
+
+def test_a_double_click_a_reload_and_a_second_tab_make_one_worker(studio: Studio, one: Annotator) -> None:
+    studies = studio.workspace.studies
+    study_id, link = running(studio.workspace, 3)
+    one.client.get("/annotate/")  # opening the page tells the browser apart, and makes nobody a worker
+    assert not studies.data(study_id).workers
+    first = one.post("join", {"link": link})
+    one.client.cookies.delete(COOKIE)  # as in a tab whose page was there before, or whose reply was lost
+    again = one.post("join", {"link": link})
+    assert (again["worker"], again["code"], again["earlier"]) == (first["worker"], first["code"], False)
+    assert one.client.get("/annotate/api/state").json()["code"] == first["code"], "a page loaded again shows it again"
+    assert [worker.id for worker in studies.data(study_id).workers] == [first["worker"]]
+    assert studies.get(study_id).workers == 0, "who has joined and answered nothing is no annotator yet"
+    one.join(link)
+    one.answer(one.next())
+    assert one.client.get("/annotate/api/state").json()["code"] == ""
+    assert studies.get(study_id).workers == 1
+    one.post("sign-in", {"code": first["code"]})
+
+
+def test_who_signs_out_and_joins_again_in_one_browser_is_told_to_the_lead(
+    studio: Studio, one: Annotator, other: Annotator
+) -> None:
+    study_id, link = running(studio.workspace, 4)
+    for annotator in (one, other):
+        annotator.client.get("/annotate/")
+        annotator.join(link)
+        annotator.answer(annotator.next())
+    first = one.worker
+    assert not analyse(studio.workspace.studies.data(study_id)).conditions.same_browser
+    one.post("sign-out", {})
+    assert one.post("join", {"link": link})["earlier"], "the page says so too"
+    one.join(link).answer(one.next())
+    assert one.worker != first
+    data = studio.workspace.studies.data(study_id)
+    report = analyse(data)
+    assert report.conditions.same_browser == ((first, one.worker),)
+    assert any(f"{first} and {one.worker} voted from the same browser" in note for note in report.notes)
+    assert f"From one and the same browser voted {first} and {one.worker}." in paragraph(report)
+    beside = {worker.worker: worker.same_browser for worker in report.workers}
+    assert beside == {first: (one.worker,), one.worker: (first,), other.worker: ()}
+    assert {row["worker"]: row["same_browser_as"] for row in worker_rows(data)}[first] == one.worker
+
+
+def test_nobody_judges_more_images_than_the_rules_let_one_person(studio: Studio, one: Annotator) -> None:
+    rules = replace(BIRD_RULES, most_items=2)
+    study_id, link = running(studio.workspace, 3, rules)
+    step = one.join(link).next()
+    assert (step["done"], step["left"]) == (0, 2)
+    one.answer(step)
+    step = one.next()
+    assert step["ahead"] == [], "no picture is fetched that would not come"
+    assert one.answer(step)["next"]["status"] == "done"
+    assert "nobody judges more in this study" in one.next()["text"]
+    assert studio.workspace.studies.assignments.claim(study_id, one.worker, "item") is None
+    assert one.post("undo", {"study": study_id})["status"] == "item", "an answer that is taken back is to be given"
+    [finding] = [found for found in findings(rules, studio.workspace.studies.items(study_id)) if not found.stops]
+    assert finding.field == "most_items" and "3 people have to take part" in finding.text
+    data = studio.workspace.studies.data(study_id)
+    assert "Nobody was given more than 2 images to judge." in paragraph(analyse(data))

@@ -137,7 +137,7 @@ def test_a_double_click_joins_once(place: Place) -> None:
         page.click("#code-kept")
         page.dblclick("#agree")
         at(page, 1)
-        assert len(joined) == 1 and place.studio.workspace.studies.get(study_id).workers == 1
+        assert len(joined) == 1 and len(place.data(study_id).workers) == 1
 
 
 def test_the_next_picture_loads_while_one_judges(place: Place) -> None:

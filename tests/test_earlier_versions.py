@@ -296,7 +296,7 @@ def study_facts(workspace: Workspace, study_id: str) -> Facts:
     """All of a study, and what is made of it."""
     studies = workspace.studies
     study, data = studies.get(study_id), studies.data(study_id)
-    counts = ("items", "controls", "quiz", "votes", "needed", "workers")
+    counts = ("items", "controls", "quiz", "votes", "needed")
     return {
         "name": study.name,
         "state": study.state,
@@ -304,6 +304,7 @@ def study_facts(workspace: Workspace, study_id: str) -> Facts:
         "created": moment(study.created),
         "changed": moment(study.changed),
         **{name: getattr(study, name) for name in counts},
+        "workers": len(data.workers),  # all who belong to it: today's `workers` are those who have answered
         "rules": to_plain(study.rules),
         "examples": [picture(workspace, example.sha) for example in study.rules.examples],
         "rules_history": [[to_plain(rules), moment(since)] for rules, since in studies.rules_history(study_id)],

@@ -59,6 +59,7 @@ def filled(folder: Path) -> None:
         judged = vote(studies, studies.assignments.claim(study_id, worker, "item")).item.id
         studies.workers.exclude(study_id, worker, "too fast", "person")
         studies.workers.decide(study_id, worker, "approved", "")
+        studies.workers.came_from(worker, "a browser")
         studies.adjudicate(study_id, judged, "valid", "yes", "")
 
 

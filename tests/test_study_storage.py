@@ -282,6 +282,8 @@ def test_consent_and_enrolment(workspace: Workspace) -> None:
     studies.workers.consent(study_id, worker)
     found = studies.workers.enrolment(study_id, worker)
     assert found is not None and found.consented
+    assert studies.get(study_id).workers == 0, "they have answered nothing yet"
+    vote(studies, studies.assignments.claim(study_id, worker, "item"))
     assert studies.get(study_id).workers == 1
 
 

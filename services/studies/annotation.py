@@ -363,6 +363,13 @@ class AnnotationService:
             assignment = self._studies.assignments.claim(study.id, worker, "item")
         if assignment is not None:
             return self._with((study, enrolment), worker, assignment)
+        most = study.rules.most_items
+        if most and enrolment.items_seen >= most:
+            text = (
+                f"You have judged {most} image{'s' if most != 1 else ''}: nobody judges more in this study, so that "
+                "many people have a say. There is no other one for you."
+            )
+            return self._without(study, worker, enrolment, "done", text)
         if self._studies.assignments.waiting(study.id, worker):
             text = (
                 "Others are judging the last images right now. If one of them stops, it comes to you: this page looks "
@@ -398,6 +405,8 @@ class AnnotationService:
         else:
             controls += 1
         kind: ItemKind = next_kind(study.rules, worker, items, controls)
+        if kind == "item" and study.rules.most_items and items >= study.rules.most_items:
+            return None
         found = self._studies.assignments.ahead(study.id, worker, kind, assignment.id)
         if found is None and kind == "control":
             found = self._studies.assignments.ahead(study.id, worker, "item", assignment.id)

@@ -51,6 +51,8 @@ class Joined:
     """Of a new worker, shown this once; "" for one who was there before."""
     token: str
     """Of a new session; "" for a worker who was signed in."""
+    earlier: bool = False
+    """Another worker has taken part in this study from this browser: perhaps the same person."""
 
 
 class SignIn(Command):
@@ -120,8 +122,11 @@ class AnnotatorSessions:
             raise NotSignedIn("Please sign in with your code, or open the link of your invitation.")
         return worker
 
-    def sign_in(self, sent: SignIn, address: str | None) -> tuple[str, str]:
-        """Worker and the token of a new session. Raises NotSignedIn for a wrong code, TooMany after too many."""
+    def sign_in(self, sent: SignIn, address: str | None, browser: str = "") -> tuple[str, str]:
+        """Worker and the token of a new session; `browser` is the secret of the browser that it is in.
+
+        Raises NotSignedIn for a wrong code, TooMany after too many.
+        """
         key = address_key(address)
         with self._one_at_a_time:  # from the look at the limit to the count, or many at once would all pass it
             self._codes.check(key, sent.code)
@@ -130,10 +135,12 @@ class AnnotatorSessions:
                 self._codes.failed(key, sent.code)
                 raise NotSignedIn("There is no such code. Please check it letter by letter, or ask who invited you.")
             self._codes.passed(key)
+        self._studies.workers.came_from(worker, browser)
         return worker, self._studies.sessions.open("worker", worker, self.HOURS)
 
-    def join(self, sent: Join, there: str, address: str | None) -> Joined:
-        """By an invitation: a new worker, or for `there`, who is signed in, another study.
+    def join(self, sent: Join, there: str, address: str | None, browser: str = "") -> Joined:
+        """By an invitation: a new worker, or for `there`, who is signed in, another study. Who joins twice from one
+        browser, whose secret is `browser`, before they begin is one worker.
 
         Raises NotSignedIn for a link that leads nowhere, TooMany after too many of them.
         """
@@ -143,16 +150,23 @@ class AnnotatorSessions:
             if there:
                 study_id = self._study_of(sent.link, key)
                 self._studies.workers.enrol(study_id, there)
+                self._studies.workers.came_from(there, browser)
                 return Joined(study_id, there, "", "")
             self._joins.check(key)
             try:
-                study_id, worker, code = self._studies.workers.join(sent.link)
+                study_id, worker, code = self._studies.workers.join(sent.link, browser)
             except UserError as error:
                 self._links.failed(key, sent.link)
                 raise NotSignedIn(str(error)) from error
             self._links.passed(key)
             self._joins.failed(key)
-        return Joined(study_id, worker.id, code, self._studies.sessions.open("worker", worker.id, self.HOURS))
+        earlier = self._studies.workers.others_of_browser(study_id, worker.id, browser)
+        token = self._studies.sessions.open("worker", worker.id, self.HOURS)
+        return Joined(study_id, worker.id, code, token, earlier)
+
+    def code_again(self, worker: str, browser: str) -> str:
+        """The code of a worker who has just joined from this browser, for a page that was loaded again; else ""."""
+        return self._studies.workers.code_of_browser(worker, browser)
 
     def sign_out(self, token: str) -> None:
         """End a session; an unknown one changes nothing."""

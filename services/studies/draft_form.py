@@ -52,6 +52,7 @@ class NumberField:
 NUMBERS = (
     NumberField("votes", 1, 50, label="Votes an image"),
     NumberField("consensus", 1, 50, label="Consensus"),
+    NumberField("most_items", 0, 100_000, label="Images a person, at most"),
     NumberField("lease_minutes", 1, 240, whole=False, label="An image is held for"),
     NumberField("seconds_expected", 0.1, 600, whole=False, label="Time a vote takes"),
     NumberField("too_fast_seconds", 0, 60, whole=False, label="Too fast below"),

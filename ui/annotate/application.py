@@ -6,6 +6,8 @@ what does not exist, and every refusal is written down.
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +40,10 @@ from ui.theme import ASSETS
 
 COOKIE = "annotator"
 """Holds the token of a worker's session."""
+BROWSER = "annotator-browser"
+"""Holds a secret that outlives sessions: by it two tabs join as one worker, and two names in one browser are found."""
+BROWSER_SECONDS = 400 * 24 * 3600
+_SECRET = re.compile(r"[\w-]{43}", re.ASCII)
 _HEADERS = tuple(
     (name.encode(), value.encode())
     for name, value in {
@@ -91,8 +97,11 @@ def annotate_application(workspace: Workspace) -> FastAPI:
     # What everybody gets
 
     @app.get("/")
-    def page() -> Response:
-        return HTMLResponse(annotate_page())
+    def page(request: Request) -> Response:
+        response = HTMLResponse(annotate_page())
+        if not _browser(request):
+            _set_cookie(request, response, BROWSER, secrets.token_urlsafe(32), BROWSER_SECONDS)
+        return response
 
     @app.get("/assets/{name}")
     def asset(name: str) -> Response:
@@ -104,21 +113,22 @@ def annotate_application(workspace: Workspace) -> FastAPI:
 
     @app.post("/api/sign-in")
     async def sign_in(request: Request) -> Response:
-        data = await posted(request)
+        data, browser = await posted(request), _browser(request)
 
         def signing_in() -> tuple[dict[str, Any], str]:
-            worker, token = sessions.sign_in(SignIn.of(data), _address(request))
+            worker, token = sessions.sign_in(SignIn.of(data), _address(request), browser)
             return _state(worker), token
 
         return _with_cookie(request, *await run_in_threadpool(signing_in))
 
     @app.post("/api/join")
     async def join(request: Request) -> Response:
-        data = await posted(request)
+        data, browser = await posted(request), _browser(request)
 
         def joining() -> tuple[dict[str, Any], str]:
-            joined = sessions.join(Join.of(data), sessions.worker(_token(request)), _address(request))
-            return {**_state(joined.worker), "code": joined.code, "study": joined.study_id}, joined.token
+            joined = sessions.join(Join.of(data), sessions.worker(_token(request)), _address(request), browser)
+            said = {"code": joined.code, "study": joined.study_id, "earlier": joined.earlier}
+            return {**_state(joined.worker), **said}, joined.token
 
         return _with_cookie(request, *await run_in_threadpool(joining))
 
@@ -132,7 +142,8 @@ def annotate_application(workspace: Workspace) -> FastAPI:
 
     @app.get("/api/state")
     def state(request: Request) -> Response:
-        return JSONResponse(_state(sessions.require(_token(request))))
+        worker = sessions.require(_token(request))
+        return JSONResponse({**_state(worker), "code": sessions.code_again(worker, _browser(request))})
 
     def _state(worker: str) -> dict[str, Any]:
         return shown_state(worker, annotation.places(worker))
@@ -223,16 +234,19 @@ def _address(request: Request) -> str | None:
     return request.client.host if request.client else None
 
 
+def _browser(request: Request) -> str:
+    """The secret of this browser, by which it is known again; "" where it has none of ours."""
+    there = request.cookies.get(BROWSER, "")
+    return there if _SECRET.fullmatch(there) else ""
+
+
+def _set_cookie(request: Request, response: Response, name: str, value: str, seconds: int) -> None:
+    secure = request.url.scheme == "https"
+    response.set_cookie(name, value, max_age=seconds, path="/annotate", httponly=True, samesite="lax", secure=secure)
+
+
 def _with_cookie(request: Request, data: dict[str, Any], token: str) -> Response:
     response = JSONResponse(data)
     if token:
-        response.set_cookie(
-            COOKIE,
-            token,
-            max_age=AnnotatorSessions.SECONDS,
-            path="/annotate",
-            httponly=True,
-            samesite="lax",
-            secure=request.url.scheme == "https",
-        )
+        _set_cookie(request, response, COOKIE, token, AnnotatorSessions.SECONDS)
     return response

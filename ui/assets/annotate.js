@@ -120,17 +120,22 @@
       return;
     }
     const go = () => arrived(reply.data, reply.data.study);
-    if (reply.data.code) { annotate.worker = reply.data.worker; keepCode(reply.data.code, go); } else await go();
+    if (reply.data.code) { annotate.worker = reply.data.worker; keepCode(reply.data.code, go, reply.data.earlier ? link : ""); } else await go();
   }
 
-  function keepCode(code, go) {
+  // `earlier`: the link, where another name took part in its study from this browser.
+  function keepCode(code, go, earlier = "") {
     const shown = make("output", { id: "own-code", class: "own-code", tabindex: 0 }, code);
     const copy = button("Copy", async () => {
       getSelection().selectAllChildren(shown);
       try { await navigator.clipboard.writeText(code); copy.textContent = "Copied"; } catch { copy.textContent = "Selected: copy it now"; }
     }, { id: "copy-code" });
     sheet(`Welcome, ${annotate.worker}`, make("p", {}, "This is your personal code. It is shown this once: please keep it. With it you can go on later, or on another device, under the same name."),
-      make("div", { class: "row" }, shown, copy), button("I have kept it: go on", go, { class: "p", id: "code-kept", "data-first": true }));
+      make("div", { class: "row" }, shown, copy),
+      earlier ? make("div", { class: "notice stack", id: "earlier" },
+        make("p", {}, "Somebody has taken part in this study from this browser before. If that was you, please go on under the name that you had: whoever leads the study sees that two names share a browser."),
+        button("Sign in with my earlier code", async () => { await post("sign-out", {}); signIn(earlier); }, { class: "s", id: "earlier-code" })) : null,
+      button("I have kept it: go on", go, { class: "p", id: "code-kept", "data-first": true }));
   }
 
   async function signOut() {
@@ -342,6 +347,7 @@
     const reply = await get("state");
     if (reply.ok) annotate.worker = reply.data.worker;
     if (link) invited(link);
+    else if (reply.ok && reply.data.code) keepCode(reply.data.code, () => arrived(reply.data));   // loaded again
     else if (reply.ok) await arrived(reply.data);
     else signIn("", reply.status === 401 ? "" : reply.data.error);
   }

@@ -256,6 +256,7 @@ def _rules(history: Sequence[tuple[Rules, datetime]], study: Study) -> Html:
     wanted, policy = rules.eligibility, rules.controls
     facts = [
         ("Votes", f"{rules.votes} of different people an image, consensus {rules.consensus}"),
+        ("A person judges", f"{rules.most_items:,} images at most" if rules.most_items else "as many as there are"),
         (
             "Shown",
             ", ".join(

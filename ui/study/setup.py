@@ -119,6 +119,13 @@ def votes_card(rules: Rules, problems: Problems) -> Html:
             "so many equal answers, or the question of the image is discarded",
         ),
         field(
+            "most_items",
+            "Images a person, at most",
+            number_input("most_items", rules.most_items),
+            problems,
+            "so that nobody judges everything; 0 for no limit",
+        ),
+        field(
             "seconds_expected",
             "Time a vote takes",
             number_input("seconds_expected", rules.seconds_expected, "s"),

@@ -69,6 +69,7 @@ def all_workers(report: Report) -> Html:
         data_ask="Approve all pending assignments of everybody who is not excluded? Each approval can be reversed.",
         data_title="Approve",
     )
+    idle = sum(not worker.answered for worker in report.workers)
     drawn = worker_scatter(report.workers, study.rules.too_fast_seconds)
     rows = [row(report, worker, actions_of(study, worker)) for worker in report.workers]
     table = el("table", head(True, sorts=True), el("tbody", rows), class_="workers sortable")
@@ -89,7 +90,10 @@ def all_workers(report: Report) -> Html:
             "section",
             el(
                 "header",
-                el("h2", count(len(report.workers), "worker")),
+                el("h2", count(len(report.workers) - idle, "worker")),
+                el("span", f"and {idle:,} who joined or were invited and have answered nothing", class_="mut small")
+                if idle
+                else None,
                 el("span", class_="grow"),
                 approve if fit else None,
             ),
