@@ -228,10 +228,10 @@ def perform(studio: Studio, run_id: str, name: str, *, tab: Any = "", state: Any
     return explorer_of(studio).perform(run_id, action, tab)
 
 
-def parts_of(studio: Studio, run_id: str) -> dict[str, str]:
-    """The markup of all parts of an explore page that shows a run."""
+def parts_of(studio: Studio, run_id: str, picked: tuple[str, ...] = ()) -> dict[str, str]:
+    """The markup of all parts of an explore page that shows a run, or on its start page those that are picked."""
     from app import explorer_of
     from ui.explore import render
     from ui.views.pictures import View
 
-    return render(explorer_of(studio).read(run_id, View()))
+    return render(explorer_of(studio).read(run_id, View(), picked=picked))

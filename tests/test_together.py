@@ -12,10 +12,8 @@ from pipeline.errors import UserError
 from services.studio import Studio
 from services.together import DoneTogether
 from tests.explorer import encoded
-from tests.scripted import studio_in
+from tests.scripted import parts_of, studio_in
 from tests.serving import until
-from ui.explore import Explorer, render
-from ui.views.pictures import View
 
 COLOURS = ("red", "green", "blue")
 
@@ -53,7 +51,7 @@ def test_several_pictures_get_one_task_and_the_same_settings_and_all_are_run(stu
     assert done.done == (runs[0], runs[2]) and "label" in done.refused[runs[1]], "one that cannot run stops no other"
     shown = studio.together.of([*runs, "nothing"])
     assert shown.ids == tuple(runs) and shown.images == 4 and not shown.ready()[1:]
-    markup = render(studio_page(studio).read("", View(), picked=tuple(runs)))["together"]
+    markup = parts_of(studio, "", tuple(runs))["together"]
     assert "Generate 4 images" in markup and "needs a label" in markup and "red" in markup
 
     # The other one joins: what was shown is no longer what would be made.
@@ -77,9 +75,3 @@ def test_what_is_not_given_of_a_task_stays_with_each_run(studio: Studio) -> None
     assert [state.run.task.label for state in studio.together.of(runs).runs] == list(COLOURS)
     send(studio, "task", runs, kind="segmentation", protected="road, car")
     assert {state.run.task.protected for state in studio.together.of(runs).runs} == {("road", "car")}
-
-
-def studio_page(studio: Studio) -> Explorer:
-    from app import explorer_of
-
-    return explorer_of(studio)

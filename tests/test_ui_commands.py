@@ -91,6 +91,7 @@ def shown(studio: Studio) -> set[tuple[str, frozenset[str]]]:
     case = studio.workspace.runs.get(run_id).test_cases[0].id
     look("review", case=case, verdict="rejected", reason="other")
     look("review", case=case, verdict="accepted")
+    found.update(sent_by(parts_of(studio, "", (run_id,))))
     studio.workspace.runs.set_task(run_id, Task("segmentation", protected=("road",)))
     studio.workspace.runs.set_mask(run_id, Image.new("L", (32, 32)), {0: "road"})
     look("setting", setting="conditioning.low", value=41)
