@@ -12,7 +12,7 @@ from benchmarks.serving import settled
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
 from services.studio import Studio
-from tests.explorer import Served, draw, one_server, open_run, text_run
+from tests.explorer import Served, draw, look, one_server, open_run, text_run
 from tests.test_predictions import Bright
 
 SOON = 60_000
@@ -22,6 +22,11 @@ SOON = 60_000
 PLACES = """[...document.querySelectorAll('#viewer :is(.pane, .verdict-line, .checks, .review)')].map((part) => {
   const { x, y, width, height } = part.getBoundingClientRect(); return [x, y, width, height].map(Math.round); })"""
 """Where the pictures and what stands below them are."""
+
+
+WIDTHS = (
+    """[1, 2].map(() => { document.body.classList.toggle('all-open'); return document.documentElement.scrollWidth; })"""
+)
 
 
 def load(wanted: UnderTestSettings) -> Bright:
@@ -102,6 +107,41 @@ def test_a_whole_run_fits_one_screen_of_a_laptop(studio: Studio, page: Page) -> 
     finally:
         page.set_viewport_size({"width": 1440, "height": 1000})
         page.evaluate("document.body.classList.add('all-open')")
+
+
+def test_a_phone_shows_all_of_a_run_and_no_word_widens_the_page(studio: Studio, page: Page) -> None:
+    run, word = page.evaluate("studio.run"), "Donaudampfschifffahrtsgesellschaftskapitaen" * 2
+    caption = f"A bird and a {word} in sunny weather. The {word} is red."
+    for command, fields in (
+        ("rename", {"title": word}),
+        ("review", {"case": shown(page), "verdict": "rejected", "reason": word}),
+        ("caption", {"text": caption}),
+        ("keyword-add", {"new": word, "edit_type": "object"}),
+        ("alternative-add", {"keyword": word, "new": f"{word}en"}),
+        ("counterfactual-add", {"new": caption.replace("red", word)}),
+        ("setting", {"setting": "generation.negative_prompt", "value": word}),
+    ):
+        studio.commands.send(command, {"run": run, **fields})
+    page.set_viewport_size({"width": 390, "height": 844})
+    try:
+        look(page)
+        expect(page.locator("#stage-alternatives .row-line", has_text=word)).to_be_visible()
+        settled(page)
+        page.evaluate("document.querySelectorAll('.stage').forEach((card) => { card.dataset.open = 'prompt'; })")
+        assert page.evaluate(WIDTHS) == [390, 390], "with every setting in the open, and as it is at first"
+        expect(page.locator(".after img").first).to_be_in_viewport(ratio=1)
+
+        # Who picks something far below begins at the top of it, and "Run all" leads to the next step.
+        page.evaluate("studio.send({ name: 'new' })")
+        page.locator(".sample").last.click()
+        page.wait_for_selector("#run-all:enabled")
+        settled(page)
+        assert page.evaluate("scrollY") == 0
+        page.click("#run-all")
+        page.wait_for_selector("#generate:enabled")
+        expect(page.locator("#generate")).to_be_in_viewport(ratio=1)
+    finally:
+        page.set_viewport_size({"width": 1440, "height": 1000})
 
 
 def test_full_window_with_the_same_ways_to_look(studio: Studio, page: Page) -> None:

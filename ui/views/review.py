@@ -82,7 +82,7 @@ def _go_on() -> Html:
     """The switch that has a verdict lead on; the browser keeps it."""
     return el(
         "label",
-        "then the next",
+        "then on to the next",
         el("input", type="checkbox", id="go-on-next", data_own=True),
         class_="go-on mut",
         title="After a verdict, go on to the next result that is not reviewed",
@@ -113,7 +113,7 @@ def _decided(review: Review, task: Task, now: Task) -> Html:
     reason = f": {review.reason}" if review.reason and not accepted else ""
     words = f"{_verdict_words(review, task, now)}{reason}"
     sign = icon("check" if accepted else "cross")
-    return pill([sign, words], "ok" if accepted else "bad", id="verdict", role="status")
+    return pill([sign, el("span", words)], "ok" if accepted else "bad", id="verdict", role="status", title=words)
 
 
 def _reject_form(task: Task, case: StoredTestCase) -> Html:
