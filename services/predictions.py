@@ -17,7 +17,8 @@ from pydantic import Field, ValidationError
 
 from evaluation.architectures import checkpoint_path
 from evaluation.metrics import MASK_KEPT, ClassFigures, against_mask, mask_check, without_mask
-from evaluation.types import Prediction, decode_map, names_label
+from evaluation.outcomes import ModelOutcome, outcome_of
+from evaluation.types import Prediction, decode_map
 from pipeline.errors import UserError
 from pipeline.masks import resized
 from pipeline.profile import Profile
@@ -93,10 +94,15 @@ class ModelComparison:
     """By test case; of a segmenter only."""
     masked: bool = False
     """Whether the figures are measured against the run's mask."""
-    newly_misclassified: frozenset[int] = frozenset()
-    """The test cases on which the model under test fails, where it did not on the source."""
+    outcomes: Mapping[int, ModelOutcome] = field(default_factory=dict)
+    """By test case: how the model under test stands on it, in comparison with the source."""
     mask_kept: Mapping[int, Check | str] = field(default_factory=dict)
     """By test case: the check of its mask, or in words why there is none; empty where the task needs no mask."""
+
+    @property
+    def newly_misclassified(self) -> frozenset[int]:
+        """The test cases on which the model under test fails, where it did not on the source."""
+        return frozenset(case for case, outcome in self.outcomes.items() if outcome.standing == "fails here")
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
         """All checks of a test case, that of its mask last; one that came with a file counts until there is another."""
@@ -147,16 +153,15 @@ class PredictionService:
             for case, found in results.items()
             if (compared := self._compared(run, tasks[case], source, found)) is not None
         }
-        newly_misclassified = frozenset(
-            case
+        masked = run.mask_sha is not None
+        outcomes = {
+            case: outcome_of(tasks[case], source, found, figures.get(case), masked)
             for case, found in results.items()
-            if _newly_misclassified(tasks[case], source, found, figures.get(case))
-        )
+            if source is not None
+        }
         waiting = bool(missing) and not problem
         kept = _masks_kept(run, wanted, problem, source, figures)
-        return ModelComparison(
-            wanted, problem, waiting, source, results, figures, run.mask_sha is not None, newly_misclassified, kept
-        )
+        return ModelComparison(wanted, problem, waiting, source, results, figures, masked, outcomes, kept)
 
     def mask_check(self, run: Run, settings: Settings, case: StoredTestCase) -> Check | None:
         """The check of a test case's mask, from what is known already; None where it is not, and nothing is asked."""
@@ -326,19 +331,6 @@ def model_key(wanted: UnderTestSettings) -> str:
     except (UserError, OSError):
         changed = ""
     return f"{wanted.title}{changed}{f' ({wanted.classes})' if wanted.classes else ''}"
-
-
-def _newly_misclassified(
-    task: Task, source: Prediction | None, found: Prediction, figures: tuple[ClassFigures, ...] | None
-) -> bool:
-    if source is None:
-        return False
-    if figures is not None:
-        return any(figure.dropped for figure in figures)
-    if not found.top or not source.top or task.kind != "classification":
-        return False
-    right = names_label(source.top[0].label, task.label)
-    return right and not names_label(found.top[0].label, task.label)
 
 
 def _frozen(classes: Mapping[int, str]) -> tuple[tuple[int, str], ...]:

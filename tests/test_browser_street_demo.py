@@ -93,7 +93,7 @@ def test_a_street_at_night_misleads_the_embedded_segmenter(desk: Desk) -> None:
     assert {"road", "vehicle", "pedestrian"} <= set(table.locator("td:first-child").all_inner_texts())
     assert table.locator(".dropped").count() >= 1
     expect(page.locator(".thumb .model-fails")).to_have_count(1)
-    expect(page.locator("#model-verdict")).to_contain_text("model loses")
+    expect(page.locator("#model-verdict")).to_contain_text("model fails here: loses")
     settled(page, DEMO_SECONDS)
     press(page, "8")
     assert page.locator("#viewer .pixels").count() == 2 and page.locator("#viewer .legend .mark").count() == 10

@@ -10,10 +10,12 @@ import pytest
 from PIL import Image
 
 from evaluation.metrics import ClassFigures, against_mask, iou, mask_check, numbers_of, without_mask
+from evaluation.outcomes import outcome_of
 from evaluation.types import LARGEST_MAP, Prediction, coloured_map, decode_map, encode_map
 from pipeline.errors import UserError
 from pipeline.masks import colour
 from pipeline.settings import UnderTestSettings
+from pipeline.types import Task
 
 PROTECTED = ("road", "vehicle")
 
@@ -22,6 +24,27 @@ def halves(left: int, right: int, at: int = 8, size: tuple[int, int] = (16, 10))
     pixels = np.full((size[1], size[0]), right, np.uint8)
     pixels[:, :at] = left
     return Image.fromarray(pixels)
+
+
+@pytest.mark.parametrize(
+    ("road", "pavement", "standing", "words"),
+    [
+        ((0.9, 0.9), (0.8, 0.75), "right", "model finds what is protected"),
+        ((0.9, 0.6), (0.12, 0.1), "fails here", "model fails here: loses road"),
+        ((0.9, 0.85), (0.12, 0.1), "wrong before too", "model misses pavement before and after"),
+        ((0.9, 0.85), (0.4, 0.2), "wrong before too", "model misses pavement before and after"),
+        ((0.9, 0.85), (0.4, 0.7), "right only here", "model finds pavement here alone"),
+        ((None, None), (None, 0.3), "cannot tell", "model knows nothing that is protected"),
+    ],
+)
+def test_a_segmenter_finds_what_is_protected_only_where_it_does(
+    road: tuple[float | None, float | None], pavement: tuple[float | None, float | None], standing: str, words: str
+) -> None:
+    """A class that it misses on the source already is not found because it fell no further."""
+    figures = (ClassFigures("road", *road), ClassFigures("pavement", *pavement))
+    seen = Prediction("segmentation", "m")
+    outcome = outcome_of(Task("segmentation", protected=PROTECTED), seen, seen, figures, masked=True)
+    assert (outcome.standing, outcome.words) == (standing, words)
 
 
 def test_a_class_map_survives_being_kept() -> None:

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from evaluation.metrics import ClassFigures
+from evaluation.outcomes import ModelOutcome, outcome_of
 from evaluation.types import Guess, Prediction, encode_map
 from pipeline.methods.controlnet import CONTROL_IMAGE, CONTROLNET
 from pipeline.recipes import DILLEMA
@@ -24,12 +25,14 @@ from tests.cases import LINEAGE
 from ui.theme import ASSETS
 from ui.views.keys import GROUPS, keys_window
 from ui.views.large import View, artifacts_of, large_picture, modes, usable_mode
+from ui.views.parts import icon
 from ui.views.pictures import picture_column
 from ui.views.review import review_bar
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SHA = "a" * 64
 EVIL = "<script>alert(1)</script>"
+FAILS = ModelOutcome("fails here", f"model fails here: {EVIL}")
 SETTINGS = Settings(under_test=UnderTestSettings(source="timm", name="resnet18"))
 MAP = encode_map(Image.new("L", (4, 4), 1))
 
@@ -144,7 +147,7 @@ def test_text_never_becomes_markup(mode: str) -> None:
         source=prediction,
         results={1: prediction},
         figures={1: (ClassFigures(EVIL, 0.9, 0.1),)},
-        newly_misclassified=frozenset({1}),
+        outcomes={1: FAILS},
     )
     markup = picture_column(state(shown, kind="segmentation", masked=True), View(1, mode), seen)
     assert "<script" not in markup and "&lt;script&gt;" in markup
@@ -154,11 +157,36 @@ def test_text_never_becomes_markup(mode: str) -> None:
 
 def test_counts_and_marks_are_words() -> None:
     cases = (case(1, reviewed("accepted")), case(2, reviewed("rejected", "other")), case(3))
-    seen = ModelComparison(SETTINGS.under_test, newly_misclassified=frozenset({2}))
+    seen = ModelComparison(SETTINGS.under_test, outcomes={2: FAILS})
     markup = picture_column(state(*cases), View(), seen)
     assert "3 results, 1 accepted, 1 rejected" in markup
     assert markup.count('aria-label="The model under test fails here"') == 1
     assert "It is being asked." in markup and "resnet18 of timm" in markup
+
+
+def test_the_model_that_fails_and_the_image_that_is_bad_wear_different_signs() -> None:
+    """A tick stands for right alone; what the model gets wrong has neither the tone nor the icon of a failed check."""
+
+    def verdict(label: str, then: str, now: str) -> str:
+        guesses = [Prediction("classification", "m", (Guess(name, 0.9),)) for name in (then, now)]
+        outcome = outcome_of(Task("classification", label=label), guesses[0], guesses[1], None, masked=False)
+        seen = ModelComparison(SETTINGS.under_test, outcomes={1: outcome})
+        found = re.search(
+            r'<span class="pill[^>]*id="model-verdict".*?</span>', picture_column(state(case()), View(), seen)
+        )
+        assert found
+        return found.group()
+
+    tick, cross = icon("check"), icon("cross")
+    assert tick in verdict("bird", "bird", "bird")
+    for label, then, now, words in (
+        ("cat", "road", "boat", "wrong before and after: road → boat"),
+        ("bird", "bird", "boat", "fails here: bird → boat"),
+        ("boat", "bird", "boat", "right here alone: bird → boat"),
+        ("", "bird", "boat", "bird → boat"),
+    ):
+        shown = verdict(label, then, now)
+        assert words in shown and tick not in shown and cross not in shown and "pill bad" not in shown
 
 
 def test_a_check_passed_failed_or_cannot_tell_and_says_what_it_wants() -> None:
@@ -173,9 +201,11 @@ def test_a_check_passed_failed_or_cannot_tell_and_says_what_it_wants() -> None:
 def test_the_five_likeliest_classes_before_and_after() -> None:
     before = Prediction("classification", "m", (Guess("bird", 0.98), Guess("boat", 0.01)))
     after = Prediction("classification", "m", (Guess("boat", 0.61), Guess("bird", 0.3)))
-    seen = ModelComparison(SETTINGS.under_test, source=before, results={1: after}, newly_misclassified=frozenset({1}))
+    bird = Task("classification", label="bird")
+    fails = outcome_of(bird, before, after, None, masked=False)
+    seen = ModelComparison(SETTINGS.under_test, source=before, results={1: after}, outcomes={1: fails})
     markup = picture_column(state(case()), View(), seen)
-    assert "model: bird → boat 0.61" in markup
+    assert "model fails here: bird → boat 0.61" in markup
     assert markup.count('class="right"') == 2 and markup.count('class="wrong"') == 1
 
 

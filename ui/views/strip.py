@@ -143,7 +143,7 @@ def _thumb(case: StoredTestCase, state: RunState, comparison: ModelComparison, o
     failure = None
     if case.id in comparison.newly_misclassified:
         words = "The model under test fails here"
-        failure = el("span", icon("alert"), class_="model-fails", title=words, role="img", aria_label=words)
+        failure = el("span", icon("target"), class_="model-fails", title=words, role="img", aria_label=words)
     return el(
         "button",
         el("img", src=image_url(case.image_sha), alt=f"Generated image: {case.lineage.counterfactual.text}"),

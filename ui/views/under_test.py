@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evaluation.metrics import ClassFigures
+from evaluation.outcomes import Standing
 from evaluation.types import Prediction, names_label
 from pipeline.settings import UnderTestSettings
 from pipeline.types import Task
@@ -10,7 +11,7 @@ from services.predictions import ModelComparison
 from services.run_state import RunState
 from storage.types import StoredTestCase
 from ui.views.markup import Child, Html, el
-from ui.views.parts import button, icon, pill, problem
+from ui.views.parts import Tone, button, icon, pill, problem
 
 SOURCES = {
     "profile": "the profile's own",
@@ -33,8 +34,14 @@ KNOWN = (
 """Proposed while a name is typed; any other of torchvision or timm is taken too."""
 
 
-NAMED = 2
-"""As many classes are named in the pill; the table tells of all."""
+STANDINGS: dict[Standing, tuple[Tone, str]] = {
+    "right": ("", "check"),
+    "fails here": ("acc", "target"),
+    "wrong before too": ("", ""),
+    "right only here": ("", ""),
+    "cannot tell": ("", "question"),
+}
+"""The tone and the icon of how the model stands. A tick says that it is right, not that it is no worse than before."""
 
 
 def under_test_card(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
@@ -56,21 +63,15 @@ def under_test_card(state: RunState, case: StoredTestCase, comparison: ModelComp
 
 
 def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Child:
-    """What the model under test makes of the image, in a few words."""
-    before, after = comparison.source, comparison.results.get(case.id)
-    if before is None or after is None:
+    """How the model under test stands on the image, in a few words. Its signs are not those of the checks: what it gets
+    wrong speaks against the model, and not against the image.
+    """
+    outcome = comparison.outcomes.get(case.id)
+    if outcome is None:
         return None
-    fails = case.id in comparison.newly_misclassified
-    if after.top and before.top:
-        then, now = before.top[0], after.top[0]
-        words = f"model: {now.label} {now.probability:.2f}"
-        if now.label != then.label:
-            words = f"model: {then.label} → {now.label} {now.probability:.2f}"
-    else:
-        dropped = [figure.name for figure in comparison.figures.get(case.id, ()) if figure.dropped]
-        lost = ", ".join(dropped) if len(dropped) <= NAMED else f"{len(dropped)} protected classes"
-        words = f"model loses {lost}" if dropped else "model finds what is protected"
-    return pill([icon("alert" if fails else "check"), words], "bad" if fails else "ok", id="model-verdict")
+    tone, sign = STANDINGS[outcome.standing]
+    words: list[Child] = [icon(sign) if sign else None, outcome.words]
+    return pill(words, tone, id="model-verdict", title=outcome.explanation, data_standing=outcome.standing)
 
 
 def _body(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Child:
@@ -101,7 +102,7 @@ def _bars(found: Prediction, name: str, label: str) -> Html:
     for place, guess in enumerate(found.top):
         right = bool(label) and names_label(guess.label, label)
         wrong = bool(label) and place == 0 and not right
-        sign = icon("check") if right else icon("alert") if wrong else None
+        sign = icon("check") if right else None
         rows.append(
             el(
                 "li",
@@ -124,7 +125,7 @@ def _classes(figures: tuple[ClassFigures, ...], masked: bool) -> Child:
             el("td", _figure(figure.source)),
             el(
                 "td",
-                el("b", _figure(figure.generated), " ", icon("alert"), class_="dropped", title="It dropped")
+                el("b", _figure(figure.generated), " ", icon("target"), class_="dropped", title="Lost here")
                 if figure.dropped
                 else _figure(figure.generated),
             ),

@@ -1,0 +1,95 @@
+"""What a generated image shows of the model under test, in comparison with its source. Pure; no models, no pages.
+
+It says nothing of whether the image is a good one: that is what checks and reviews are for. A model that fails where it
+did not on the source is what a tester looks for; one that failed before already shows nothing new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from evaluation.metrics import ClassFigures
+from evaluation.types import Guess, Prediction, names_label
+from pipeline.types import Task
+
+Standing = Literal["right", "fails here", "wrong before too", "right only here", "cannot tell"]
+FOUND = 0.5
+"""From this IoU on a class counts as found, as in the Pascal VOC challenge."""
+NAMED = 2
+"""As many classes are named; more are counted."""
+
+
+@dataclass(frozen=True)
+class ModelOutcome:
+    """How the model under test stands on one generated image."""
+
+    standing: Standing
+    words: str
+    """In a few words, with what it says."""
+
+    @property
+    def explanation(self) -> str:
+        """What the standing means to somebody who looks for faults of the model."""
+        return EXPLANATIONS[self.standing]
+
+
+EXPLANATIONS: dict[Standing, str] = {
+    "right": "The model under test is right on the source and here: this image shows no fault of it.",
+    "fails here": "The model under test is right on the source and fails here. If the image is valid, that is a fault "
+    "of the model: what you are looking for.",
+    "wrong before too": "The model under test fails on the source already, so this image shows nothing new about it.",
+    "right only here": "The model under test fails on the source and is right here.",
+    "cannot tell": "What the model under test says cannot be compared with the task.",
+}
+
+
+def outcome_of(
+    task: Task, source: Prediction, found: Prediction, figures: Sequence[ClassFigures] | None, masked: bool
+) -> ModelOutcome:
+    """The outcome for an image that was made for `task`; `figures` are those of a segmenter, `masked` says whether
+    they were measured against a mask.
+    """
+    if figures is not None:
+        return _of_classes(figures, masked)
+    if not source.top or not found.top:
+        return ModelOutcome("cannot tell", "model: nothing to compare")
+    return _of_guesses(task, source.top[0], found.top[0])
+
+
+def _of_guesses(task: Task, then: Guess, now: Guess) -> ModelOutcome:
+    said = f"{now.label} {now.probability:.2f}"
+    if task.kind != "classification" or not task.label:
+        return ModelOutcome("cannot tell", f"model: {then.label} → {said}" if then.label != now.label else said)
+    before, after = names_label(then.label, task.label), names_label(now.label, task.label)
+    if before and after:
+        return ModelOutcome("right", f"model right: {said}")
+    if before:
+        return ModelOutcome("fails here", f"model fails here: {then.label} → {said}")
+    if after:
+        return ModelOutcome("right only here", f"model right here alone: {then.label} → {said}")
+    changed = f"{then.label} → {said}" if then.label != now.label else said
+    return ModelOutcome("wrong before too", f"model wrong before and after: {changed}")
+
+
+def _of_classes(figures: Sequence[ClassFigures], masked: bool) -> ModelOutcome:
+    known = [figure for figure in figures if figure.source is not None and figure.generated is not None]
+    if not known:
+        return ModelOutcome("cannot tell", "model knows nothing that is protected")
+    lost = [figure.name for figure in known if figure.dropped and (figure.source or 0.0) >= FOUND]
+    if lost:
+        return ModelOutcome("fails here", f"model fails here: loses {_few(lost)}")
+    if not masked:
+        return ModelOutcome("right", "model sees what is protected where it saw it")
+    missed = [figure.name for figure in known if (figure.generated or 0.0) < FOUND]
+    if missed:
+        return ModelOutcome("wrong before too", f"model misses {_few(missed)} before and after")
+    gained = [figure.name for figure in known if (figure.source or 0.0) < FOUND]
+    if gained:
+        return ModelOutcome("right only here", f"model finds {_few(gained)} here alone")
+    return ModelOutcome("right", "model finds what is protected")
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= NAMED else f"{len(names)} protected classes"
