@@ -16,6 +16,7 @@ from services.studio import Studio
 from tests.explorer import (
     HeldBack,
     Served,
+    draw,
     encoded,
     held_drawing,
     look,
@@ -440,3 +441,51 @@ def test_several_pictures_are_given_at_once_labelled_and_run_in_one_table(studio
 
     page.evaluate(PASTE, base64.b64encode(pictures["green"]).decode())
     expect(page.locator("#run-name")).to_have_value("image")
+
+
+def test_back_and_forward_lead_to_start_page_run_and_image(studio: Studio, page: Page) -> None:
+    run_id, other = text_run(studio), text_run(studio, name="other.png")
+    draw(studio, run_id)
+    oldest = studio.workspace.runs.get(run_id).test_cases[0].id
+
+    def at(run: str, image: int | None = None) -> None:
+        where = f"?run={run}" + (f"&image={image}" if image else "")
+        page.wait_for_function(
+            "where => location.href.endsWith(where) && window.studio?.idle", arg=where if run else "/"
+        )
+        if image:
+            expect(page.locator(f".pictures[data-case='{image}']")).to_be_visible()
+        expect(page.locator("#run-name" if run else ".start h1")).to_be_visible()
+
+    page.goto(page.url.split("?")[0])  # the start page, as this browser saw that last
+    at("")
+    look(page)
+    open_run(page, run_id)
+    at(run_id)
+    page.click(f"[data-key=case-{oldest}]")
+    at(run_id, oldest)
+    page.keyboard.press("ArrowLeft")  # to leaf through makes no steps for Back
+    at(run_id, oldest + 1)
+    page.keyboard.press("ArrowRight")
+    at(run_id, oldest)
+    open_run(page, other)
+    at(other)
+    for way, where in (
+        (page.go_back, (run_id, oldest)),
+        (page.go_back, (run_id, None)),
+        (page.go_back, ("", None)),
+        (page.go_forward, (run_id, None)),
+        (page.go_forward, (run_id, oldest)),
+        (page.reload, (run_id, oldest)),
+        (page.go_forward, (other, None)),
+    ):
+        way()
+        at(*where)
+    # Over another page of the studio, too.
+    page.evaluate("history.go(-3)")
+    at("")
+    page.evaluate("localStorage.setItem('studio-run', 'of another page')")
+    page.click("nav a:has-text('Scripts')")
+    page.wait_for_url("**/scripts")
+    page.go_back()
+    at("")

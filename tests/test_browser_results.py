@@ -194,8 +194,9 @@ def test_accept_reject_and_take_back_by_keys(studio: Studio, page: Page) -> None
     page.wait_for_selector("#results-count")
     settled(page)
     expect(page.locator("#results-count")).to_have_text("4 results, 1 accepted, 2 rejected")
+    expect(page.locator("#verdict")).to_have_text("rejected: a fifth wheel, su f?")  # what was looked at is shown
     press(page, "u")
-    expect(page.locator("#results-count")).to_have_text("4 results, 2 rejected")
+    expect(page.locator("#results-count")).to_have_text("4 results, 1 accepted, 1 rejected")
     expect(page.locator("#accept")).to_be_visible()
     press(page, "r", "Escape")
     expect(page.locator(".why")).to_be_hidden()

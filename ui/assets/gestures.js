@@ -39,7 +39,10 @@
     else if ("edit" in data) edit(target.closest(".chip, .line, .add-caption"));
     else if ("submit" in data) submit(target.closest("[data-form]"));
     else if ("viewMode" in data) look({ mode: data.viewMode, follow: false });
-    else if ("viewCase" in data) look({ case: Number(data.viewCase), follow: false });
+    else if ("viewCase" in data) {
+      look({ case: Number(data.viewCase), follow: false });
+      studio.mark(false);
+    }
     else if ("viewOnly" in data) look({ only: data.viewOnly, case: Number(data.first), follow: false });
     else if ("toggleRuns" in data) document.body.classList.toggle("runs-open");
     else pressed(target);

@@ -2,9 +2,10 @@
 // back into the page without touching a field that is being typed in. No rule of the studio is kept here.
 (() => {
   "use strict";
+  const AT_FIRST = { case: null, mode: "result", only: "", follow: false };
   const POLL_BUSY = 400, POLL_PREDICTING = 1000, POLL_IDLE = 4000, LOST = 20000;
   const TAB = Math.random().toString(36).slice(2);   // tells this page from others, in what it saves
-  const studio = { run: "", state: 0, start: "", revision: "", server: null, upload: null, view: { case: null, mode: "result", only: "", follow: false }, find: "", cases: [], strip: [], active: false, idle: false, lost: false, held: null, afterPatch: [], onSend: {} };
+  const studio = { run: "", state: 0, start: "", revision: "", server: null, upload: null, view: { ...AT_FIRST }, find: "", cases: [], strip: [], active: false, idle: false, lost: false, held: null, afterPatch: [], onSend: {} };
   window.studio = studio;
   const parts = {};            // name -> stamp of what is shown
   const roots = {};            // name -> the element that holds it
@@ -16,8 +17,9 @@
 
   studio.connect = (server, upload) => {
     Object.assign(studio, { server, upload });
-    const wanted = new URLSearchParams(location.search).get("run") ?? localStorage.getItem("studio-run") ?? "";
-    send({ name: "open", fields: { run: wanted } });
+    // Who comes back to the start page wants the start page, whatever was looked at since.
+    const wanted = new URLSearchParams(location.search).get("run") ?? history.state?.run ?? localStorage.getItem("studio-run") ?? "";
+    send({ name: "open", fields: { run: wanted }, image: here().image });
   };
 
   studio.part = (element) => {
@@ -64,7 +66,7 @@
     if (!studio.server || flying || !queue.length) return;
     const mine = flying = queue.splice(0);
     clearTimeout(pollTimer);
-    const batch = { do: mine.map(({ done, refused, lost, ...plain }) => plain), tab: TAB, run: studio.run, view: studio.view, find: studio.find, picked: [...studio.picked.keys()].slice(0, 200), seen: { ...parts }, revision: studio.revision };
+    const batch = { do: mine.map(({ done, refused, lost, image, ...plain }) => plain), tab: TAB, run: studio.run, view: viewAfter(mine), find: studio.find, picked: [...studio.picked.keys()].slice(0, 200), seen: { ...parts }, revision: studio.revision };
     let reply;
     try { reply = await wire.within(LOST, wire.answered(studio.server.answer(batch))); } catch { giveUp(); return; }
     // What is under a pressed pointer must not become something else before it is released.
@@ -98,7 +100,8 @@
       else if (reply.problem && place === reply.ended) action.refused?.(reply.problem, reply.field, reply.where);
       else (action.lost ?? action.refused)?.(reply.problem, "", "");
     });
-    if (moved) studio.view = { case: null, mode: "result", only: "", follow: false };
+    const view = viewAfter(batch);
+    if (moved) studio.view = view === studio.view ? { ...AT_FIRST } : view;
     const followed = studio.view.follow && reply.cases.length > studio.cases.length;
     if (followed) Object.assign(studio.view, { case: null, follow: false });
     // A new image is shown as it comes, unless another one was picked.
@@ -111,13 +114,9 @@
     studio.predicting = reply.predicting;
     document.body.dataset.view = reply.run ? "run" : "start";
     localStorage.setItem("studio-run", reply.run);
-    const address = reply.run ? `?run=${reply.run}` : location.pathname;
-    const there = new URLSearchParams(location.search).get("run") ?? "";
+    const there = here().run;
     // Who goes back or forward is there already; and while another run is still to be opened, its address counts.
-    if ((moved || !there !== !reply.run) && !queue.some((action) => action.name === "open")) {
-      const first = !history.state;
-      history[first || there === reply.run ? "replaceState" : "pushState"]({ run: reply.run }, "", keepTheme(address));
-    }
+    if (!queue.some((action) => action.name === "open")) mark(there === reply.run);
     const onlyPolled = batch.every((action) => action.name === "poll");
     for (const where of ["start", "source"]) {
       const said = reply.problem && reply.where === where ? reply.problem : "";
@@ -141,6 +140,26 @@
     if (place) { place.textContent = problem; place.className = problem ? "problem" : ""; }
   }
 
+  // ---- The address: start page, run, image. What was gone to by a click has a place of its own for Back
+
+  const here = () => {
+    const query = new URLSearchParams(location.search);
+    return { run: query.get("run") ?? "", image: Number(query.get("image")) || null };
+  };
+  // What is looked at once these are done: another run from its newest image on, or from the one that was asked for.
+  const viewAfter = (actions) => {
+    const opened = actions.findLast((action) => action.name === "open");
+    return opened && opened.fields.run !== studio.run ? { ...AT_FIRST, case: opened.image ?? null } : studio.view;
+  };
+
+  // The address becomes that of what is shown; with `stay` without a step for Back.
+  function mark(stay) {
+    const { run, view } = studio, there = here();
+    if (history.state && there.run === run && there.image === view.case) return;
+    const query = run ? `?run=${run}${view.case ? `&image=${view.case}` : ""}` : location.pathname;
+    history[stay || !history.state ? "replaceState" : "pushState"]({ run }, "", keepTheme(query));
+  }
+
   const keepTheme = (address) => {
     const theme = new URLSearchParams(location.search).get("__theme");
     return theme ? `${address}${address.includes("?") ? "&" : "?"}__theme=${theme}` : address;
@@ -161,7 +180,10 @@
 
   document.addEventListener("visibilitychange", () => { if (!document.hidden && !flying) send({ name: "poll" }); });
   window.addEventListener("popstate", () => {
-    send({ name: "open", fields: { run: new URLSearchParams(location.search).get("run") || "" } });
+    const { run, image } = here();
+    if (run !== studio.run) return void send({ name: "open", fields: { run }, image });
+    Object.assign(studio.view, { case: image, follow: false });
+    send({ name: "poll" });
   });
 
   function afterPatch(root) {
@@ -189,7 +211,7 @@
   for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, release, true);
   window.addEventListener("blur", release);   // released over another window
 
-  Object.assign(studio, { send, tell });
+  Object.assign(studio, { send, tell, mark });
 
   const ready = () => { document.body.dataset.view ??= "start"; window.dispatchEvent(new Event("studio-ready")); };
   if (document.body) ready(); else document.addEventListener("DOMContentLoaded", ready);
