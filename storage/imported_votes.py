@@ -59,7 +59,7 @@ def import_vote(
         "worker": worker,
         "item": item["id"],
         "kind": item["kind"],
-        "side": "left",
+        "side": vote.side,
         "number": number,
         "state": "expired",
         "counts": _may_count(db, study_id, worker),
@@ -82,12 +82,13 @@ def import_vote(
     db.execute(
         """
         UPDATE assignments SET state = 'submitted', first_vote = :vote, vote = :vote, submitted = :submitted,
-            was_right = :right, verdict = :verdict, decision = :decision WHERE id = :id
+            was_right = :right, changes = :changes, verdict = :verdict, decision = :decision WHERE id = :id
         """,
         {
             "vote": saved,
             "submitted": submitted,
             "right": None if vote.right is None or item["kind"] == "item" else int(vote.right),
+            "changes": vote.changes,
             "verdict": vote.verdict,
             "decision": decision,
             "id": assignment,

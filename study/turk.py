@@ -21,8 +21,9 @@ HEAD = (
 ).split()
 INPUTS = "image source kind label classes edit_types caption counterfactual group model model_right".split()
 """Of Input.*."""
-OURS = ("_comment", "_seconds", "_side", "_counted", "_excluded")
-"""Of Answer.*: no question can have these names. Exact seconds, as Turk's are whole; whether the vote is in the result;
+OURS = ("_comment", "_seconds", "_side", "_changes", "_counted", "_excluded")
+"""Of Answer.*: no question can have these names. Exact seconds, as Turk's are whole; where the generated
+image stood; how often the answer was changed; whether the vote is in the result;
 who excluded its worker ("rule" or "person") and why."""
 TAIL = ("Approve", "Reject")
 
@@ -70,6 +71,7 @@ def turk_rows(data: StudyData) -> list[Row]:
             "Answer._comment": vote.comment,
             "Answer._seconds": vote.seconds,
             "Answer._side": vote.side,
+            "Answer._changes": vote.changes,
             "Answer._counted": vote.assignment in inside,
             "Answer._excluded": excluded.get(vote.worker, ""),
         }

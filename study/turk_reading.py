@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from study.cells import Table, as_written
 from study.questions import check_answers
 from study.turk import MONTHS, OURS
-from study.types import Answers, ApprovalVerdict, Item, Question, Rules
+from study.types import Answers, ApprovalVerdict, Item, Question, Rules, Side
 
 _ZONES = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6}
 _TIME = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{1,2}) (\d\d):(\d\d):(\d\d) ([A-Z]{3}) (\d{4})")
@@ -44,6 +44,8 @@ class TurkVote(NamedTuple):
     seconds: float
     verdict: ApprovalVerdict
     reason: str
+    side: Side = "left"
+    changes: int = 0
 
 
 @dataclass(frozen=True)
@@ -202,9 +204,13 @@ def _answers(row: Mapping[str, str], questions: Mapping[str, Question], used: se
                 continue
             used.add(column)
             if option and text.casefold() in _YES:
-                found[question.id] = _answer(question, option)
+                said = _answer(question, option)
             elif not option and text:
-                found[question.id] = _answer(question, as_written(text))
+                said = _answer(question, as_written(text))
+            else:
+                continue
+            if found.setdefault(question.id, said) != said:
+                raise ValueError(f"it answers “{question.id}” with both “{found[question.id]}” and “{said}”")
     return found
 
 
@@ -273,9 +279,16 @@ def _vote(
         accepted = min(accepted or submitted - timedelta(seconds=seconds), submitted)
     except OverflowError as error:
         raise ValueError("SubmitTime is no time that a vote can have") from error
+    side, changes = row.get("Answer._side") or "left", row.get("Answer._changes") or "0"
+    if side not in ("left", "right"):
+        raise ValueError(f"Answer._side is “{side[:40]}”; left and right are sides")
+    if not re.fullmatch("[0-9]{1,6}", changes):
+        raise ValueError(f"Answer._changes is “{changes[:40]}”; it has to be a number")
     comment = as_written(row.get("Answer._comment", ""))[:MAX_COMMENT]
     checked = check_answers(rules, item, answers)
-    return TurkVote(item.id, worker, checked, comment, accepted, submitted, seconds, verdict, reason)
+    placed: Side = "right" if side == "right" else "left"
+    times = (accepted, submitted, seconds)
+    return TurkVote(item.id, worker, checked, comment, *times, verdict, reason, placed, int(changes))
 
 
 def _n(number: int, what: str) -> str:

@@ -155,7 +155,7 @@ def test_a_file_of_ours_comes_back_as_the_same_votes() -> None:
     items = [item(1, label="bird"), item(2, label="owl", kind="control", expected={"valid": "yes"})]
     votes = [
         vote(1, 1, "heron-41", {"valid": "yes"}, comment="=HYPERLINK(1)", seconds=3.25, verdict="approved"),
-        vote(2, 2, "heron-41", {"valid": "no"}, kind="control", side="right"),
+        vote(2, 2, "heron-41", {"valid": "no"}, kind="control", side="right", changes=3),
         vote(3, 1, "crane-2", {"valid": "no"}, comment='two\nlines, "quoted"', verdict="rejected", reason="asleep"),
     ]
     held = data(items, votes, exclusions=[excluded("crane-2", "too fast")])
@@ -163,7 +163,10 @@ def test_a_file_of_ours_comes_back_as_the_same_votes() -> None:
     assert (found.problems, found.notes) == ((), ())
     assert found.excluded == {"crane-2": ("rule", "too fast")}
     for was, now in zip(votes, found.votes, strict=True):
-        for name in ("item", "worker", "answers", "comment", "accepted", "submitted", "seconds", "verdict", "reason"):
+        for name in (
+            *("item", "worker", "answers", "comment", "accepted", "submitted", "seconds", "verdict", "reason"),
+            *("side", "changes"),
+        ):
             assert getattr(now, name) == getattr(was, name), name
 
 
@@ -226,6 +229,9 @@ def test_what_turk_rejected_was_replaced_and_is_left_out() -> None:
         ({"SubmitTime": "0001-01-01T00:00:00Z", "AcceptTime": ""}, "SubmitTime is no time that a vote can have"),
         ({"WorkTimeInSeconds": "nan"}, "has to be 0 or more"),
         ({"Answer.taskAnswers": "{"}, "is no JSON"),
+        ({"Answer.valid.yes": "true", "Answer.valid.no": "true", "Answer.Valid": ""}, "with both “yes” and “no”"),
+        ({"Answer.taskAnswers": '[{"valid": {"no": true}}]'}, "with both “yes” and “no”"),
+        ({"Answer._side": "top"}, "left and right are sides"),
     ],
 )
 def test_a_row_that_is_no_vote_is_told_with_its_number(cells: Mapping[str, str], said: str) -> None:

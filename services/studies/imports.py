@@ -228,7 +228,9 @@ def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool
     by_id = {item.id: item for item in items}
     rules = workspace.studies.get(study_id).rules
     rows = [
-        ImportedVote(*vote, right=right(item, vote.answers, rules.questions) if _known(item, rules) else None)
+        ImportedVote(
+            **vote._asdict(), right=right(item, vote.answers, rules.questions) if _known(item, rules) else None
+        )
         for vote in found.votes
         if (item := by_id[vote.item])
     ]
