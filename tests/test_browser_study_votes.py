@@ -45,6 +45,17 @@ def test_a_file_of_votes_is_looked_at_and_then_taken(page: Page, served: tuple[s
     file = tmp_path / "Batch_1.csv"
     file.write_text("\n".join(["WorkerId,SubmitTime,Input.image_url,Answer.valid", *rows]))
     page.goto(f"{url}study/{study_id}/run")
+    page.click(".files summary")
+    Image.effect_noise((64, 64), 50).save(tmp_path / "another.png")
+    page.set_input_files("#bring", tmp_path / "another.png")
+    expect(page.locator("#bring-note")).to_contain_text("its images come in at once")
+    assert studies.get(study_id).items == 2
+    page.click("#bring-go")
+    expect(page.locator("#bring-note")).to_contain_text("1 image added")
+    assert studies.get(study_id).items == 3
+    page.set_input_files("#bring", {"name": "x.zip", "mimeType": "application/zip", "buffer": b"PK\x03\x04no"})
+    page.click("#bring-go")
+    expect(page.locator("[data-problem=bring]")).to_contain_text("pack it again")
     assert page.is_hidden("#votes-go")
     page.set_input_files("#votes-file", tmp_path / "Batch_1.csv")
     page.wait_for_selector("#votes-go:visible")

@@ -212,6 +212,15 @@ def test_a_draft_can_have_the_rules_of_another_study(lead: Lead) -> None:
     assert (held.name, held.state, held.items) == ("Birds, again", "draft", 0)
     assert replace(held.rules, seed=rules.seed, version=1) == rules
     lead.post("nothing/copy-rules", {}, 400)
+    copy = str(lead.post(f"{first}/copy-rules", {"images": True})["go"].split("/")[2])
+
+    def judged(study: str) -> list[Any]:
+        found = lead.studies.items(study)
+        return [(item.kind, item.image_sha, item.source_sha, item.label, dict(item.expected)) for item in found]
+
+    assert lead.studies.get(copy).name == "Birds, copy" and judged(copy) == judged(first)
+    lead.save(copy, votes="3", consensus="2")
+    assert lead.studies.get(copy).items == 10 and not lead.studies.data(copy).votes
 
 
 def test_what_is_typed_is_there_after_a_reload(lead: Lead) -> None:

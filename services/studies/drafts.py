@@ -74,9 +74,10 @@ class CreateStudy(Command):
 
 
 class CopyRules(StudyCommand):
-    """Begin a draft with the rules of another study."""
+    """Begin a draft with the rules of another study, and its images if they are wanted: to try it on a copy."""
 
     name: ClassVar[str] = "copy-rules"
+    images: bool = Field(False, description="Whether its images, control and quiz items come too")
 
 
 class DraftCommand(StudyCommand):
@@ -331,8 +332,15 @@ class Drafts:
     def copy_rules(self, sent: CopyRules) -> str:
         """The id of the new draft."""
         study = self._studies.get(sent.study)
-        title = f"{study.name[: draft_form.LONGEST_NAME - 7]}, again"
-        return self._studies.create(title, replace(study.rules, version=0, seed=_seed(), left_out=()))
+        if not sent.images:
+            title = f"{study.name[: draft_form.LONGEST_NAME - 7]}, again"
+            return self._studies.create(title, replace(study.rules, version=0, seed=_seed(), left_out=()))
+        items = self._studies.items(study.id)
+        title = f"{study.name[: draft_form.LONGEST_NAME - 6]}, copy"
+        copy = self._studies.create(title, replace(study.rules, version=0, seed=_seed()))
+        names = [field.name for field in fields(NewItem)]
+        self._studies.add_items(copy, [NewItem(**{name: getattr(item, name) for name in names}) for item in items])
+        return copy
 
     def change(
         self,

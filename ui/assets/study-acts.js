@@ -137,7 +137,7 @@
     else if ("drawNow" in data) { if (study.draw) await study.draw(); else await ask("add-items"); }
     else if (data.like) {
       target.disabled = true;
-      try { location.assign((await wire.post(`/study/api/${encodeURIComponent(data.like)}/copy-rules`)).go); }
+      try { location.assign((await wire.post(`/study/api/${encodeURIComponent(data.like)}/copy-rules`, { images: "images" in data })).go); }
       catch (error) { refuse(error.message); target.disabled = false; }
     } else if ("print" in data) print();
     else if (data.copyTable) {

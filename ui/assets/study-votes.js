@@ -1,5 +1,5 @@
-// The page of a running study: a file with votes is looked at on the server, told in words, and taken at a second yes.
-// After study-acts.js.
+// The page of a running study: a file with images or votes is taken at a second yes; what is in one with votes is told
+// before. After study-acts.js.
 (() => {
   "use strict";
   const field = document.getElementById("votes-file");
@@ -43,5 +43,37 @@
       file = null;
     } catch (error) { tell("", error.message); }
     go.disabled = field.disabled = false;
+  });
+})();
+
+(() => {
+  "use strict";
+  const field = document.getElementById("bring"), ready = document.getElementById("bring-ready");
+  if (!ready) return;
+  const go = document.getElementById("bring-go"), note = document.getElementById("bring-note");
+  const problem = document.querySelector("[data-problem=bring]");
+  const { study } = document.querySelector("[data-study]").dataset;
+  let file = null;
+
+  function tell(text, wrong = "") {
+    note.textContent = text;
+    problem.textContent = wrong;
+    ready.hidden = !file;
+  }
+
+  field.addEventListener("change", () => {
+    file = field.files[0] ?? file;
+    field.value = "";   // so that the same file can be chosen again
+    tell(file ? `${file.name}, ${Math.ceil(file.size / 1000).toLocaleString("en")} KB: its images come in at once.` : "");
+  });
+
+  go.addEventListener("click", async () => {
+    const sent = file;
+    file = null;
+    field.disabled = true;
+    tell(`Sending ${sent.name} …`);
+    try { tell((await wire.sendFile(`/study/files/${study}?name=${encodeURIComponent(sent.name)}`, sent)).said); }
+    catch (error) { tell("", error.message); }
+    field.disabled = false;
   });
 })();

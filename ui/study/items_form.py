@@ -121,14 +121,15 @@ def draw_form(models: Sequence[str], kind: str, button_words: str = "Add them") 
     )
 
 
-def files_form() -> Html:
-    """Images that were made elsewhere."""
+def files_form(study: Study | None = None) -> Html:
+    """Images that were made elsewhere; for a study that has started, which is named."""
     return el(
         "details",
         el("summary", "Or bring images that were made elsewhere"),
         el(
             "p",
             BROUGHT,
+            " They come in at once, and cannot be taken out again." if study is not None else None,
             class_="mut small",
         ),
         el(
@@ -141,6 +142,9 @@ def files_form() -> Html:
         ),
         el("p", "", class_="wrong", data_problem="bring", role="alert"),
         el("p", "", class_="mut", id="bring-note", role="status"),
+        el("div", button("Add them", look="p s", id="bring-go"), class_="field", id="bring-ready", hidden=True)
+        if study is not None
+        else None,
         data_keep="files",
         class_="more-line files",
     )

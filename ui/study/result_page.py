@@ -20,6 +20,7 @@ from ui.views.parts import bar, icon, notice
 EXPORTS = (
     ("study.zip", "The whole study", "votes, results, rules and pictures, with a manifest"),
     ("votes.csv", "Votes", "task, worker, label: as crowd-kit reads them"),
+    ("answers.csv", "Answers", "every answer, counted or not and why not, with times and comments"),
     ("turk.csv", "Mechanical Turk's columns", "as a batch result file, so that existing scripts run"),
     ("results.csv", "Results, CSV", "a row for every figure, with interval and n"),
     ("results.parquet", "Results, Parquet", "the same, typed"),

@@ -12,7 +12,7 @@ from study.types import Question, Rules, Study, Worker
 from ui.frame import page
 from ui.study.fields import card, field, number_input, wrong
 from ui.study.frame import study_head
-from ui.study.items_form import draw_form
+from ui.study.items_form import draw_form, files_form
 from ui.study.questions_form import KINDS
 from ui.study.setup import dialogs
 from ui.study.words import when
@@ -246,6 +246,7 @@ def _extend(study: Study, models: Sequence[str]) -> Html:
         votes,
         el("h3", "More images"),
         draw_form(models, task_of(rules.template), "Add them …"),
+        files_form(study),
         lead="The study goes on with more; what was judged stays.",
     )
 
@@ -309,7 +310,12 @@ def _rules(history: Sequence[tuple[Rules, datetime]], study: Study) -> Html:
         ),
         el("h3", "Versions") if len(versions) > 1 else None,
         el("ul", versions, class_="mut small versions"),
-        el("div", button("New draft with these rules", look="s", data_like=study.id, id="again"), class_="acts"),
+        el(
+            "div",
+            button("New draft with these rules", look="s", data_like=study.id, id="again"),
+            button("Copy with its images", look="s", data_like=study.id, data_images=True, id="copy-study"),
+            class_="acts",
+        ),
     )
 
 

@@ -83,7 +83,12 @@ def setup_page(shown: DraftState, assumed: Assumptions, signed_in: bool) -> str:
     content = el("div", form, aside, class_="setup")
     return page(
         study.name or "Set-up",
-        study_head(study, "", button("Delete the draft …", look="s q", data_act="delete-draft", id="delete")),
+        study_head(
+            study,
+            "",
+            button("Try on a copy", look="s q", data_like=study.id, data_images=True, id="copy-study"),
+            button("Delete the draft …", look="s q", data_act="delete-draft", id="delete"),
+        ),
         content,
         dialogs(),
         ends=saved,
