@@ -78,7 +78,6 @@ def _figures(
     counted = sum(vote.assignment in in_result for vote in on_items)
     controls_seen = controls_right(votes, items, rules)[1]
     judged = is_judged(study, controls_seen)
-    unjudged = "" if judged else f"not judged: {controls_seen} of {rules.controls.min_seen} control items seen"
     return WorkerFigures(
         worker=name,
         votes=len(on_items),
@@ -93,7 +92,7 @@ def _figures(
         decided=decided,
         exclusion=exclusion,
         blocked=bool(worker and worker.blocked),
-        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked), unjudged) + _beside(beside),
+        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked)) + _beside(beside),
         judged=judged or exclusion is not None,
         same_browser=beside,
     )
@@ -110,7 +109,7 @@ def _beside(names: Sequence[str]) -> str:
     return f"; came from the same browser as {', '.join(names)}" if names else ""
 
 
-def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool, unjudged: str) -> str:
+def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool) -> str:
     """What a lead should know of a worker at a glance."""
     if exclusion is not None:
         by = "by the rule" if exclusion.by == "rule" else "by the study lead"
@@ -118,10 +117,9 @@ def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool,
     said = "blocked from voting; " if blocked else ""
     if not votes:
         return f"{said}no vote on an item yet"
-    more = f"; {unjudged}" if unjudged and counted else ""
     if counted < votes:
-        return f"{said}{_votes(votes - counted)} beyond the number that an item gets, left out{more}"
-    return f"{said}all votes count{more}"
+        return f"{said}{_votes(votes - counted)} beyond the number that an item gets, left out"
+    return f"{said}all votes count"
 
 
 def _votes(number: int) -> str:

@@ -156,7 +156,7 @@ def row(report: Report, worker: WorkerFigures, actions: Html | None) -> Html:
             data_sort=-1 if seconds is None else seconds,
         ),
         _share(worker.too_fast),
-        el("td", _record(worker), class_="close", data_sort=-1 if worker.approval is None else worker.approval),
+        el("td", _record(report, worker), class_="close", data_sort=-1 if worker.approval is None else worker.approval),
         el("td", _decided(worker), class_="close", data_sort=worker.decided["pending"]),
         el("td", worker.words, class_="mut", title=worker.words),
     ]
@@ -172,7 +172,7 @@ def _share(found: Proportion, said: str = "") -> Html:
     return el("td", said or percent(found.value), class_="n", title=found.words, data_sort=found.value)
 
 
-def _record(worker: WorkerFigures) -> list[Child]:
+def _record(report: Report, worker: WorkerFigures) -> list[Child]:
     """The approval rate, or the state that matters more."""
     said: list[Child] = []
     if worker.exclusion is not None:
@@ -180,7 +180,9 @@ def _record(worker: WorkerFigures) -> list[Child]:
     if worker.blocked:
         said.append(pill("blocked", "bad"))
     if worker.counted and not worker.judged:
-        said.append(pill("not judged", "warn", title="saw too few control items for the rule to judge by"))
+        wanted = report.study.rules.controls.min_seen
+        seen = f"saw {worker.controls.n} of the {wanted} control items after which the rule judges"
+        said.append(pill("not judged", "warn", title=seen))
     if worker.approval is None:
         said.append(pill("no record yet"))
     else:
