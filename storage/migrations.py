@@ -27,6 +27,7 @@ STEPS = (
     "m008_undo",
     "m009_drafts",
     "m010_browsers",
+    "m011_archive",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -35,7 +36,8 @@ _SECOND = ("reviews", "readings")
 _FOURTH = ("artifacts", "predictions")
 _EIGHTH = ("undo_log",)
 _TENTH = ("worker_browsers",)
-APPEND_ONLY = (*_FIRST, "reviews", *study_tables.APPEND_ONLY, *_FOURTH, *_EIGHTH, *_TENTH)
+_ELEVENTH = ("study_archive",)
+APPEND_ONLY = (*_FIRST, "reviews", *study_tables.APPEND_ONLY, *_FOURTH, *_EIGHTH, *_TENTH, *_ELEVENTH)
 """The tables whose rows never change and never go."""
 
 
@@ -369,6 +371,24 @@ def m010_browsers(db: sqlite_utils.Database) -> None:
     )
     db.execute("CREATE INDEX worker_browsers_by_browser ON worker_browsers (browser)")
     _only_append(db, _TENTH)
+
+
+@studio()
+def m011_archive(db: sqlite_utils.Database) -> None:
+    """Studies that were put away, and taken out again."""
+    for statement in (
+        """
+        CREATE TABLE study_archive (  -- the latest row of a study counts
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            study TEXT NOT NULL REFERENCES studies (id),
+            archived INTEGER NOT NULL CHECK (archived IN (0, 1)),
+            created TEXT NOT NULL
+        ) STRICT
+        """,
+        "CREATE INDEX study_archive_by_study ON study_archive (study, id, archived)",
+    ):
+        db.execute(statement)
+    _only_append(db, _ELEVENTH)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -162,6 +162,20 @@ class Studies(Repository):
         _change_state(db, study_id, "closed")
 
     @write
+    def archive(self, db: sqlite_utils.Database, study_id: str, archived: bool) -> None:
+        """Put a study away, or take it out again; one that runs is paused by it. Raises UserError for a draft."""
+        row = require_study(db, study_id)
+        if row["state"] == "draft":
+            raise UserError("A draft cannot be put away; delete it, or start it first.")
+        if _is_archived(db, study_id) == archived:
+            return
+        if archived and row["state"] == "running":
+            _change_state(db, study_id, "paused")
+        insert_row(db, "study_archive", {"study": study_id, "archived": int(archived), "created": now()})
+        touch(db, study_id)
+        append_log(db, "archived" if archived else "taken out of the archive", "", study_id)
+
+    @write
     def set_link(self, db: sqlite_utils.Database, study_id: str, on: bool) -> str:
         """Open the invitation, or end it; returns its token, "" when it is off. An ended one never opens again."""
         study = require_study(db, study_id)
@@ -351,7 +365,13 @@ def _study(db: sqlite_utils.Database, row: Row) -> Study:
         needed=counts["item"] * rules.votes,
         workers=int(workers),
         link=row["link"] or "",
+        archived=_is_archived(db, row["id"]),
     )
+
+
+def _is_archived(db: sqlite_utils.Database, study_id: str) -> bool:
+    query = "SELECT archived FROM study_archive WHERE study = ? ORDER BY id DESC LIMIT 1"
+    return any(row["archived"] for row in list(db.query(query, [study_id])))
 
 
 def _count_items(db: sqlite_utils.Database, study: Row, kind: str) -> int:

@@ -269,6 +269,8 @@ class Study:
     """Who has answered anything; not who was invited, or joined and left."""
     link: str = ""
     """The token of the open invitation; "" when it is off."""
+    archived: bool = False
+    """Put away: the list shows it at its end, and it takes no vote."""
 
 
 @dataclass(frozen=True)

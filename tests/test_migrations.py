@@ -61,6 +61,7 @@ def filled(folder: Path) -> None:
         studies.workers.decide(study_id, worker, "approved", "")
         studies.workers.came_from(worker, "a browser")
         studies.adjudicate(study_id, judged, "valid", "yes", "")
+        studies.archive(study_id, True)
 
 
 def test_the_list_of_steps_is_complete() -> None:

@@ -608,6 +608,25 @@ def test_a_study_that_lacks_something_does_not_start(lead: Lead) -> None:
     lead.get(f"/study/{study}/run", 303)
 
 
+def test_a_study_that_has_started_can_be_put_away_and_taken_out_again(lead: Lead) -> None:
+    study, other = lead.draft(10), lead.create()
+
+    assert "is draft by now" in lead.act(study, "archive-study", 400)["error"]
+    lead.act(study, "start-study")
+    assert "paused by it" in " ".join(lead.post(f"{study}/before/archive-study")["words"])
+    lead.act(study, "archive-study")
+    held = lead.studies.get(study)
+    assert held.archived and held.state == "paused" and not lead.studies.get(other).archived
+    page = lead.get("/study/")
+    assert page.index(other) < page.index("Archive (1)") < page.index(study)
+    assert "archived" in lead.get(f"/study/{study}/") and "archived" in lead.get(f"/study/{study}/run")
+    assert "take it out first" in lead.act(study, "resume-study", 400)["error"]
+    lead.act(study, "unarchive-study")
+    lead.act(study, "resume-study")
+    assert not lead.studies.get(study).archived and "Archive (" not in lead.get("/study/")
+    assert [entry.event for entry in lead.studies.log(study)][1:3] == ["taken out of the archive", "archived"]
+
+
 def test_more_votes_are_a_new_version_of_the_rules(lead: Lead) -> None:
     study = lead.draft(10)
     lead.act(study, "start-study")

@@ -57,6 +57,18 @@ class CloseStudy(StudyCommand):
     name: ClassVar[str] = "close-study"
 
 
+class ArchiveStudy(StudyCommand):
+    """Put a study away: it goes to the end of the list and takes no vote until it is taken out again."""
+
+    name: ClassVar[str] = "archive-study"
+
+
+class UnarchiveStudy(StudyCommand):
+    """Take a study out of the archive."""
+
+    name: ClassVar[str] = "unarchive-study"
+
+
 class AskForVotes(StudyCommand):
     """Ask for more votes an item, or another consensus: a new version of the rules."""
 
@@ -148,6 +160,8 @@ class LifeCycle:
             PauseStudy: _Act(self._before_pause, lambda study, _: studies.pause(study.id)),
             ResumeStudy: _Act(self._before_resume, lambda study, _: studies.resume(study.id)),
             CloseStudy: _Act(self._before_close, lambda study, _: studies.close(study.id)),
+            ArchiveStudy: _Act(self._before_archive, lambda study, _: studies.archive(study.id, True)),
+            UnarchiveStudy: _Act(self._before_unarchive, lambda study, _: studies.archive(study.id, False)),
             AskForVotes: _Act(
                 self._before_votes, lambda study, sent: studies.set_votes(study.id, sent.votes, sent.consensus)
             ),
@@ -229,6 +243,8 @@ class LifeCycle:
 
     def _before_resume(self, study: Study, sent: ResumeStudy) -> Consequences:
         _need(study, "paused")
+        if study.archived:
+            raise UserError("This study is in the archive: take it out first.")
         return Consequences(f"Go on with “{study.name}”?", ("Annotators get images again, at once.",), "Go on")
 
     def _before_close(self, study: Study, sent: CloseStudy) -> Consequences:
@@ -239,6 +255,24 @@ class LifeCycle:
             words.append(f"{missing:,} of {study.needed:,} votes are missing: images that have too few stay undecided.")
         words.append("Results, adjudication, approvals and exports go on to work.")
         return Consequences(f"Close “{study.name}” for good?", tuple(words), "Close it for good", final=True)
+
+    def _before_archive(self, study: Study, sent: ArchiveStudy) -> Consequences:
+        _need(study, "running", "paused", "closed")
+        if study.archived:
+            raise UserError("This study is in the archive already.")
+        words = ["It goes to the end of the list, and nothing of it is lost: results and exports go on to work."]
+        if study.state == "running":
+            words.append("It is paused by it: annotators get no image and no answer is taken.")
+        words.append("It can be taken out again.")
+        return Consequences(f"Put “{study.name}” away?", tuple(words), "Archive it")
+
+    def _before_unarchive(self, study: Study, sent: UnarchiveStudy) -> Consequences:
+        if not study.archived:
+            raise UserError("This study is not in the archive.")
+        words = ["It stands among the others again."]
+        if study.state == "paused":
+            words.append("It is still paused: go on with it on its page.")
+        return Consequences(f"Take “{study.name}” out of the archive?", tuple(words), "Take it out")
 
     def _before_votes(self, study: Study, sent: AskForVotes) -> Consequences:
         _need(study, "running", "paused")

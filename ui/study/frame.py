@@ -32,6 +32,8 @@ def study_head(study: Study, tab: str = "", *actions: Child) -> Html:
     words, tone = STATE_WORDS[study.state]
     rules = study.rules
     facts: list[Child] = [pill(words, tone, id="state")]
+    if study.archived:
+        facts.append(pill("archived"))
     if study.state != "draft":
         facts.append(
             pill(f"rules v{rules.version}", title="The rules are frozen; every change has a number of its own")

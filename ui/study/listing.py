@@ -19,8 +19,17 @@ def list_page(studies: Sequence[Study], signed_in: bool) -> str:
     """All studies, the latest first."""
     new = el("a", icon("plus"), "New study", href="/study/new", class_="btn p", id="new-study")
     head = el("div", el("h1", "Validity studies"), el("span", class_="grow"), new if studies else None, class_="title")
-    content: Child = el("div", [_line(study) for study in studies], class_="study-list") if studies else _none()
-    return page("Studies", el("div", head, class_="study-head"), content, signed_in=signed_in)
+    here, away = ([study for study in studies if study.archived == archived] for archived in (False, True))
+    content: Child = el("div", [_line(study) for study in here], class_="study-list") if studies else _none()
+    archive = el(
+        "details",
+        el("summary", f"Archive ({len(away)})"),
+        el("div", [_line(study) for study in away], class_="study-list"),
+        class_="more-line archive",
+    )
+    return page(
+        "Studies", el("div", head, class_="study-head"), content, archive if away else None, signed_in=signed_in
+    )
 
 
 def _none() -> Html:

@@ -72,7 +72,12 @@ def actions(study: Study) -> tuple[Html, ...]:
     pause = button("Pause …", data_act="pause-study", id="pause") if study.state == "running" else None
     resume = button("Go on …", look="p", data_act="resume-study", id="resume") if study.state == "paused" else None
     close = button("Close …", data_act="close-study", id="close") if study.state in ("running", "paused") else None
-    return tuple(made for made in (pause, resume, close) if made is not None)
+    away = (
+        button("Take out of the archive …", look="s q", data_act="unarchive-study", id="unarchive")
+        if study.archived
+        else button("Archive …", look="s q", data_act="archive-study", id="archive")
+    )
+    return tuple(made for made in (pause, None if study.archived else resume, close, away) if made is not None)
 
 
 def progress_part(study: Study) -> Html:
