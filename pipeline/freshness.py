@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.methods import method_of
 from pipeline.prompting import PromptSet
 from pipeline.recipes import Recipe
-from pipeline.settings import Settings
+from pipeline.settings import Settings, keyed
 from pipeline.stages.counterfactuals import captions_seen
 from pipeline.types import StageName, StageValue, T, Task, Trace
 
@@ -54,7 +54,7 @@ def inputs_key(
     parts |= {read: recipe.stage(read).seen(values[read]) for read in stage.reads}
     parts["task"] = [task.kind, *task.kept()]
     if stage.settings:
-        parts["settings"] = getattr(settings, stage.settings).model_dump(mode="json", exclude=set(stage.marks))
+        parts["settings"] = keyed(getattr(settings, stage.settings), stage.marks)
     return _joined(parts)
 
 

@@ -32,7 +32,7 @@ from pipeline.prompting import PromptSet, prompts_from_plain, prompts_to_plain
 from pipeline.provenance import made_with
 from pipeline.recipes import DEFAULT, Recipe, recipe_of
 from pipeline.run_record import FORMAT, ImageRecord, RunRecord, image_record, read_image, read_run
-from pipeline.settings import Settings
+from pipeline.settings import Settings, keyed
 from pipeline.types import Task, from_plain, read_json, to_plain
 from pipeline.version import version
 
@@ -106,8 +106,9 @@ def asked_run(
     """
     source_sha, mask_sha = image_sha(source), image_sha(mask.image) if mask else ""
     plain = settings.model_dump(mode="json")
+    named = {section: keyed(getattr(settings, section)) for section in plain}  # the ids of earlier versions stay
     run = RunRecord(
-        id=_id(source_sha, task, profile.name, seed, plain, mask_sha, recipe.name),
+        id=_id(source_sha, task, profile.name, seed, named, mask_sha, recipe.name),
         name=_name(source_name),
         profile=profile.name,
         recipe=recipe.name,

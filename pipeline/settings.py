@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Collection
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pipeline.seeds import LARGEST
 
 ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
+Combinations = Literal["spread", "all", "one of each", "at random", "chosen"]
+COMBINATIONS: tuple[Combinations, ...] = get_args(Combinations)
+Combination = tuple[tuple[str, str], ...]
+"""The edits of one caption: keyword and alternative of each."""
+MOST_COMBINATIONS = 200
+"""As many captions are written of one picture at most."""
 SeedMode = Literal["next", "fixed", "random"]
 SEED_MODES: tuple[SeedMode, ...] = get_args(SeedMode)
 
 
 class _Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    later: ClassVar[frozenset[str]] = frozenset()
+    """Settings that earlier versions did not have: as long as they are at their default, nothing hangs on them."""
 
 
 class CaptionSettings(_Settings):
@@ -53,8 +63,18 @@ class AlternativeSettings(LanguageSettings):
 class CounterfactualSettings(LanguageSettings):
     """Stage 4."""
 
+    later: ClassVar[frozenset[str]] = frozenset(("combinations", "chosen"))
+
     edits_at_once: int = Field(1, ge=0, le=10, description="Edits applied to one caption; 0 means all of them")
     captions: int = Field(4, ge=1, le=32, description="How many counterfactual captions to make at most")
+    combinations: Combinations = Field(
+        "spread",
+        description="Which edits become captions: so many, spread evenly (spread) or drawn (at random); all of them; "
+        "one of each keyword, or of each group of keywords; or those that a person chose (chosen)",
+    )
+    chosen: tuple[Combination, ...] = Field(
+        (), max_length=MOST_COMBINATIONS, description="The edits of each caption that a person chose"
+    )
 
 
 class ConditioningSettings(_Settings):
@@ -126,3 +146,16 @@ class Settings(_Settings):
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
     under_test: UnderTestSettings = UnderTestSettings()
+
+
+def keyed(section: BaseModel, passed_over: Collection[str] = ()) -> dict[str, Any]:
+    """A section of the settings as keys see it: without those that say how something is shown, and as earlier versions
+    wrote it where what came later is at its default.
+    """
+    plain = section.model_dump(mode="json", exclude=set(passed_over))
+    later = {name for name in getattr(section, "later", ()) if name in plain}
+    return {
+        name: value
+        for name, value in plain.items()
+        if name not in later or getattr(section, name) != type(section).model_fields[name].get_default()
+    }

@@ -145,6 +145,8 @@ def _pairs(states: Sequence[StoredState], mine: Collection[int]) -> Iterable[tup
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"{len(value)} that were ticked"
     return (
         f"{value:g}" if isinstance(value, float) else f"“{str(value)[:60]}”" if isinstance(value, str) else str(value)
     )

@@ -8,6 +8,7 @@ from pipeline.driver import Driver
 from pipeline.profile import Profile
 from pipeline.seams import Models
 from services.changes import Changes, Revisions
+from services.combinations import CombinationEdits
 from services.commands import Commands
 from services.editing import Editing
 from services.estimates import Estimates
@@ -74,7 +75,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
     settings = RunSettings(workspace, runs, driver, notes)
     execution = Execution(workspace, runs, driver, jobs, notes, editing, states, estimates, control_images, previews)
     undoing = Undoing(workspace, runs, jobs, notes, editing, settings)
-    for service in (runs, editing, settings, execution, undoing):
+    for service in (runs, editing, settings, execution, undoing, CombinationEdits(workspace, runs, settings)):
         service.register(commands)
     predictions.register(commands, runs, settings)
     register_reviews(commands, workspace)

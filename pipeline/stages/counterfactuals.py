@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations, islice, product
 from typing import Any
 
 from pipeline.checks import (
@@ -26,7 +27,7 @@ from pipeline.progress import OnProgress, Pace, Progress, stop_if
 from pipeline.prompting import Prompt, PromptSlot
 from pipeline.seams import LanguageModel
 from pipeline.seeds import derive_seed
-from pipeline.settings import CounterfactualSettings
+from pipeline.settings import MOST_COMBINATIONS, CounterfactualSettings
 from pipeline.stages.asking import Answer, ask
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.caption import caption_text
@@ -43,6 +44,8 @@ from pipeline.types import (
 )
 from pipeline.words import find_phrase, tokens
 
+_LOOKED_AT = 20_000
+"""Of very many combinations, those that some are drawn from at random."""
 BETWEEN = "\n\n----\n\n"
 """Stands between the prompts, and between the replies, of one trace: there is a call for every caption."""
 
@@ -58,7 +61,7 @@ def run(
     on_progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
 ) -> StageValue[CounterfactualCaptions]:
-    """At most `settings.captions` counterfactual captions, one call each, with the edits of `choose_edits`.
+    """Counterfactual captions, one call each, with the edits of `choose_edits`.
 
     A caption that misses an edit or loses a protected word is asked for again; one that still does after every attempt
     is kept but not used. Caption k is asked for with `derive_seed(seed, k)` and the seeds after it; the trace has
@@ -122,24 +125,95 @@ def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions
 def choose_edits(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings, seed: int
 ) -> tuple[tuple[Edit, ...], ...]:
-    """The edits of each counterfactual caption: no two alike, at most `settings.captions`, fewer if there are no more.
+    """The edits of each counterfactual caption, no two alike, each in caption order (see `all_combinations`).
 
-    Each has `settings.edits_at_once` different keywords (all of them for 0, or when there are not so many), in caption
-    order. Keywords, and the alternatives of each, get their turns evenly; `seed` decides the order among equals.
+    Which ones is said by `settings.combinations`. Those that a person chose and that there are no more are left out;
+    where none of them is left, so many are spread evenly, as without a choice. Raises UserError for more than
+    `MOST_COMBINATIONS`.
     """
+    pools = _pools(caption, alternatives)
+    if settings.combinations == "chosen":
+        known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
+        wanted = [tuple(known[pair] for pair in pairs if pair in known) for pairs in settings.chosen]
+        kept = [
+            edits for edits, pairs in zip(wanted, settings.chosen, strict=True) if edits and len(edits) == len(pairs)
+        ]
+        if kept:
+            return tuple(dict.fromkeys(kept))
+    rng = random.Random(seed)
+    at_once = _at_once(pools, settings)
+    if settings.combinations == "all":
+        total = count_combinations(pools, at_once)
+        if total > MOST_COMBINATIONS:
+            raise UserError(
+                f"There are {total} combinations, and at most {MOST_COMBINATIONS} captions are written: untick some "
+                "alternatives, or take another way to choose them."
+            )
+        return tuple(all_combinations(caption, alternatives, settings))
+    if settings.combinations == "one of each":
+        groups = math.comb(len(pools), at_once) if pools else 0
+        return _spread(pools, at_once, min(groups, MOST_COMBINATIONS), rng, once=True)
+    if settings.combinations == "at random":
+        held = list(islice(all_combinations(caption, alternatives, settings), _LOOKED_AT))
+        drawn = sorted(rng.sample(range(len(held)), min(settings.captions, len(held))))
+        return tuple(held[place] for place in drawn)
+    return _spread(pools, at_once, settings.captions, rng)
+
+
+def all_combinations(
+    caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
+) -> Iterator[tuple[Edit, ...]]:
+    """Every way to put edits together, one after another: `settings.edits_at_once` different keywords each (all of them
+    for 0, or when there are not so many), with one of the alternatives that are ticked for each of them.
+    """
+    pools = _pools(caption, alternatives)
+    if pools:
+        for group in combinations(pools, _at_once(pools, settings)):
+            yield from product(*group)
+
+
+def count_combinations(pools: Sequence[Sequence[Edit]], at_once: int) -> int:
+    """How many ways there are, without walking through them."""
+    ways = [1] + [0] * at_once  # ways[k]: with k of the keywords so far
+    for pool in pools:
+        for k in range(at_once, 0, -1):
+            ways[k] += ways[k - 1] * len(pool)
+    return ways[at_once] if pools else 0
+
+
+def edit_pools(
+    caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
+) -> tuple[tuple[tuple[Edit, ...], ...], int]:
+    """The edits that may be made, by keyword in caption order, and how many keywords a caption changes."""
+    pools = _pools(caption, alternatives)
+    return pools, _at_once(pools, settings)
+
+
+def _pools(caption: Caption, alternatives: Alternatives) -> tuple[tuple[Edit, ...], ...]:
     places = {item.keyword: find_phrase(caption.text, item.keyword) for item in alternatives.items}
     pools = [
         tuple(Edit(item.keyword, option.text, item.edit_type, item.forced) for option in item.options if option.used)
         for item in sorted(alternatives.items, key=lambda item: places[item.keyword][:1])
     ]
-    pools = [pool for pool in pools if pool]
-    at_once = min(settings.edits_at_once or len(pools), len(pools))
-    rng = random.Random(seed)
+    return tuple(pool for pool in pools if pool)
+
+
+def _at_once(pools: Sequence[Any], settings: CounterfactualSettings) -> int:
+    return min(settings.edits_at_once or len(pools), len(pools))
+
+
+def _spread(
+    pools: Sequence[Sequence[Edit]], at_once: int, number: int, rng: random.Random, once: bool = False
+) -> tuple[tuple[Edit, ...], ...]:
+    """At most so many combinations, fewer if there are no more. Keywords, and the alternatives of each, get their turns
+    evenly; `rng` decides the order among equals. `once`: no group of keywords comes twice.
+    """
     keyword_turns = [0] * len(pools)
     edit_turns = {edit: 0 for pool in pools for edit in pool}
     chosen: list[tuple[Edit, ...]] = []
     seen: set[frozenset[Edit]] = set()
-    while pools and len(chosen) < settings.captions:
+    groups: set[frozenset[int]] = set()
+    while pools and len(chosen) < number:
         # Those whose turn it is come first, so the first choice that is new is the evenest. The ways are walked through
         # lazily: no more of them are looked at than were chosen before.
         order = sorted(range(len(pools)), key=lambda i: (keyword_turns[i], rng.random()))
@@ -147,6 +221,7 @@ def choose_edits(
         ways = (
             (keywords, edits)
             for keywords in combinations(order, at_once)
+            if not once or frozenset(keywords) not in groups
             for edits in product(*(ranked[i] for i in sorted(keywords)))
             if frozenset(edits) not in seen
         )
@@ -156,6 +231,7 @@ def choose_edits(
         keywords, edits = way
         chosen.append(edits)
         seen.add(frozenset(edits))
+        groups.add(frozenset(keywords))
         for i in keywords:
             keyword_turns[i] += 1
         for edit in edits:

@@ -10,6 +10,7 @@ from pipeline.types import Check, CounterfactualCaption, CounterfactualCaptions,
 from pipeline.words import classes_in
 from services.run_state import RunState
 from ui.diff import shortened, word_diff
+from ui.views.combinations import combinations_part
 from ui.views.forms import setting_input
 from ui.views.markup import Child, Html, el
 from ui.views.parts import Tone, button, differences, icon, pill
@@ -41,7 +42,7 @@ def counterfactuals_card(state: RunState) -> Html:
     stored = state.run.values.get("counterfactuals")
     value = stored.value.value if stored else CounterfactualCaptions(())
     source = caption_text(state)
-    parts: list[Child] = [_choices(state.settings.counterfactuals, value)]
+    parts: list[Child] = [_choices(state.settings.counterfactuals, value), combinations_part(state)]
     if value.items:
         parts.append(
             el("div", [_line(place, item, source, state) for place, item in enumerate(value.items)], class_="captions")

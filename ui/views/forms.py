@@ -10,7 +10,13 @@ from pydantic.fields import FieldInfo
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button
 
-HIDDEN = {"counterfactuals.edits_at_once", "counterfactuals.captions", "alternatives.too_close"}
+HIDDEN = {
+    "counterfactuals.edits_at_once",
+    "counterfactuals.captions",
+    "counterfactuals.combinations",
+    "counterfactuals.chosen",
+    "alternatives.too_close",
+}
 """Settings that stand in the open, in the body of their card."""
 
 
