@@ -107,11 +107,10 @@ class Words:
         self._line.say(f"{source}: {message}")
 
     def ended(self, sources: int, failed: int, images_failed: int) -> None:
-        if sources > 1 and (failed or images_failed):
-            self._line.say(
-                f"Failed: {failed} of {sources} source images, and {images_failed} images of the others. The same "
-                "command tries these again."
-            )
+        parts = [f"{failed} of {sources} source images"] if failed else []
+        parts += [f"{images_failed} generated image{'s' if images_failed > 1 else ''}"] if images_failed else []
+        if sources > 1 and parts:
+            self._line.say(f"Failed: {' and '.join(parts)}. The same command tries again what failed.")
 
     def error(self, message: str) -> None:
         self._line.say(message)

@@ -13,8 +13,8 @@ from pipeline.progress import Progress
 
 
 def remaining(seconds: float | None) -> str:
-    """Such as "about 11 s left" or "about 3 min left"; "" when not known."""
-    if seconds is None:
+    """Such as "about 11 s left" or "about 3 min left"; "" when not known, and at the end."""
+    if not seconds:
         return ""
     return f"about {max(1, round(seconds))} s left" if seconds < 90 else f"about {round(seconds / 60)} min left"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import SystemRandom
 from typing import Any, ClassVar
 
@@ -131,10 +131,20 @@ class MoveUp(Command):
 
 
 class RunStore:
-    """A run of a workspace as the driver sees it. `job_id` is the job that its images belong to."""
+    """A run of a workspace as the driver sees it. `job_id` is the job that its images belong to; `failures` is what
+    could not be made at its stages since the server was started.
+    """
 
-    def __init__(self, workspace: Workspace, runs: RunService, run: Run, job_id: int | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        runs: RunService,
+        run: Run,
+        job_id: int | None = None,
+        failures: dict[tuple[str, StageName], Failure] | None = None,
+    ) -> None:
         self._workspace, self._runs, self._run_id, self._job_id = workspace, runs, run.id, job_id
+        self._failures = {} if failures is None else failures
         self._source = runs.source(run)
         self._batch = secrets.token_hex(8)  # what one piece of work gives is taken back together
 
@@ -168,10 +178,12 @@ class RunStore:
         self._workspace.test_cases.append(self._run_id, self._job_id, case)
 
     def failures(self) -> Collection[Failure]:
-        return ()  # a person sees them, and says what becomes of them
+        return [failure for (run_id, _), failure in tuple(self._failures.items()) if run_id == self._run_id]
 
     def save_failure(self, failure: Failure) -> None:
-        """The job says it at its end."""
+        """Of images the job tells at its end, and a person says what becomes of them."""
+        if failure.counterfactual is None:
+            self._failures[self._run_id, failure.stage] = failure
 
 
 class _Wanted:
@@ -208,6 +220,8 @@ class Execution:
     estimates: Estimates
     control_images: ControlImages
     previews: Previews
+    failures: dict[tuple[str, StageName], Failure] = field(default_factory=dict)
+    """What could not be made at the stages of runs: another try takes the next seeds."""
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
@@ -424,7 +438,7 @@ class Execution:
 
         written = {stage for stage in request.stages or () if stage != request.anew and self._holds_edit(run, stage)}
         try:
-            store = RunStore(self.workspace, self.runs, run, job_id)
+            store = RunStore(self.workspace, self.runs, run, job_id, self.failures)
             self.driver.run(request, store, tell, handle.cancelled, wanted)
             if failed:
                 raise _of_all(failed, len(request.images or ()))

@@ -255,6 +255,9 @@ def test_an_unreadable_reply_is_shown_and_can_be_filled_in_by_hand(workspace: Wo
     studio = put_together(load_profile("demo"), models, workspace)
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
+    asked = list(models.language.seeds)
+    do(studio, run_id, "run-all")
+    assert models.language.seeds[len(asked) :] == [max(asked) + 1 + place for place in range(len(asked))], "other seeds"
     state = studio.states.of(run_id)
     assert words(state, "keywords") == "failed" and state.problems["keywords"].raw_reply == "<b>I would rather not.</b>"
     card = part(studio, run_id, "keywords")

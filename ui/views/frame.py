@@ -98,7 +98,7 @@ def start_page(profile: Profile, samples: tuple[Sample, ...]) -> Html:
         )
         for sample in samples
     ]
-    words = "Pick a sample, or give one of your own below." if cards else "Give one of your own below."
+    words = "Pick a sample, or give pictures of your own below." if cards else "Give pictures of your own below."
     return el(
         "div",
         el("h1", "Start with a picture"),
