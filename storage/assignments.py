@@ -252,6 +252,18 @@ class Assignments(Repository):
         return done, min(row["remaining"], max(0, most - done)) if most else row["remaining"]
 
     @read
+    def controls_left(self, db: sqlite_utils.Database, study_id: str, worker: str) -> int:
+        """How many control items the worker could still get, the one they have included: none shows what they saw."""
+        query = """
+            SELECT count(DISTINCT image) FROM study_items
+            WHERE study = :study AND kind = 'control' AND image NOT IN (
+                SELECT image FROM assignments JOIN study_items ON study_items.id = item
+                WHERE assignments.study = :study AND worker = :worker AND state = 'submitted'
+            )
+        """
+        return int(db.execute(query, {"study": study_id, "worker": worker}).fetchone()[0])
+
+    @read
     def waiting(self, db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
         """Whether others have items that this worker has not judged: one of them may come back."""
         query = """

@@ -27,15 +27,25 @@ STRETCHES = (16, 128)
 def next_item(
     db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, rules: Rules, remember: bool = True
 ) -> Row | None:
-    """The row (id, kind, source) of an item of this kind that the worker never had and that needs a vote; None when
-    there is none. Controls and quiz items have no number of votes that would be enough. Without `remember` nothing is
-    written: for a look ahead.
+    """The row (id, kind, image, source) of an item of this kind that the worker never had and that needs a vote; None
+    when there is none. Controls and quiz items have no number of votes that would be enough. Without `remember` nothing
+    is written: for a look ahead.
     """
     query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"
     order = _order(rules.seed, worker, kind, db.execute(query, [study_id, kind]).fetchone()[0])
     if kind != "item":
         # There are few of them, and all are free until the worker has had them.
-        return _first(order, _usable(db, study_id, worker, kind, rules.votes, None))
+        usable = _usable(db, study_id, worker, kind, rules.votes, None)
+        images, sources = _seen(db, study_id, worker)
+        fresh = {place: row for place, row in usable.items() if row["image"] not in images}
+        if rules.show_source:
+            # What only control items show twice, here the source beside them, would tell them from the others.
+            found = _first(order, {place: row for place, row in fresh.items() if row["source"] not in sources})
+            if found is not None:
+                return found
+        found = _first(order, fresh)
+        # A quiz asks so many questions, whatever they show; a control item never shows what was there already.
+        return found if found is not None or kind == "control" else _first(order, usable)
     query = "SELECT reached, given FROM enrolments WHERE study = ? AND worker = ?"
     # `reached` is only where to look first: whether an item is free is looked up afresh.
     reached, given = db.execute(query, [study_id, worker]).fetchone()
@@ -79,6 +89,16 @@ def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
     return array("L", places)
 
 
+def _seen(db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[set[str], set[str]]:
+    """The hashes of the pictures that the worker was given to judge in a study, and of the sources of these."""
+    query = """
+        SELECT image, source FROM assignments JOIN study_items ON study_items.id = item
+        WHERE assignments.study = ? AND worker = ?
+    """
+    rows = list(db.query(query, [study_id, worker]))
+    return {row["image"] for row in rows}, {row["source"] for row in rows if row["source"]}
+
+
 def _usable(
     db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, votes: int, places: Sequence[int] | None
 ) -> dict[int, Row]:
@@ -89,7 +109,7 @@ def _usable(
         index, some = "study_items_by_place", f"AND place IN ({', '.join(str(int(place)) for place in places)})"
     room = "AND votes + leases < :votes" if kind == "item" else ""
     query = f"""
-        SELECT id, kind, source, place, votes + leases > 0 AS begun FROM study_items INDEXED BY {index}
+        SELECT id, kind, image, source, place, votes + leases > 0 AS begun FROM study_items INDEXED BY {index}
         WHERE study = :study AND kind = :kind {some} {room}
             AND NOT EXISTS (SELECT 1 FROM assignments WHERE item = study_items.id AND worker = :worker)
     """

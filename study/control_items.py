@@ -11,6 +11,8 @@ from dataclasses import replace
 from study.questions import asked
 from study.types import Answers, ControlPolicy, ItemKind, LeftOut, NewItem, Question, Rules
 
+PICTURE = "picture"
+"""The key of `NewItem.origin` with the hash of the picture that an item shows in another light."""
 IsLeftOut = Callable[[NewItem], bool]
 """Whether a control or quiz item that could be made is not."""
 
@@ -110,8 +112,9 @@ def made_controls(
 def what_it_shows(item: NewItem) -> LeftOut:
     """Which control or quiz item it is, whatever its answers, and whether or not it was disguised."""
     source = item.source_sha or item.image_sha
-    disguised = item.origin.get("made") in ("source image", "wrong label")
-    return LeftOut(item.kind, source if disguised else item.image_sha, source, item.label)
+    of_source = item.origin.get("made") in ("source image", "wrong label")
+    shown = item.origin.get(PICTURE) or (source if of_source else item.image_sha)
+    return LeftOut(item.kind, shown, source, item.label)
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:

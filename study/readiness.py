@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from study.control_items import controls_wanted
+from study.control_items import controls_wanted, what_it_shows
 from study.questions import asked
 from study.types import NewItem, Rules, Worker
 
@@ -34,8 +35,11 @@ def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] =
         found.append(Finding("items", "There is no image to judge yet.", True))
     else:
         found += _of_items(rules, plain)
-        found += _of_controls(rules, plain, [item for item in items if item.kind == "control"])
-        found += _of_quiz(rules, [item for item in items if item.kind == "quiz"])
+        controls, quiz = ([item for item in items if item.kind == kind] for kind in ("control", "quiz"))
+        found += _of_controls(rules, plain, controls)
+        found += _of_quiz(rules, quiz)
+        if rules.controls.share:
+            found += _of_telling(rules, plain, controls, quiz)
     found += _of_limit(rules, len(plain))
     found += _of_workers(rules, workers)
     return tuple(sorted(found, key=lambda finding: not finding.stops))
@@ -107,6 +111,41 @@ def _of_controls(rules: Rules, items: Sequence[NewItem], controls: Sequence[NewI
         )
     if controls and not share:
         found.append(Finding("share", f"{len(controls)} control items are never shown: their share is 0.", False))
+    return found
+
+
+def _of_telling(
+    rules: Rules, items: Sequence[NewItem], controls: Sequence[NewItem], quiz: Sequence[NewItem]
+) -> list[Finding]:
+    """By what an annotator could tell control items from others."""
+    known = [*controls, *(quiz if rules.eligibility.quiz else [])]
+    found: list[Finding] = []
+    of_source = Counter(item.source_sha for item in items)
+    shown = Counter(what_it_shows(item).image_sha for item in known)
+    often = [picture for picture, times in shown.items() if times > max(1, of_source[picture])]
+    if often:
+        sources = len([sha for sha in of_source if sha])
+        found.append(
+            Finding(
+                "share",
+                f"Control items can be told from others here: the images come from {sources} "
+                f"source image{'' if sources == 1 else 's'} only, and {len(often)} of these pictures "
+                f"return{'s' if len(often) == 1 else ''} in control and quiz items (each time in another light) more "
+                "often than in images. Draw images of more sources, ask for fewer control items or quiz questions, or "
+                "mark images whose answer you know.",
+                False,
+            )
+        )
+    again = len(known) - len({item.image_sha for item in known})
+    if again:
+        found.append(
+            Finding(
+                "share",
+                f"{again} control or quiz item{'s show' if again > 1 else ' shows'} a picture that another one shows "
+                "too. Nobody gets such a control item after the other one, as it could be told by it.",
+                False,
+            )
+        )
     return found
 
 

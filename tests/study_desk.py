@@ -12,7 +12,7 @@ from PIL import Image
 from storage.studies import Studies
 from storage.study_types import Assignment
 from storage.workspace import Workspace
-from study.types import ControlPolicy, NewItem, Question, Rules
+from study.types import ControlPolicy, ItemKind, NewItem, Question, Rules
 
 YES: Mapping[str, str] = {"valid": "yes"}
 VALID = Question("valid", "Does the image still show a {label}?", "yes-no", valid=("yes",))
@@ -32,10 +32,13 @@ def picture(workspace: Workspace, shade: int = 0) -> str:
 def started(workspace: Workspace, items: int = 3, controls: int = 0, quiz: int = 0, **changes: Any) -> str:
     """The id of a running study."""
     study_id = workspace.studies.create("Birds", rules(**changes))
-    sha, known = picture(workspace), picture(workspace, 1)
+    sha = picture(workspace)
     new = [NewItem(sha, label="bird", origin={"number": number}) for number in range(items)]
-    new += [NewItem(known, kind="control", expected=YES, label="bird")] * controls
-    new += [NewItem(known, kind="quiz", expected=YES, label="bird")] * quiz
+    kinds: dict[ItemKind, int] = {"control": controls, "quiz": quiz}
+    for kind, number in kinds.items():
+        for shade in range(number):  # a picture of its own each, or nobody would get a second one
+            shown = picture(workspace, 1 + shade + (100 if kind == "quiz" else 0))
+            new.append(NewItem(shown, kind=kind, expected=YES, label="bird"))
     workspace.studies.add_items(study_id, new)
     workspace.studies.start(study_id)
     return study_id

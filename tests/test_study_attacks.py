@@ -230,7 +230,7 @@ def test_a_control_item_looks_like_any_other(world: World) -> None:
 
     def without_names(step: dict[str, Any]) -> dict[str, Any]:
         given = {key: value for key, value in step["assignment"].items() if key not in ("id", "image", "side")}
-        return {**step, "assignment": given, "done": 0, "left": 0, "ahead": []}
+        return {**step, "assignment": given, "done": 0, "left": 0, "undo": True, "ahead": []}
 
     assert without_names(control) == without_names(item)
     assert set(answered) == {"saved", "next"}, "that it was wrong is not told"

@@ -26,7 +26,9 @@ from storage.studies import Studies
 from storage.study_types import Assignment, VoteRefused
 from storage.workspace import Workspace
 from study.consensus import counted as study_counted
-from tests.study_desk import YES, assert_counted, crew, started, vote, vote_all
+from study.readiness import findings
+from study.types import ControlPolicy, NewItem
+from tests.study_desk import YES, assert_counted, crew, picture, rules, started, vote, vote_all
 
 ROOT = Path(__file__).parent.parent
 SOON = 0.02 / 60
@@ -615,3 +617,44 @@ def test_eight_processes_claiming_at_once(tmp_path: Path, items: int) -> None:
 
 if __name__ == "__main__":
     annotator(*sys.argv[1:])
+
+
+def test_a_control_item_never_shows_what_its_worker_has_seen(workspace: Workspace) -> None:
+    studies = workspace.studies
+    study_id = studies.create("Birds", rules(controls=ControlPolicy(share=0.5, min_seen=100)))
+    known = [picture(workspace, shade) for shade in (1, 1, 2, 3)]
+    controls = [NewItem(sha, kind="control", expected=YES, label="bird") for sha in known]
+    quiz = [NewItem(picture(workspace, shade), kind="quiz", expected=YES, label="bird") for shade in (2, 2)]
+    studies.add_items(study_id, [NewItem(picture(workspace), label="bird"), *controls, *quiz])
+    studies.start(study_id)
+    [told] = [one for one in findings(studies.get(study_id).rules, studies.items(study_id)) if "shows a" in one.text]
+    assert told.text.startswith("1 control or quiz item shows a picture that another one shows too.")
+    one, other = crew(studies, study_id, 2)
+    for _ in range(2):  # a quiz asks all of its questions, whatever they show
+        vote(studies, studies.assignments.claim(study_id, one, "quiz"))
+    for worker, pictures in ((one, {1, 3}), (other, {1, 2, 3})):
+        seen: list[str] = []
+        while (given := studies.assignments.claim(study_id, worker, "control")) is not None:
+            assert studies.assignments.controls_left(study_id, worker) == len(pictures) - len(seen)
+            seen.append(vote(studies, given).item.image_sha)
+        assert sorted(seen) == sorted(picture(workspace, shade) for shade in pictures)
+        assert studies.assignments.controls_left(study_id, worker) == 0
+
+
+def test_beside_sources_a_control_item_shows_one_that_is_new_while_there_are_any(workspace: Workspace) -> None:
+    """What only control items show a second time would tell them from the others."""
+    studies = workspace.studies
+    study_id = studies.create("Birds", rules(show_source=True, votes=1, consensus=1))
+    sources = [picture(workspace, 100 + number) for number in range(6)]
+    new = [NewItem(picture(workspace, number), source, label="bird") for number, source in enumerate(sources)]
+    new += [
+        NewItem(picture(workspace, 50 + number), source, kind="control", expected=YES, label="bird")
+        for number, source in enumerate(sources)
+    ]
+    studies.add_items(study_id, new)
+    studies.start(study_id)
+    (worker,) = crew(studies, study_id, 1)
+    seen = [vote(studies, studies.assignments.claim(study_id, worker, "item")).item.source_sha for _ in range(3)]
+    shown = [vote(studies, studies.assignments.claim(study_id, worker, "control")).item.source_sha for _ in range(3)]
+    assert not set(seen) & set(shown)
+    assert studies.assignments.claim(study_id, worker, "control") is not None, "then those that were there"

@@ -343,6 +343,27 @@ def test_beside_its_source_a_made_item_cannot_be_told_by_equal_pictures_or_capti
     assert not keep_in_step(studies, studies.get(study), Disguises(workspace)), "the same again: nothing to do"
 
 
+def test_of_few_sources_no_control_or_quiz_item_shows_the_picture_of_another(workspace: Workspace) -> None:
+    object_runs(workspace, 2)  # two sources with four images each
+    studies, disguise = workspace.studies, Disguises(workspace)
+    rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4), controls=ControlPolicy(share=0.4))
+    study = studies.create("Birds", rules)
+    studies.add_items(study, items_of(drawable(workspace, ItemFilter()).free, ItemFilter(), MODEL, RunMasks(workspace)))
+    assert keep_in_step(studies, studies.get(study), disguise)
+    made = [item for item in studies.items(study) if item.kind != "item"]
+    assert len(made) == 8 and len({item.image_sha for item in made}) == 8
+    assert len({item.source_sha for item in made}) == 2
+    pictures = [workspace.images.load(item.image_sha).convert("RGB").tobytes() for item in made]
+    assert len(set(pictures)) == 8
+    assert not keep_in_step(studies, studies.get(study), Disguises(workspace)), "the same again: nothing to do"
+    # Each source comes as often in images: nothing is told by what returns. With fewer images it would be.
+    assert not [found for found in findings(rules, studies.items(study)) if "can be told" in found.text]
+    few = [item for item in studies.items(study) if item.kind != "item"]
+    few += [item for item in studies.items(study) if item.kind == "item"][::4]
+    [told] = [found for found in findings(rules, few) if "can be told" in found.text]
+    assert told.field == "share" and not told.stops and "from 2 source images only" in told.text
+
+
 def pairs(held: Sequence[NewItem]) -> set[tuple[str | None, str]]:
     return {(item.source_sha, item.label) for item in held}
 
@@ -376,12 +397,12 @@ def test_control_items_that_come_with_images_of_one_class_can_be_wrong_too() -> 
     plain = items(40)
     new = tuple(NewItem(f"new-{number}", f"new-source-{number}", label="bird") for number in range(16))
     there = tuple(Item(**vars(item)) for item in (*plain, *made_controls(plain, rules)))
-    added = for_more(study, there, new, lambda sha: sha)
+    added = for_more(study, there, new, lambda sha, number: f"{sha} {number}")
     assert Counter((item.label, item.expected["valid"]) for item in added) == {("bird", "yes"): 2, ("boat", "no"): 2}
     # In small steps as well: not always yes.
     few: list[Item] = list(there)
     for item in new[:6]:
-        few += [Item(**vars(made)) for made in for_more(study, few, [item], lambda sha: sha)]
+        few += [Item(**vars(made)) for made in for_more(study, few, [item], lambda sha, number: f"{sha} {number}")]
     assert Counter(item.expected["valid"] for item in few[len(there) :]) == {"yes": 3, "no": 3}
 
 
@@ -390,7 +411,7 @@ def test_a_scene_that_does_not_show_a_class_may_be_one_that_was_there() -> None:
     study = Study("id", "Roads", "running", rules, datetime.now(UTC), datetime.now(UTC))
     there = [Item(f"image-{number}", f"source-{number}", classes=("road",)) for number in range(4)]
     new = [NewItem(f"new-{number}", f"new-source-{number}", classes=("road", "vehicle")) for number in range(4)]
-    added = for_more(study, there, new, lambda sha: sha)
+    added = for_more(study, there, new, lambda sha, number: f"{sha} {number}")
     wrong = [item for item in added if "no" in item.expected.values()]
     assert len(added) == 4 and len(wrong) == 2
     assert all(item.image_sha.startswith("source-") and item.expected == {"vehicles": "no"} for item in wrong)

@@ -422,6 +422,7 @@ class AnnotationService:
         _, left = self._studies.assignments.progress(study.id, worker)
         controls = enrolment.controls_seen
         # A control item comes as soon as next_kind says so, at the latest when all items were seen.
-        while controls < study.controls and next_kind(study.rules, worker, items + left, controls) == "control":
+        most = controls + (self._studies.assignments.controls_left(study.id, worker) if study.controls else 0)
+        while controls < most and next_kind(study.rules, worker, items + left, controls) == "control":
             controls += 1
         return items + enrolment.controls_seen, left + controls - enrolment.controls_seen

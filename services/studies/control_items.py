@@ -1,9 +1,10 @@
 """Control and quiz items that are made of source images: kept in step with the draft that they belong to.
 
 Those that a person gave stay as they are. As long as there are only given ones, none are made beside them. What a
-person removed or marked is not made again. Where the source is shown beside an item, a source image as an item is
-disguised, so that it looks like a generated one of itself: two equal pictures would tell an annotator at once that
-the answer is known. Only light and colour change, everywhere by as much: what the picture shows, and where, stays.
+person removed or marked is not made again. No two of them show equal pictures, or an annotator could tell by what
+returns that the answer is known: where there are fewer sources than control and quiz items, a source comes again in
+another light, as the images that were generated of it do. Where the source is shown beside an item, it is disguised the
+first time already. Only light and colour change, everywhere by as much: what the picture shows, and where, stays.
 """
 
 from __future__ import annotations
@@ -17,18 +18,24 @@ from PIL import Image, ImageEnhance
 
 from storage.studies import Studies
 from storage.workspace import Workspace
-from study.control_items import IsLeftOut, made_controls, what_it_shows
+from study.control_items import PICTURE, IsLeftOut, made_controls, what_it_shows
 from study.quiz import made_quiz
 from study.types import Item, ItemKind, LeftOut, NewItem, Rules, Study
 
 MADE = "made"
 """The key of `NewItem.origin` that says that an item was made, and of what."""
-LIGHT = (0.72, 0.88)
-"""Brightness, as a share of the source's."""
-COLOUR = (0.55, 0.85)
-"""Saturation, as a share of the source's."""
-Disguise = Callable[[str], str]
-"""Gives the hash of an image that stands in for the one with this hash."""
+LOOK = "look"
+"""The key of `NewItem.origin` with the number of the disguise that an item wears."""
+LOOKS = (
+    ((0.72, 0.88), (0.55, 0.85), 0.0),
+    ((1.06, 1.16), (0.80, 1.00), 0.10),
+    ((0.84, 0.96), (0.95, 1.15), -0.10),
+    ((0.60, 0.70), (0.60, 0.80), 0.06),
+)
+"""Of disguise 1, 2, ...: brightness and saturation, each from and to as a share of the source's; and how much warmer,
+as the share that red gains and blue loses."""
+Disguise = Callable[[str, int], str]
+"""Gives the hash of an image that stands in for the one with this hash: another one for every number from 1 on."""
 
 
 def keep_in_step(studies: Studies, study: Study, disguise: Disguise) -> bool:
@@ -43,7 +50,8 @@ def keep_in_step(studies: Studies, study: Study, disguise: Disguise) -> bool:
     quiz: Sequence[NewItem] = _given(items, "quiz")
     if rules.eligibility.quiz and (_made(items, "quiz") or not quiz):
         quiz = (*quiz, *made_quiz(plain, rules, controls, left_out))
-    wanted = [_shown(item, rules, disguise) for item in (*controls, *quiz) if MADE in item.origin]
+    others = [item for item in items if item.kind == "item" or MADE not in item.origin]
+    wanted = _shown([item for item in (*controls, *quiz) if MADE in item.origin], rules, disguise, others)
     there = [item for item in items if item.kind != "item" and MADE in item.origin]
     if sorted(map(_signature, wanted)) == sorted(map(_signature, there)):
         return False
@@ -93,14 +101,29 @@ def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disgui
     if rules.controls.share <= 0:
         return ()
     left_out = _left_out(rules, [item for item in there if item.kind != "item"])
-    return tuple(_shown(item, rules, disguise) for item in made_controls(new, rules, left_out, there))
+    return tuple(_shown(made_controls(new, rules, left_out, there), rules, disguise, there))
 
 
-def _shown(item: NewItem, rules: Rules, disguise: Disguise) -> NewItem:
-    """The item so that nobody sees that it was made."""
-    if rules.show_source and item.source_sha and item.image_sha == item.source_sha:
-        return replace(item, image_sha=disguise(item.source_sha))
-    return item
+def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Sequence[NewItem]) -> list[NewItem]:
+    """The items so that nobody sees that they were made: no picture is that of another one, or of what is `there`."""
+    taken = {(what_it_shows(item).image_sha, _look(item)) for item in there}
+    shown = []
+    for item in made:
+        picture = item.image_sha
+        look = 1 if rules.show_source and picture == item.source_sha else 0
+        while (picture, look) in taken:
+            look += 1
+        taken.add((picture, look))
+        if look:
+            worn = {PICTURE: picture, LOOK: look}
+            item = replace(item, image_sha=disguise(picture, look), origin={**item.origin, **worn})
+        shown.append(item)
+    return shown
+
+
+def _look(item: NewItem) -> int:
+    """The number of the disguise that an item wears; 0 for its picture as it is."""
+    return int(item.origin.get(LOOK, item.image_sha != what_it_shows(item).image_sha))
 
 
 def _given(items: Sequence[Item], kind: ItemKind) -> tuple[Item, ...]:
@@ -120,19 +143,27 @@ class Disguises:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._made: dict[str, str] = {}
+        self._made: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, sha: str) -> str:
-        """The hash of the disguise of an image; the same whenever it is asked for. Raises UserError for no image."""
+    def __call__(self, sha: str, number: int) -> str:
+        """The hash of a disguise of an image; the same whenever it is asked for. Raises UserError for no image."""
         with self._lock:
-            if sha not in self._made:
-                self._made[sha] = self._workspace.images.add(disguised(self._workspace.images.load(sha), sha))
-            return self._made[sha]
+            if (sha, number) not in self._made:
+                picture = disguised(self._workspace.images.load(sha), sha, number)
+                self._made[sha, number] = self._workspace.images.add(picture)
+            return self._made[sha, number]
 
 
-def disguised(image: Image.Image, seed: str) -> Image.Image:
-    """An RGB image of the same size, darker and paler, by amounts drawn with `seed`."""
-    drawn = random.Random(f"disguise\0{seed}")
-    darker = ImageEnhance.Brightness(image.convert("RGB")).enhance(drawn.uniform(*LIGHT))
-    return ImageEnhance.Color(darker).enhance(drawn.uniform(*COLOUR))
+def disguised(image: Image.Image, seed: str, number: int = 1) -> Image.Image:
+    """An RGB image of the same size in another light, by amounts drawn with `seed`; `number` says in which."""
+    drawn = random.Random(f"disguise\0{seed}" + (f"\0{number}" if number > 1 else ""))
+    light, colour, warmer = LOOKS[(number - 1) % len(LOOKS)]
+    lit = ImageEnhance.Brightness(image.convert("RGB")).enhance(drawn.uniform(*light))
+    lit = ImageEnhance.Color(lit).enhance(drawn.uniform(*colour))
+    if warmer:
+        red, green, blue = lit.split()
+        red = red.point([min(255, round(value * (1 + warmer))) for value in range(256)])
+        blue = blue.point([min(255, round(value * (1 - warmer))) for value in range(256)])
+        lit = Image.merge("RGB", (red, green, blue))
+    return lit

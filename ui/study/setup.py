@@ -195,8 +195,9 @@ def controls_card(rules: Rules, items: Sequence[Item], problems: Problems) -> Ht
         line,
         given_shown(items, "control", "control"),
         lead="Images whose answer is known. They look like any other; who fails them is excluded, and their votes are "
-        "collected anew. They are made of source images: as they are, and with a wrong label or beside another scene. "
-        "Or open an image above and say what the right answer is.",
+        "collected anew. They are made of source images: as they are, and with a wrong label or beside another scene; "
+        "one that comes again comes in another light. Where generated images look unlike their sources, open some of "
+        "them above and say what the right answer is: nothing tells those from others.",
     )
 
 
