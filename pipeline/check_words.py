@@ -19,35 +19,50 @@ class CheckWords:
 
 WORDS = {
     "edges kept": CheckWords(
-        "edges kept",
+        "shapes kept",
         "The share of the source's outlines that are found again in the image, 0 to 1. "
-        "Little of them means that something moved, vanished or melted.",
+        "With few of them, something moved, vanished or melted.",
     ),
     "edit shows": CheckWords(
-        "edit shows",
-        "How much better the image fits its counterfactual caption than the caption of the source, by CLIP. "
-        "Above 0 it looks more like the edited scene than like the source.",
+        "edit visible",
+        "How much better the image fits its new caption than the source image does, by CLIP. "
+        "Above 0 it looks more like the edited scene than the source did.",
     ),
     "like the source": CheckWords(
-        "like the source",
-        "CLIP similarity of source and image, -1 to 1: a test case changes something, not everything.",
+        "close to the source",
+        "How alike source and image are as a whole, by CLIP, -1 to 1: a test case changes something, not everything.",
     ),
-    "fits its caption": CheckWords("fits its caption", "CLIP similarity of the image and its caption, -1 to 1."),
+    "fits its caption": CheckWords(
+        "fits its caption", "How well the image and its new caption go together, by CLIP, -1 to 1."
+    ),
     "edit direction": CheckWords(
-        "edit direction",
-        "Whether the image changed in the direction in which its caption changed, by CLIP, -1 to 1.",
+        "changed as asked",
+        "Whether the image changed in the direction in which its caption changed, by CLIP, -1 to 1. "
+        "It is low where something else changed instead.",
     ),
     "label seen": CheckWords(
-        "label seen",
+        "label recognisable",
         "How likely the label is among all labels, by CLIP, 0 to 1, asked of the image alone.",
     ),
     "mask kept": CheckWords(
-        "mask kept",
-        "How well the model under test still finds the mask in the image (mean IoU, 0 to 1). "
+        "masked things in place",
+        "How well the model under test still finds what the mask marks, in the image (mean IoU, 0 to 1). "
         "Where it is weak already on the source, it cannot tell.",
     ),
 }
 """By the name of the check, which is what is recorded."""
+CAPTION_WORDS = {
+    "caption not empty": "There is no text.",
+    "edits made": "What was to come into the caption is not in it, or what was to go still is.",
+    "label kept": "The caption no longer names the label.",
+    "protected kept": "Something that the task protects is no longer named.",
+    "protected named as often": "Something that the task protects is named less often than before.",
+    "nothing protected added": "Something of a protected kind is named that the picture does not show.",
+    "nothing unasked changed": "Words were changed that no edit asked for.",
+    "no contradiction": "Two things are said that cannot be true of one picture.",
+    "protected changed on purpose": "A word that the task protects was changed because a person insisted.",
+}
+"""What it means that a check of a caption did not pass, by its name."""
 
 
 def words_of(check: Check) -> CheckWords:

@@ -491,4 +491,4 @@ def _of_all(failed: Sequence[Exception], images: int) -> Exception:
 
 def _require_text_stage(stage: StageName) -> None:
     if stage == GENERATION:
-        raise UserError("Images are generated at the gate only.", field="stage")
+        raise UserError("Images are made in the last stage only, when somebody says yes to them.", field="stage")

@@ -91,7 +91,7 @@ def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_p
     page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)
     page.wait_for_selector("#save-image")
     # What the model under test makes of the mask is one of the checks, and travels with them.
-    expect(page.locator("#checks")).to_contain_text(re.compile(r"mask kept 0\.\d\d"), timeout=SLOWEST)
+    expect(page.locator("#checks")).to_contain_text(re.compile(r"masked things in place 0\.\d\d"), timeout=SLOWEST)
     settled(page, DEMO_SECONDS)
     name, data = downloaded(page, "#save-image")
     image = Image.open(io.BytesIO(data))
@@ -108,7 +108,7 @@ def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_p
             expect(page.locator(f"#state-{stage}")).to_have_text("ready")
         expect(page.locator(".mask .legend")).to_contain_text("lane marking")
         settled(page, DEMO_SECONDS)
-        expect(page.locator("#checks .pill", has_text="mask kept")).to_have_count(1)
+        expect(page.locator("#checks .pill", has_text="masked things in place")).to_have_count(1)
         assert downloaded(page, "#save-image")[1] == data, "what comes back is what was saved, byte for byte"
         page.goto(f"{street.server.url}?run={street.run_id}")
         page.wait_for_selector("#save-image")

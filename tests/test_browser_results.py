@@ -303,10 +303,17 @@ def test_every_key_is_listed_under_the_question_mark(studio: Studio, page: Page)
 def test_checks_are_told_apart_by_more_than_colour(studio: Studio, page: Page) -> None:
     pills = page.locator("#checks .pill")
     names = " ".join(pills.all_inner_texts())
-    for name in ("edges kept", "edit shows", "like the source", "fits its caption", "edit direction", "label seen"):
+    for name in (
+        "shapes kept",
+        "edit visible",
+        "close to the source",
+        "fits its caption",
+        "changed as asked",
+        "label recognisable",
+    ):
         assert name in names
     assert pills.locator("svg").count() == pills.count()
-    failed = page.locator("#checks .pill.bad", has_text="edit shows")
+    failed = page.locator("#checks .pill.bad", has_text="edit visible")
     assert "may not show" in (failed.get_attribute("title") or "")
 
 

@@ -86,7 +86,14 @@ def test_every_way_to_look_shows_what_its_tab_says(page: Page) -> None:
 
 def test_the_checks_and_the_model_under_test_before_and_after(page: Page) -> None:
     pills = " ".join(page.locator("#checks .pill").all_inner_texts())
-    for name in ("edges kept", "edit shows", "like the source", "fits its caption", "edit direction", "label seen"):
+    for name in (
+        "shapes kept",
+        "edit visible",
+        "close to the source",
+        "fits its caption",
+        "changed as asked",
+        "label recognisable",
+    ):
         assert name in pills
     expect(page.locator("#guesses")).to_be_visible(timeout=SLOWEST)
     for side in ("source", "generated"):

@@ -144,7 +144,7 @@ def test_every_edit_is_undone_by_key_and_history_leads_back(desk: Desk) -> None:
     # The keys that were used stand in the list of keys.
     page.keyboard.press("?")
     for does in (
-        "run all up to the gate",
+        "run all stages of text",
         "undo the last thing done",
         "save what was typed",
         "take back what was typed",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from PIL import Image
 from evaluation.metrics import ClassFigures
 from evaluation.outcomes import ModelOutcome, outcome_of
 from evaluation.types import Guess, Prediction, encode_map
+from pipeline.check_words import CAPTION_WORDS, WORDS
 from pipeline.methods.controlnet import CONTROL_IMAGE, CONTROLNET
-from pipeline.recipes import DILLEMA
+from pipeline.recipes import DILLEMA, stage_title
 from pipeline.settings import Settings, UnderTestSettings
 from pipeline.types import Alternatives, Check, CounterfactualCaption, Edit, Task
 from services.gate import Gate
@@ -23,11 +25,13 @@ from services.run_state import RunState
 from storage.types import Review, Run, StoredArtifact, StoredTestCase
 from tests.cases import LINEAGE
 from ui.theme import ASSETS
+from ui.views.counterfactuals import FAILED
 from ui.views.keys import GROUPS, keys_window
 from ui.views.large import View, artifacts_of, large_picture, modes, usable_mode
 from ui.views.parts import icon
 from ui.views.pictures import picture_column
 from ui.views.review import review_bar
+from ui.views.words import EXPLAINED
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SHA = "a" * 64
@@ -196,6 +200,19 @@ def test_a_check_passed_failed_or_cannot_tell_and_says_what_it_wants() -> None:
     assert pills["ok"].startswith("Passed. At least 0.60 passes.") and "outlines" in pills["ok"]
     assert pills["bad"].startswith("Failed.")
     assert pills[""].startswith("Cannot tell here. It is weak on the source too.")
+
+
+def test_help_explains_every_check_and_stage_in_plain_words() -> None:
+    text = unescape(re.sub(r"<[^>]*>", " ", keys_window({"edges kept": 0.6})))
+    for words in WORDS.values():
+        assert words.title in text and words.explanation.split(".")[0] in text
+    assert "It passes from 0.60." in text and text.count("It passes from") == 1
+    for words in FAILED.values():
+        assert words in text
+    assert set(FAILED) <= set(CAPTION_WORDS), "each says what it means"
+    for stage in DILLEMA.cards:
+        assert stage_title(stage) in text and EXPLAINED[stage].split(".")[0] in text
+    assert " gate" not in text
 
 
 def test_the_five_likeliest_classes_before_and_after() -> None:

@@ -42,8 +42,8 @@ def summary(**changes: object) -> RunSummary:
     [
         ({}, None, "not begun"),
         ({"stages": ("caption", "keywords")}, None, "keywords done"),
-        ({"stages": ("caption", "counterfactuals")}, None, "at the gate"),
-        ({"stages": ("caption", "keywords"), "recipe": "reconstruction"}, None, "at the gate"),
+        ({"stages": ("caption", "counterfactuals")}, None, "ready to generate"),
+        ({"stages": ("caption", "keywords"), "recipe": "reconstruction"}, None, "ready to generate"),
         ({"stages": ("caption", "counterfactuals"), "recipe": "unknown"}, None, "counterfactual captions done"),
         ({"test_cases": 1}, None, "1 result"),
         ({"test_cases": 4, "accepted": 3, "job": "done"}, None, "3 of 4 results accepted"),

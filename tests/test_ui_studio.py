@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from tests.scripted import NoiseGenerator, Refusing, ScriptedLanguageModel, Scri
 from tests.serving import until
 from ui.explore import Action, Batch, PageValues, Performed
 from ui.views.pictures import View
+from ui.views.words import COUNTERFACTUAL_TESTING
 
 BIRD = Image.new("RGB", (32, 32), (200, 40, 40))
 POLL = Action(name="poll")
@@ -426,6 +428,15 @@ def test_an_unknown_run_leads_to_the_start_page(studio: Studio) -> None:
     batch = Batch(do=(Action(name="open", fields={"run": "0" * 16}),))
     reply = explorer_of(studio).answer(batch)
     assert reply["run"] == "" and reply["where"] == "start" and "no run" in reply["problem"]
+    start = reply["parts"]["start"]
+    assert len(COUNTERFACTUAL_TESTING) == 2 and all(sentence in start for sentence in COUNTERFACTUAL_TESTING)
+    assert re.findall(r"<li[^>]*><b>([^<]*)", start) == [
+        "Caption",
+        "Keywords",
+        "Alternatives",
+        "Counterfactual captions",
+        "Generate",
+    ]
 
 
 def test_the_order_of_tries_gives_every_try_another_seed(studio: Studio) -> None:

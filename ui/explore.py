@@ -397,8 +397,15 @@ def render(values: PageValues) -> dict[str, str]:
         parts["pictures"] = picture_column(state, values.view, values.comparison)
         names = {run.id: run.name for run in values.latest}
         parts["queue"] = queue_part(jobs, names, run_id, values.waiting_for)
-    parts["keys"] = keys_window()
+    parts["keys"] = keys_window(_thresholds(values))
     return {name: stamped(markup) for name, markup in parts.items()}
+
+
+def _thresholds(values: PageValues) -> dict[str, float]:
+    """What the checks of the run's images have to reach, by name."""
+    cases = values.state.run.test_cases if values.state is not None else ()
+    found = (check for case in cases for check in values.comparison.checks(case))
+    return {check.name: check.threshold for check in found if check.threshold is not None}
 
 
 def _strip(values: PageValues) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from pipeline.profile import Profile
-from pipeline.recipes import Recipe, stage_doing
+from pipeline.recipes import DEFAULT, Recipe, recipe_of, stage_doing, stage_title
 from pipeline.types import Task
 from services.edit_conflicts import clock
 from services.jobs import JobView
@@ -21,6 +21,7 @@ from ui.views.masks import mask_row
 from ui.views.parts import CONTROL, button, icon, key, left, notice, pill, problem
 from ui.views.pictures import image_url
 from ui.views.stage import more_toggle
+from ui.views.words import COUNTERFACTUAL_TESTING, EXPLAINED, PLAIN
 
 
 def header(
@@ -99,15 +100,18 @@ def start_page(profile: Profile, samples: tuple[Sample, ...]) -> Html:
         for sample in samples
     ]
     words = "Pick a sample, or give pictures of your own below." if cards else "Give pictures of your own below."
+    recipe = recipe_of(DEFAULT)
+    stages = [
+        el("li", el("b", stage_title(name)), el("span", PLAIN[name], class_="mut"), title=EXPLAINED[name])
+        for name in recipe.cards
+        if name in PLAIN
+    ]
     return el(
         "div",
         el("h1", "Start with a picture"),
-        el(
-            "p",
-            words,
-            " It then goes through a few stages; you can look at and change the result of each.",
-            class_="lead",
-        ),
+        el("p", " ".join(COUNTERFACTUAL_TESTING), class_="lead", id="what-it-is"),
+        el("ol", stages, class_="five", aria_label="The five stages"),
+        el("p", words),
         el("div", id="start-problem", data_own=True, role="alert"),
         el("div", cards, class_="samples") if cards else None,
         class_="start",

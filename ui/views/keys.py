@@ -1,12 +1,20 @@
-"""Every key of the page, in groups, as a window that "?" opens. `assets/keys.js` does what is listed here."""
+"""The window that "?" opens: every key of the page in groups, what the stages are, and what each check looks at.
+
+`assets/keys.js` does what is listed here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from pipeline.check_words import CAPTION_WORDS, WORDS
 from pipeline.methods import method_of
-from pipeline.recipes import DEFAULT, recipe_of
+from pipeline.recipes import DEFAULT, recipe_of, stage_title
+from ui.views.counterfactuals import FAILED
 from ui.views.large import modes
 from ui.views.markup import Html, el
 from ui.views.parts import icon, key
+from ui.views.words import EXPLAINED
 
 Keys = tuple[str, ...]
 _MODES = modes(method_of(recipe_of(DEFAULT).method).artifacts)
@@ -28,9 +36,9 @@ GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
         (("Z",), "one to one, or fitted"),
     ),
     "Work": (
-        (("G",), "generate what waits at the gate"),
+        (("G",), "make the images that wait for your yes"),
         (("Ctrl", "↵"), "the same, also while typing"),
-        (("Ctrl", "⇧", "↵"), "run all up to the gate"),
+        (("Ctrl", "⇧", "↵"), "run all stages of text"),
         (("Ctrl", "Z"), "undo the last thing done"),
         (("Ctrl", "⇧", "Z"), "do it again; Ctrl Y as well"),
     ),
@@ -44,8 +52,10 @@ GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
 """The name of each group, and its keys with what they do. Keys that belong together are pressed together."""
 
 
-def keys_window() -> Html:
-    """The window; it is closed until the script opens it."""
+def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
+    """The window; it is closed until the script opens it. `thresholds` are what the checks of images have to reach, by
+    name, as far as they are known.
+    """
     groups = [
         el("section", el("h3", name), el("dl", [_row(keys, words) for keys, words in rows]))
         for name, rows in GROUPS.items()
@@ -54,13 +64,56 @@ def keys_window() -> Html:
         "button", icon("cross"), type="button", class_="btn s q icon-only", data_keys_close=True, aria_label="Close"
     )
     note = "They do nothing while you are typing in a field, but for those with Ctrl."
+    parts = (("keys", "Keys"), ("stages", "The stages"), ("checks", "The checks"))
+    links = [
+        el("button", words, type="button", class_="btn s q", data_scroll_to=f"help-{name}") for name, words in parts
+    ]
     return el(
         "dialog",
-        el("header", el("h2", "Keys"), el("span", class_="grow"), close),
-        el("div", groups, class_="groups"),
+        el("header", el("h2", "Help"), links, el("span", class_="grow"), close),
+        el("div", groups, class_="groups", id="help-keys"),
         el("p", note, class_="mut small"),
+        _stages(),
+        _checks(thresholds or {}),
         id="keys-window",
-        aria_label="Keys of this page",
+        aria_label="Keys, stages and checks",
+    )
+
+
+def _stages() -> Html:
+    recipe = recipe_of(DEFAULT)
+    rows = [
+        el("p", el("b", f"{place} {stage_title(name)}"), " ", el("span", EXPLAINED[name], class_="mut"))
+        for place, name in enumerate(recipe.cards, 1)
+        if name in EXPLAINED
+    ]
+    return el("section", el("h3", "The stages"), rows, class_="words", id="help-stages")
+
+
+def _checks(thresholds: Mapping[str, float]) -> Html:
+    """Each with what it looks at, and the figure from which it passes."""
+    images = []
+    for name, words in WORDS.items():
+        least = f" It passes from {thresholds[name]:.2f}." if name in thresholds else ""
+        text = el("span", words.explanation, least, class_="mut")
+        images.append(el("p", el("b", words.title), " ", text, id=f"explains-{name.replace(' ', '-')}"))
+    captions = [
+        el("p", el("b", words), " ", el("span", CAPTION_WORDS.get(name, ""), class_="mut"))
+        for name, words in FAILED.items()
+    ]
+    three = (
+        "A check has passed, has failed, or cannot tell. It says whether the image is good, and nothing about the "
+        "model under test: that has a line of its own above the checks."
+    )
+    return el(
+        "section",
+        el("h3", "The checks of an image"),
+        el("p", three),
+        images,
+        el("h3", "What a check of a caption can find"),
+        captions,
+        class_="words",
+        id="help-checks",
     )
 
 
@@ -73,8 +126,8 @@ def keys_button() -> Html:
         class_="btn s q icon-only",
         id="keys-button",
         data_keys_open=True,
-        aria_label="Keys",
-        title="Keys of this page (?)",
+        aria_label="Help",
+        title="Keys of this page, what the stages are, what the checks say (?)",
     )
 
 

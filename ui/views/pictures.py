@@ -53,7 +53,7 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
 
 
 def _source_only(state: RunState) -> Html:
-    note = "Results will stand here, beside the source image and its control image."
+    note = "Results will stand here, beside the source image."
     waiting = drawing_thumb(state)
     return el(
         "div",

@@ -93,7 +93,7 @@ def _what(job: JobView) -> str:
     if job.parts:
         number = len(job.waiting)
         return f"{number} image" if number == 1 else f"{number} images"
-    return stage_title(job.stages[0]).lower() if len(job.stages) == 1 else "stages up to the gate"
+    return stage_title(job.stages[0]).lower() if len(job.stages) == 1 else "the stages of text"
 
 
 def _running_row(job: JobView, part: Part) -> Html:

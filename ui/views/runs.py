@@ -46,7 +46,7 @@ def state_of(run: RunSummary, job: JobView | None) -> str:
     recipe = next((known for known in known_recipes() if known.name == run.recipe), None)
     done = [name for name in run.stages if recipe is None or recipe.has(name)]
     if recipe is not None and recipe.last.name in done:
-        return "at the gate"
+        return "ready to generate"
     return f"{stage_title(done[-1]).lower()} done" if done else "not begun"
 
 

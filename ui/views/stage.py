@@ -21,8 +21,8 @@ from ui.views.parts import Tone, bar, button, icon, left, notice, pill, problem,
 from ui.views.prompt_panel import has_prompt, history, prompt_panel
 from ui.views.words import PLAIN
 
-FROM_HERE = "This stage and all after it that are empty or stale, up to the gate"
-FROM_EDIT = "Your edit stays; what comes after it is run, up to the gate"
+FROM_HERE = "This stage and all after it that are empty or stale, but no images yet"
+FROM_EDIT = "Your edit stays; what comes after it is run, but no images yet"
 STAGE_ONLY = "This stage only"
 
 ICONS: dict[str, str] = {
