@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 
 from pipeline.contradictions import new_contradictions
 from pipeline.errors import UserError
+from pipeline.losses import lost_sentences, lost_things, repeated
 from pipeline.types import Check, CounterfactualCaption, Edit, Task
 from pipeline.words import (
     classes_in,
@@ -26,6 +27,10 @@ SCENE_WIDE = ("weather", "time of day", "domain")
 """Edit types that hold for the whole image: their keyword must be gone wherever it stood."""
 WITH_CONSEQUENCES = (*SCENE_WIDE, "background")
 """Edit types that rightly change more than their keyword: where it snows, the ground is no longer green."""
+
+
+FEW_CONSEQUENCES, MOST_CONSEQUENCES = 4, 0.4
+"""So many words, or this share of those that say something, may change beside such an edit; more is another scene."""
 
 
 def task_checks(task: Task) -> tuple[Check, ...]:
@@ -81,7 +86,8 @@ def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, ta
     """Whether a counterfactual caption carries its edits, keeps every protected word, and makes sense.
 
     Further words may differ where an edit has consequences (a change of the weather rightly rewrites what lies on the
-    ground): that check then passes with a remark. A protected word that a person insists on changing is not lost.
+    ground): that check then passes with a remark, as long as they are few and no thing and no sentence got lost. A
+    protected word that a person insists on changing is not lost.
     """
     text = counterfactual.text
     if not tokens(text):
@@ -99,7 +105,8 @@ def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, ta
     if task.kind == "segmentation":
         checks += [_named_as_often(source, text, task, waived), _nothing_added(source, text, task)]
     if counterfactual.edits:
-        checks.append(_nothing_unasked(source, counterfactual))
+        checks += [_nothing_unasked(source, counterfactual), _nothing_lost(source, counterfactual)]
+    checks.append(_no_repetition(source, text))
     broken = new_contradictions(source, text)
     checks.append(_check("no contradiction", not broken, " ".join(found.describe() for found in broken)))
     return tuple(checks)
@@ -141,9 +148,38 @@ def _nothing_unasked(source: str, counterfactual: CounterfactualCaption) -> Chec
         return Check(name, True)
     told = [f"{_few(gone)} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
     told += [f"{_few(came)} came in"] if came else []
-    expected = any(edit.edit_type in WITH_CONSEQUENCES for edit in counterfactual.edits)
+    follows_from_edit = any(edit.edit_type in WITH_CONSEQUENCES for edit in counterfactual.edits)
+    said = sum(says_something(word) for word in tokens(source))
+    few = max(len(gone), len(came)) <= max(FEW_CONSEQUENCES, round(MOST_CONSEQUENCES * said))
+    expected = follows_from_edit and few
     follows = "as may follow from the edit" if expected else "which no edit asked for"
+    if follows_from_edit and not few:
+        follows = "more than can follow from the edit"
     return Check(name, expected, note=f"Beside the edits {' and '.join(told)}, {follows}.")
+
+
+def _nothing_lost(source: str, counterfactual: CounterfactualCaption) -> Check:
+    """Whether all sentences and all things that the source introduces are still there, whatever the edit."""
+    asked = _asked(counterfactual)
+    things = lost_things(source, counterfactual.text, asked)
+    sentences = lost_sentences(source, counterfactual.text, asked)
+    told = [f"{_few(things)} {'is' if len(things) == 1 else 'are'} no longer named"] if things else []
+    told += [f"nothing is left of the sentence {_few(sentences, 1)}"] if sentences else []
+    joined = " and ".join(told)
+    return _check("nothing lost", not told, f"{joined[:1].upper()}{joined[1:]}, and no edit asked for that.")
+
+
+def _no_repetition(source: str, text: str) -> Check:
+    found = repeated(source, text)
+    note = f"“{found[0]}” is said {found[1]} times: the caption goes round in circles." if found else ""
+    return _check("no repetition", found is None, note)
+
+
+def _asked(counterfactual: CounterfactualCaption) -> set[str]:
+    """The words of the edits, in the singular."""
+    return {
+        singular(word) for edit in counterfactual.edits for word in (*tokens(edit.keyword), *tokens(edit.alternative))
+    }
 
 
 def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -155,9 +191,7 @@ def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[t
         if what != "equal":
             gone += before[a0:a1]
             came += after[b0:b1]
-    asked = {
-        singular(word) for edit in counterfactual.edits for word in (*tokens(edit.keyword), *tokens(edit.alternative))
-    }
+    asked = _asked(counterfactual)
     # What went from one place and came at another was only moved.
     moved = {singular(word) for word in gone} & {singular(word) for word in came}
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from pipeline.checks import counterfactual_checks, failed
 from pipeline.driver import Driver
 from pipeline.freshness import drawing_key
 from pipeline.methods import method_of
@@ -15,8 +16,17 @@ from pipeline.recipes import recipe_of
 from pipeline.seeds import derive_seed
 from pipeline.settings import GenerationSettings, Settings
 from pipeline.stages.generation import Plan
-from pipeline.types import StageName
+from pipeline.types import CounterfactualCaptions, StageName, Task
 from storage.types import Run
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A ticked caption that fails a check of texts, so that a person knows before it is drawn."""
+
+    caption: str
+    reasons: tuple[str, ...]
+    """The notes of the checks that it fails."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,8 @@ class Gate:
     """No image was made on this machine yet, but its speed is about to be known."""
     shown: str = ""
     """A short name of all that a yes would make; another one once anything of it is another. "" when it is closed."""
+    doubts: tuple[Doubt, ...] = ()
+    """The ticked captions that fail a check, in order."""
     closed: str = ""
     """Why nothing can be generated, in one sentence; "" when the gate waits for a yes."""
 
@@ -73,8 +85,14 @@ def gate_of(
         plan = driver.plan(recipe, values, settings, seed, made, size)
         if plan.images:
             before = used * drawing.images_per_caption - len(plan.images)
-            return Gate(plan, seed, before, warmed and plan.seconds is None, _name_of(plan, run, settings))
+            name, measuring = _name_of(plan, run, settings), warmed and plan.seconds is None
+            return Gate(plan, seed, before, measuring, name, _doubts(captions, recipe.source_caption(values), run.task))
     return Gate(closed=f"All images of the seed {drawing.seed} are made: take another seed, or change something else.")
+
+
+def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[Doubt, ...]:
+    held = ((item.text, failed(counterfactual_checks(source, item, task))) for item in captions.items if item.used)
+    return tuple(Doubt(text, tuple(check.note for check in wrong)) for text, wrong in held if wrong)
 
 
 def _name_of(plan: Plan, run: Run, settings: Settings) -> str:

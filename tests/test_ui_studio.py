@@ -320,6 +320,23 @@ def test_a_version_of_another_run_is_not_brought_back(studio: Studio) -> None:
     assert not studio.states.of(other).run.values
 
 
+def test_a_ticked_caption_that_fails_a_check_is_named_before_it_is_drawn(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    assert "gate-doubts" not in part(studio, run_id, "generation"), "nothing is wrong with the model's captions"
+    item = studio.states.of(run_id).run.values["counterfactuals"].value.value.items[0]
+    words = f"{item.text} A bird is seen in the distance." + " A bird is seen in the distance." * 19
+    do(studio, run_id, "counterfactual-write", place=0, text=item.text, new=words)
+    (doubt,) = studio.states.of(run_id).gate.doubts
+    assert doubt.caption == words and "20 times" in " ".join(doubt.reasons)
+    shown = part(studio, run_id, "generation")
+    assert "1 ticked caption fails a check" in shown and "said 20 times" in shown
+    told = studio.commands.send("show-run", {"run": run_id})["gate"]["doubts"]
+    assert [one["caption"] for one in told] == [words]
+    do(studio, run_id, "counterfactual-use", place=0, text=words, used=False)
+    assert "gate-doubts" not in part(studio, run_id, "generation"), "it is not drawn"
+
+
 def test_another_label_is_drawn_with_the_same_fixed_seed(studio: Studio) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")

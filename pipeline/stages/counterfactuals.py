@@ -282,9 +282,9 @@ def _line(value: CounterfactualCaptions) -> str:
 
 def _remarks(value: CounterfactualCaptions, values: Mapping[StageName, Any], task: Task) -> list[str]:
     return [
-        f"not used: {item.text} {check.note}"
+        f"{'used all the same' if item.used else 'not used'}: {item.text} {check.note}"
         for item in value.items
-        for check in (() if item.used else failed(counterfactual_checks(caption_text(values), item, task)))
+        for check in failed(counterfactual_checks(caption_text(values), item, task))
     ]
 
 

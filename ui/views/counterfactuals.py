@@ -26,6 +26,8 @@ FAILED = {
     "protected named as often": "protected word missing",
     "nothing protected added": "protected word added",
     "nothing unasked changed": "more than asked changed",
+    "nothing lost": "something lost",
+    "no repetition": "repeats itself",
     "no contradiction": "contradiction",
 }
 """What a check is called that did not pass."""

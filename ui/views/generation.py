@@ -20,6 +20,8 @@ from ui.views.stage import more_toggle, panel, panel_toggle, running_stage, stat
 from ui.views.text_stages import caption_text
 
 STAGE: StageName = "generation"
+DOUBTS_NAMED = 3
+"""Ticked captions that fail a check are named one by one up to here; the others are counted."""
 LISTED = 40
 """Images that the gate lists one by one; the others are counted."""
 SEEDS: dict[SeedMode, tuple[str, str]] = {
@@ -241,6 +243,7 @@ def _gate(state: RunState) -> Html:
             el("b", words, id="gate-count"),
             el("span", _cost(gate), class_="mut", id="gate-seconds"),
             el("span", _explained(gate, state), class_="mut note rare"),
+            _doubts(gate),
             class_="what",
         ),
         button(
@@ -255,6 +258,25 @@ def _gate(state: RunState) -> Html:
         class_="gate",
         id="gate",
     )
+
+
+def _doubts(gate: Gate) -> Child:
+    """The ticked captions that fail a check, named before they are drawn."""
+    if not gate.doubts:
+        return None
+    number = len(gate.doubts)
+    head = f"{_count(number, 'ticked caption')} {'fails' if number == 1 else 'fail'} a check:"
+    named: list[Child] = [
+        el("li", f"“{_short(doubt.caption)}” ", el("span", doubt.reasons[0], class_="mut"), title=doubt.caption)
+        for doubt in gate.doubts[:DOUBTS_NAMED]
+    ]
+    if number > DOUBTS_NAMED:
+        named.append(el("li", f"and {number - DOUBTS_NAMED} more", class_="mut"))
+    return el("div", el("b", icon("alert"), " ", head), el("ul", named), class_="doubts", id="gate-doubts")
+
+
+def _short(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} …"
 
 
 def _planned(state: RunState) -> Html:
