@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -23,6 +23,7 @@ from storage.imported_votes import import_vote, imported_worker
 from storage.next_items import look_again
 from storage.rows import Row, insert_row, now, pack, pack_value, when, whole
 from storage.sessions import Sessions
+from storage.study_records import Records, insert_records, records_of
 from storage.study_rows import append_log, item_of, require_study, rules_of, touch, update_study
 from storage.study_types import ImportedVote, LogEntry
 from storage.workers import Workers, checked_reason, read_workers
@@ -186,7 +187,28 @@ class Studies(Repository):
         append_log(db, "invitation opened" if on else "invitation ended", "", study_id)
         return link or ""
 
+    @write
+    def restore(
+        self,
+        db: sqlite_utils.Database,
+        records: Records,
+        images: Mapping[str, str],
+        check: Callable[[StudyData], None],
+    ) -> str:
+        """A study out of its records (`whole`), all or nothing; returns its id. `check` may refuse what came of it.
+
+        Raises UserError for records that do not hold together, and for a study that is here already.
+        """
+        return insert_records(db, records, images, lambda study_id: check(_data(db, study_id)))
+
     # Looking
+
+    @read
+    def whole(self, db: sqlite_utils.Database, study_id: str) -> tuple[StudyData, dict[str, Any]]:
+        """All that an analysis needs, and all that is kept of a study as plain rows that `restore` takes: no code, no
+        session, no link. In one snapshot.
+        """
+        return _data(db, study_id), records_of(db, study_id)
 
     @read
     def get(self, db: sqlite_utils.Database, study_id: str) -> Study:
@@ -218,17 +240,7 @@ class Studies(Repository):
     @read
     def data(self, db: sqlite_utils.Database, study_id: str) -> StudyData:
         """All that an analysis needs, in one snapshot."""
-        return StudyData(
-            study=_study(db, require_study(db, study_id)),
-            items=_items(db, study_id),
-            votes=_votes(db, study_id),
-            workers=read_workers(db, study_id),
-            exclusions=_exclusions(db, study_id),
-            adjudications=_adjudications(db, study_id),
-            history=_history(db, study_id),
-            linked=bool(_count(db, _OPENED, [study_id])),
-            same_browser=_same_browser(db, study_id),
-        )
+        return _data(db, study_id)
 
     @read
     def log(self, db: sqlite_utils.Database, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
@@ -299,6 +311,20 @@ class Studies(Repository):
         touch(db, study_id)
         append_log(db, "votes brought in", f"{len(rows)} votes of {len(numbers)} workers", study_id)
         return len(rows)
+
+
+def _data(db: sqlite_utils.Database, study_id: str) -> StudyData:
+    return StudyData(
+        study=_study(db, require_study(db, study_id)),
+        items=_items(db, study_id),
+        votes=_votes(db, study_id),
+        workers=read_workers(db, study_id),
+        exclusions=_exclusions(db, study_id),
+        adjudications=_adjudications(db, study_id),
+        history=_history(db, study_id),
+        linked=bool(_count(db, _OPENED, [study_id])),
+        same_browser=_same_browser(db, study_id),
+    )
 
 
 def _change_state(db: sqlite_utils.Database, study_id: str, state: StudyState, only: StudyState | None = None) -> None:

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -24,6 +25,7 @@ from services.studies import imports
 from services.studies.__main__ import main
 from services.studies.exports import EXPORTS, ZIP, opened, parquet, zipped
 from services.studies.imports import files_of, import_items, import_votes, read_items
+from services.studies.restore import restore_study
 from services.studies.services import study_services
 from storage.workspace import Workspace
 from study.cells import csv_text
@@ -338,6 +340,103 @@ def test_a_zip_comes_back_as_the_same_study(workspace: Workspace, tmp_path: Path
         assert other.studies.items(again)[0].caption == "=A bird."
         with pytest.raises(UserError, match="has a vote on"):
             import_votes(other, again, turk)
+
+
+def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: Path) -> None:
+    """Rules, items, changed votes, exclusions and decisions: every table says the same in another workspace."""
+    studies, study_id = workspace.studies, voted(workspace, BIRD, {"a": YES, "b": NO, "c": NO, "d": YES}, out="b")
+    workers = studies.workers.of_study(study_id)
+    studies.workers.decide(study_id, workers[0].id, "rejected", "asleep")
+    studies.set_votes(study_id, 5, 3)
+    late, _ = studies.workers.add()
+    studies.workers.enrol(study_id, late.id)
+    for key, answer in (("one", "yes"), ("two", "no")):
+        given = studies.assignments.claim(study_id, late.id, "item")
+        assert given is not None
+        studies.assignments.submit(given.public, late.id, {"valid": answer}, "=hm", 2.5, key)
+        studies.assignments.undo(study_id, late.id)
+    studies.workers.readmit(study_id, workers[1].id, "after all")
+    studies.adjudicate(study_id, studies.items(study_id)[0].id, "valid", "yes", "I looked")
+    data = b"".join(zipped(workspace, study_id)[1])
+    with pytest.raises(UserError, match="is here already, as “Bïrds"):
+        restore_study(workspace, data)
+
+    def told(of: Workspace) -> dict[str, Any]:
+        held = opened(of, study_id)
+        tables = {name: make(held).decode() for name, (_, make) in EXPORTS.items() if name.endswith(".csv")}
+        for name in ("answers.csv", "turk.csv"):  # assignments have numbers of their own in every workspace
+            frame = pd.read_csv(io.StringIO(tables[name]), keep_default_na=False)
+            tables[name] = frame.drop(columns=[c for c in ("assignment", "AssignmentId") if c in frame]).to_csv()
+        log = [(entry.created, entry.event, entry.detail, entry.worker) for entry in of.studies.log(study_id)]
+        known = of.studies.workers.of_study(study_id)
+        enrolled = [of.studies.workers.enrolment(study_id, worker.id) for worker in known]
+        history = of.studies.rules_history(study_id)
+        return {**tables, "history": history, "log": log, "workers": known, "enrolled": enrolled}
+
+    was = told(workspace)
+    with Workspace(tmp_path / "other") as other:
+        again, said = restore_study(other, data)
+        assert again == study_id and "It is paused" in said
+        now = told(other)
+        assert now["log"].pop(0)[1] == "restored"
+        for name, value in was.items():
+            assert now[name] == value, name
+        # It goes on: what was undone comes first.
+        other.studies.resume(again)
+        given = other.studies.assignments.claim(again, late.id, "item")
+        assert given is not None and given.answers == {"valid": "no"}
+        assert other.studies.assignments.submit(given.public, late.id, YES, "", 1.0, "three") == "saved"
+
+
+def test_a_worker_of_a_restored_study_is_never_taken_for_somebody_else(workspace: Workspace, tmp_path: Path) -> None:
+    study_id = voted(workspace, BIRD, {"a": YES}, items=2)
+    (worker,) = workspace.studies.workers.of_study(study_id)
+    data = b"".join(zipped(workspace, study_id)[1])
+    with Workspace(tmp_path / "other") as other:
+        other._database.write(lambda db: db.table("workers").insert({"id": worker.id, "created": "2020-01-01"}))
+        restore_study(other, data)
+        (restored,) = other.studies.workers.of_study(study_id)
+        assert restored.id == f"{worker.id}-2" and other.studies.workers.enrolled(worker.id) == ()
+
+
+def test_a_zip_that_was_changed_is_not_restored(workspace: Workspace, tmp_path: Path) -> None:
+    study_id = voted(workspace, BIRD, {"a": YES}, items=2)
+    archive = zipfile.ZipFile(io.BytesIO(b"".join(zipped(workspace, study_id)[1])))
+    files: dict[str, bytes] = {name: archive.read(name) for name in archive.namelist()}
+    manifest, records = json.loads(files["manifest.json"]), json.loads(files["records.json"])
+
+    def changed(change: Any) -> bytes:
+        """Sums and all: as somebody would write it who knows the format."""
+        new = json.loads(json.dumps(records))
+        change(new)
+        text = json.dumps(new).encode()
+        sums = [entry for entry in manifest["files"] if entry["name"] != "records.json"]
+        sums.append({"name": "records.json", "sha256": hashlib.sha256(text).hexdigest()})
+        listed = json.dumps({**manifest, "files": sums}).encode()
+        return zip_of({**files, "records.json": text, "manifest.json": listed})
+
+    together = "do not hold together"
+    wrong: list[tuple[bytes, str]] = [
+        (zip_of({name: data for name, data in files.items() if name != "records.json"}), "no records.json"),
+        (zip_of({**files, "records.json": files["records.json"] + b" "}), "is not as it was exported"),
+        (changed(lambda held: held["votes"][0].update(answers="[1]")), together),
+        (changed(lambda held: held["votes"][0].update(assignment=99999)), together),
+        (changed(lambda held: held["items"][0].update(image="0" * 64)), together),
+        (changed(lambda held: held["items"][0].update(content='{"label": {"a": 1}}')), together),
+        (changed(lambda held: held["workers"][0].update(id="<script>")), together),
+        (changed(lambda held: held["study"].update(rules="{}")), together),
+        (changed(lambda held: held["study"].update(id="../../x")), together),
+        (changed(lambda held: held["enrolments"][0].update(created="yesterday")), together),
+        (changed(lambda held: held.pop("log")), together),
+    ]
+    with Workspace(tmp_path / "other") as other:
+        for data, said in wrong:
+            with pytest.raises(UserError, match=said):
+                restore_study(other, data)
+        assert other.studies.all() == ()
+        reply = client_of(other).post("/study/restored", content=changed(lambda held: None), headers={"x-studio": "1"})
+        assert reply.status_code == 200 and reply.json()["go"] == f"/study/{study_id}/"
+        assert other.studies.get(study_id).votes == 2
 
 
 def test_answers_that_look_like_formulas_come_back(workspace: Workspace) -> None:

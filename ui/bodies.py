@@ -24,6 +24,8 @@ FROM_PAGE = "x-studio"
 """A header that only our pages send: a browser lets no other site send it, so no other site can send us anything."""
 ITEM_FILES, VOTE_FILES = "/study/files/", "/study/votes/"
 """Where the lead's pages send files: images as items of a study, and votes. The id of the study follows."""
+RESTORED = "/study/restored"
+"""Where a whole study is sent, as it was exported."""
 _MB = 1_000_000
 
 
@@ -53,6 +55,7 @@ LIMITS = (
     Limit("/sign-", 16_000, "This takes the form of the sign-in page only."),
     Limit("/study/api/", 400_000, _TOO_MUCH),
     Limit(ITEM_FILES, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: cut it into several."),
+    Limit(RESTORED, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: use python -m services.studies restore."),
     Limit(VOTE_FILES, MOST_LIST, f"The file is larger than {MOST_LIST // _MB} MB: cut it into several."),
     Limit("/gradio_api/upload", _UPLOADED, f"The file is larger than {_UPLOADED // _MB} MB: save it smaller."),
     Limit("", 4 * _MB, _TOO_MUCH),

@@ -15,6 +15,7 @@ from pathlib import Path
 from pipeline.errors import UserError
 from services.studies.exports import zipped
 from services.studies.imports import MOST_LIST, Files, FolderFiles, files_of, import_items, import_votes
+from services.studies.restore import restore_study
 from storage.workspace import DATABASE, Workspace
 
 
@@ -72,6 +73,11 @@ def export(workspace: Workspace, options: argparse.Namespace) -> str:
     return str(target)
 
 
+def restore(workspace: Workspace, options: argparse.Namespace) -> str:
+    """Brings a study back from the zip that `export` wrote."""
+    return "  ".join(restore_study(workspace, Path(options.path)))
+
+
 def _files(path: Path) -> Files:
     if path.is_dir():
         return FolderFiles(path)
@@ -97,6 +103,9 @@ def _parser() -> argparse.ArgumentParser:
         if name == "votes":
             sub.add_argument("--even-so", action="store_true", help="leave out rows that cannot be votes")
         sub.set_defaults(command=command)
+    sub = commands.add_parser("restore", help="bring a study back, as it was, from the zip that it was exported as")
+    sub.add_argument("path", metavar="ZIP")
+    sub.set_defaults(command=restore)
     return parser
 
 

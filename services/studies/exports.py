@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+RECORDS = "records.json"
+"""All that is kept of the study: what it is restored from."""
 _CSV, _JSON, _PARQUET = "text/csv; charset=utf-8", "application/json", "application/vnd.apache.parquet"
 
 
@@ -158,10 +160,12 @@ def opened(workspace: Workspace, study_id: str) -> StudyExport:
 
 def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
     """The name of the zip, and its bytes as they come. Raises UserError for an unknown study, before any of them."""
-    study = opened(workspace, study_id)
+    data, records = workspace.studies.whole(study_id)
+    study = StudyExport(workspace, data)
     history = workspace.studies.rules_history(study_id)
     entries = workspace.studies.log(study_id, limit=100_000)
     more = {
+        RECORDS: _dumped(records),
         "study.json": _dumped(_about(study.data, history)),
         "workers.csv": csv_text(worker_rows(study.data), WORKER_COLUMNS).encode(),
         "log.csv": csv_text(
@@ -207,6 +211,7 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
             "state": study.data.study.state,
             "items": len(study.data.items),
             "votes": len(study.data.votes),
+            "pictures": pictures,
             "files": list(made),
         }
         yield put(MANIFEST, _dumped(about))
@@ -225,6 +230,8 @@ def _pictures(data: StudyData) -> tuple[dict[str, str], dict[int, str], dict[int
         if item.source_sha:
             source_of[item.id] = sources.setdefault(item.source_sha, f"sources/{item.public}.png")
             files[source_of[item.id]] = item.source_sha
+    for number, sha in enumerate(dict.fromkeys(example.sha for example in data.study.rules.examples), start=1):
+        files[f"examples/{number}.png"] = sha
     return files, image_of, source_of
 
 
@@ -304,6 +311,7 @@ outcomes.csv      what the votes say of every image; outcomes.parquet: the same,
 items.csv         every item with its pictures and where it comes from; images/ and sources/ hold these. This zip can be
                   given to a new study as its images.
 workers.csv       pseudonyms, control items, exclusions
+records.json      all of the study as it is kept: `python -m services.studies restore study.zip` brings it back
 study.json        the rules with their versions, exclusions, adjudications
 log.csv           what happened, and what was refused
 methods.txt       the methods paragraph

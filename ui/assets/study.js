@@ -58,3 +58,24 @@
     } catch (error) { tell(error.field === "title" ? "name" : error.field ?? "", error.message); button.disabled = false; }
   });
 })();
+
+// ---- The list: a study comes back from its file
+(() => {
+  const field = document.getElementById("restore"), note = document.getElementById("restore-note");
+  field?.addEventListener("change", async () => {
+    const [file] = field.files;
+    if (!file) return;
+    field.disabled = true;
+    window.study.tell("restore", "");
+    note.textContent = `Restoring ${file.name} …`;
+    try {
+      const { said, go } = await wire.sendFile("/study/restored", file);
+      const link = document.createElement("a");
+      link.href = go;
+      link.textContent = "Open it";
+      note.replaceChildren(`${said} `, link);
+    } catch (error) { note.textContent = ""; window.study.tell("restore", error.message); }
+    field.disabled = false;
+    field.value = "";   // so that the same file can be chosen again
+  });
+})();

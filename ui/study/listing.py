@@ -27,8 +27,26 @@ def list_page(studies: Sequence[Study], signed_in: bool) -> str:
         el("div", [_line(study) for study in away], class_="study-list"),
         class_="more-line archive",
     )
-    return page(
-        "Studies", el("div", head, class_="study-head"), content, archive if away else None, signed_in=signed_in
+    parts = (el("div", head, class_="study-head"), content, archive if away else None, _restore())
+    return page("Studies", *parts, signed_in=signed_in)
+
+
+def _restore() -> Html:
+    """A study comes back from the file that it was exported as."""
+    return el(
+        "details",
+        el("summary", "Restore a study from its study.zip"),
+        el(
+            "p",
+            "With its rules, images, votes, workers and decisions, as it was. One that was running comes back paused. "
+            "Codes and sign-ins are not in the file.",
+            class_="mut small",
+        ),
+        el("input", type="file", id="restore", accept=".zip", aria_label="study.zip"),
+        el("p", "", class_="mut", id="restore-note", role="status"),
+        el("p", "", class_="wrong", data_problem="restore", role="alert"),
+        class_="more-line files",
+        data_keep="restore",
     )
 
 

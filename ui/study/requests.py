@@ -23,9 +23,10 @@ from services.studies import decisions, drafts, life_cycle
 from services.studies.imports import files_of, import_items, import_votes, preview_votes
 from services.studies.life_cycle import LifeCycle
 from services.studies.preview import Previewed, PreviewStep
+from services.studies.restore import restore_study
 from storage.workspace import Workspace
 from ui.annotate.shown import shown_item, shown_study
-from ui.bodies import ITEM_FILES, VOTE_FILES, answered, failed, refusal, require_own_page
+from ui.bodies import ITEM_FILES, RESTORED, VOTE_FILES, answered, failed, refusal, require_own_page
 from ui.study.disagreements import address
 from ui.study.frame import study_address
 from ui.study.items_form import given_shown, items_shown
@@ -103,6 +104,14 @@ def add_requests(app: FastAPI, workspace: Workspace, commands: Commands, life: L
         def take(file: Path) -> Reply:
             count, said = import_items(workspace, study_id, files_of(name[:200], file))
             return {"count": count, "said": said}
+
+        return await _taken(request, take)
+
+    @app.post(RESTORED, include_in_schema=False)
+    async def restored(request: Request) -> Response:
+        def take(file: Path) -> Reply:
+            study_id, said = restore_study(workspace, file)
+            return {"said": said, "go": study_address(study_id)}
 
         return await _taken(request, take)
 
