@@ -61,7 +61,7 @@ def test_another_task_outdates_images_and_what_was_said_of_them_stays_what_it_wa
     assert set(state.outdated.values()) == {"made for the label bird"} and not state.current
     assert {case.task.label for case in state.run.test_cases} == {"bird"}
     shown = part(studio, run_id, "pictures")
-    assert "made for the label bird" in shown and "accepted for bird" in shown and "1 accepted" not in shown
+    assert "made for the label bird" in shown and "accepted for bird" in shown and "results, 1 accepted" not in shown
     assert "stale: the task was changed after these images were drawn" in part(studio, run_id, "generation")
     (listed,) = studio.workspace.runs.search(10)
     assert listed.accepted == 0, "no image of a house was accepted"
