@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from pipeline.errors import UserError
+from services.jobs import JobView
 from services.studio import Studio
 from services.together import DoneTogether
 from tests.explorer import encoded
 from tests.scripted import parts_of, studio_in
 from tests.serving import until
+from ui.views.together import together_part
 
 COLOURS = ("red", "green", "blue")
 
@@ -53,6 +56,11 @@ def test_several_pictures_get_one_task_and_the_same_settings_and_all_are_run(stu
     assert shown.ids == tuple(runs) and shown.images == 4 and not shown.ready()[1:]
     markup = parts_of(studio, "", tuple(runs))["together"]
     assert "Generate 4 images" in markup and "needs a label" in markup and "red" in markup
+
+    at_work = JobView(1, runs[1], ("caption",), "running", "caption")
+    busy = replace(shown, runs=tuple(replace(one, job=at_work) if one.run.id == runs[1] else one for one in shown.runs))
+    assert "Once the stages of all are done" in together_part(busy, studio.profile), "what it shows still grows"
+    assert "Once the stages of all are done" not in markup
 
     # The other one joins: what was shown is no longer what would be made.
     send(studio, "task", [runs[1]], kind="classification", label="bird")

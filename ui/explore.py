@@ -388,7 +388,7 @@ def render(values: PageValues) -> dict[str, str]:
     parts["runs"] = run_list(values.listing, run_id)
     if state is None:
         parts["together"] = together_part(values.together, profile)
-        parts["start"] = start_page(profile, samples)
+        parts["start"] = start_page(profile, samples, bool(values.together.runs))
         parts["upload-note"] = upload_note(profile)
     else:
         parts["source"] = source_card(state, profile, samples)

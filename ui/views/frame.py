@@ -83,7 +83,7 @@ def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
     return el("span", pill(doing, "acc", id="doing", role="status"), cancel, class_="job")
 
 
-def start_page(profile: Profile, samples: tuple[Sample, ...]) -> Html:
+def start_page(profile: Profile, samples: tuple[Sample, ...], below: bool = False) -> Html:
     """Where a run begins: the samples. The field for an upload stands below it."""
     cards = [
         el(
@@ -112,7 +112,7 @@ def start_page(profile: Profile, samples: tuple[Sample, ...]) -> Html:
         el("p", " ".join(COUNTERFACTUAL_TESTING), class_="lead", id="what-it-is"),
         el("ol", stages, class_="five", aria_label="The five stages"),
         el("p", words),
-        el("div", id="start-problem", data_own=True, role="alert"),
+        None if below else el("div", id="start-problem", data_own=True, role="alert"),  # else the table has it
         el("div", cards, class_="samples") if cards else None,
         class_="start",
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.profile import Profile
 from pipeline.recipes import stage_doing, stage_title
-from pipeline.types import TaskKind
+from pipeline.types import GENERATION, TaskKind
 from services.accepted import accepted_of
 from services.run_state import RunState
 from services.runs import task_problem
@@ -55,6 +55,7 @@ def together_part(together: TogetherState, profile: Profile) -> Html:
         "section",
         head,
         el("div", id="together-refused", data_own=True, role="alert"),
+        el("div", id="start-problem", data_own=True, role="alert"),
         _for_all(together, profile, runs),
         el("div", table, class_="scroll"),
         class_="card together",
@@ -66,6 +67,9 @@ def _for_all(together: TogetherState, profile: Profile, runs: str) -> Html:
     """Task and settings of all, and what can be begun."""
     ready, active = together.ready(), sum(_active(state) for state in together.runs)
     lacking = sum(bool(task_problem(state.run.task)) for state in together.runs)
+    writing = any(
+        _active(state) and GENERATION not in (state.job.stages if state.job else ()) for state in together.runs
+    )
     drawn = all(state.run.test_cases for state in together.runs)
     accepted = sum(len(accepted_of(state.run)) for state in together.runs)
     start = len([state for state in ready if not task_problem(state.run.task)])
@@ -82,11 +86,12 @@ def _for_all(together: TogetherState, profile: Profile, runs: str) -> Html:
     draw = button(
         f"Generate {images}" if together.images else "Generate",
         "together-generate",
-        "p" if together.images and not start and not drawn else "",
+        "p" if together.images and not start and not drawn and not writing else "",
         id="together-generate",
         data_runs=runs,
         data_shown=together.shown,
-        disabled=not together.images,
+        disabled=not together.images or writing,
+        title="Once the stages of all are done" if writing else None,
     )
     save = el(
         "a",
