@@ -286,6 +286,7 @@ class Execution:
         def work(handle: JobHandle) -> None:
             self._drive(request, self.workspace.runs.get(run_id), handle, stages[0])
 
+        self.workspace.runs.appear(run_id)
         self.jobs.submit(run_id, stages, work)
 
     def more_alternatives(self, command: MoreAlternatives) -> None:
@@ -460,6 +461,7 @@ class Execution:
                 raise
             stop_if(handle.cancelled)
 
+        self.workspace.runs.appear(run.id)
         self.jobs.submit(run.id, (), draw)
         self.notes.solved(run.id, GENERATION)
 

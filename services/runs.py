@@ -25,7 +25,7 @@ from pipeline.prompting import PromptError, PromptSet
 from pipeline.recipes import recipe_of
 from pipeline.settings import Settings
 from pipeline.types import StageName, Task, TaskKind
-from services.commands import Command, Commands, RunCommand
+from services.commands import Command, Commands, RunCommand, RunIds
 from services.jobs import JobQueue, JobView
 from services.samples import Sample, sample_named, sample_of
 from storage.types import Run, RunSummary
@@ -33,6 +33,7 @@ from storage.workspace import Workspace
 
 LISTED_RUNS = 60
 LISTED_REMOVED = 20
+MOST_AT_ONCE = 1000
 
 
 class RunFromSample(Command):
@@ -40,6 +41,7 @@ class RunFromSample(Command):
 
     name: ClassVar[str] = "run-from-sample"
     sample: str = Field(max_length=200, description="The name of the sample")
+    listed: bool = Field(True, description="Whether the list of runs has it before anything is done with it")
 
 
 class RenameRun(RunCommand):
@@ -65,6 +67,20 @@ class RestoreRun(RunCommand):
     """Put a deleted run back."""
 
     name: ClassVar[str] = "run-restore"
+
+
+class RemoveRuns(Command):
+    """Delete several runs: they leave the list, and nothing of them is lost."""
+
+    name: ClassVar[str] = "runs-remove"
+    runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
+
+
+class RestoreRuns(Command):
+    """Put several deleted runs back."""
+
+    name: ClassVar[str] = "runs-restore"
+    runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
 
 
 def _split(names: Any) -> Any:
@@ -155,6 +171,8 @@ class RunService:
         commands.add(DuplicateRun, lambda command: OpenedRun(self._workspace.runs.duplicate(command.run)))
         commands.add(RemoveRun, self.remove)
         commands.add(RestoreRun, self.restore)
+        commands.add(RemoveRuns, self.remove_runs)
+        commands.add(RestoreRuns, lambda command: self._workspace.runs.restore(*command.runs))
         commands.add(SetTask, self.set_task)
         commands.add(SetRecipe, self.set_recipe)
         commands.add(TakeSampleMask, lambda command: self.take_sample_mask(command.run))
@@ -244,7 +262,7 @@ class RunService:
         run_id = self._new(picture.image, sample.task, sample.name, picture.notes, sample.name)
         if sample.task.kind == "segmentation" and sample.mask is not None:
             self.take_sample_mask(run_id)
-            self._workspace.steps.begin(run_id)  # the mask came with the picture
+        self._workspace.runs.begun_with(run_id, listed=command.listed)  # the mask came with the picture
         return OpenedRun(run_id)
 
     def from_upload(self, data: bytes, file_name: str) -> str:
@@ -265,6 +283,14 @@ class RunService:
         if any(job.run_id == command.run for job in self._jobs.active()):
             raise UserError("This run is being worked on: wait for it or cancel it, then delete it.")
         self._workspace.runs.remove(command.run)
+
+    def remove_runs(self, command: RemoveRuns) -> None:
+        """All of them or none. Raises UserError while one of them is being worked on, or for one that is not there."""
+        busy = {job.run_id for job in self._jobs.active()} & set(command.runs)
+        if busy:
+            what = "One of these runs is" if len(busy) == 1 else f"{len(busy)} of these runs are"
+            raise UserError(f"{what} being worked on: wait or cancel, then delete them.", field="runs")
+        self._workspace.runs.remove(*command.runs)
 
     def restore(self, command: RestoreRun) -> OpenedRun:
         """Gives the run that is there again."""

@@ -166,14 +166,31 @@ class Runs(Repository):
         self._database.write(lambda db: _change_state(db, run_id, **_mask_columns(db, stored, classes or {})))
 
     @write
-    def remove(self, db: sqlite_utils.Database, run_id: str) -> None:
-        """Take the run out of the list of runs; nothing of it is lost. Raises UserError for an unknown run."""
-        _change_state(db, run_id, removed=1)
+    def remove(self, db: sqlite_utils.Database, *run_ids: str) -> None:
+        """Take runs out of the list of runs; nothing of them is lost. Raises UserError for an unknown run."""
+        for run_id in run_ids:
+            _change_state(db, run_id, removed=1)
 
     @write
-    def restore(self, db: sqlite_utils.Database, run_id: str) -> None:
-        """Put a removed run back into the list of runs. Raises UserError for an unknown run."""
-        _change_state(db, run_id, removed=0)
+    def restore(self, db: sqlite_utils.Database, *run_ids: str) -> None:
+        """Put removed runs back into the list of runs. Raises UserError for an unknown run."""
+        for run_id in run_ids:
+            _change_state(db, run_id, removed=0)
+
+    @write
+    def begun_with(self, db: sqlite_utils.Database, run_id: str, listed: bool) -> None:
+        """The run begins with what was saved of it until now. One that is not `listed` stays out of the list of runs
+        until something is done with it. Raises UserError for an unknown run.
+        """
+        if not listed:
+            _change_state(db, run_id, removed=1)
+        begin_steps(db, run_id)
+
+    @write
+    def appear(self, db: sqlite_utils.Database, run_id: str) -> None:
+        """Something is done with the run: the list has it from now on. Raises UserError for an unknown run."""
+        require_run(db, run_id)
+        _appear(db, run_id)
 
     # Values of the text stages
 
@@ -238,7 +255,7 @@ class Runs(Repository):
             mask_path=images / file_name(state["mask"]) if state["mask"] else None,
             mask_classes={int(number): name for number, name in json.loads(state["mask_classes"]).items()},
             prompts=json.loads(state["prompts"]),
-            removed=bool(state["removed"]),
+            removed=bool(state["removed"]) and not _waits(db, run_id),
             recipe=state["recipe"],
             state=next(db.query("SELECT max(id) AS id FROM run_states WHERE run = ?", [run_id]))["id"],
         )
@@ -269,12 +286,13 @@ class Runs(Repository):
         Of them those that have `find` in their name or label, whatever its letters' case; and those that come behind
         the run with the id `after`, for the next page.
         """
-        query = """
+        query = f"""
             SELECT runs.*, state.name, state.task, state.recipe, summary.removed, changed, stages, test_cases, accepted,
                 job
             FROM run_summaries AS summary JOIN runs ON runs.id = summary.run
                 JOIN run_states AS state ON state.id = summary.state
-            WHERE summary.removed = :removed AND (:find = '' OR instr(search, :find)) AND (
+            WHERE summary.removed = :removed AND (:removed = 0 OR summary.state > {_BEGUN})
+                AND (:find = '' OR instr(search, :find)) AND (
                 :after = '' OR (changed, number) < (SELECT changed, number FROM run_summaries WHERE run = :after)
             )
             ORDER BY changed DESC, number DESC LIMIT :limit
@@ -380,6 +398,7 @@ def insert_value(
     if not isinstance(value.value, kind):
         raise TypeError(f"the stage {stage} has a {kind.__name__}, not a {type(value.value).__name__}")
     require_run(db, run_id)
+    _appear(db, run_id)
     trace = value.trace
     return insert_row(
         db,
@@ -420,7 +439,23 @@ def empty_stage(db: sqlite_utils.Database, run_id: str, stage: StageName) -> int
 
 def begin_steps(db: sqlite_utils.Database, run_id: str) -> None:
     """Nothing that was saved of the run until now can be taken back: with it the run begins."""
-    db.table("undo_log").insert({"run": run_id, "what": "begin", "step": "", "made": "[]", "created": now()})
+    (state,) = db.execute("SELECT max(id) FROM run_states WHERE run = ?", [run_id]).fetchone()
+    db.table("undo_log").insert({"run": run_id, "what": "begin", "step": str(state), "made": "[]", "created": now()})
+
+
+_BEGUN = "coalesce((SELECT max(CAST(step AS INTEGER)) FROM undo_log WHERE run = summary.run AND what = 'begin'), 0)"
+"""The last state of a run that it began with; 0 where that is not said."""
+
+
+def _waits(db: sqlite_utils.Database, run_id: str) -> bool:
+    """Whether a run stands in no list yet, since nothing was done with it."""
+    query = f"SELECT removed AND state <= {_BEGUN} FROM run_summaries AS summary WHERE run = ?"
+    return bool(db.execute(query, [run_id]).fetchone()[0])
+
+
+def _appear(db: sqlite_utils.Database, run_id: str) -> None:
+    if _waits(db, run_id):
+        append_state(db, run_id, {**latest_state(db, run_id), "removed": 0})
 
 
 def _change_state(db: sqlite_utils.Database, run_id: str, **changes: Any) -> int | None:
@@ -428,7 +463,9 @@ def _change_state(db: sqlite_utils.Database, run_id: str, **changes: Any) -> int
     state = latest_state(db, run_id)
     if all(state[field] == value for field, value in changes.items()):
         return None
-    return append_state(db, run_id, {**state, **changes})
+    if "removed" not in changes:
+        _appear(db, run_id)
+    return append_state(db, run_id, {**latest_state(db, run_id), **changes})
 
 
 def append_state(db: sqlite_utils.Database, run_id: str, state: Row) -> int:

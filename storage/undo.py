@@ -18,7 +18,7 @@ from pipeline.errors import UserError
 from pipeline.types import StageName
 from storage.database import Repository, read, write
 from storage.rows import Row, now, pack, require_run
-from storage.runs import append_state, begin_steps, empty_stage, latest_state, repeat_value
+from storage.runs import append_state, empty_stage, latest_state, repeat_value
 from storage.test_cases import insert_review
 from storage.types import Verdict
 
@@ -91,12 +91,6 @@ class Steps(Repository):
         require_run(db, run_id)
         found = _steps(db, run_id)
         return RunSteps(_told(db, found.done), _told(db, found.undone))
-
-    @write
-    def begin(self, db: sqlite_utils.Database, run_id: str) -> None:
-        """Nothing that was saved of the run until now can be taken back. Raises UserError for an unknown one."""
-        require_run(db, run_id)
-        begin_steps(db, run_id)
 
     @write
     def take_back(self, db: sqlite_utils.Database, run_id: str, key: str) -> AddedRows:

@@ -330,6 +330,34 @@ def test_a_button_that_is_pressed_twice_does_it_once(studio: Studio, page: Page)
         settled(page)
 
 
+HARD_TO_READ = """() => {
+  const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => {
+    const [r, g, b] = colour.map((part) => (part /= 255) <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (one) => {
+    for (; one; one = one.parentElement) {
+      const found = parts(getComputedStyle(one).backgroundColor);
+      if (found.length < 4 || found[3] > 0) return found.slice(0, 3);
+    }
+    return [255, 255, 255];
+  };
+  const opacity = (one) => one ? getComputedStyle(one).opacity * opacity(one.parentElement) : 1;
+  return [...document.querySelectorAll(".studio button, .studio p, .studio kbd, .studio small, .studio .pill")]
+    .filter((one) => one.checkVisibility({ opacityProperty: true }) && one.innerText?.trim())
+    .filter((one) => !one.matches(":disabled, :disabled *"))
+    .map((one) => {
+      const behind = ground(one), strength = opacity(one), colour = parts(getComputedStyle(one).color).slice(0, 3);
+      const ink = colour.map((part, place) => part * strength + behind[place] * (1 - strength));
+      const [more, less] = [light(ink), light(behind)].sort((a, b) => b - a);
+      return [(more + 0.05) / (less + 0.05), one.innerText.slice(0, 40)];
+    })
+    .filter(([contrast]) => contrast < 4.5);
+}"""
+"""Words whose contrast is below what WCAG AA asks for."""
+
+
 def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
     run_id = text_run(studio)
     open_run(page, run_id)
@@ -348,12 +376,32 @@ def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
         expect(other.locator("#state-generation")).to_have_text("running")
         other.close()
 
+        # Meanwhile the text stages can be worked on, and so can what was done be taken back.
+        before = page.input_value("#caption-text")
+        page.fill("#caption-text", "A red bird in rainy weather by day.")
+        page.press("#caption-text", "Enter")
+        expect(page.locator("#state-caption")).to_have_text("edited by you")
+        page.locator("#stage-keywords .chip.on .toggle").first.click()
+        expect(page.locator("#stage-keywords .chip.on")).to_have_count(3)
+        page.click("#undo")
+        expect(page.locator("#stage-keywords .chip.on")).to_have_count(4)
+        page.click("#undo")
+        expect(page.locator("#caption-text")).to_have_value(before)
+        expect(page.locator("#state-generation")).to_have_text("running")
+
         page.click("#cancel")
         until(lambda: not studio.jobs.active())
     expect(page.locator("#state-generation")).to_contain_text("cancelled: ")
     assert len(studio.workspace.runs.get(run_id).test_cases) == 1
     assert page.locator("#results .thumb:not(.drawing)").count() == 1
     expect(page.locator("#gate-count")).to_contain_text("3 images")
+
+    # One heading of the page, and every word on it can be read, light and dark.
+    assert page.locator("h1").all_inner_texts() == ["bird"]
+    for dark in (False, True):
+        page.evaluate("dark => document.documentElement.classList.toggle('dark', dark)", dark)
+        page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
+        assert page.evaluate(HARD_TO_READ) == []
 
 
 BAD_UPLOADS = {
@@ -373,8 +421,8 @@ def test_bad_uploads_are_refused_in_one_sentence(studio: Studio, page: Page) -> 
     page.wait_for_selector(".start h1")
     for name, (data, said) in BAD_UPLOADS.items():
         upload(page, name, data)
-        expect(page.locator("#start-problem")).to_contain_text(said)
-        assert page.inner_text("#start-problem").count(".") <= 2 and len(studio.runs.latest()) == number
+        expect(page.locator("#upload-problem")).to_contain_text(said)
+        assert page.inner_text("#upload-problem").count(".") <= 2 and len(studio.runs.latest()) == number
         assert studio.workspace.runs.get(run_id) == before, "the run before is untouched"
     upload_bird(page)  # the server lives on
 

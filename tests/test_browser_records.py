@@ -137,8 +137,13 @@ def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) 
     expect(item(page, runs["boat"]).locator("[data-pick-run]")).to_be_checked()
     assert page.evaluate("studio.run") == shown, "a run that is selected is not opened"
     assert page.locator("#save-picked").get_attribute("href") is None, "nothing is accepted in them"
-    page.click("#select-runs")
+    page.click("#delete-picked summary")
+    page.click("[data-remove-picked]")
+    expect(page.locator("#said")).to_contain_text("2 runs were deleted.")
     expect(page.locator("#picked")).to_be_hidden()
+    expect(page.locator(".run-item")).to_have_count(number - 1)
+    page.click("#said button:has-text('Undo')")
+    expect(page.locator(".run-item")).to_have_count(number + 1)
 
 
 def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> None:
@@ -267,7 +272,7 @@ def test_a_foreign_file_on_a_runs_page_is_refused_and_can_begin_a_run(studio: St
     page.evaluate("studio.send({ name: 'new' })")
     page.wait_for_selector(".start h1")
     drop(page, "#upload", "letter.png", b"dear reader")
-    expect(page.locator("#said")).to_contain_text("The file is not an image")
+    expect(page.locator("#upload-problem")).to_contain_text("The file is not an image")
 
 
 def numbers(size: tuple[int, int], values: tuple[int, ...]) -> bytes:

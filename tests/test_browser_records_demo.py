@@ -185,7 +185,7 @@ def test_a_foreign_file_is_refused_beside_the_embedded_models(street: Street) ->
     page.evaluate("studio.send({ name: 'new' })")
     page.wait_for_selector(".start h1")
     upload(page, "letter.png", b"dear reader")
-    expect(page.locator("#start-problem")).to_contain_text("not an image")
+    expect(page.locator("#upload-problem")).to_contain_text("not an image")
     file = io.BytesIO()
     Image.new("RGB", (64, 64), (9, 9, 200)).save(file, "PNG")
     page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)

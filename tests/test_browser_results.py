@@ -278,7 +278,13 @@ def test_again_with_a_new_seed_and_again_from_its_caption(studio: Studio, page: 
     expect(page.locator(".add-caption textarea")).to_have_value(new.lineage.counterfactual.text)
     page.keyboard.press("Escape")
 
+    # Away from the gate the key asks; a second G, or Enter, is the yes.
     press(page, "g")
+    expect(page.locator("#ask-generate")).to_contain_text("generate now?")
+    press(page, "Escape")
+    expect(page.locator("#ask-generate")).to_be_hidden()
+    assert not studio.jobs.active()
+    press(page, "g", "g")
     page.wait_for_function("studio.cases.length > 5")
     settled(page)
 

@@ -117,7 +117,18 @@ def test_every_command_is_on_the_page_and_says_what_it_does(
     studio: Studio, shown: set[tuple[str, frozenset[str]]]
 ) -> None:
     sent = {name for name, _ in shown}
-    by_script = {"undo", "run-remove", "bring-back", "queue-cancel", "queue-drop", "queue-up", "cancel-all", "cancel"}
+    by_script = {
+        "runs-remove",
+        "runs-restore",
+        "undo",
+        "run-remove",
+        "bring-back",
+        "queue-cancel",
+        "queue-drop",
+        "queue-up",
+        "cancel-all",
+        "cancel",
+    }
     elsewhere = {"draw-control", "under-test-again", "value"}
     """On cards of other profiles, models and recipes."""
     of_scripts = {"make-token", "withdraw-token"}

@@ -537,3 +537,37 @@ def test_while_something_is_worked_on_the_seconds_are_told(studio: Studio, monke
     assert studio.revisions.now() == quiet and studio.revisions.now(1) != working
     seconds = 161.0
     assert studio.revisions.now() != quiet, "the day may be another one"
+
+
+def test_a_sample_that_nothing_was_done_with_leaves_no_run_behind(studio: Studio) -> None:
+    def listed() -> list[str]:
+        listing = studio.runs.listing()
+        assert listing.total == len(listing.runs) and not listing.removed
+        return [run.id for run in listing.runs]
+
+    for sample in ("balloon", "street-two-cars"):
+        looked_at = perform(studio, "", "run-from-sample", sample=sample, listed=False).run_id
+        assert listed() == [] and not studio.workspace.runs.get(looked_at).removed
+        assert "This run was deleted" not in part(studio, looked_at, "source")
+    assert "nothing to undo" in do(studio, looked_at, "undo").problem
+    do(studio, looked_at, "rename", title=studio.workspace.runs.get(looked_at).name)
+    assert listed() == [], "that is what it was called already"
+    do(studio, looked_at, "rename", title="A street")
+    assert listed() == [looked_at]
+    other = perform(studio, "", "run-from-sample", sample="balloon", listed=False).run_id
+    do(studio, other, "run-all")
+    assert listed() == [other, looked_at]
+    assert not do(studio, other, "undo").problem and not studio.workspace.runs.get(other).values
+    by_script = studio.commands.send("run-from-sample", {"sample": "balloon"}).run_id
+    assert by_script in listed(), "who begins one by a command means it"
+
+
+def test_several_runs_are_deleted_at_once_or_none_of_them(studio: Studio) -> None:
+    first, second, third = (new_run(studio) for _ in range(3))
+    assert "no run 'nobody'" in perform(studio, first, "runs-remove", runs=[first, "nobody"]).problem
+    assert studio.runs.listing().total == 3
+    assert perform(studio, first, "runs-remove", runs=[first, second]).run_id == "", "the page leaves what is gone"
+    assert perform(studio, third, "runs-remove", runs=[first, second]).run_id == third
+    assert [run.id for run in studio.runs.listing().runs] == [third]
+    perform(studio, third, "runs-restore", runs=[first, second])
+    assert studio.runs.listing().total == 3 and not studio.runs.listing().removed

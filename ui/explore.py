@@ -30,7 +30,7 @@ from services.exchange import Exchange
 from services.jobs import JobQueue, JobView
 from services.predictions import ModelComparison, PredictionService
 from services.run_state import CanBeInsistedOn, RunState, RunStates, StageNotes
-from services.runs import Listing, OpenedRun, RemoveRun, RunService
+from services.runs import Listing, OpenedRun, RemoveRun, RemoveRuns, RunService
 from services.samples import Sample
 from services.similarity import Similarities
 from services.together import MOST_TOGETHER, Together, TogetherState
@@ -216,8 +216,9 @@ class Explorer:
             return Performed(result.run_id)
         if isinstance(result, Undone):
             return Performed(run_id, undone=result)
-        removed = command_type is RemoveRun and given["run"] == run_id
-        return Performed("" if removed else run_id)
+        gone = command_type is RemoveRun and given["run"] == run_id
+        gone = gone or (command_type is RemoveRuns and run_id in RemoveRuns.of(given).runs)
+        return Performed("" if gone else run_id)
 
     def _note(self, command: type[Command], given: Mapping[str, Any], run_id: str, error: UserError) -> str:
         """The card that a problem belongs to; that of a stage keeps it until the person tries again."""

@@ -63,7 +63,15 @@
 
   async function givePicture(file) {
     const reply = await give("take_picture", file);
-    if (reply.problem) say(reply.problem, "bad"); else taken(reply);
+    if (reply.problem) refuse(reply.problem); else taken(reply);
+  }
+
+  // Where pictures are given; from a run's page, whose field is not in sight, in the line at the bottom.
+  function refuse(problem) {
+    if (document.body.dataset.view !== "start") return void say(problem, "bad");
+    say("");
+    studio.tell("upload", problem);
+    document.getElementById("upload-problem").scrollIntoView({ block: "nearest" });
   }
 
   const givePictures = (files) => takeAll(files, (file) => give("take_picture", file));
@@ -101,7 +109,7 @@
   studio.chosen = async (files) => {
     if (files.length > 1) return void takeAll(files, takeSent);
     const reply = await takeSent(files[0]);
-    if (reply.problem) studio.tell("start", reply.problem); else taken(reply);
+    if (reply.problem) refuse(reply.problem); else taken(reply);
   };
 
   async function takeSent({ path, orig_name: name }) {

@@ -14,13 +14,33 @@
     e: press("edit-caption"),
     f: () => { if (byId("viewer")) toggle("full-view"); },
     z: () => { if (byId("viewer")) toggle("zoom-real"); },
-    g: press("generate"),
+    g: askToGenerate,
     n: press("next-unreviewed"),
     b: () => { if (byId("viewer")) toggle("alone"); },
     ArrowLeft: () => step(-1),
     ArrowRight: () => step(1),
     "?": () => helpWindow().showModal(),
   };
+
+  // A letter is pressed by mistake more easily than a button: away from the gate it asks, and G again, or Enter, is the yes.
+  function askToGenerate() {
+    const button = byId("generate"), open = byId("ask-generate");
+    if (!button || button.disabled) { open?.close(); return; }
+    if (open?.open || document.activeElement?.closest("#stage-generation")) { open?.close(); button.click(); return; }
+    const asked = open ?? document.body.appendChild(Object.assign(document.createElement("dialog"), { id: "ask-generate", className: "studio" }));
+    asked.setAttribute("aria-labelledby", "ask-generate-words");
+    const words = Object.assign(document.createElement("p"), { id: "ask-generate-words", textContent: `${byId("gate-count").textContent}: generate now?` });
+    const acts = Object.assign(document.createElement("div"), { className: "acts" });
+    acts.append(answer("Generate", "btn p", () => { asked.close(); byId("generate")?.click(); }), answer("Not now", "btn", () => asked.close()));
+    asked.replaceChildren(words, acts);
+    asked.showModal();
+  }
+
+  function answer(text, className, does) {
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: text, className });
+    button.addEventListener("click", does);
+    return button;
+  }
 
   const helpWindow = () => byId("keys-window");
 
@@ -67,6 +87,10 @@
       if (event.key === "?") helpWindow().close();
       return;
     }
+    if (document.querySelector("dialog[open]")) {
+      if (event.key.toLowerCase() === "g" && byId("ask-generate")?.open) askToGenerate();
+      return;
+    }
     if (field && event.key.startsWith("Arrow")) return;
     const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!act && !/^[1-9]$/.test(event.key)) return;
@@ -83,7 +107,7 @@
 
   // The innermost thing that is open goes first.
   function escape(field, inside) {
-    if (helpWindow()?.open) return;                                   // a dialog closes itself
+    if (document.querySelector("dialog[open]")) return;               // a dialog closes itself
     if (document.body.classList.contains("runs-open")) document.body.classList.remove("runs-open");
     else if (inside || document.querySelector(".studio [data-editing]")) {
       for (const words of document.querySelectorAll(".studio [data-editing] .wrong")) back(words.of);

@@ -6,11 +6,12 @@
   const refused = (problem) => say(problem, "bad");
 
   document.addEventListener("click", (event) => {
-    const target = event.target.closest?.("[data-remove-run], [data-keep-run], [data-rename-run], #column-runs [data-do]");
+    const target = event.target.closest?.("[data-remove-run], [data-remove-picked], [data-keep-run], [data-rename-run], #column-runs [data-do]");
     const menu = event.target.closest?.(".menu");
     for (const open of document.querySelectorAll(".run-item .menu[open]")) if (open !== menu) close(open);
     if (!target || target.disabled) return;
     if ("removeRun" in target.dataset) remove(target.dataset.removeRun, target.dataset.name);
+    else if ("removePicked" in target.dataset) removePicked();
     else if ("renameRun" in target.dataset) rename(target.dataset.renameRun);
     if (menu && !("keepRun" in target.dataset)) close(menu);
     const asked = target.closest(".ask");
@@ -25,6 +26,13 @@
   function remove(run, name) {
     const back = () => send({ name: "run-restore", fields: { run }, refused });
     send({ name: "run-remove", fields: { run }, refused, done: () => say(`“${name}” was deleted.`, "", { word: "Undo", do: back }) });
+  }
+
+  function removePicked() {
+    const runs = [...picked.keys()], back = () => send({ name: "runs-restore", fields: { runs }, refused });
+    const said = runs.length === 1 ? "One run was deleted." : `${runs.length} runs were deleted.`;
+    const done = () => { pick(false); say(said, "", { word: "Undo", do: back }); };
+    send({ name: "runs-remove", fields: { runs }, refused, done });
   }
 
   function rename(run) {
@@ -70,6 +78,7 @@
       if (box.checked) picked.set(box.dataset.pickRun, acceptedOf(box));
     }
     const open = document.getElementById("open-picked");
+    document.getElementById("delete-picked")?.toggleAttribute("hidden", !picked.size);
     if (open) open.hidden = !picked.size || document.body.dataset.view === "start";
     const count = document.getElementById("picked-count"), save = document.getElementById("save-picked");
     if (!count) return;

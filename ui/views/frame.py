@@ -94,6 +94,7 @@ def start_page(profile: Profile, samples: tuple[Sample, ...], below: bool = Fals
             class_="sample",
             data_do="run-from-sample",
             data_sample=sample.name,
+            data_listed="false",
             data_key=f"sample-{sample.name}",
             title=sample.caption,
         )
@@ -139,6 +140,7 @@ def upload_note(profile: Profile) -> Html:
     paste = el("span", "or paste one with ", key("Ctrl V"), class_="mut")
     return el(
         "div",
+        el("div", id="upload-problem", data_own=True, role="alert"),
         el("p", folder, " ", paste, class_="ways"),
         el("p", formats, " ", known, class_="mut"),
         class_="upload-note",
@@ -166,6 +168,7 @@ def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] =
     folded = bool(run.values) and not missing
     mask = mask_row(state, samples) if run.task.kind == "segmentation" else None
     parts: list[Child] = [
+        el("h1", run.name, class_="unseen"),
         *_interruptions(state),
         el(
             "header",

@@ -36,7 +36,7 @@ GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
         (("Z",), "one to one, or fitted"),
     ),
     "Work": (
-        (("G",), "make the images that wait for your yes"),
+        (("G",), "make the images that wait for your yes; it asks first"),
         (("Ctrl", "↵"), "the same, also while typing"),
         (("Ctrl", "⇧", "↵"), "run all stages of text"),
         (("Ctrl", "Z"), "undo the last thing done"),

@@ -146,6 +146,10 @@ def _picked() -> Html:
         id="save-picked",
         title="A ZIP file with all accepted images of these runs, their masks, and metadata.jsonl",
     )
+    remove = el("button", "Delete", type="button", class_="btn s bad", data_remove_picked=True)
+    keep = el("button", "Keep", type="button", class_="btn s", data_keep_run=True)
+    words = el("p", "Delete these runs with all their images? They can be put back.")
+    asked = el("div", words, el("div", remove, keep, class_="acts"), class_="asked")
     return el(
         "div",
         el("span", el("b", id="picked-count", data_own=True), class_="said"),
@@ -154,6 +158,7 @@ def _picked() -> Html:
             "div",
             save,
             el("button", "Show together", type="button", class_="btn s", data_go="new", id="open-picked"),
+            el("details", el("summary", "Delete…", class_="btn s"), asked, class_="ask", id="delete-picked"),
             class_="acts",
         ),
         class_="picked",
