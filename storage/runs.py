@@ -20,10 +20,23 @@ from PIL import Image
 from pipeline.errors import UserError
 from pipeline.lineage import TestCase
 from pipeline.recipes import DEFAULT, value_types
-from pipeline.types import GENERATION, Decision, StageName, StageValue, Task, Trace, to_plain
+from pipeline.types import GENERATION, Decision, StageName, StageValue, Task
 from storage.database import Database, Repository, read, write
 from storage.images import Images, StoredImage, file_name, keep_image
-from storage.rows import Row, insert_row, now, pack, pack_value, require_run, run_exists, unpack_value, when
+from storage.rows import Row, now, pack, pack_value, require_run, run_exists, unpack_value, when
+from storage.run_rows import (
+    BEGUN,
+    appear,
+    append_state,
+    begin_steps,
+    change_state,
+    insert_value,
+    latest_state,
+    latest_values,
+    repeat_value,
+    stored_value,
+    waits,
+)
 from storage.test_cases import SavedCase, insert_test_cases, read_jobs, read_test_cases, save_cases
 from storage.types import Run, RunSummary, StoredState, StoredValue
 
@@ -121,7 +134,7 @@ class Runs(Repository):
         db.table("runs").insert({"id": new_id, **row, "created": now()})
         state = latest_state(db, run_id)
         append_state(db, new_id, {**state, "name": _copy_name(db, state["name"]), "removed": 0})
-        for value in _latest_values(db, run_id).values():
+        for value in latest_values(db, run_id).values():
             insert_value(db, new_id, value.stage, value.value)
         begin_steps(db, new_id)
         return new_id
@@ -131,29 +144,29 @@ class Runs(Repository):
     @write
     def rename(self, db: sqlite_utils.Database, run_id: str, name: str) -> None:
         """Give the run another name. Raises UserError for an unknown run, or a name that is empty or too long."""
-        _change_state(db, run_id, name=_name(name))
+        change_state(db, run_id, name=_name(name))
 
     @write
     def set_task(self, db: sqlite_utils.Database, run_id: str, task: Task) -> None:
         """Give the run another task. Raises UserError for an unknown run."""
-        _change_state(db, run_id, task=pack_value(task))
+        change_state(db, run_id, task=pack_value(task))
 
     @write
     def set_recipe(self, db: sqlite_utils.Database, run_id: str, recipe: str) -> None:
         """Give the run another recipe, by its name; its values stay. Raises UserError for an unknown run."""
-        _change_state(db, run_id, recipe=recipe)
+        change_state(db, run_id, recipe=recipe)
 
     @write
     def set_settings(self, db: sqlite_utils.Database, run_id: str, settings: Mapping[str, Any]) -> int | None:
         """Give the run other settings (plain data). Returns the id of the state that it has now, None when they are
         those it had. Raises UserError for an unknown run.
         """
-        return _change_state(db, run_id, settings=pack(dict(settings)))
+        return change_state(db, run_id, settings=pack(dict(settings)))
 
     @write
     def set_prompts(self, db: sqlite_utils.Database, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
         """Give the run the prompt templates that a person edited, all at once. Returns and raises as `set_settings`."""
-        return _change_state(db, run_id, prompts=pack(dict(prompts)))
+        return change_state(db, run_id, prompts=pack(dict(prompts)))
 
     def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
         """Give the run a mask (mode L, one class number a pixel) and the names of its classes, or take it away.
@@ -163,19 +176,19 @@ class Runs(Repository):
         if mask is not None and mask.mode != "L":
             raise ValueError(f"a mask has mode L, not {mask.mode}")
         stored = self._images.save(mask) if mask is not None else None
-        self._database.write(lambda db: _change_state(db, run_id, **_mask_columns(db, stored, classes or {})))
+        self._database.write(lambda db: change_state(db, run_id, **_mask_columns(db, stored, classes or {})))
 
     @write
     def remove(self, db: sqlite_utils.Database, *run_ids: str) -> None:
         """Take runs out of the list of runs; nothing of them is lost. Raises UserError for an unknown run."""
         for run_id in run_ids:
-            _change_state(db, run_id, removed=1)
+            change_state(db, run_id, removed=1)
 
     @write
     def restore(self, db: sqlite_utils.Database, *run_ids: str) -> None:
         """Put removed runs back into the list of runs. Raises UserError for an unknown run."""
         for run_id in run_ids:
-            _change_state(db, run_id, removed=0)
+            change_state(db, run_id, removed=0)
 
     @write
     def begun_with(self, db: sqlite_utils.Database, run_id: str, listed: bool) -> None:
@@ -183,14 +196,14 @@ class Runs(Repository):
         until something is done with it. Raises UserError for an unknown run.
         """
         if not listed:
-            _change_state(db, run_id, removed=1)
+            change_state(db, run_id, removed=1)
         begin_steps(db, run_id)
 
     @write
     def appear(self, db: sqlite_utils.Database, run_id: str) -> None:
         """Something is done with the run: the list has it from now on. Raises UserError for an unknown run."""
         require_run(db, run_id)
-        _appear(db, run_id)
+        appear(db, run_id)
 
     # Values of the text stages
 
@@ -221,7 +234,7 @@ class Runs(Repository):
         require_run(db, run_id)
         query = "SELECT * FROM stage_values WHERE run = ? AND stage = ? AND value <> 'null' ORDER BY id"
         rows = db.query(query, [run_id, stage])
-        return tuple(_value(row) for row in rows)
+        return tuple(stored_value(row) for row in rows)
 
     # Looking
 
@@ -248,14 +261,14 @@ class Runs(Repository):
             source_sha=row["source"],
             source_path=images / file_name(row["source"]),
             created=when(row["created"]),
-            values=_latest_values(db, run_id),
+            values=latest_values(db, run_id),
             test_cases=read_test_cases(db, run_id, images),
             jobs=read_jobs(db, run_id),
             mask_sha=state["mask"],
             mask_path=images / file_name(state["mask"]) if state["mask"] else None,
             mask_classes={int(number): name for number, name in json.loads(state["mask_classes"]).items()},
             prompts=json.loads(state["prompts"]),
-            removed=bool(state["removed"]) and not _waits(db, run_id),
+            removed=bool(state["removed"]) and not waits(db, run_id),
             recipe=state["recipe"],
             state=next(db.query("SELECT max(id) AS id FROM run_states WHERE run = ?", [run_id]))["id"],
         )
@@ -291,7 +304,7 @@ class Runs(Repository):
                 job
             FROM run_summaries AS summary JOIN runs ON runs.id = summary.run
                 JOIN run_states AS state ON state.id = summary.state
-            WHERE summary.removed = :removed AND (:removed = 0 OR summary.state > {_BEGUN})
+            WHERE summary.removed = :removed AND (:removed = 0 OR summary.state > {BEGUN})
                 AND (:find = '' OR instr(search, :find)) AND (
                 :after = '' OR (changed, number) < (SELECT changed, number FROM run_summaries WHERE run = :after)
             )
@@ -368,9 +381,9 @@ def _import_run(db: sqlite_utils.Database, saved: _SavedRun) -> str:
         record.id if free else "",
     )
     if record.prompts:
-        _change_state(db, run_id, prompts=pack(dict(record.prompts)))
+        change_state(db, run_id, prompts=pack(dict(record.prompts)))
     if saved.mask is not None:
-        _change_state(db, run_id, **_mask_columns(db, saved.mask, record.mask_classes))
+        change_state(db, run_id, **_mask_columns(db, saved.mask, record.mask_classes))
     for stage, value in record.values.items():
         insert_value(db, run_id, stage, value)
     insert_test_cases(db, run_id, None, saved.cases, saved.reviews)
@@ -384,106 +397,6 @@ def _mask_columns(db: sqlite_utils.Database, mask: StoredImage | None, classes: 
         return {"mask": None, "mask_classes": "{}"}
     keep_image(db, mask)
     return {"mask": mask.sha, "mask_classes": pack({str(number): name for number, name in sorted(classes.items())})}
-
-
-def insert_value(
-    db: sqlite_utils.Database,
-    run_id: str,
-    stage: StageName,
-    value: StageValue[Any],
-    batch: str = "",
-) -> int:
-    """A new version of a stage's value. Raises UserError for an unknown run, TypeError for a value of another stage."""
-    kind = value_types()[stage]
-    if not isinstance(value.value, kind):
-        raise TypeError(f"the stage {stage} has a {kind.__name__}, not a {type(value.value).__name__}")
-    require_run(db, run_id)
-    _appear(db, run_id)
-    trace = value.trace
-    return insert_row(
-        db,
-        "stage_values",
-        {
-            "run": run_id,
-            "stage": stage,
-            "value": pack_value(value.value),
-            "author": trace.author,
-            "model": trace.model,
-            "prompt": trace.prompt,
-            "raw_reply": trace.raw_reply,
-            "settings": pack(to_plain(dict(trace.settings))),
-            "seed": str(trace.seed),
-            "attempts": trace.attempts,
-            "seconds": trace.seconds,
-            "inputs_key": value.inputs_key,
-            "batch": batch,
-            "created": now(),
-        },
-    )
-
-
-def repeat_value(db: sqlite_utils.Database, value_id: int) -> int | None:
-    """An earlier version once more, as the latest; returns its id, None when there is none with this id."""
-    for row in list(db.query("SELECT * FROM stage_values WHERE id = ? AND value <> 'null'", [value_id])):
-        plain = {name: held for name, held in row.items() if name != "id"}
-        return insert_row(db, "stage_values", {**plain, "brought_back": value_id, "batch": "", "created": now()})
-    return None
-
-
-def empty_stage(db: sqlite_utils.Database, run_id: str, stage: StageName) -> int:
-    """A version that says that the stage has no value again; returns its id. The versions before it stay."""
-    texts = dict.fromkeys(("model", "prompt", "raw_reply", "inputs_key"), "")
-    plain = {"value": "null", "author": "person", "settings": "{}", "seed": "0", "attempts": 0, "seconds": 0.0}
-    return insert_row(db, "stage_values", {"run": run_id, "stage": stage, **plain, **texts, "created": now()})
-
-
-def begin_steps(db: sqlite_utils.Database, run_id: str) -> None:
-    """Nothing that was saved of the run until now can be taken back: with it the run begins."""
-    (state,) = db.execute("SELECT max(id) FROM run_states WHERE run = ?", [run_id]).fetchone()
-    db.table("undo_log").insert({"run": run_id, "what": "begin", "step": str(state), "made": "[]", "created": now()})
-
-
-_BEGUN = "coalesce((SELECT max(CAST(step AS INTEGER)) FROM undo_log WHERE run = summary.run AND what = 'begin'), 0)"
-"""The last state of a run that it began with; 0 where that is not said."""
-
-
-def _waits(db: sqlite_utils.Database, run_id: str) -> bool:
-    """Whether a run stands in no list yet, since nothing was done with it."""
-    query = f"SELECT removed AND state <= {_BEGUN} FROM run_summaries AS summary WHERE run = ?"
-    return bool(db.execute(query, [run_id]).fetchone()[0])
-
-
-def _appear(db: sqlite_utils.Database, run_id: str) -> None:
-    if _waits(db, run_id):
-        append_state(db, run_id, {**latest_state(db, run_id), "removed": 0})
-
-
-def _change_state(db: sqlite_utils.Database, run_id: str, **changes: Any) -> int | None:
-    require_run(db, run_id)
-    state = latest_state(db, run_id)
-    if all(state[field] == value for field, value in changes.items()):
-        return None
-    if "removed" not in changes:
-        _appear(db, run_id)
-    return append_state(db, run_id, {**latest_state(db, run_id), **changes})
-
-
-def append_state(db: sqlite_utils.Database, run_id: str, state: Row) -> int:
-    return insert_row(db, "run_states", {"run": run_id, **state, "created": now()})
-
-
-def latest_state(db: sqlite_utils.Database, run_id: str) -> dict[str, Any]:
-    """What a person may change, without the row's own columns."""
-    row = dict(next(db.query("SELECT * FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id])))
-    return {name: value for name, value in row.items() if name not in ("id", "run", "created")}
-
-
-def _latest_values(db: sqlite_utils.Database, run_id: str) -> dict[StageName, StoredValue]:
-    """By stage, in the order of the stages. Values of stages that no known recipe has stay where they are."""
-    latest = "SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage"
-    query = f"SELECT * FROM stage_values WHERE id IN ({latest}) AND value <> 'null'"
-    found = {row["stage"]: row for row in db.query(query, [run_id])}
-    return {stage: _value(found[stage]) for stage in value_types() if stage in found}
 
 
 def _copy_name(db: sqlite_utils.Database, name: str) -> str:
@@ -506,28 +419,6 @@ def _name(name: str) -> str:
 
 def _state(row: Row) -> StoredState:
     return StoredState(row["id"], json.loads(row["settings"]), json.loads(row["prompts"]), when(row["created"]))
-
-
-def _value(row: Row) -> StoredValue:
-    trace = Trace(
-        author=row["author"],
-        model=row["model"],
-        prompt=row["prompt"],
-        raw_reply=row["raw_reply"],
-        settings=json.loads(row["settings"]),
-        seed=int(row["seed"]),
-        attempts=row["attempts"],
-        seconds=row["seconds"],
-    )
-    value = unpack_value(value_types()[row["stage"]], row["value"])
-    return StoredValue(
-        id=row["id"],
-        run_id=row["run"],
-        stage=row["stage"],
-        value=StageValue(value, trace, row["inputs_key"]),
-        created=when(row["created"]),
-        brought_back=row["brought_back"],
-    )
 
 
 def _summary(row: Row, images: Path) -> RunSummary:

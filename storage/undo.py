@@ -18,7 +18,7 @@ from pipeline.errors import UserError
 from pipeline.types import StageName
 from storage.database import Repository, read, write
 from storage.rows import Row, now, pack, require_run
-from storage.runs import append_state, empty_stage, latest_state, repeat_value
+from storage.run_rows import append_state, empty_stage, latest_state, repeat_value
 from storage.test_cases import insert_review
 from storage.types import Verdict
 
