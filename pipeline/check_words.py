@@ -59,6 +59,8 @@ CAPTION_WORDS = {
     "protected named as often": "Something that the task protects is named less often than before.",
     "nothing protected added": "Something of a protected kind is named that the picture does not show.",
     "nothing unasked changed": "Words were changed that no edit asked for.",
+    "nothing lost": "An object or a sentence of the caption is gone that no edit takes away.",
+    "no repetition": "The same words come again and again.",
     "no contradiction": "Two things are said that cannot be true of one picture.",
     "protected changed on purpose": "A word that the task protects was changed because a person insisted.",
 }

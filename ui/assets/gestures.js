@@ -183,6 +183,12 @@
     if (line && event.target.matches("textarea.in-place")) setTimeout(() => { if (!line.contains(document.activeElement)) delete line.dataset.editing; }, 0);
   });
 
+  let resized = null;
+  window.addEventListener("resize", () => {
+    cancelAnimationFrame(resized);
+    resized = requestAnimationFrame(() => { for (const area of document.querySelectorAll(".studio textarea")) fitHeight(area); });
+  });
+
   studio.afterPatch.push((root) => {
     for (const card of root.querySelectorAll("[data-open]")) markPanels(card);
     for (const card of root.querySelectorAll(".foldable")) markMore(card);

@@ -82,7 +82,8 @@ def _go_on() -> Html:
     """The switch that has a verdict lead on; the browser keeps it."""
     return el(
         "label",
-        "then on to the next",
+        el("span", "then on to the", class_="word"),
+        "next",
         el("input", type="checkbox", id="go-on-next", data_own=True),
         class_="go-on mut",
         title="After a verdict, go on to the next result that is not reviewed",

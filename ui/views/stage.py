@@ -157,7 +157,7 @@ def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None,
     if len(versions) > (stored is not None):
         parts.append(panel_toggle("History", "history"))
     if state.can_undo(stage):
-        words = [icon("undo"), "Undo"]
+        words = [icon("undo"), el("span", "Undo", class_="word")]
         hint = "Undo the last edit of this stage (Ctrl+Z)"
         parts.append(button(words, "undo", "s q", data_stage=stage, id=f"undo-{stage}", title=hint))
     parts.append(el("span", class_="grow"))

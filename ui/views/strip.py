@@ -92,11 +92,13 @@ def strip(
     following_case = held.next_unreviewed(shown)
     onward = el(
         "button",
-        "Next unreviewed",
+        "Next",
+        el("span", "unreviewed", class_="word"),
         key("N"),
         type="button",
         class_="btn s q",
         id="next-unreviewed",
+        title="The next result that nobody has accepted or rejected",
         data_view_case=following_case.id if following_case is not None else None,
         disabled=following_case is None,
     )

@@ -70,7 +70,7 @@ def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Child:
     if outcome is None:
         return None
     tone, sign = STANDINGS[outcome.standing]
-    words: list[Child] = [icon(sign) if sign else None, outcome.words]
+    words: list[Child] = [icon(sign) if sign else None, el("span", outcome.words)]
     return pill(words, tone, id="model-verdict", title=outcome.explanation, data_standing=outcome.standing)
 
 
