@@ -329,6 +329,23 @@ def test_several_images_are_a_run_each_and_one_that_fails_stops_no_other(
     assert json.loads(refused.out)["event"] == "error" and "generation.steps" in refused.err
 
 
+def test_several_images_have_a_mask_each(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, masks, out = tmp_path / "photos", tmp_path / "masks", tmp_path / "out"
+    for place in (folder, masks):
+        place.mkdir()
+    for name in ("a", "b"):
+        (folder / f"{name}.png").write_bytes(image.read_bytes())
+    Image.new("L", (96, 64), 4).save(masks / "a.mask.png")
+    command = ["augment", str(folder), "--task", "segmentation", "--classes", "4 road", "--captions", "1"]
+    assert cli.main([*command, "--mask", str(masks / "a.mask.png"), "--out", str(out)]) == 2
+    assert cli.main([*command, "--mask", str(masks), "--steps", "1", "--out", str(out)]) == 3
+    said = capsys.readouterr().err
+    assert "give --mask the folder in which they are" in said and f"The mask {masks / 'b.mask.png'} cannot be" in said
+    assert run_file.read(out / "a" / "run.json").run.mask_classes == {4: "road"} and not (out / "b").exists()
+
+
 def test_a_model_that_cannot_be_had_ends_all(
     models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

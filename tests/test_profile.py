@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.models import load_models
+from pipeline.errors import CannotLoad, UserError
+from pipeline.models import Models, load_models
+from pipeline.models.weights import unreadable
 from pipeline.profile import PROFILES, ROOT, SentenceModel, load_profile, profile_names
 from pipeline.recipes import DILLEMA
 from services.run_state import model_names
@@ -88,3 +89,17 @@ def test_without_network_the_paper_profile_says_so(monkeypatch: pytest.MonkeyPat
     models.check()
     with pytest.raises(UserError, match=r"captioner, Salesforce/blip2-opt-6.7b \(about 31 GB; licence: MIT.*network"):
         _ = models.captioner
+
+
+def test_a_lack_of_memory_is_not_taken_for_damaged_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(_models: Models) -> None:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 26 GiB")
+
+    monkeypatch.setattr(Models, "_load_captioner", too_large)
+    with pytest.raises(CannotLoad, match="There is not enough memory to load the captioner: end other programs"):
+        _ = load_models(load_profile("demo")).captioner
+    weights = load_profile("demo").captioner
+    full = unreadable("captioner", weights, RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    damaged = unreadable("captioner", weights, OSError("not a safetensors file"))
+    assert "not enough memory" in str(full) and "get them again" not in str(full)
+    assert "get them again" in str(damaged)

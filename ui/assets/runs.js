@@ -25,6 +25,7 @@
 
   function remove(run, name) {
     const back = () => send({ name: "run-restore", fields: { run }, refused });
+    if (picked.has(run)) toggle(run, false);
     send({ name: "run-remove", fields: { run }, refused, done: () => say(`“${name}” was deleted.`, "", { word: "Undo", do: back }) });
   }
 
@@ -60,7 +61,6 @@
   function together(runs) {
     picked.clear();
     for (const run of runs) picked.set(run, 0);
-    document.body.dataset.picking = "";
     changed();
   }
 
@@ -71,7 +71,6 @@
   }
 
   function showPicked() {
-    if (picked.size) document.body.dataset.picking = "";
     document.getElementById("select-runs")?.setAttribute("aria-pressed", String(picking()));
     for (const box of document.querySelectorAll("[data-pick-run]")) {
       box.checked = picked.has(box.dataset.pickRun);
