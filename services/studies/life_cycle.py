@@ -221,7 +221,7 @@ class LifeCycle:
         words = [
             "The rules become version 1 and are frozen: questions, control policy, eligibility, instructions and "
             "consent cannot be changed any more. More images and more votes can be asked for later.",
-            f"{_count(study.items, 'image')} get {rules.votes} votes each, of {rules.votes} different people: "
+            f"{_count(study.items, 'image')} get {rules.votes} votes each, of {rules.votes} different workers: "
             f"{study.items * rules.votes:,} votes. {rules.consensus} equal ones make a consensus.",
             f"{_count(study.controls, 'control item')} stand between them."
             if study.controls and rules.controls.share

@@ -261,7 +261,7 @@ def _rules(history: Sequence[tuple[Rules, datetime]], study: Study) -> Html:
     rules = study.rules
     wanted, policy = rules.eligibility, rules.controls
     facts = [
-        ("Votes", f"{rules.votes} of different people an image, consensus {rules.consensus}"),
+        ("Votes", f"{rules.votes} of different workers an image, consensus {rules.consensus}"),
         ("A person judges", f"{rules.most_items:,} images at most" if rules.most_items else "as many as there are"),
         (
             "Shown",

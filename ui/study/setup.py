@@ -115,7 +115,7 @@ def votes_card(rules: Rules, problems: Problems) -> Html:
     """How many votes, and when they count."""
     line = el(
         "div",
-        field("votes", "Votes an image", number_input("votes", rules.votes), problems, "by as many different people"),
+        field("votes", "Votes an image", number_input("votes", rules.votes), problems, "by as many different workers"),
         field(
             "consensus",
             "Consensus",
