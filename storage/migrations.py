@@ -12,7 +12,7 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from pipeline.errors import UserError
-from storage import case_tasks, state_tables, study_tables
+from storage import case_tasks, panels, state_tables, study_tables
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 
@@ -28,6 +28,7 @@ STEPS = (
     "m009_drafts",
     "m010_browsers",
     "m011_archive",
+    "m012_panels",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -37,7 +38,16 @@ _FOURTH = ("artifacts", "predictions")
 _EIGHTH = ("undo_log",)
 _TENTH = ("worker_browsers",)
 _ELEVENTH = ("study_archive",)
-APPEND_ONLY = (*_FIRST, "reviews", *study_tables.APPEND_ONLY, *_FOURTH, *_EIGHTH, *_TENTH, *_ELEVENTH)
+APPEND_ONLY = (
+    *_FIRST,
+    "reviews",
+    *study_tables.APPEND_ONLY,
+    *_FOURTH,
+    *_EIGHTH,
+    *_TENTH,
+    *_ELEVENTH,
+    *panels.APPEND_ONLY,
+)
 """The tables whose rows never change and never go."""
 
 
@@ -389,6 +399,14 @@ def m011_archive(db: sqlite_utils.Database) -> None:
     ):
         db.execute(statement)
     _only_append(db, _ELEVENTH)
+
+
+@studio()
+def m012_panels(db: sqlite_utils.Database) -> None:
+    """People of a panel, and what they said of themselves."""
+    for statement in panels.TABLES:
+        db.execute(statement)
+    _only_append(db, panels.APPEND_ONLY)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from storage.assignments import Assignments, hold_again
 from storage.database import Database, Repository, read, write
 from storage.imported_votes import import_vote, imported_worker
 from storage.next_items import look_again
+from storage.panels import Panels
 from storage.rows import Row, insert_row, now, pack, pack_value, when, whole
 from storage.sessions import Sessions
 from storage.study_records import Records, insert_records, records_of
@@ -47,6 +48,7 @@ class Studies(Repository):
         self.workers = Workers(database)
         self.assignments = Assignments(database)
         self.sessions = Sessions(database)
+        self.panels = Panels(database)
 
     # Set-up and life
 

@@ -53,7 +53,7 @@ class Workers(Repository):
     @write
     def add(self, db: sqlite_utils.Database) -> tuple[Worker, str]:
         """A new pseudonym and its code, which cannot be shown again: only its hash is kept."""
-        return _add_worker(db)
+        return add_worker(db)
 
     @write
     def join(self, db: sqlite_utils.Database, link: str, browser: str = "") -> tuple[str, Worker, str]:
@@ -67,7 +67,7 @@ class Workers(Repository):
                 for there in db.query(_NOT_BEGUN, {"study": row["id"], "browser": sha_of(browser)}):
                     worker = require_worker(db, there["worker"])
                     return row["id"], worker, _new_code(db, worker.id, browser)
-                worker, code = _add_worker(db, browser)
+                worker, code = add_worker(db, browser)
                 enrol(db, row["id"], worker.id)
                 came_from(db, worker.id, browser)
                 return row["id"], worker, code
@@ -303,7 +303,8 @@ def checked_reason(reason: str, needed: bool) -> str:
     return reason
 
 
-def _add_worker(db: sqlite_utils.Database, browser: str = "") -> tuple[Worker, str]:
+def add_worker(db: sqlite_utils.Database, browser: str = "") -> tuple[Worker, str]:
+    """A new pseudonym and its code, which hangs on the secret of a browser where there is one."""
     worker = _free_name(db)
     db.table("workers").insert({"id": worker, "created": now()})
     return require_worker(db, worker), _new_code(db, worker, browser)

@@ -83,7 +83,7 @@ def csv_text(rows: Iterable[Mapping[str, Cell]], columns: Iterable[str]) -> str:
     file = io.StringIO()
     names = list(columns)
     writer = csv.writer(file)
-    writer.writerow(names)
+    writer.writerow([guarded(name) for name in names])
     writer.writerows([_written(row.get(name)) for name in names] for row in rows)
     return file.getvalue()
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from fastapi import FastAPI
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from services.studies.annotators import Pictures, PictureTokens
+from services.studies.exports import EXPORTS, opened, zipped
 from services.studio import Studio
 from study.methods import paragraph
+from study.panel import Panel, PersonQuestion
 from study.readiness import findings
 from study.results import analyse
 from study.tables import worker_rows
@@ -331,6 +335,53 @@ def test_who_is_signed_in_takes_part_under_the_same_name(studio: Studio, one: An
     assert said["worker"] == worker and said["code"] == "" and len(said["studies"]) == 2 and code
     assert one.post("join", {"link": second})["studies"] == said["studies"], "again changes nothing"
     assert one.post("join", {"link": "nothing"}, 401)["error"].startswith("This invitation is not open")
+
+
+def test_people_of_a_panel_are_one_worker_each_and_get_the_way_back(studio: Studio, app: FastAPI) -> None:
+    studies = studio.workspace.studies
+    study_id, link = running(studio.workspace, 2)
+    asked = (PersonQuestion("How old are you?", ("under 30", "over 30")), PersonQuestion("Where?"))
+    back = "https://panel.example/done?cc=C1&who={participant}"
+    studies.panels.set(study_id, Panel("PROLIFIC_PID", "C1", back, asked))
+
+    def came(browser: Annotator, participant: str) -> str:
+        said = browser.post("join", {"link": link, "parameters": {"PROLIFIC_PID": participant, "STUDY_ID": "s"}})
+        browser.study, browser.worker = said["study"], said["worker"]
+        assert said["code"] == ""
+        return browser.worker
+
+    with browser_of(app) as one, browser_of(app) as two:
+        nobody = one.post("join", {"link": link}, 401)["error"]
+        assert nobody.startswith("Please open the study from the site that sent you") and "PROLIFIC_PID" in nobody
+        first = came(one, "5f00 a/b")
+        assert came(two, "5f00 a/b") == first, "from another browser too"
+        assert came(two, "5f01") != first, "and whoever was signed in before"
+        one.post("consent", {"study": study_id})
+        step = one.next()
+        assert step["status"] == "person" and [each["text"] for each in step["person"]] == [
+            "How old are you?",
+            "Where?",
+        ]
+        wrong = {"study": study_id, "answers": {"How old are you?": "40"}}
+        assert "one of the answers offered" in one.post("person", wrong, 400)["error"]
+        step = one.post("person", {"study": study_id, "answers": {"How old are you?": "over 30", "x": "y"}})
+        assert step["status"] == "item" and step["completion"] == {"code": "", "address": ""}
+        end = finish(one)
+        assert end["completion"] == {"code": "C1", "address": "https://panel.example/done?cc=C1&who=5f00%20a%2Fb"}
+        two.post("consent", {"study": study_id})
+        assert two.post("person", {"study": study_id, "answers": {}})["status"] == "item", "all may be left open"
+    held = opened(studio.workspace, study_id)
+    tables = {
+        name: pd.read_csv(io.BytesIO(EXPORTS[name][1](held)), keep_default_na=False)
+        for name in EXPORTS
+        if "csv" in name
+    }
+    paid, people = tables["payment.csv"].iloc[0], tables["people.csv"].set_index("worker")
+    assert (paid["worker"], paid["participant"], paid["items"], paid["pending"]) == (first, "5f00 a/b", 2, 2)
+    assert people.loc[first, "How old are you?"] == "over 30" and people.loc[first, "Where?"] == ""
+    whole = zipfile.ZipFile(io.BytesIO(b"".join(zipped(studio.workspace, study_id)[1])))
+    told = b"".join(whole.read(name) for name in whole.namelist())
+    assert b"5f00 a/b" not in told and b"over 30" not in told, "apart from what is passed on"
 
 
 def test_a_link_that_is_off_lets_nobody_in(studio: Studio, one: Annotator) -> None:

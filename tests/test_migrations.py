@@ -19,6 +19,7 @@ from pipeline.types import Caption, StageValue, Task, Trace
 from storage import migrations
 from storage.database import Database
 from storage.workspace import Workspace
+from study.panel import Panel
 from tests.cases import made_case
 from tests.study_desk import crew, started, vote
 
@@ -61,6 +62,8 @@ def filled(folder: Path) -> None:
         studies.workers.decide(study_id, worker, "approved", "")
         studies.workers.came_from(worker, "a browser")
         studies.adjudicate(study_id, judged, "valid", "yes", "")
+        studies.panels.set(study_id, Panel("PID"))
+        studies.panels.answer(study_id, studies.panels.join(study_id, "p1", "b"), {"Age?": "40"})
         studies.archive(study_id, True)
 
 

@@ -570,7 +570,7 @@ def test_disagreements_are_narrowed_down_and_turned_over(studio: Studio, client:
 def test_every_export_of_the_menu_is_there(studio: Studio, client: TestClient) -> None:
     study_id = bird_study(studio.workspace, TEN)
     links = re.findall(rf'href="(/study/{study_id}/export/[^"]+)"', client.get(f"/study/{study_id}/").text)
-    assert len(links) == 8
+    assert len(links) == 10
     for link in links:
         reply = client.get(link)
         assert reply.status_code == 200 and reply.content, link

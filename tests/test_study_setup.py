@@ -627,6 +627,25 @@ def test_a_study_that_has_started_can_be_put_away_and_taken_out_again(lead: Lead
     assert [entry.event for entry in lead.studies.log(study)][1:3] == ["taken out of the archive", "archived"]
 
 
+def test_the_settings_of_a_panel_are_checked_and_kept(lead: Lead) -> None:
+    study = lead.draft(10)
+    assert "is draft by now" in lead.act(study, "set-panel", 400)["error"]
+    lead.act(study, "start-study")
+    for field, wrong in {
+        "parameter": "a b",
+        "code": "<b>",
+        "address": "javascript:alert(1)",
+        "questions": "Old? | yes",
+    }.items():
+        assert lead.act(study, "set-panel", 400, **{field: wrong})["field"] == field
+    typed = {"parameter": "PROLIFIC_PID", "code": "C1", "address": "https://x.example/?p={participant}"}
+    lead.act(study, "set-panel", **typed, questions="How <old>? | young | old\n\nWhere?")
+    assert len(lead.studies.panels.get(study).questions) == 2
+    page = lead.get(f"/study/{study}/run")
+    assert "How &lt;old&gt;? | young | old\nWhere?" in page and 'value="PROLIFIC_PID"' in page
+    assert lead.studies.log(study)[0].event == "panel changed"
+
+
 def test_more_votes_are_a_new_version_of_the_rules(lead: Lead) -> None:
     study = lead.draft(10)
     lead.act(study, "start-study")

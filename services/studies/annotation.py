@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo
@@ -19,10 +19,11 @@ from storage.studies import Studies
 from storage.study_types import Assignment, Draft, Enrolment
 from study.control_items import judge, next_kind, right
 from study.eligibility import Standing, standing
+from study.panel import PersonQuestion, address_back
 from study.questions import check_answers
 from study.types import Item, ItemKind, Study
 
-Status = Literal["item", "quiz", "consent", "done", "waiting", "paused", "closed", "not eligible", "excluded"]
+Status = Literal["item", "quiz", "consent", "person", "done", "waiting", "paused", "closed", "not eligible", "excluded"]
 LONGEST_COMMENT = 2000
 """Characters."""
 LONGEST_NAME = 200
@@ -69,6 +70,10 @@ class Step:
     """What would come after this one, as things stand: its picture can be on its way meanwhile."""
     undo: bool = False
     """Whether the last answer can be taken back."""
+    person: tuple[PersonQuestion, ...] = ()
+    """With the status "person": what the worker is asked of themselves, once; all of it may be left open."""
+    completion: tuple[str, str] = ("", "")
+    """With the status "done" or "closed", for people of a panel: the completion code and where they go back to."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,14 @@ class Consent(WorkerCommand):
     study: Name = Field(description="The id of the study")
 
 
+class AboutYou(WorkerCommand):
+    """Say something of oneself, or nothing: it stands apart from the votes."""
+
+    name: ClassVar[str] = "person"
+    study: Name = Field(description="The id of the study")
+    answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question to answer, as worded")
+
+
 class Submit(WorkerCommand):
     """Save the answers to an item. A key that was sent before saves nothing again."""
 
@@ -203,6 +216,7 @@ class AnnotationService:
         commands = Commands()
         commands.add(NextItem, lambda command: self.next(command.study, command.worker))
         commands.add(Consent, lambda command: self.consent(command.study, command.worker))
+        commands.add(AboutYou, self.about)
         commands.add(Submit, self.submit)
         commands.add(KeepDraft, self.keep_draft)
         commands.add(Undo, lambda command: self.undo(command.study, command.worker))
@@ -224,6 +238,10 @@ class AnnotationService:
             return self._without(study, worker, enrolment, "paused", text)
         if now.kind == "consent":
             return self._without(study, worker, enrolment, "consent", now.text)
+        questions = self._studies.panels.get(study.id).questions
+        if questions and not self._studies.panels.was_asked(study.id, worker):
+            step = self._without(study, worker, enrolment, "person", "A few questions about you first.")
+            return replace(step, person=questions)
         if now.kind == "quiz":
             return self._quiz(study, worker, enrolment, now)
         return self._item(study, worker, enrolment)
@@ -233,6 +251,24 @@ class AnnotationService:
         self._of(study_id, worker)
         self._studies.workers.consent(study_id, worker)
         return self.next(study_id, worker)
+
+    def about(self, sent: AboutYou) -> Step:
+        """Keep what a worker says of themselves, the first time; then what comes next. Raises NotYours, Unfit."""
+        study, _ = self._of(sent.study, sent.worker)
+        kept = {}
+        for question in self._studies.panels.get(study.id).questions:
+            said = sent.answers.get(question.text, "")
+            if (
+                not isinstance(said, str)
+                or len(said) > LONGEST_NAME
+                or (said and question.options and said not in question.options)
+            ):
+                raise Unfit(f"Please choose one of the answers offered for “{question.text}”, or none.")
+            if said.strip():
+                kept[question.text] = said.strip()
+        if not self._studies.panels.was_asked(study.id, sent.worker):
+            self._studies.panels.answer(study.id, sent.worker, kept)
+        return self.next(study.id, sent.worker)
 
     def submit(self, sent: Submit) -> Step:
         """Save an answer and, after the commit, say what comes next.
@@ -414,7 +450,13 @@ class AnnotationService:
 
     def _without(self, study: Study, worker: str, enrolment: Enrolment, status: Status, text: str) -> Step:
         undo = status in ("done", "waiting") and self._studies.assignments.can_undo(study.id, worker)
-        return Step(status, text, study, *self._progress(study, worker, enrolment), undo=undo)
+        ended = ("", "")
+        if status in ("done", "closed") and enrolment.items_seen:
+            panel = self._studies.panels.get(study.id)
+            participant = self._studies.panels.participant(study.id, worker)
+            ended = (panel.code, address_back(panel, participant)) if participant else ended
+        progress = self._progress(study, worker, enrolment)
+        return Step(status, text, study, *progress, undo=undo, completion=ended)
 
     def _progress(self, study: Study, worker: str, enrolment: Enrolment) -> tuple[int, int]:
         """Answered and still to come, control items included: the sum must not change when one was a control item."""

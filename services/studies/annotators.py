@@ -17,10 +17,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from PIL import Image
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from pipeline.errors import UserError
 from pipeline.png import bare
@@ -28,8 +28,11 @@ from services.commands import Command
 from services.limits import Limiter, address_key
 from services.studies.annotation import Name
 from storage.studies import Studies
+from study.panel import Panel, checked_participant
 
 _OPEN = ("running", "paused")
+MOST_PARAMETERS = 20
+"""Of a link that a panel has made."""
 MOST_TOKENS = 20_000
 """Tokens that are known at a time, of all workers; the ones that were not used for longest go."""
 MEDIA_TYPE = "image/png"
@@ -62,11 +65,20 @@ class SignIn(Command):
     code: Name = Field(description="The personal code")
 
 
+def _parameters(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or len(value) > MOST_PARAMETERS:
+        raise ValueError(f"“parameters” has to hold at most {MOST_PARAMETERS} parameters of a link.")
+    return {str(name)[:100]: str(text)[:500] for name, text in value.items()}
+
+
 class Join(Command):
     """Take part in a study by the link of its invitation."""
 
     name: ClassVar[str] = "join"
     link: Name = Field(description="What stands behind #join= in the link")
+    parameters: Annotated[dict[str, str], BeforeValidator(_parameters)] = Field(
+        default={}, description="The parameters of the link, one of which may name the participant of a panel"
+    )
 
 
 class _Tries:
@@ -147,6 +159,9 @@ class AnnotatorSessions:
         key = address_key(address)
         with self._one_at_a_time:
             self._links.check(key, sent.link)
+            panelled = self._of_panel(sent, browser)
+            if panelled is not None:
+                return panelled
             if there:
                 study_id = self._study_of(sent.link, key)
                 self._studies.workers.enrol(study_id, there)
@@ -164,6 +179,23 @@ class AnnotatorSessions:
         token = self._studies.sessions.open("worker", worker.id, self.HOURS)
         return Joined(study_id, worker.id, code, token, earlier)
 
+    def _of_panel(self, sent: Join, browser: str) -> Joined | None:
+        """Who comes from a panel is the worker that its participant is, whoever is signed in; None for a link of no
+        study that takes the people of a panel. Raises NotSignedIn for a link that names nobody.
+        """
+        study = next((one for one in self._studies.all() if one.state in _OPEN and _same(one.link, sent.link)), None)
+        panel = self._studies.panels.get(study.id) if study is not None else Panel()
+        if study is None or not panel.parameter:
+            return None
+        participant = checked_participant(sent.parameters.get(panel.parameter, ""))
+        if not participant:
+            raise NotSignedIn(
+                f"Please open the study from the site that sent you: the link has to say who you are "
+                f"({panel.parameter}=…). If you have a personal code, sign in with it."
+            )
+        worker = self._studies.panels.join(study.id, participant, browser)
+        return Joined(study.id, worker, "", self._studies.sessions.open("worker", worker, self.HOURS))
+
     def code_again(self, worker: str, browser: str) -> str:
         """The code of a worker who has just joined from this browser, for a page that was loaded again; else ""."""
         return self._studies.workers.code_of_browser(worker, browser)
@@ -175,10 +207,14 @@ class AnnotatorSessions:
 
     def _study_of(self, link: str, key: str) -> str:
         for study in self._studies.all():
-            if study.link and study.state in _OPEN and hmac.compare_digest(study.link.encode(), link.encode()):
+            if study.state in _OPEN and _same(study.link, link):
                 return study.id
         self._links.failed(key, link)
         raise NotSignedIn("This invitation is not open; please ask whoever sent it for another one.")
+
+
+def _same(link: str, given: str) -> bool:
+    return bool(link) and hmac.compare_digest(link.encode(), given.encode())
 
 
 class PictureTokens:

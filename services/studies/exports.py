@@ -19,6 +19,7 @@ from pipeline.version import version
 from study.cells import Cell, Kind, Row, csv_text, plain
 from study.figure_rows import FIGURE_COLUMNS, figure_rows
 from study.methods import paragraph
+from study.panel import PAYMENT_COLUMNS, payment_rows, people_rows
 from study.questions import asked, wording
 from study.report_types import Report
 from study.results import analyse
@@ -137,6 +138,20 @@ def truth_csv(study: StudyExport) -> bytes:
     return csv_text(rows, TRUTH_COLUMNS).encode()
 
 
+def payment_csv(study: StudyExport) -> bytes:
+    """For a panel: who did how much, and what was decided of it."""
+    participants = study.workspace.studies.panels.participants(study.data.study.id)
+    return csv_text(payment_rows(study.data, participants), PAYMENT_COLUMNS).encode()
+
+
+def people_csv(study: StudyExport) -> bytes:
+    """What the workers said of themselves, by pseudonym."""
+    panels, study_id = study.workspace.studies.panels, study.data.study.id
+    panel = panels.get(study_id)
+    columns = ["worker", *(question.text for question in panel.questions)]
+    return csv_text(people_rows(study.data, panel, panels.people(study_id)), columns).encode()
+
+
 EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {
     "votes.csv": (_CSV, votes_csv),
     "answers.csv": (_CSV, answers_csv),
@@ -147,10 +162,13 @@ EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {
     "outcomes.csv": (_CSV, outcomes_csv),
     "outcomes.parquet": (_PARQUET, outcomes_parquet),
     "truth.csv": (_CSV, truth_csv),
+    "payment.csv": (_CSV, payment_csv),
+    "people.csv": (_CSV, people_csv),
 }
 """File name to media type and maker."""
 ZIP = "study.zip"
-IN_ZIP = tuple(name for name in EXPORTS if name != "truth.csv")
+IN_ZIP = tuple(name for name in EXPORTS if name not in ("truth.csv", "payment.csv", "people.csv"))
+"""What is known of persons is in no file that is passed on with the study."""
 
 
 def opened(workspace: Workspace, study_id: str) -> StudyExport:

@@ -17,7 +17,9 @@ from services.studies.draft_form import NumberField, typed_number
 from services.studies.drafts import Drafts, StudyCommand
 from services.studies.item_filter import ItemFilter
 from storage.imported_votes import IMPORTED
+from storage.rows import whole
 from storage.studies import Studies
+from study.panel import Panel, check_panel, read_person_questions
 from study.questions import check_rules
 from study.readiness import check_more, findings
 from study.rule_changes import change_words
@@ -112,6 +114,16 @@ class EnrolWorkers(StudyCommand):
     workers: tuple[str, ...] = Field(max_length=MOST_CODES, description="The pseudonyms of the workers")
 
 
+class SetPanel(StudyCommand):
+    """Say how people of a panel, such as Prolific, are known and sent back, and what they are asked of themselves."""
+
+    name: ClassVar[str] = "set-panel"
+    parameter: str = Field("", max_length=200, description="The parameter of the link that names the participant")
+    code: str = Field("", max_length=200, description="The completion code that a participant gets at the end")
+    address: str = Field("", max_length=2000, description="Where a participant goes back to; {participant} is their id")
+    questions: str = Field("", max_length=5000, description="Questions about the person, one a line, answers after |")
+
+
 @dataclass(frozen=True)
 class Consequences:
     """What a command will do, for a person who is asked once more."""
@@ -170,6 +182,7 @@ class LifeCycle:
             EndInvitation: _Act(self._before_link_off, lambda study, _: studies.set_link(study.id, False)),
             MakeCodes: _Act(self._before_codes, self._make_codes),
             EnrolWorkers: _Act(self._before_enrol, self._enrol),
+            SetPanel: _Act(self._before_panel, lambda study, sent: studies.panels.set(study.id, _panel_of(sent))),
         }
 
     def register(self, commands: Commands) -> None:
@@ -347,6 +360,26 @@ class LifeCycle:
         )
         return Consequences(f"Add {_count(len(names), 'worker')}?", words, "Add them")
 
+    def _before_panel(self, study: Study, sent: SetPanel) -> Consequences:
+        _need(study, "running", "paused")
+        panel = _panel_of(sent)
+        words = []
+        if panel.parameter:
+            words.append(
+                f"The link takes only those whom it names, by {panel.parameter}=…: each of them is one worker, however "
+                "often and from wherever they come. Personal codes go on to work."
+            )
+        else:
+            words.append("The link takes everybody who has it.")
+        if panel.code or panel.address:
+            words.append("Who has judged all their images is given the completion code and the way back.")
+        if panel.questions:
+            words.append(
+                f"Everybody is asked {_count(len(panel.questions), 'question')} about themselves, once, before their "
+                "first image from now on. Each may be left open; answers stand apart from the votes."
+            )
+        return Consequences("Change how people of a panel take part?", tuple(words), "Change it")
+
     def _add_items(self, study: Study, sent: AddItems) -> None:
         new, words = self._drawn(study, sent)
         controls = for_more(study, self._drafts.items(study.id), new, self._drafts.disguise)
@@ -381,6 +414,16 @@ class LifeCycle:
 def _as_strict(rules: Rules, votes: int) -> int:
     """The smallest consensus of so many votes that is no weaker than that of the rules."""
     return math.ceil(votes * rules.consensus / rules.votes - 1e-9)
+
+
+def _panel_of(sent: SetPanel) -> Panel:
+    """The settings that were typed. Raises UserError at the field that is wrong."""
+    questions = read_person_questions(whole(sent.questions))
+    panel = Panel(sent.parameter.strip(), sent.code.strip(), whole(sent.address.strip()), questions)
+    field, wrong = check_panel(panel)
+    if wrong:
+        raise UserError(wrong, field=field)
+    return panel
 
 
 def _need(study: Study, *states: str) -> None:

@@ -41,6 +41,8 @@ def shown_step(step: Step, tokens: PictureTokens) -> dict[str, Any]:
         "done": step.done,
         "left": step.left,
         "undo": step.undo,
+        "person": [{"text": question.text, "options": list(question.options)} for question in step.person],
+        "completion": {"code": step.completion[0], "address": step.completion[1]},
         "study": shown_study(step.study, lambda number: f"/annotate/example/{step.study.id}/{number}"),
         "assignment": None
         if given is None

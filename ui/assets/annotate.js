@@ -111,8 +111,11 @@
         button("I have a code already", () => signIn(link), { id: "have-code" })));
   }
 
+  // What a panel has put into the link: one of it may say who is coming.
+  const came = Object.fromEntries([...new URLSearchParams(location.search)].slice(0, 20));
+
   async function join(link) {
-    const reply = await annotate.post("join", { link });   // never too late: a code is shown this once
+    const reply = await annotate.post("join", { link, parameters: came });   // never too late: a code is shown this once
     history.replaceState(null, "", location.pathname);   // an invitation that was taken, or is void, is not kept
     if (!reply.ok) {
       // Who is signed in has other studies to go on with.
@@ -197,10 +200,11 @@
     const looks = () => open(id);
     switch (step.status) {
       case "consent": consent(step); return;
-      case "done": nothing("All done: thank you", step.text, id, back); break;
+      case "person": aboutYou(step); return;
+      case "done": nothing("All done: thank you", step.text, id, ...completion(step), back); break;
       case "waiting": nothing("Waiting for others", step.text, id, button("Look again", looks, { id: "look-again" }), back); break;
       case "paused": nothing("This study is paused", step.text, id, button("Look again", looks, { id: "look-again" })); break;
-      case "closed": nothing("This study is closed", step.text, id); break;
+      case "closed": nothing("This study is closed", step.text, id, ...completion(step)); break;
       case "excluded": nothing("You can no longer vote in this study", step.text, id); break;
       default: nothing("You cannot take part in this study", step.text, id);
     }
@@ -230,6 +234,35 @@
     const yes = button(["I agree: begin", key("Enter")], agree, { class: "p", id: "agree" });
     sheet(study.name, make("p", { class: "mut" }, step.text), study.instructions || study.examples?.length ? [make("h2", {}, "What to do"), ...instructions()] : null,
       study.consent ? [make("h2", {}, "What you agree to"), ...paragraphs(study.consent)] : null, make("div", { class: "row" }, yes));
+  }
+
+  // What a panel's people take back to it.
+  function completion(step) {
+    const { code, address } = step.completion ?? {};
+    return [
+      code ? make("p", {}, "Your completion code: ", make("output", { id: "completion", class: "own-code", tabindex: 0 }, code)) : null,
+      address ? make("a", { href: address, class: "btn p", id: "go-back" }, "Go back to the site that sent you") : null,
+    ];
+  }
+
+  function aboutYou(step) {
+    const fields = step.person.map(({ text, options }, place) => {
+      const label = make("label", { for: `person-${place}` }, text);
+      const field = options.length
+        ? make("select", { id: `person-${place}` }, make("option", { value: "" }, "(no answer)"), options.map((option) => make("option", { value: option }, option)))
+        : make("input", { id: `person-${place}`, type: "text", maxlength: 200, autocomplete: "off" });
+      return { text, label, field };
+    });
+    const problem = make("p", { class: "problem", role: "alert" });
+    const form = make("form", { class: "stack" }, fields.map(({ label, field }) => make("div", { class: "stack" }, label, field)), problem,
+      make("div", { class: "row" }, make("button", { type: "submit", class: "btn p", id: "person-go" }, "Go on")));
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("submit", annotate.once(async () => {
+      const answers = Object.fromEntries(fields.map(({ text, field }) => [text, field.value]));
+      const reply = await post("person", { study: study.id, answers });
+      if (reply.ok) show(reply.data, study.id); else problem.textContent = reply.data.error;
+    }));
+    sheet("A few questions about you", make("p", { class: "mut" }, "Each may be left open. What you say is kept apart from your answers to the images."), form);
   }
 
   function help() {

@@ -39,13 +39,14 @@
     "add-items": () => ({ filter: study.drawn() }),
     "make-codes": () => ({ codes: valueOf("codes") }),
     "ask-for-votes": () => ({ votes: valueOf("more.votes"), consensus: valueOf("more.consensus") }),
+    "set-panel": () => Object.fromEntries(["parameter", "code", "address", "questions"].map((name) => [name, valueOf(name)])),
     "enrol-workers": () => ({ workers: [...document.querySelectorAll("[name='known-worker']:checked")].map((box) => box.value) }),
   };
   const placeOf = (field) => ({ votes: "more.votes", consensus: "more.consensus" })[field] ?? (field.startsWith("filter") ? "draw" : field);
 
   async function before(act) {
     const data = taken[act]?.() ?? {};
-    for (const field of ["draw", "codes", "workers", "more.votes", "more.consensus"]) study.tell(field, "");
+    for (const field of ["draw", "codes", "workers", "more.votes", "more.consensus", "parameter", "code", "address", "questions"]) study.tell(field, "");
     let told;
     try {
       await study.settled?.();

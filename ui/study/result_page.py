@@ -25,6 +25,8 @@ EXPORTS = (
     ("results.csv", "Results, CSV", "a row for every figure, with interval and n"),
     ("results.parquet", "Results, Parquet", "the same, typed"),
     ("results.json", "Results, JSON", "the same, nested"),
+    ("payment.csv", "Payment", "who did how much, in minutes, and what was approved, with the ids of a panel"),
+    ("people.csv", "About the people", "what they said of themselves, if they were asked"),
     ("truth.csv", "Sheet of true answers", "to fill in, for simulated annotators"),
 )
 """File, name, what is in it."""

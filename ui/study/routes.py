@@ -100,7 +100,8 @@ def _add_pages(app: FastAPI, workspace: Workspace, drafts: Drafts, life: LifeCyc
             if study.state == "draft":
                 return RedirectResponse(study_address(study.id), status_code=303)
             shown = Invited(len(studies.workers.of_study(study.id)), life.can_be_invited(study.id))
-            made = run_page(study, shown, studies.rules_history(study.id), drafts.models(), signed)
+            history, panel = studies.rules_history(study.id), studies.panels.get(study.id)
+            made = run_page(study, shown, history, drafts.models(), signed, panel)
             return HTMLResponse(made, headers=FRESH)
 
         return _shown(study_id, make, signed)

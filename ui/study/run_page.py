@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from services.studies.life_cycle import NewCodes
+from study.panel import Panel, written_questions
 from study.templates import task_of
 from study.types import Question, Rules, Study, Worker
 from ui.frame import page
-from ui.study.fields import card, field, number_input, wrong
+from ui.study.fields import card, field, number_input, text_input, wrong
 from ui.study.frame import study_head
 from ui.study.items_form import draw_form, files_form
 from ui.study.questions_form import KINDS
@@ -39,6 +40,7 @@ def run_page(
     history: Sequence[tuple[Rules, datetime]],
     models: Sequence[str],
     signed_in: bool,
+    panel: Panel,
 ) -> str:
     """The whole document."""
     goes_on = study.state in ("running", "paused")
@@ -47,6 +49,7 @@ def run_page(
         el("div", progress_part(study), _invite(study, invited) if goes_on else _over(study), class_="column"),
         el(
             "div",
+            _panel(panel) if goes_on else None,
             _extend(study, models) if goes_on else None,
             votes_card() if goes_on else None,
             _rules(history, study),
@@ -233,6 +236,46 @@ def codes_part(made: NewCodes) -> Html:
 
 def _over(study: Study) -> Html:
     return card(None, "Invitations", el("p", "The study is closed: nobody can be invited any more.", class_="mut"))
+
+
+def _panel(panel: Panel) -> Html:
+    """How people of a panel are known, sent back, and asked of themselves."""
+
+    def line(name: str, title: str, value: str, example: str, hint: str) -> Html:
+        return field(name, title, text_input(name, value, placeholder=example, data_no_save=True), {}, hint)
+
+    asked = el(
+        "textarea",
+        written_questions(panel),
+        name="questions",
+        id="f-questions",
+        rows=3,
+        placeholder="How old are you? | under 30 | 30 to 60 | over 60",
+        data_no_save=True,
+    )
+    questions = "One a line, its answers after it, parted by |. Asked once, never required, kept apart from the votes."
+    return card(
+        None,
+        "People of a panel",
+        line(
+            "parameter",
+            "Parameter that names the participant",
+            panel.parameter,
+            "PROLIFIC_PID",
+            "Give the panel the link with ?PROLIFIC_PID={{%PROLIFIC_PID%}} before its #join. Each id is one worker.",
+        ),
+        line("code", "Completion code", panel.code, "C1A2B3C4", "Shown to who has judged all their images."),
+        line(
+            "address",
+            "Address to go back to",
+            panel.address,
+            "https://app.prolific.com/submissions/complete?cc=C1A2B3C4",
+            "{participant} in it becomes the id.",
+        ),
+        field("questions", "Questions about the person", asked, {}, questions),
+        el("div", button("Save …", look="s", data_act="set-panel", id="set-panel"), class_="acts"),
+        lead="For Prolific and sites like it. Who did how much is in the export “Payment”.",
+    )
 
 
 def _extend(study: Study, models: Sequence[str]) -> Html:
