@@ -65,7 +65,7 @@ def _none() -> Html:
         el(
             "p",
             "A study asks people whether generated images still show what they should, the way the paper did it: five "
-            "votes an image of different workers, control items, and a consensus of four.",
+            "votes an image, each by another worker, control items, and a consensus of four.",
             class_="mut",
         ),
         el("ol", [el("li", el("b", title), el("span", words, class_="mut")) for title, words in steps], class_="steps"),
