@@ -34,6 +34,10 @@ ATTACKS: Mapping[str, tuple[int, Attack]] = {
     "a study I am not part of": (404, lambda w: w.post("next", {"study": w.held["hidden"]})),
     "an invented study": (404, lambda w: w.post("next", {"study": "0123456789abcdef"})),
     "consent for a study I am not part of": (404, lambda w: w.post("consent", {"study": w.held["hidden"]})),
+    "about me in a study I am not part of": (
+        404,
+        lambda w: w.post("person", {"study": w.held["hidden"], "answers": {}}),
+    ),
     "undo in a study I am not part of": (404, lambda w: w.post("undo", {"study": w.held["hidden"]})),
     "pause in a study I am not part of": (404, lambda w: w.post("pause", {"study": w.held["hidden"]})),
     "an example of another study": (404, lambda w: w.ask("GET", f"/annotate/example/{w.held['hidden']}/0")),

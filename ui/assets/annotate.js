@@ -240,7 +240,7 @@
   function completion(step) {
     const { code, address } = step.completion ?? {};
     return [
-      code ? make("p", {}, "Your completion code: ", make("output", { id: "completion", class: "own-code", tabindex: 0 }, code)) : null,
+      code ? make("p", { class: "completion" }, "Your completion code: ", make("output", { id: "completion", class: "own-code", tabindex: 0 }, code)) : null,
       address ? make("a", { href: address, class: "btn p", id: "go-back" }, "Go back to the site that sent you") : null,
     ];
   }

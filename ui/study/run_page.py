@@ -46,10 +46,15 @@ def run_page(
     goes_on = study.state in ("running", "paused")
     content = el(
         "div",
-        el("div", progress_part(study), _invite(study, invited) if goes_on else _over(study), class_="column"),
         el(
             "div",
+            progress_part(study),
+            _invite(study, invited, panel) if goes_on else _over(study),
             _panel(panel) if goes_on else None,
+            class_="column",
+        ),
+        el(
+            "div",
             _extend(study, models) if goes_on else None,
             votes_card() if goes_on else None,
             _rules(history, study),
@@ -62,7 +67,7 @@ def run_page(
     )
     return page(
         f"{study.name}: invite and run",
-        study_head(study, "run", *actions(study)),
+        study_head(study, "run", *actions(study, away=True)),
         content,
         dialogs(),
         signed_in=signed_in,
@@ -70,17 +75,21 @@ def run_page(
     )
 
 
-def actions(study: Study) -> tuple[Html, ...]:
-    """The buttons that change the state of a study."""
+def actions(study: Study, away: bool = False) -> tuple[Html, ...]:
+    """The buttons that change the state of a study; with `away` also the one that archives it."""
     pause = button("Pause …", data_act="pause-study", id="pause") if study.state == "running" else None
     resume = button("Go on …", look="p", data_act="resume-study", id="resume") if study.state == "paused" else None
     close = button("Close …", data_act="close-study", id="close") if study.state in ("running", "paused") else None
-    away = (
+    archive = (
         button("Take out of the archive …", look="s q", data_act="unarchive-study", id="unarchive")
         if study.archived
         else button("Archive …", look="s q", data_act="archive-study", id="archive")
     )
-    return tuple(made for made in (pause, None if study.archived else resume, close, away) if made is not None)
+    return tuple(
+        made
+        for made in (pause, None if study.archived else resume, close, archive if away else None)
+        if made is not None
+    )
 
 
 def progress_part(study: Study) -> Html:
@@ -108,12 +117,14 @@ def progress_part(study: Study) -> Html:
     )
 
 
-def _invite(study: Study, invited: Invited) -> Html:
+def _invite(study: Study, invited: Invited, panel: Panel) -> Html:
     """The open link, and personal codes."""
+    # As Prolific fills it in; other sites have other signs for it.
+    named = f"?{panel.parameter}={{{{%{panel.parameter}%}}}}" if panel.parameter else ""
     if study.link:
         link: Child = el(
             "div",
-            _link(f"#join={study.link}", id="link"),
+            _link(f"{named}#join={study.link}", id="link"),
             el(
                 "div",
                 button("Copy the link", look="p s", data_copy_from="#link", id="copy-link"),
@@ -141,7 +152,13 @@ def _invite(study: Study, invited: Invited) -> Html:
         None,
         "Invite annotators",
         el("h3", "An open link", pill("on", "ok") if study.link else pill("off")),
-        el("p", "Whoever has it can take part under a made-up name.", class_="mut small"),
+        el(
+            "p",
+            f"It takes those whom {panel.parameter} names, each as one worker under a made-up name."
+            if panel.parameter
+            else "Whoever has it can take part under a made-up name.",
+            class_="mut small",
+        ),
         link,
         el("h3", "Personal codes"),
         el("p", "Each code is one worker; nobody can vote twice with it.", class_="mut small"),
@@ -262,7 +279,7 @@ def _panel(panel: Panel) -> Html:
             "Parameter that names the participant",
             panel.parameter,
             "PROLIFIC_PID",
-            "Give the panel the link with ?PROLIFIC_PID={{%PROLIFIC_PID%}} before its #join. Each id is one worker.",
+            "Then the link takes only whom it names, and each id is one worker. It is written as Prolific wants it.",
         ),
         line("code", "Completion code", panel.code, "C1A2B3C4", "Shown to who has judged all their images."),
         line(
