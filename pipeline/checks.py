@@ -79,6 +79,10 @@ def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool 
     ]
     if task.kind == "segmentation":
         checks.append(_nothing_added(keyword, alternative, task))
+    else:
+        named = bool(classes_in(alternative, task)) and not classes_in(keyword, task)
+        note = f"“{alternative}” names the label “{task.label}”, which is no other word for “{keyword}”."
+        checks.append(_check("label not named instead", not named, note))
     return tuple(checks)
 
 

@@ -3,6 +3,7 @@
 images/NAME.png    carries its run, like any saved image
 masks/NAME.png     where the run has a mask, at the size of the image: a class number a pixel
 metadata.jsonl     a JSON object a line and image, `file_name` first, as Hugging Face `datasets` reads it
+edited_values.csv  how many of the values of each stage people changed in these runs, by profile and stage
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from PIL import Image
 from pipeline.errors import UserError
 from pipeline.masks import UNLABELLED, resized
 from pipeline.types import to_plain
+from services.edited import FILE as EDITED
+from services.edited import edited_csv
 from storage.types import Run, StoredTestCase
 from storage.workspace import Workspace
 
@@ -58,6 +61,7 @@ def write_accepted(
                 lines.append(_about(run, case, name))
         text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
         archive.writestr(METADATA, text, zipfile.ZIP_DEFLATED)
+        archive.writestr(EDITED, edited_csv(workspace, [run.id for run in runs]), zipfile.ZIP_DEFLATED)
     what = name_of_file(runs[0].name) if len(runs) == 1 else f"{len(runs)}-runs"
     return f"{what}-accepted-{now:%Y-%m-%d}.zip"
 

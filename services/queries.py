@@ -16,6 +16,7 @@ from pipeline.recipes import known_recipes
 from pipeline.types import to_plain
 from services.commands import Command, Commands, RunCommand
 from services.edit_conflicts import LARGEST_ID
+from services.edited import edited_rows
 from services.jobs import JobQueue, JobView
 from services.predictions import PredictionService, with_mask_check
 from services.run_settings import case_of
@@ -75,6 +76,12 @@ class ShowImage(RunQuery):
 
     name: ClassVar[str] = "show-image"
     case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
+
+
+class EditedValues(Query):
+    """Tell how many of the values of each stage people changed, by profile and stage, in all runs that are there."""
+
+    name: ClassVar[str] = "edited-values"
 
 
 class ListJobs(Query):
@@ -137,6 +144,7 @@ class Queries:
         commands.add(ShowRun, self.show_run)
         commands.add(ListImages, self.list_images)
         commands.add(ShowImage, self.show_image)
+        commands.add(EditedValues, lambda _: {"stages": edited_rows(self._workspace.runs.edited())})
         commands.add(ListJobs, lambda _: {"jobs": [job_facts(job) for job in self._jobs.active()]})
         commands.add(ShowJob, self.show_job)
         commands.add(ListSamples, lambda _: {"samples": [_sample_facts(sample) for sample in self._runs.samples]})

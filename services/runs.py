@@ -28,7 +28,7 @@ from pipeline.types import StageName, Task, TaskKind
 from services.commands import Command, Commands, RunCommand, RunIds
 from services.jobs import JobQueue, JobView
 from services.samples import Sample, sample_named, sample_of
-from storage.types import Run, RunSummary
+from storage.types import EditedShare, Run, RunSummary
 from storage.workspace import Workspace
 
 LISTED_RUNS = 60
@@ -248,6 +248,10 @@ class RunService:
             removed=self._workspace.runs.search(LISTED_REMOVED, removed=True),
             jobs={job.run_id: job for job in reversed(self._jobs.active())},
         )
+
+    def edited(self) -> tuple[EditedShare, ...]:
+        """How many of the values of each stage people changed, by profile and stage. Looks at all that was saved."""
+        return self._workspace.runs.edited()
 
     def latest(self) -> tuple[RunSummary, ...]:
         """The latest runs, the one that was worked on last first."""

@@ -38,7 +38,7 @@ from storage.run_rows import (
     waits,
 )
 from storage.test_cases import SavedCase, insert_test_cases, read_jobs, read_test_cases, save_cases
-from storage.types import Run, RunSummary, StoredState, StoredValue
+from storage.types import EditedShare, Run, RunSummary, StoredState, StoredValue
 
 if TYPE_CHECKING:
     from pipeline.run_record import RunRecord
@@ -289,6 +289,27 @@ class Runs(Repository):
         changed = "SELECT *, lag(prompts, 1, '{}') OVER (ORDER BY id) AS earlier FROM run_states WHERE run = ?"
         query = f"SELECT id, settings, prompts, created FROM ({changed}) WHERE prompts <> earlier ORDER BY id"
         return tuple(_state(row) for row in db.query(query, [run_id]))
+
+    @read
+    def edited(self, db: sqlite_utils.Database, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
+        """How many of the values of each stage people changed, by profile and stage: in these runs, or in all that are
+        not deleted. Looks at every version of a value.
+        """
+        query = """
+            SELECT profile, stage, count(*) AS "values", sum(author = 'person' AND NOT EXISTS (
+                SELECT 1 FROM stage_values AS other WHERE other.run = held.run AND other.stage = held.stage
+                    AND other.author = 'model' AND other.value = held.value
+            )) AS changed
+            FROM stage_values AS held JOIN runs ON runs.id = held.run JOIN run_summaries ON run_summaries.run = held.run
+            WHERE held.id IN (SELECT max(id) FROM stage_values GROUP BY run, stage) AND value <> 'null'
+                AND iif(:runs IS NULL, removed = 0, held.run IN (SELECT value FROM json_each(:runs)))
+            GROUP BY profile, stage
+        """
+        chosen = None if run_ids is None else pack(list(run_ids))
+        found = [EditedShare(**row) for row in db.query(query, {"runs": chosen})]
+        order = list(value_types())
+        known = [one for one in found if one.stage in order]
+        return tuple(sorted(known, key=lambda one: (one.profile, order.index(one.stage))))
 
     @read
     def search(

@@ -177,6 +177,23 @@ class RunSummary:
 
 
 @dataclass(frozen=True)
+class EditedShare:
+    """How many of the values of a stage people changed, in the runs of a profile."""
+
+    profile: str
+    stage: StageName
+    values: int
+    """Runs that have a value at the stage."""
+    changed: int
+    """Of them: where the value that counts is a person's, and none that a model gave there."""
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return self.changed / self.values
+
+
+@dataclass(frozen=True)
 class Token:
     """What a script shows instead of the lead's password, without its text."""
 

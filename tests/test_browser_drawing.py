@@ -88,13 +88,13 @@ def test_the_control_image_follows_the_sliders(studio: Studio, page: Page) -> No
     # The lower one above the upper one is refused where it is, until the upper one is raised.
     slide(page, "low", 300, let_go=True)
     shown(page, "low=300")
-    expect(page.locator("label[for=control-low] .wrong")).to_contain_text(
+    expect(page.locator("label[for=control-low] .refusal")).to_contain_text(
         "threshold (300) is above the upper one (100)"
     )
     expect(page.locator("#control-low")).to_have_attribute("aria-invalid", "true")
     assert studio.workspace.runs.get(run_id).settings["conditioning"]["low"] == 40
     slide(page, "high", 400, let_go=True)
-    expect(page.locator(".wrong")).to_have_count(0)
+    expect(page.locator(".refusal")).to_have_count(0)
     expect(page.locator("#stage-generation .meta")).to_contain_text("Canny 300 / 400")
     held = studio.workspace.runs.get(run_id).settings["conditioning"]
     assert (held["low"], held["high"]) == (300, 400)
@@ -190,13 +190,13 @@ def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:
     page.fill("#setting-generation-steps", "0")
     page.press("#setting-generation-steps", "Enter")
     said = "“steps” was not changed: it has to be a whole number from 1 to 150. It stays at 3."
-    expect(page.locator("label:has(#setting-generation-steps) .wrong")).to_have_text(said)
+    expect(page.locator("label:has(#setting-generation-steps) .refusal")).to_have_text(said)
     assert page.locator("#stage-generation .problem").count() == 0, "it is said once"
     look(page)
     settled(page)
     expect(page.locator("#setting-generation-steps")).to_have_value("0")
     page.fill("#setting-generation-steps", "4")
-    expect(page.locator(".wrong")).to_have_count(0)
+    expect(page.locator(".refusal")).to_have_count(0)
 
     # Seeds: fixed ones are the same for every caption.
     page.click("[data-key=seed-fixed]")

@@ -128,11 +128,11 @@ def test_what_makes_no_sense_is_said_at_the_stage_and_nothing_is_lost(studio: St
 
     page.fill("#caption-text", "")
     page.press("#caption-text", "Enter")
-    expect(page.locator("#stage-caption .wrong")).to_contain_text("The caption is empty")
+    expect(page.locator("#stage-caption .refusal")).to_contain_text("The caption is empty")
     assert state(page, "keywords") == "ready", "the caption before it still counts"
     page.press("#caption-text", "Escape")
     expect(page.locator("#caption-text")).to_have_value(caption)
-    expect(page.locator(".wrong, #stage-caption .problem")).to_have_count(0)
+    expect(page.locator(".refusal, #stage-caption .problem")).to_have_count(0)
 
     page.fill("#caption-text", "A red thing in sunny weather by day.")
     page.click("#source .mini")  # leaving the field saves it
@@ -146,7 +146,7 @@ def test_what_makes_no_sense_is_said_at_the_stage_and_nothing_is_lost(studio: St
     add.locator(".toggle").click()
     add.locator(".pop input").fill("red")
     add.locator("[data-submit]").click()
-    expect(add.locator(".pop .wrong")).to_contain_text("same as its keyword")
+    expect(add.locator(".pop .refusal")).to_contain_text("same as its keyword")
     assert add.locator(".pop input").input_value() == "red", "what was typed is still there"
 
     for _ in range(4):

@@ -120,6 +120,14 @@ def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) 
     page.keyboard.type("Gull")
     page.keyboard.press("Enter")
     expect(item(page, runs["Möwe am Meer"]).locator("b")).to_have_text("Gull")
+    # On a smaller window the list lies over the page, but not over the field.
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.click("[data-toggle-runs]")
+    gull.locator(".menu > summary").click()
+    gull.locator("[data-rename-run]").click()
+    page.wait_for_function("document.activeElement.id === 'run-name'")
+    expect(page.locator("#column-runs")).to_be_hidden()
+    page.set_viewport_size({"width": 1700, "height": 1000})
 
     gull.locator(".menu > summary").click()
     gull.locator("button:has-text('Duplicate')").click()
@@ -144,6 +152,11 @@ def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) 
     expect(page.locator(".run-item")).to_have_count(number - 1)
     page.click("#said button:has-text('Undo')")
     expect(page.locator(".run-item")).to_have_count(number + 1)
+
+    page.click("#edited-values summary")
+    expect(page.locator("#edited-values")).to_contain_text("Caption")
+    expect(page.locator("#edited-values tr").first).to_contain_text(re.compile(r"of \d+"))
+    page.click("#edited-values summary")
 
 
 def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> None:

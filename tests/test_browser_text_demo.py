@@ -140,7 +140,7 @@ def test_the_caption_is_marked_edited_and_said_again(desk: Desk) -> None:
     expect(stage(page, "caption")).to_contain_text("names none of the protected classes (road, pavement, lane marking")
     assert stage(page, "caption").locator("mark").count() == 0
     write_caption(page, "")
-    expect(page.locator("#stage-caption .wrong")).to_contain_text("The caption is empty: write one")
+    expect(page.locator("#stage-caption .refusal")).to_contain_text("The caption is empty: write one")
 
     # Of a bird it is sure, and says so instead of showing a wrong one.
     page = desk.at_gate(BIRD)
@@ -168,10 +168,10 @@ def test_keywords_are_ticked_added_reworded_dropped_refused_and_forced(desk: Des
     adding.locator(".pop input").press("Enter")
     expect(keyword_chip(page, "twig")).to_contain_text("object")
     add_keyword(page, "umbrella")
-    expect(page.locator("#stage-keywords .wrong")).to_contain_text("“umbrella” is not in the caption")
+    expect(page.locator("#stage-keywords .refusal")).to_contain_text("“umbrella” is not in the caption")
     adding.locator(".pop input").fill("Twig")
     adding.locator(".pop input").press("Enter")
-    expect(page.locator("#stage-keywords .wrong")).to_contain_text("“Twig” is there already")
+    expect(page.locator("#stage-keywords .refusal")).to_contain_text("“Twig” is there already")
     page.keyboard.press("Escape")
     expect(adding.locator(".pop")).to_be_hidden()
 
@@ -237,11 +237,11 @@ def test_alternatives_are_ticked_added_reworded_asked_for_and_flagged(desk: Desk
     expect(page.locator("#flagged")).to_have_text("none flagged")
     page.fill("#too-close", "7")
     page.press("#too-close", "Enter")
-    expect(page.locator("#stage-alternatives .wrong")).to_contain_text("a number from -1 to 1")
+    expect(page.locator("#stage-alternatives .refusal")).to_contain_text("a number from -1 to 1")
     page.fill("#too-close", "0.2")
     page.press("#too-close", "Enter")
     expect(page.locator("#flagged")).to_have_text("1 flagged")
-    expect(page.locator("#stage-alternatives .wrong")).to_have_count(0)
+    expect(page.locator("#stage-alternatives .refusal")).to_have_count(0)
 
     striped = row(page, colour).locator(".chip", has_text="striped")
     striped.locator("[data-edit]").click()
@@ -299,7 +299,7 @@ def test_counterfactual_captions_show_edits_differences_and_checks(desk: Desk) -
     write_line(line, lambda _: caption.replace("bird", "balloon"))
     expect(line.locator(".pill.bad", has_text="label lost")).to_have_count(1)
     write_line(line, lambda text: "")
-    expect(page.locator("#stage-counterfactuals .wrong")).to_contain_text("empty")
+    expect(page.locator("#stage-counterfactuals .refusal")).to_contain_text("empty")
     page.keyboard.press("Escape")
 
     # Two that say the same become one; one of a person's own has no edits.
@@ -307,7 +307,7 @@ def test_counterfactual_captions_show_edits_differences_and_checks(desk: Desk) -
     expect(lines(page)).to_have_count(2)
     page.locator(".add-caption > button").click()
     page.locator(".add-caption [data-submit]").click()
-    expect(page.locator("#stage-counterfactuals .wrong")).to_contain_text("the caption as it was")
+    expect(page.locator("#stage-counterfactuals .refusal")).to_contain_text("the caption as it was")
     page.locator(".add-caption textarea").fill(caption.replace("by day", "at night"))
     page.locator(".add-caption [data-submit]").click()
     expect(lines(page)).to_have_count(3)

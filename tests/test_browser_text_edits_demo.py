@@ -60,7 +60,7 @@ def test_what_the_models_were_told_can_be_read_edited_and_put_back(desk: Desk) -
     ):
         template.fill(wrong)
         save.click()
-        expect(card.locator(".wrong")).to_contain_text(said)
+        expect(card.locator(".refusal")).to_contain_text(said)
         expect(template).to_have_value(wrong)
     assert card.locator("pre.prompt").inner_text().count(caption) == 1, "nothing was asked"
     expect(card.locator("header")).not_to_contain_text("prompt edited")

@@ -217,6 +217,11 @@ def test_alternatives_have_to_differ_and_to_leave_the_protected_words_alone() ->
     assert names(alternative_checks("red car", "red bicycle", ROAD)) == ["protected kept"]
     assert names(alternative_checks("trees", "people", ROAD)) == ["nothing protected added"]
     assert not failed(alternative_checks("red car", "blue car", ROAD))
+    assert names(alternative_checks("sunny", "bird", BIRD)) == ["label not named instead"]
+    assert names(alternative_checks("in sunny weather", "among birds", BIRD)) == ["label not named instead"]
+    assert not failed(alternative_checks("red bird", "blue bird", BIRD)) and not failed(
+        alternative_checks("sunny", "snowy", BIRD)
+    )
 
 
 def test_a_task_has_to_say_what_is_kept() -> None:

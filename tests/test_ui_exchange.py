@@ -278,7 +278,7 @@ def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestCl
         assert archive.read(named[0]) == studio.exchange.saved_image(cases[masked][0].id)[1]
         with Image.open(io.BytesIO(archive.read(lines[0]["mask_file_name"]))) as mask:
             assert (mask.mode, mask.size) == ("L", Image.open(cases[masked][0].image_path).size)
-        assert set(archive.namelist()) == {*named, lines[0]["mask_file_name"], "metadata.jsonl"}
+        assert set(archive.namelist()) == {*named, lines[0]["mask_file_name"], "metadata.jsonl", "edited_values.csv"}
     assert client.get("/download/accepted.zip", params={"run": empty}).status_code == 404
     assert client.get("/download/accepted.zip", params={"run": "../x"}).status_code == 404
     assert client.get("/download/accepted.zip").status_code == 422

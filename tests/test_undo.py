@@ -10,11 +10,13 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.types import to_plain
+from services.edited import edited_csv
 from services.run_state import CanBeInsistedOn
 from services.studio import Studio
 from storage.types import Run
 from tests.explorer import draw, fill, text_run
 from tests.serving import until
+from ui.views.runs import run_list
 
 WET = "A red bird in rainy weather by day. The bird sits on a twig. The ground is grassy."
 
@@ -162,3 +164,27 @@ def test_what_a_person_wrote_is_run_over_only_where_they_insist_or_it_is_outdate
     send(studio, run, "undo")
     assert studio.workspace.runs.get(run).values["keywords"].author == "person"
     assert "keywords" not in studio.states.of(run).notices
+
+
+def test_how_much_people_changed_is_told_by_profile_and_stage(studio: Studio, run: str) -> None:
+    other = text_run(studio, name="other.png")
+    send(studio, run, "caption", text=WET)
+    send(studio, run, "keep", stage="keywords")
+    for used in (False, True):
+        send(studio, other, "keyword-use", text="red", used=used)
+    rows = studio.commands.send("edited-values", {})["stages"]
+    assert [(row["profile"], row["stage"], row["changed"], row["values"], row["share"]) for row in rows] == [
+        ("demo", "caption", 1, 2, 0.5),
+        ("demo", "keywords", 0, 2, 0.0),
+        ("demo", "alternatives", 0, 2, 0.0),
+        ("demo", "counterfactuals", 0, 2, 0.0),
+    ], "what was kept, or put back as it was, is the model's"
+    shown = str(run_list(studio.runs.listing(), run, edited=studio.runs.edited()))
+    assert "1 of 2" in shown and "50 %" in shown and "<caption>demo</caption>" in shown
+    assert edited_csv(studio.workspace, [other]).decode().splitlines()[:2] == [
+        "profile,stage,values,changed,share",
+        "demo,caption,1,0,0.0",
+    ]
+    send(studio, run, "undo", stage="caption")
+    send(studio, other, "run-remove")
+    assert {row["changed"] for row in studio.commands.send("edited-values", {})["stages"]} == {0}

@@ -35,7 +35,7 @@ from services.samples import Sample
 from services.similarity import Similarities
 from services.together import MOST_TOGETHER, Together, TogetherState
 from services.undoing import Undone
-from storage.types import RunSummary
+from storage.types import EditedShare, RunSummary
 from ui.endpoints import token_of
 from ui.uploads import keep_to_uploads, uploaded
 from ui.views.frame import header, source_card, start_page, upload_note
@@ -141,6 +141,8 @@ class PageValues:
     """The run that is looked at; None for the start page."""
     comparison: ModelComparison
     """The model under test on the run that is looked at."""
+    edited: tuple[EditedShare, ...] | None
+    """How many of the values of each stage people changed; None while nobody looks."""
     together: TogetherState
     """The runs that are selected; none beside a run that is looked at."""
 
@@ -271,6 +273,7 @@ class Explorer:
             state=state,
             comparison=self.predictions.compare(state.run, state.settings) if state else ModelComparison(None),
             together=self.together.of(() if run_id else picked),
+            edited=self.runs.edited() if view.edited else None,
         )
 
     def _revision(self, batch: Batch) -> str:
@@ -386,7 +389,7 @@ def render(values: PageValues) -> dict[str, str]:
     parts: dict[str, Html] = dict.fromkeys((*PARTS, *(stage.name for stage in known_stages())), Html(""))
     saved, steps = _saved(values.latest, run_id), state.steps if state is not None else None
     parts["top"] = header(profile, jobs, values.waiting_for, run_id, saved, steps)
-    parts["runs"] = run_list(values.listing, run_id)
+    parts["runs"] = run_list(values.listing, run_id, edited=values.edited)
     if state is None:
         parts["together"] = together_part(values.together, profile)
         parts["start"] = start_page(profile, samples, bool(values.together.runs))

@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pipeline.version import version
+from services.edited import FILE as EDITED
+from services.edited import edited_csv
 from study.cells import Cell, Kind, Row, csv_text, plain
 from study.figure_rows import FIGURE_COLUMNS, figure_rows
 from study.methods import paragraph
@@ -185,6 +187,7 @@ def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
     more = {
         RECORDS: _dumped(records),
         "study.json": _dumped(_about(study.data, history)),
+        EDITED: edited_csv(workspace, [item.origin["run"] for item in study.data.items if "run" in item.origin]),
         "workers.csv": csv_text(worker_rows(study.data), WORKER_COLUMNS).encode(),
         "log.csv": csv_text(
             [{"time": e.created, "event": e.event, "detail": e.detail, "worker": e.worker} for e in entries],
@@ -331,6 +334,7 @@ items.csv         every item with its pictures and where it comes from; images/ 
 workers.csv       pseudonyms, control items, exclusions
 records.json      all of the study as it is kept: `python -m services.studies restore study.zip` brings it back
 study.json        the rules with their versions, exclusions, adjudications
+edited_values.csv how many of the values of each stage people changed in the runs behind the items
 log.csv           what happened, and what was refused
 methods.txt       the methods paragraph
 manifest.json     every file above with its size and SHA-256; written last

@@ -90,7 +90,7 @@
 
   // What was refused beside it may be right now, as a lower bound is once the upper one was raised.
   function tryAgain(field) {
-    for (const words of field.closest(".stage")?.querySelectorAll(".settings .wrong, .sliders .wrong, .fields .wrong") ?? [])
+    for (const words of field.closest(".stage")?.querySelectorAll(".settings .refusal, .sliders .refusal, .fields .refusal") ?? [])
       if (words.of && words.of !== field && typed(words.of)) save(words.of);
   }
 

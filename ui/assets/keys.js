@@ -110,7 +110,7 @@
     if (document.querySelector("dialog[open]")) return;               // a dialog closes itself
     if (document.body.classList.contains("runs-open")) document.body.classList.remove("runs-open");
     else if (inside || document.querySelector(".studio [data-editing]")) {
-      for (const words of document.querySelectorAll(".studio [data-editing] .wrong")) back(words.of);
+      for (const words of document.querySelectorAll(".studio [data-editing] .refusal")) back(words.of);
       if (field && inside) studio.accept(field);
       if (field && field.server !== undefined) { field.value = field.server; mark(field); if (field.matches("textarea")) fitHeight(field); }
       closeEditors(null);

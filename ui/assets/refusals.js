@@ -13,7 +13,7 @@
     if (line && field.matches(".in-place")) line.dataset.editing = "";   // or it would be out of sight
     studio.accept(field);
     const words = document.createElement("p");
-    Object.assign(words, { className: "wrong", id: `wrong-${++number}`, textContent: said, of: field });
+    Object.assign(words, { className: "refusal", id: `refusal-${++number}`, textContent: said, of: field });
     words.setAttribute("role", "alert");
     field.setAttribute("aria-invalid", "true");
     field.setAttribute("aria-errormessage", words.id);
@@ -29,7 +29,7 @@
   // Typed anew, taken back, or not there any more: nothing is refused.
   document.addEventListener("input", (event) => { if (event.target.closest(".studio")) studio.accept(event.target); });
   studio.afterPatch.push((root) => {
-    for (const words of root.querySelectorAll(".wrong")) {
+    for (const words of root.querySelectorAll(".refusal")) {
       if (!words.of) continue;
       if (!words.of.isConnected || words.of.getAttribute("aria-errormessage") !== words.id) words.remove();
       else if (!typed(words.of)) studio.accept(words.of);

@@ -39,6 +39,7 @@
   function rename(run) {
     // The field is there once the run is: its parts come with the same reply, right after this.
     const show = () => setTimeout(() => { const field = document.getElementById("run-name"); field?.focus(); field?.select(); }, 0);
+    document.body.classList.remove("runs-open");   // it would lie over the field
     send({ name: "open", fields: { run }, done: show });
   }
 
@@ -115,6 +116,11 @@
   document.addEventListener("change", (event) => {
     if (event.target.matches?.("[data-pick-run]")) toggle(event.target.dataset.pickRun, event.target.checked);
   });
+
+  // ---- What people changed: read while it is looked at
+  document.addEventListener("toggle", (event) => {
+    if (event.target.id === "edited-values" && studio.view.edited !== event.target.open) studio.look({ edited: event.target.open });
+  }, true);
 
   // ---- Finding
 

@@ -2,7 +2,7 @@
 // back into the page without touching a field that is being typed in. No rule of the studio is kept here.
 (() => {
   "use strict";
-  const AT_FIRST = { case: null, mode: "result", only: "", follow: false };
+  const AT_FIRST = { case: null, mode: "result", only: "", follow: false, edited: false };
   const POLL_BUSY = 400, POLL_PREDICTING = 1000, POLL_IDLE = 4000, LOST = 20000;
   const TAB = Math.random().toString(36).slice(2);   // tells this page from others, in what it saves
   const studio = { run: "", state: 0, start: "", revision: "", server: null, upload: null, view: { ...AT_FIRST }, find: "", cases: [], strip: [], active: false, idle: false, lost: false, held: null, afterPatch: [], onSend: {} };
@@ -101,7 +101,7 @@
       else (action.lost ?? action.refused)?.(reply.problem, "", "");
     });
     const view = viewAfter(batch);
-    if (moved) studio.view = view === studio.view ? { ...AT_FIRST } : view;
+    if (moved) studio.view = view === studio.view ? { ...AT_FIRST, edited: studio.view.edited } : view;
     const followed = studio.view.follow && reply.cases.length > studio.cases.length;
     if (followed) Object.assign(studio.view, { case: null, follow: false });
     // A new image is shown as it comes, unless another one was picked.
@@ -149,7 +149,7 @@
   // What is looked at once these are done: another run from its newest image on, or from the one that was asked for.
   const viewAfter = (actions) => {
     const opened = actions.findLast((action) => action.name === "open");
-    return opened && opened.fields.run !== studio.run ? { ...AT_FIRST, case: opened.image ?? null } : studio.view;
+    return opened && opened.fields.run !== studio.run ? { ...AT_FIRST, edited: studio.view.edited, case: opened.image ?? null } : studio.view;
   };
 
   // The address becomes that of what is shown; with `stay` without a step for Back.

@@ -72,6 +72,8 @@ class View:
     """The filter of the strip of results; "" for none."""
     follow: bool = False
     """Whether what is being drawn is shown until it is there, such as that of a new seed."""
+    edited: bool = False
+    """Whether the figures of what people changed are open in the list of runs."""
 
 
 def image_url(sha: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import groupby
 
 from pipeline.recipes import known_recipes, stage_doing, stage_title
 from services.jobs import JobView
 from services.runs import Listing
-from storage.types import RunSummary
+from storage.types import EditedShare, RunSummary
 from ui.views.large import image_url
 from ui.views.markup import Child, Html, el
 from ui.views.parts import CONTROL, button, describe_task, icon
@@ -16,8 +17,12 @@ SEARCH_FROM = 7
 """With fewer runs a search field would only be in the way."""
 
 
-def run_list(listed: Listing, run_id: str, today: datetime | None = None) -> Html:
-    """The runs of the workspace, the latest first, and those that were deleted. `run_id` is the one that is open."""
+def run_list(
+    listed: Listing, run_id: str, today: datetime | None = None, edited: tuple[EditedShare, ...] | None = None
+) -> Html:
+    """The runs of the workspace, the latest first, and those that were deleted. `run_id` is the one that is open;
+    `edited` are the figures of what people changed, where they are looked at.
+    """
     now = today or datetime.now().astimezone()
     items = [_item(run, listed.jobs.get(run.id), run.id == run_id, now) for run in listed.runs]
     new = el("button", icon("plus"), "New", type="button", class_="btn s", data_go="new", id="new-run")
@@ -26,7 +31,16 @@ def run_list(listed: Listing, run_id: str, today: datetime | None = None) -> Htm
     )
     head = el("header", el("h2", "Runs"), el("span", class_="grow"), choose if listed.runs else None, new)
     return el(
-        "div", head, _search(listed), _picked(), _said(listed), items, _removed(listed, now), _restore(), class_="runs"
+        "div",
+        head,
+        _search(listed),
+        _picked(),
+        _said(listed),
+        items,
+        _edited(edited) if listed.runs else None,
+        _removed(listed, now),
+        _restore(),
+        class_="runs",
     )
 
 
@@ -207,6 +221,30 @@ def _removed(listed: Listing, now: datetime) -> Child:
         for run in listed.removed
     ]
     return el("details", el("summary", f"Deleted ({len(rows)})"), el("ul", rows), class_="removed", id="removed-runs")
+
+
+def _edited(shares: tuple[EditedShare, ...] | None) -> Html:
+    """How many of the values of each stage people changed, by profile. Read when it is opened, and while it is open."""
+    shown: Child = el("p", "One moment.", class_="mut")
+    if shares is not None:
+        shown = [_of_profile(name, list(held)) for name, held in groupby(shares, lambda one: one.profile)]
+        note = "Runs whose value at the stage is a person's and not one that a model gave there."
+        shown = [shown or el("p", "No stage has a value yet.", class_="mut"), el("p", note, class_="mut small")]
+    return el("details", el("summary", "What people changed"), shown, class_="removed edited", id="edited-values")
+
+
+def _of_profile(name: str, shares: list[EditedShare]) -> Html:
+    rows = [
+        el(
+            "tr",
+            el("th", stage_title(one.stage), scope="row"),
+            el("td", f"{one.changed} of {one.values}"),
+            el("td", f"{round(100 * one.share)} %"),
+            data_key=f"edited-{name}-{one.stage}",
+        )
+        for one in shares
+    ]
+    return el("table", el("caption", name), el("tbody", rows), data_key=f"edited-{name}")
 
 
 def _restore() -> Html:
