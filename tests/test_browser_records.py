@@ -154,8 +154,9 @@ def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) 
     expect(page.locator(".run-item")).to_have_count(number + 1)
 
     page.click("#edited-values summary")
-    expect(page.locator("#edited-values")).to_contain_text("Caption")
-    expect(page.locator("#edited-values tr").first).to_contain_text(re.compile(r"of \d+"))
+    fill(studio, runs["boat"])
+    look(page)
+    expect(page.locator("#edited-values tr").first).to_have_text(re.compile(r"Caption\s*0 of \d+\s*0 %"))
     page.click("#edited-values summary")
 
 
