@@ -17,7 +17,8 @@ from fastapi import FastAPI
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from services.studies.annotators import Pictures, PictureTokens
+from services.limits import Limiter, TooMany
+from services.studies.annotators import AnnotatorSessions, Join, Pictures, PictureTokens
 from services.studies.exports import EXPORTS, opened, zipped
 from services.studio import Studio
 from study.methods import paragraph
@@ -382,6 +383,21 @@ def test_people_of_a_panel_are_one_worker_each_and_get_the_way_back(studio: Stud
     whole = zipfile.ZipFile(io.BytesIO(b"".join(zipped(studio.workspace, study_id)[1])))
     told = b"".join(whole.read(name) for name in whole.namelist())
     assert b"5f00 a/b" not in told and b"over 30" not in told, "apart from what is passed on"
+
+
+def test_a_script_cannot_make_any_number_of_participants(
+    studio: Studio, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    studies = studio.workspace.studies
+    study_id, link = running(studio.workspace, 1)
+    studies.panels.set(study_id, Panel("PID"))
+    sessions = AnnotatorSessions(studies)
+    monkeypatch.setattr(sessions, "_joins", Limiter(attempts=3, seconds=3600))
+    for number in range(3):
+        sessions.join(Join(link=link, parameters={"PID": f"p{number}"}), "", "203.0.113.7")
+    with pytest.raises(TooMany):
+        sessions.join(Join(link=link, parameters={"PID": "p3"}), "", "203.0.113.7")
+    assert len(studies.workers.of_study(study_id)) == 3
 
 
 def test_a_link_that_is_off_lets_nobody_in(studio: Studio, one: Annotator) -> None:

@@ -159,7 +159,7 @@ class AnnotatorSessions:
         key = address_key(address)
         with self._one_at_a_time:
             self._links.check(key, sent.link)
-            panelled = self._of_panel(sent, browser)
+            panelled = self._of_panel(sent, key, browser)
             if panelled is not None:
                 return panelled
             if there:
@@ -179,9 +179,9 @@ class AnnotatorSessions:
         token = self._studies.sessions.open("worker", worker.id, self.HOURS)
         return Joined(study_id, worker.id, code, token, earlier)
 
-    def _of_panel(self, sent: Join, browser: str) -> Joined | None:
+    def _of_panel(self, sent: Join, key: str, browser: str) -> Joined | None:
         """Who comes from a panel is the worker that its participant is, whoever is signed in; None for a link of no
-        study that takes the people of a panel. Raises NotSignedIn for a link that names nobody.
+        study that takes the people of a panel. Raises NotSignedIn for a link that names nobody, TooMany like `join`.
         """
         study = next((one for one in self._studies.all() if one.state in _OPEN and _same(one.link, sent.link)), None)
         panel = self._studies.panels.get(study.id) if study is not None else Panel()
@@ -193,7 +193,9 @@ class AnnotatorSessions:
                 f"Please open the study from the site that sent you: the link has to say who you are "
                 f"({panel.parameter}=…). If you have a personal code, sign in with it."
             )
+        self._joins.check(key)
         worker = self._studies.panels.join(study.id, participant, browser)
+        self._joins.failed(key)
         return Joined(study.id, worker, "", self._studies.sessions.open("worker", worker, self.HOURS))
 
     def code_again(self, worker: str, browser: str) -> str:
