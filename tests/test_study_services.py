@@ -92,8 +92,8 @@ def test_what_a_command_will_do_is_said_before_and_changes_nothing(lead: Lead) -
         ("draw-items", {"filter": {"count": "0"}}, "filter.count", "It has to be a whole number from 1 to 20,000."),
         ("draw-items", {"filter": {"how": "by hand"}}, "filter.how", "none of those offered"),
         ("exclude-worker", {"worker": "x", "reason": "y" * 501}, "reason", "at most 500 fit."),
-        ("adjudicate", {"item": True, "question": "q", "answer": "a"}, "item", "valid integer"),
-        ("start-study", {"now": 1}, "now", "not permitted"),
+        ("adjudicate", {"item": True, "question": "q", "answer": "a"}, "item", "has to be a whole number"),
+        ("start-study", {"now": 1}, "now", "there is no such field here"),
     ],
 )
 def test_an_error_names_its_field_in_a_sentence(
