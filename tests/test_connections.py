@@ -37,7 +37,13 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 def serving(patience: Patience) -> Iterator[int]:
     port = free_port()
     config = uvicorn.Config(
-        application, http=patience.protocol(), port=port, backlog=BACKLOG, log_level="critical", lifespan="off"
+        application,
+        http=patience.protocol(),
+        port=port,
+        backlog=BACKLOG,
+        timeout_keep_alive=600,
+        log_level="critical",
+        lifespan="off",
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -66,7 +72,7 @@ def ended(connection: socket.socket) -> bool:
 
 
 def test_who_sends_nothing_or_slowly_or_does_not_read_is_cut_off() -> None:
-    patience = Patience(look=0.05)
+    patience = Patience(head=600, body=600, unread=600, look=0.05)
     with serving(patience) as port, ExitStack() as stack:
 
         def opened(sent: bytes) -> socket.socket:
@@ -84,7 +90,7 @@ def test_who_sends_nothing_or_slowly_or_does_not_read_is_cut_off() -> None:
         patience.head = patience.body = patience.unread = 0.1
         assert all(ended(one) for one in (silent, half, body, again))
         until(lambda: not patience.there)
-        patience.head = patience.body = 60.0
+        patience.head = patience.body = 600
         assert deaf.fileno() and answered(port, b"hello") == b"hello"
 
 
