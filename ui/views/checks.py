@@ -50,6 +50,7 @@ def checks_list(state: RunState, case: StoredTestCase, comparison: ModelComparis
         words = [
             icon("question"),
             el("span", WORDS[MASK_KEPT].title, class_="name"),
+            " ",
             el("span", unmeasured, class_="figure"),
         ]
         rows.append(pill(words, title=WORDS[MASK_KEPT].explanation))
@@ -69,6 +70,7 @@ def _row(check: Check) -> Html:
         "button",
         icon(sign),
         el("span", words_of(check).title, class_="name"),
+        " ",
         el("span", _figure(check), class_="figure"),
         type="button",
         class_=f"pill {tone}".strip(),
