@@ -319,6 +319,7 @@ def test_counterfactual_captions_show_edits_differences_and_checks(desk: Desk) -
     choices.locator("button", has_text="all").click()
     expect(page.locator("#state-counterfactuals")).to_have_text("edited by you")  # settings do not outdate a person's
     page.click("#run-counterfactuals")
+    page.click("#force-counterfactuals")  # it is asked before what a person wrote is replaced
     settled(page, DEMO_SECONDS)
     used = page.locator("#stage-keywords .chip.on").count()
     assert lines(page).first.locator(".edit").count() == used >= 4
