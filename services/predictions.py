@@ -16,7 +16,16 @@ from PIL import Image
 from pydantic import Field, ValidationError
 
 from evaluation.architectures import checkpoint_path
-from evaluation.metrics import MASK_KEPT, ClassFigures, against_mask, mask_check, without_mask
+from evaluation.metrics import (
+    MASK_KEPT,
+    THINGS_KEPT,
+    ClassFigures,
+    against_mask,
+    kept_checks,
+    kept_in_mask,
+    mask_check,
+    without_mask,
+)
 from evaluation.outcomes import ModelOutcome, outcome_of
 from evaluation.types import Prediction, decode_map
 from pipeline.errors import UserError
@@ -73,6 +82,8 @@ class Predictor(Protocol):
     def predict(self, image: Image.Image) -> Prediction: ...
 
 
+MaskChecks = tuple[Check, ...] | str
+"""The checks of a mask; or in words why there are none."""
 Load = Callable[[UnderTestSettings], Predictor]
 """Loads one; raises UserError when that cannot be."""
 
@@ -96,8 +107,8 @@ class ModelComparison:
     """Whether the figures are measured against the run's mask."""
     outcomes: Mapping[int, ModelOutcome] = field(default_factory=dict)
     """By test case: how the model under test stands on it, in comparison with the source."""
-    mask_kept: Mapping[int, Check | str] = field(default_factory=dict)
-    """By test case: the check of its mask, or in words why there is none; empty where the task needs no mask."""
+    mask_kept: Mapping[int, MaskChecks] = field(default_factory=dict)
+    """By test case: the checks of its mask, or in words why there are none; empty where the task needs no mask."""
 
     @property
     def newly_misclassified(self) -> frozenset[int]:
@@ -106,7 +117,7 @@ class ModelComparison:
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
         """All checks of a test case, that of its mask last; one that came with a file counts until there is another."""
-        return with_mask_check(case.checks, self.mask_kept.get(case.id), self.masked)
+        return with_mask_checks(case.checks, self.mask_kept.get(case.id), self.masked)
 
     def unmeasured(self, case: StoredTestCase) -> str:
         """Why there is no check of the mask, in words; "" where there is one, or none is needed."""
@@ -127,14 +138,14 @@ class PredictionService:
         self._problems: dict[str, str] = {}
         self._lock = threading.Lock()
         self._compare = lru_cache(maxsize=512)(self._figures)
+        self._keep = lru_cache(maxsize=512)(self._kept_checks)
 
     def compare(self, run: Run, settings: Settings) -> ModelComparison:
         """All that is known; whatever is missing is asked for, while nobody waits."""
         wanted = self.model_of(run, settings)
         if wanted is None:
-            return ModelComparison(
-                None, masked=run.mask_sha is not None, mask_kept=_masks_kept(run, None, "", None, {})
-            )
+            kept, measuring = self._masks_kept(run, None, "", None, {})
+            return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=kept)
         model = model_key(wanted)
         if not run.test_cases:
             return ModelComparison(wanted, self._problem(model))
@@ -159,18 +170,80 @@ class PredictionService:
             for case, found in results.items()
             if source is not None
         }
-        waiting = bool(missing) and not problem
-        kept = _masks_kept(run, wanted, problem, source, figures)
+        kept, measuring = self._masks_kept(run, wanted, problem, source, figures)
+        waiting = (bool(missing) and not problem) or measuring
         return ModelComparison(wanted, problem, waiting, source, results, figures, masked, outcomes, kept)
 
-    def mask_check(self, run: Run, settings: Settings, case: StoredTestCase) -> Check | None:
-        """The check of a test case's mask, from what is known already; None where it is not, and nothing is asked."""
+    def mask_checks(self, run: Run, settings: Settings, case: StoredTestCase) -> tuple[Check, ...]:
+        """The checks of a test case's mask, from what is known already; none where it is not, and nothing is asked."""
+        if run.mask_sha is None or case.task.kind != "segmentation":
+            return ()
+        checker = self._profile.checks.own_segmenter()
+        if checker is not None:
+            return self._kept_by(checker, run, case) or ()
         wanted = self.model_of(run, settings)
-        if wanted is None or run.mask_sha is None:
-            return None
+        if wanted is None:
+            return ()
         source, found = (self._look_up(sha, model_key(wanted)) for sha in (run.source_sha, case.image_sha))
         figures = self._compared(run, case.task, source, found) if found is not None else None
-        return mask_check(figures) if figures is not None else None
+        check = mask_check(figures) if figures is not None else None
+        return (check,) if check is not None else ()
+
+    def _masks_kept(
+        self,
+        run: Run,
+        wanted: UnderTestSettings | None,
+        problem: str,
+        source: Prediction | None,
+        figures: Mapping[int, tuple[ClassFigures, ...]],
+    ) -> tuple[dict[int, MaskChecks], bool]:
+        """By test case, the checks of its mask; and whether some of them are still being measured. The profile's own
+        segmenter is asked where there is one, and the model under test where there is none.
+        """
+        checker = self._profile.checks.own_segmenter()
+        cases = [case for case in run.test_cases if case.task.kind == "segmentation"]
+        if checker is None or run.mask_sha is None:
+            return _masks_kept(run, wanted, problem, source, figures), False
+        if trouble := self._problem(model_key(checker)):
+            return {case.id: f"n/a, the checking model cannot be asked: {trouble}" for case in cases}, False
+        found = {case.id: self._kept_by(checker, run, case) for case in cases}
+        missing = [case.image_sha for case in reversed(cases) if found[case.id] is None]
+        if missing:
+            self._ask(checker, [run.source_sha, *missing])
+        kept: dict[int, MaskChecks] = {}
+        for case, checks in found.items():
+            unknown = "n/a, the checking model knows no protected class of the mask"
+            kept[case] = MASK_WAITS if checks is None else checks or unknown
+        return kept, bool(missing)
+
+    def _kept_by(self, checker: UnderTestSettings, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
+        """What the profile's own segmenter says of one image; None where it was not asked yet."""
+        source, found = (self._look_up(sha, model_key(checker)) for sha in (run.source_sha, case.image_sha))
+        if source is None or found is None:
+            return None
+        assert run.mask_sha is not None
+        return self._keep(source, found, run.mask_sha, _frozen(run.mask_classes), case.task.protected)
+
+    def _kept_checks(
+        self,
+        source: Prediction,
+        found: Prediction,
+        mask_sha: str,
+        mask_classes: tuple[tuple[int, str], ...],
+        protected: tuple[str, ...],
+    ) -> tuple[Check, ...]:
+        if "classification" in (source.kind, found.kind):
+            return ()
+        try:
+            before, after = decode_map(source.class_map), decode_map(found.class_map)
+            mask = resized(self._workspace.images.load(mask_sha), before.size)
+        except (UserError, OSError, ValueError):  # a file is missing or damaged: the page says so where it shows it
+            log.exception("the mask cannot be checked")
+            return ()
+        after = after if after.size == before.size else resized(after, before.size)
+        settings = self._profile.checks
+        kept = kept_in_mask(before, after, source.classes, mask, dict(mask_classes), protected, settings.things)
+        return kept_checks(kept, settings.bands)
 
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
         """The model of the run's settings, or that of the profile for this kind of task."""
@@ -246,9 +319,12 @@ class PredictionService:
                 self._pending.discard((sha, model))
 
     def _model(self, wanted: UnderTestSettings, model: str) -> Predictor:
-        # Only the one worker thread comes here. One model is held: they may be large.
+        # Only the one worker thread comes here. They may be large: one under test is held, and the one that checks.
         if model not in self._models:
-            self._models.clear()
+            checker = self._profile.checks.own_segmenter()
+            stays = model_key(checker) if checker is not None else ""
+            for name in [name for name in self._models if stays not in (name, model)]:
+                del self._models[name]
             self._models[model] = self.load(wanted)
         return self._models[model]
 
@@ -286,8 +362,9 @@ def _masks_kept(
     problem: str,
     source: Prediction | None,
     figures: Mapping[int, tuple[ClassFigures, ...]],
-) -> dict[int, Check | str]:
-    """By test case: the check, or in words why there is none. Empty where no test case was made for a task with a mask.
+) -> dict[int, MaskChecks]:
+    """By test case: the check of the model under test, or in words why there is none. Empty where no test case was
+    made for a task with a mask.
 
     `wanted` is the model under test, `problem` why it cannot be asked, `source` what it sees in the source image, and
     `figures` how well it finds the mask, by test case.
@@ -306,20 +383,21 @@ def _masks_kept(
     }
 
 
-def with_mask_check(checks: Sequence[Check], found: Check | str | None, masked: bool) -> tuple[Check, ...]:
-    """The checks with that of the mask, last. One that came with a file counts while the run is `masked` and nothing
+def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: bool) -> tuple[Check, ...]:
+    """The checks with those of the mask, last. Those that came with a file count while the run is `masked` and nothing
     better is known.
     """
-    others = tuple(check for check in checks if check.name != MASK_KEPT)
-    if isinstance(found, Check):
-        return (*others, found)
+    others = tuple(check for check in checks if check.name not in (MASK_KEPT, THINGS_KEPT))
+    if found and not isinstance(found, str):
+        return (*others, *found)
     return tuple(checks) if masked else others
 
 
-def _mask_check(figures: tuple[ClassFigures, ...] | None) -> Check | str:
+def _mask_check(figures: tuple[ClassFigures, ...] | None) -> MaskChecks:
     if figures is None:
         return MASK_WAITS
-    return mask_check(figures) or "n/a, the model under test knows no protected class of the mask"
+    check = mask_check(figures)
+    return (check,) if check is not None else "n/a, the model under test knows no protected class of the mask"
 
 
 def model_key(wanted: UnderTestSettings) -> str:

@@ -18,7 +18,7 @@ from services.commands import Command, Commands, RunCommand
 from services.edit_conflicts import LARGEST_ID
 from services.edited import edited_rows
 from services.jobs import JobQueue, JobView
-from services.predictions import PredictionService, with_mask_check
+from services.predictions import PredictionService, with_mask_checks
 from services.run_settings import case_of
 from services.run_state import RunState, RunStates
 from services.runs import RunService
@@ -179,8 +179,8 @@ class Queries:
         return {"study": data.study.id, "rows": [plain(row) for row in result_rows(data)]}
 
     def _image_facts(self, case: StoredTestCase, state: RunState) -> Plain:
-        kept = self._predictions.mask_check(state.run, state.settings, case)
-        checks = with_mask_check(case.checks, kept, state.run.mask_sha is not None)
+        kept = self._predictions.mask_checks(state.run, state.settings, case)
+        checks = with_mask_checks(case.checks, kept, state.run.mask_sha is not None)
         caption = case.lineage.counterfactual
         return {
             "case": case.id,

@@ -11,6 +11,7 @@ from PIL import Image
 
 from demo.render import render
 from demo.scene import random_scene
+from pipeline.bands import Band
 from pipeline.conditioning import condition
 from pipeline.image_checks import DIRECTION, EDGES_KEPT, edge_tolerance, edges_kept, image_checks
 from pipeline.settings import ConditioningSettings
@@ -29,6 +30,7 @@ class Placed:
 
     def __init__(self, texts: Mapping[str, float]) -> None:
         self._texts = texts
+        self.bands: dict[str, Band] = {}
 
     def image(self, image: Image.Image) -> Sequence[float]:
         return _at(float(np.asarray(image).mean()) / 255)
@@ -76,8 +78,28 @@ def test_a_line_may_move_by_the_tolerance_and_no_further() -> None:
     assert [edge_tolerance((side, side)) for side in (64, 128, 512, 4096)] == [1, 1, 4, 4]
 
 
-def test_an_image_without_edges_to_keep_passes() -> None:
-    assert edges_kept(grey(9), grey(0), SETTINGS).passed
+def test_an_image_without_edges_to_keep_cannot_be_told() -> None:
+    assert edges_kept(grey(9), grey(0), SETTINGS).outcome == "cannot tell"
+
+
+def test_between_its_lines_a_check_cannot_tell() -> None:
+    band = Band(failed_below=0.2, passed_from=0.6)
+    found = [band.judge("x", value, "Bad.") for value in (0.1, 0.2, 0.59, 0.6)]
+    assert [check.outcome for check in found] == ["failed", "cannot tell", "cannot tell", "passed"]
+    assert [check.threshold for check in found] == [0.6] * 4 and "0.20" in found[1].note and found[0].note == "Bad."
+
+
+def test_the_bands_of_a_profile_decide() -> None:
+    embedder = Placed({"snowy": 1.0, "sunny": 0.0})
+    assert found(grey(200), embedder)["edit shows"].passed
+    embedder.bands = {"edit shows": Band(failed_below=0.99, passed_from=1.5)}
+    assert found(grey(200), embedder)["edit shows"].passed is False
+
+
+def test_an_image_that_fits_the_source_caption_better_shows_no_edit() -> None:
+    """Any step away from the source is not enough: it has to be nearer to the edited scene than to the source's."""
+    embedder = Placed({"snowy": 1.0, "sunny": 0.0})
+    assert found(grey(60), embedder)["edit shows"].outcome == "failed"
 
 
 def test_an_edit_in_the_right_direction_passes_and_the_other_way_does_not() -> None:
@@ -99,9 +121,12 @@ def test_another_picture_is_unlike_its_source() -> None:
 
 
 def test_the_label_must_be_the_likeliest_of_all() -> None:
-    embedder = Placed({"snowy": 0.5, "sunny": 0.0, "bird": 0.4, "boat": 0.9})
+    embedder = Placed({"bird": 0.4, "boat": 0.9, "snowy": 0.5, "sunny": 0.0})
     kept = found(grey(100), embedder, labels=("bird", "boat"))["label seen"]
-    assert kept.passed and kept.value is not None and kept.value > 0.9
+    assert kept.passed and kept.value is not None and kept.value > 0.1
+    odd = Placed({"bird": 0.9, "boat": 0.1, "snowy": 0.5, "sunny": 0.0})
+    unseen = found(grey(240), odd, labels=("bird", "boat"))["label seen"]
+    assert unseen.passed is None and "in the source either" in unseen.note
     lost = found(grey(240), embedder, labels=("bird", "boat"))["label seen"]
     assert not lost.passed and lost.note == "The image looks more like “boat” than like its label “bird”."
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from evaluation.types import Guess, Prediction, encode_map
 from pipeline.errors import UserError
-from pipeline.profile import Profile, load_profile
+from pipeline.profile import CheckSettings, Profile, load_profile
 from pipeline.settings import Settings, UnderTestSettings
 from pipeline.types import Task
 from services.jobs import JobQueue
@@ -53,10 +53,13 @@ class Bright:
 class Bench:
     """A workspace with one run, and the predictions over it."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str, checked: bool = False) -> None:
+        """`checked` says whether the profile brings a segmenter of its own for the checks."""
         self.workspace, self.jobs = Workspace(folder).open(), JobQueue()
         self.model, self.loads = Bright(kind), 0
         self.profile: Profile = load_profile("demo")
+        if not checked:
+            self.profile = self.profile.model_copy(update={"checks": CheckSettings()})
         self.predictions = PredictionService(self.profile, self.workspace, self.jobs, self.load)
         task = BIRD if kind == "classification" else STREET
         self.run_id = self.workspace.runs.create(Image.new("RGB", (16, 16), (9, 9, 9)), task, "demo", "a run", {})
@@ -123,7 +126,25 @@ def test_figures_are_measured_against_the_mask_where_there_is_one(tmp_path: Path
     lost = bench.add(220)
     seen = bench.compare()
     bad = seen.checks(bench.run().test_cases[1])[-1]
-    assert not bad.passed and bad.value == 0.5 and "0.75" in bad.note and lost in seen.newly_misclassified
+    assert bad.passed is None and bad.value == 0.5 and "0.75" in bad.note and lost in seen.newly_misclassified
+    bench.jobs.close()
+    bench.workspace.close()
+
+
+def test_a_profile_with_a_segmenter_of_its_own_tells_a_bad_image_from_a_failing_model(tmp_path: Path) -> None:
+    """What the model under test gets wrong blames no image: another model says what is gone, and of which class."""
+    bench = Bench(tmp_path / "workspace", "segmentation", checked=True)
+    mask = np.zeros((16, 16), np.uint8)
+    mask[:, :8], mask[:, 8:] = 7, 9
+    bench.workspace.runs.set_mask(bench.run_id, Image.fromarray(mask), {7: "road", 9: "vehicle"})
+    fine, lost = bench.add(20), bench.add(220)
+    seen = bench.compare()
+    by_case = {case.id: seen.checks(case) for case in bench.run().test_cases}
+    assert [check.outcome for check in by_case[fine]] == ["passed", "passed"]
+    assert {check.name: check.outcome for check in by_case[lost]} == {"mask kept": "failed", "things kept": "failed"}
+    assert all("vehicle" in check.note for check in by_case[lost]) and bench.loads == 2
+    known = bench.predictions.mask_checks(bench.run(), NAMED, bench.run().test_cases[1])
+    assert known == by_case[lost], "files carry the same"
     bench.jobs.close()
     bench.workspace.close()
 

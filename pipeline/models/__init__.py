@@ -118,7 +118,7 @@ class Models:
     def _load_embedder(self) -> Embedder:
         from pipeline.models.embedder import Clip
 
-        return Clip(self.profile.embedder)
+        return Clip(self.profile.embedder, self.profile.checks.bands)
 
     def _load_sentences(self) -> Sentences:
         from pipeline.models.sentences import SentenceEmbedder

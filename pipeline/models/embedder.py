@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from PIL import Image
 
+from pipeline.bands import Band
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
 from pipeline.profile import ClipEmbedder
@@ -15,11 +17,12 @@ from pipeline.profile import ClipEmbedder
 class Clip:
     """A CLIP of transformers. One call at a time."""
 
-    def __init__(self, section: ClipEmbedder) -> None:
+    def __init__(self, section: ClipEmbedder, bands: Mapping[str, Band] | None = None) -> None:
+        """`bands` are the lines of the checks that were set with this model."""
         from transformers import CLIPModel, CLIPProcessor
 
         folder = locate("embedder", section)
-        self.name = section.title
+        self.name, self.bands = section.title, dict(bands or {})
         self._lock = threading.Lock()
         self._device = pick_device()
         self._dtype = pick_dtype(section.dtype, self._device)

@@ -1,0 +1,222 @@
+"""Sets the lines of the checks on the truth of the drawn world: `python -m demo.calibrate`.
+
+Again whenever the generator, the CLIP or the checking segmenter is trained anew. It draws edited scenes with the demo
+profile (kept in a folder, so that a second time is fast), works out what each check measures of good images and of
+broken ones, and prints the table `[checks.bands]` for the profile; `--write` puts it in. Some ways to break are too
+rare to wait for, so images are also held against what they are not: the source against its edited caption, an image
+against another label, and against another scene.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+from demo.check_truth import Truth, edited_scene, truth_of
+from demo.judges import Judges
+from demo.language import caption, keywords
+from demo.mask_checker import ABOUT, MaskChecker
+from demo.render import render
+from demo.scene import OBJECT_CLASSES, Scene, random_scene
+from pipeline.driver import Driver, MemoryStore, Request
+from pipeline.errors import UserError
+from pipeline.image_checks import image_checks
+from pipeline.images import image_sha
+from pipeline.models import load_models
+from pipeline.profile import PROFILES, Profile, load_profile
+from pipeline.recipes import DEFAULT, recipe_of
+from pipeline.seams import Embedder
+from pipeline.stages import generation
+from pipeline.types import (
+    Caption,
+    Check,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    Edit,
+    Task,
+    from_plain,
+    to_plain,
+)
+
+FIRST_SEED = 2_000_000
+"""Neither of the training nor of the report."""
+COUNT = 300
+"""How many of them set the lines; those behind them say in the report how good the lines are."""
+BLAMED, THROUGH = 0.015, 0.06
+"""So many good images one check may blame, and so many of those it is about may pass it."""
+WANTED = ("colour", "weather", "time", "colour", "weather", "time", "ground", "colour")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One edited scene and its generated image."""
+
+    scene: Scene
+    edits: tuple[tuple[str, str], ...]
+    counterfactual: CounterfactualCaption
+    source: Image.Image
+    mask: np.ndarray
+    image: Image.Image
+    control: Image.Image
+    task: Task
+
+
+def draw(number: int, folder: Path, driver: Driver) -> Drawn:
+    """The edited scene of a number; drawn where the folder does not hold it yet."""
+    scene, rng, profile = random_scene(FIRST_SEED + number), random.Random(number), driver.profile
+    pixels, mask = render(scene)
+    source, file = Image.fromarray(pixels), folder / f"{number}.json"
+    task = Task("segmentation", protected=profile.tasks.protected)
+    task = Task("classification", label=scene.label) if scene.family == "object" else task
+    if not file.exists():
+        words = keywords(scene)
+        chosen = [rng.choice([word for word in words if word.slot.startswith(WANTED[number % 8])] or words)]
+        rest = [word for word in words if word.slot != chosen[0].slot]
+        chosen += [rng.choice(rest)] if rest and rng.random() < 0.2 else []
+        choices = [(word, rng.choice(word.alternatives)) for word in chosen]
+        goal = edited_scene(scene, [(word.slot, new) for word, new in choices])
+        edits = tuple(Edit(word.text, new, word.edit_type) for word, new in choices)  # type: ignore[arg-type]
+        made = CounterfactualCaption(caption(goal), edits)
+        settings = recipe_of(DEFAULT).settings_in(profile)
+        images = generation.plan(CounterfactualCaptions((made,)), settings.generation, number).images
+        store = MemoryStore(source, {"caption": Caption(caption(scene))})
+        driver.run(Request(task, settings, DEFAULT, number, stages=(), images=images), store)
+        store.cases[0].image.save(folder / f"{number}.png")
+        store.cases[0].artifacts["control image"].save(folder / f"{number}-control.png")
+        file.write_text(json.dumps({"slots": [(word.slot, new) for word, new in choices], "cf": to_plain(made)}))
+    held = json.loads(file.read_text())
+    image, control = (Image.open(folder / f"{number}{end}.png") for end in ("", "-control"))
+    edits_by_slot = tuple((slot, new) for slot, new in held["slots"])
+    made = from_plain(CounterfactualCaption, held["cf"])
+    return Drawn(scene, edits_by_slot, made, source, mask, image.convert("RGB"), control.convert("RGB"), task)
+
+
+class Remembering:
+    """An embedder that embeds nothing twice: the same texts come again and again."""
+
+    def __init__(self, clip: Embedder) -> None:
+        self.name, self.bands = clip.name, getattr(clip, "bands", {})
+        self.text = lru_cache(maxsize=None)(clip.text)
+        self._image = lru_cache(maxsize=64)(lambda sha, held: clip.image(held.image))
+
+    def image(self, image: Image.Image) -> Sequence[float]:
+        return self._image(image_sha(image), _Held(image))
+
+
+class _Held:
+    """An image as an argument that any other one is equal to: its hash stands beside it."""
+
+    def __init__(self, image: Image.Image) -> None:
+        self.image = image
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def checks_of(
+    drawn: Drawn,
+    clip: Embedder,
+    image: Image.Image | None = None,
+    made: CounterfactualCaption | None = None,
+    label: str = "",
+    labels: Sequence[str] = OBJECT_CLASSES,
+) -> tuple[Check, ...]:
+    """The checks of an image of a scene: of its own one, or of another that is held against the same caption."""
+    task = Task("classification", label=label) if label else drawn.task
+    conditioning, source_caption = load_profile("demo").settings.conditioning, caption(drawn.scene)
+    shown, wanted = image or drawn.image, made or drawn.counterfactual
+    return image_checks(drawn.source, shown, drawn.control, source_caption, wanted, task, clip, labels, conditioning)
+
+
+def figures(checks: Sequence[Check]) -> dict[str, float]:
+    """What checks measured, by name."""
+    return {check.name: check.value for check in checks if check.value is not None}
+
+
+def band_of(good: Sequence[float], bad: Sequence[float]) -> tuple[float, float]:
+    """Below the first it fails, from the second on it passes. One line in the middle where the two do not overlap."""
+    failed_below = float(np.quantile(good, BLAMED))
+    passed_from = float(np.quantile(bad, 1 - THROUGH)) if bad else failed_below
+    if passed_from < failed_below:
+        passed_from = failed_below = (passed_from + failed_below) / 2
+    return round(failed_below, 3), round(passed_from, 3)
+
+
+def collect(drawn: Sequence[Drawn], profile: Profile, clip: Embedder) -> dict[str, tuple[list[float], list[float]]]:
+    """By check: what it measures of images that are good in what it is about, and of those that are not."""
+    good, bad = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    judges, checker = Judges(), MaskChecker(profile)
+
+    def add(truth: Truth, measured: dict[str, float]) -> None:
+        for name, value in measured.items():
+            wrong = getattr(truth, ABOUT.get(name, "broken"))
+            if wrong or not truth.broken:
+                (bad if wrong and name in ABOUT else good)[name].append(value)
+
+    for one, other in tqdm(list(zip(drawn, [*drawn[1:], drawn[0]], strict=True)), "measuring", mininterval=2):
+        truth = truth_of(one.scene, one.edits, np.asarray(one.image), judges)
+        add(truth, figures(checks_of(one, clip)))
+        unedited = figures(checks_of(one, clip, one.source, labels=()))
+        for name in ("edit shows", "edit direction"):
+            bad[name].append(unedited[name])
+        elsewhere = figures(checks_of(one, clip, other.image, labels=()))
+        for name in ("edges kept", "like the source", "fits its caption"):
+            bad[name].append(elsewhere[name])
+        if one.scene.family == "object":
+            wrong = random.Random(one.scene.seed).choice([name for name in OBJECT_CLASSES if name != one.scene.label])
+            text = re.sub(rf"\b{one.scene.label}\b", wrong, one.counterfactual.text)
+            made = CounterfactualCaption(text, one.counterfactual.edits)
+            bad["label seen"].append(figures(checks_of(one, clip, made=made, label=wrong))["label seen"])
+            continue
+        masked = checker.checks(one.source, one.image, one.mask)
+        add(truth, figures(masked))
+    return {name: (good[name], bad[name]) for name in good}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m demo.calibrate", description="Set the lines of the checks.")
+    parser.add_argument("--images", type=Path, default=Path("build/checks"), help="drawn images (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=COUNT, help="how many edited scenes (default: %(default)s)")
+    parser.add_argument("--write", action="store_true", help="put the lines into the demo profile")
+    options = parser.parse_args()
+    options.images.mkdir(parents=True, exist_ok=True)
+    profile = load_profile("demo")
+    models = load_models(profile)
+    driver = Driver(profile, models)
+    try:
+        drawn = [draw(n, options.images, driver) for n in tqdm(range(options.count), "drawing", mininterval=2)]
+        measured = collect(drawn, profile, Remembering(models.embedder))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    lines = ["[checks.bands] # set by python -m demo.calibrate"]
+    for name, (good, bad) in measured.items():
+        low, high = band_of(good, bad)
+        lines.append(f'"{name}" = {{ failed_below = {low}, passed_from = {high} }}')
+        print(f"{name}: {len(good)} good, {len(bad)} not", file=sys.stderr)
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if options.write:
+        file = PROFILES / "demo.toml"
+        held = re.sub(r"\[checks\.bands\][^\[]*", "", file.read_text(encoding="utf-8"))
+        file.write_text(held.replace("[checks.segmenter]", f"{text}\n[checks.segmenter]", 1), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

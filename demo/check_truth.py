@@ -1,0 +1,115 @@
+"""What is true of a generated image of the drawn world, and so what the checks of images should say of it.
+
+The scene says where everything is and how it should look after its edits; the judges of the report, which share nothing
+with the generator, the CLIP and the segmenter of the checks, read what the generated image shows of that. Where they do
+not read it in the ideal image either, nothing is held against the generated one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from demo.language import TIME_PHRASES, WorldKeyword
+from demo.render import render
+from demo.report_images import painted_pixels
+from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene
+
+if TYPE_CHECKING:
+    from demo.judges import Judges
+
+THINGS = ("vehicle", "pedestrian")
+"""Classes that come as single things."""
+SMALLEST = 20
+"""Pixels of a thing that is looked for."""
+HALF, QUARTER = 0.5, 0.25
+"""A thing of which less than half is seen is lost; a protected class of which less than a quarter is."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is wrong with an image; each False for a good one."""
+
+    edit_missing: bool
+    label_lost: bool
+    class_lost: bool
+    thing_lost: bool
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is no valid test case."""
+        return self.edit_missing or self.label_lost or self.class_lost or self.thing_lost
+
+
+def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:
+    """The scene after its edits: pairs of the slot of a `WorldKeyword` and its alternative."""
+    for slot, alternative in edits:
+        if slot == "time":
+            scene = scene.with_look(time=next(time for time, said in TIME_PHRASES.items() if said == alternative))
+        elif slot.startswith("colour"):
+            colours = list(scene.look.colours)
+            colours[int(slot.split()[1])] = alternative
+            scene = scene.with_look(colours=tuple(colours))
+        else:
+            scene = scene.with_look(**{slot: alternative})
+    return scene
+
+
+def slots_of(keywords: Iterable[WorldKeyword], keyword: str) -> tuple[str, ...]:
+    """The slots that a word of the caption names; one colour may be that of several things."""
+    return tuple(word.slot for word in keywords if word.text == keyword)
+
+
+def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, judges: Judges) -> Truth:
+    """The truth of an image, uint8 (128, 128, 3), that was made from a scene with edits by slot."""
+    edits = tuple(edits)
+    goal = edited_scene(scene, edits)
+    ideal, mask = render(goal)
+    seen, wanted = judges.read(image), judges.read(ideal)
+    missing = False
+    for slot, _ in edits:
+        if slot == "weather":
+            missing |= seen.weather != goal.look.weather == wanted.weather
+        elif slot == "time":
+            missing |= seen.time != goal.look.time == wanted.time
+        elif slot == "ground":
+            missing |= not _ground_shows(goal, image, ideal, mask)
+        else:
+            place = int(slot.split()[1])
+            pixels, colour = painted_pixels(scene, place), goal.look.colours[place]
+            missing |= bool(pixels.any()) and seen.colour(pixels) != colour == wanted.colour(pixels)
+    label_lost = scene.family == "object" and seen.label != scene.label == wanted.label
+    class_lost = thing_lost = False
+    for name in PROTECTED_ROAD_CLASSES if scene.family == "road" else ():
+        number = SEMANTIC_CLASSES.index(name)
+        for thing, piece in _pieces(mask == number, name in THINGS):
+            there, could = (float((reading.mask[piece] == number).mean()) for reading in (seen, wanted))
+            if could >= HALF and thing:
+                thing_lost |= there < HALF
+            elif could >= HALF:
+                class_lost |= there < QUARTER
+    return Truth(missing, label_lost, class_lost, thing_lost)
+
+
+def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
+    """The whole class, and each of its things; whether it is a thing, and its pixels."""
+    import cv2
+
+    found = [(False, where)] if where.sum() >= SMALLEST else []
+    if things:
+        count, numbers = cv2.connectedComponents(where.astype(np.uint8))
+        found += [(True, piece) for one in range(1, count) if (piece := numbers == one).sum() >= SMALLEST]
+    return found
+
+
+def _ground_shows(goal: Scene, image: np.ndarray, ideal: np.ndarray, mask: np.ndarray) -> bool:
+    """Whether the ground is nearer to the ideal than to the other ground."""
+    ground = mask == SEMANTIC_CLASSES.index("ground")
+    if not ground.any():
+        return True
+    other = "sandy" if goal.look.ground == "grassy" else "grassy"
+    means = [pixels[ground].mean(0) for pixels in (image, ideal, render(goal.with_look(ground=other))[0])]
+    return bool(np.abs(means[0] - means[1]).sum() <= np.abs(means[0] - means[2]).sum())

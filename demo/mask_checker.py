@@ -1,0 +1,45 @@
+"""The checks of a mask as the demo has them, and what of the truth each check of images is about."""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image
+
+from demo.scene import SEMANTIC_CLASSES
+from evaluation.metrics import MASK_KEPT, THINGS_KEPT, kept_checks, kept_in_mask
+from evaluation.models import ModelUnderTest
+from evaluation.types import decode_map
+from pipeline.profile import Profile
+from pipeline.types import Check
+
+ABOUT = {
+    "edit shows": "edit_missing",
+    "edit direction": "edit_missing",
+    "label seen": "label_lost",
+    MASK_KEPT: "class_lost",
+    THINGS_KEPT: "thing_lost",
+}
+"""What of the truth a check is about; one that is not named is about all of it."""
+
+
+class MaskChecker:
+    """The checks of a mask, from the profile's own segmenter."""
+
+    def __init__(self, profile: Profile) -> None:
+        wanted = profile.checks.own_segmenter()
+        assert wanted is not None  # the demo profile brings one
+        self._model, self._profile = ModelUnderTest(wanted), profile
+
+    def checks(self, source: Image.Image, image: Image.Image, mask: np.ndarray) -> tuple[Check, ...]:
+        """Of one road scene."""
+        before, after = self._model.predict(source), self._model.predict(image)
+        kept = kept_in_mask(
+            decode_map(before.class_map),
+            decode_map(after.class_map),
+            before.classes,
+            Image.fromarray(mask),
+            dict(enumerate(SEMANTIC_CLASSES)),
+            self._profile.tasks.protected,
+            self._profile.checks.things,
+        )
+        return kept_checks(kept, self._profile.checks.bands)
