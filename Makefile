@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
-RECIPES := autoencoder diffusion llama captioner clip judges
+RECIPES := autoencoder diffusion llama captioner clip judges checker
 UNDER_TEST := classifier segmenter
 
 # Only what was asked for is passed on, so that the defaults stay in app.py. HOST counts only when it is given to make:
@@ -55,7 +55,7 @@ format: $(TEST_READY) ## Put style and layout right where a tool can
 	@$(BIN)/ruff format .
 
 demo-report: $(RUN_READY) ## Measure the embedded models on unseen scenes and write docs/demo-report.md
-	@exec $(BIN)/python -m demo.report $(ARGS)
+	@$(BIN)/python -m demo.report $(ARGS) && exec $(BIN)/python -m demo.report_checks
 
 bench: $(TEST_READY) chromium ## Measure what people wait for, against its bounds (a quarter of an hour; ARGS="--minutes 1" is shorter)
 	@exec $(BIN)/python -m benchmarks $(ARGS)

@@ -63,7 +63,7 @@ def main() -> int:
         print(f"\nWith captions that no training picture has:\n{table(measured.new_rows)}")
     if not options.part:
         text = document(measured, time.monotonic() - start, options.out.with_suffix(".png").name)
-        options.out.write_text(text, encoding="utf-8")
+        options.out.write_text(text, encoding="utf-8")  # the part on the checks comes behind it: demo.report_checks
     for sentence in measured.missed():
         print(f"Floor missed: {sentence}", file=sys.stderr)
     return 1 if measured.missed() else 0

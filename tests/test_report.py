@@ -5,14 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from demo.calibrate import band_of
+from demo.check_truth import edited_scene, truth_of
+from demo.judges import Judges
 from demo.language import caption
 from demo.render import render
 from demo.report_facts import facts_of, facts_of_scene
 from demo.report_images import Overlap, lost_and_added, painted_pixels
 from demo.report_rows import Row, missed, share, table, wilson
 from demo.report_walk import ListeningModels, Walk, expected_facts, plan_edit, start_walk, walk_text
-from demo.scene import COLOURS, SEMANTIC_CLASSES, random_scene
+from demo.scene import COLOURS, PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, random_scene
+from evaluation.metrics import MASK_BANDS
 from pipeline.driver import Driver
+from pipeline.image_checks import BANDS
 from pipeline.profile import load_profile
 from pipeline.types import Alternative, Alternatives, Edit, KeywordAlternatives
 from tests.scripted import ScriptedLanguageModel, ScriptedModels
@@ -185,3 +190,31 @@ def test_the_judges_refuse_another_size() -> None:
 
     with pytest.raises(ValueError, match="128"):
         Judges().read(np.zeros((64, 64, 3), np.uint8))
+
+
+def test_the_truth_of_an_image_is_that_of_its_scene() -> None:
+    """The ideal image of an edited street is good; the source shows no edit; one without its cars has lost things."""
+    judges = Judges()
+    scene = next(s for s in map(random_scene, range(900, 1000)) if s.vehicles == 2 and s.look.time == "day")
+    edits = (("time", "at sunset"),)
+    goal = edited_scene(scene, edits)
+    ideal, mask = render(goal)
+    assert not truth_of(scene, edits, ideal, judges).broken
+    source = truth_of(scene, edits, render(scene)[0], judges)
+    assert source.edit_missing and not source.thing_lost
+    empty = ideal.copy()
+    empty[mask == SEMANTIC_CLASSES.index("vehicle")] = np.median(ideal[mask == SEMANTIC_CLASSES.index("road")], axis=0)
+    assert truth_of(scene, edits, empty, judges).thing_lost
+
+
+def test_the_lines_of_a_check_lie_where_good_and_bad_ones_part() -> None:
+    apart = band_of([0.5, 0.6, 0.7], [0.0, 0.1])
+    assert 0.1 < apart[0] == apart[1] < 0.5
+    mixed = band_of([number / 100 for number in range(20, 120)], [number / 100 for number in range(60)])
+    assert 0.2 <= mixed[0] < 0.25 and 0.5 < mixed[1] < 0.6, "few good ones below, few bad ones above"
+
+
+def test_the_demo_profile_has_lines_for_every_check_of_an_image() -> None:
+    checks = load_profile("demo").checks
+    assert set(checks.bands) == {*BANDS, *MASK_BANDS}
+    assert checks.segmenter is not None and set(checks.things) <= set(PROTECTED_ROAD_CLASSES)
