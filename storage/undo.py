@@ -144,8 +144,8 @@ def _steps(db: sqlite_utils.Database, run_id: str) -> RunSteps:
 def _add(done: list[Step], row: Row) -> None:
     """One more row: of the piece of work that others are of, or a step of its own."""
     stages = (row["stage"],) if row["stage"] else ()
-    for place, step in enumerate(done):
-        if row["batch"] and step.batch == row["batch"]:
+    for place, step in enumerate(done if row["batch"] else ()):
+        if step.batch == row["batch"]:
             done[place] = replace(step, rows=(*step.rows, row["id"]), stages=(*step.stages, *stages))
             return
     done.append(Step(row["kind"], (row["id"],), stages, row["author"] == "person", batch=row["batch"]))
@@ -159,8 +159,8 @@ def _move(key: str, source: list[Step], target: list[Step]) -> None:
 
 _ROWS = """
     SELECT 'state' AS kind, id, '' AS stage, 'person' AS author, '' AS batch, created FROM (
-        SELECT *, lag(id) OVER w AS before, lag(removed) OVER w AS was_removed FROM run_states WHERE run = :run
-        WINDOW w AS (ORDER BY id)
+        SELECT id, removed, created, lag(id) OVER w AS before, lag(removed) OVER w AS was_removed
+        FROM run_states WHERE run = :run WINDOW w AS (ORDER BY id)
     ) WHERE before IS NOT NULL AND removed = was_removed AND created > :began
     UNION ALL
     SELECT 'value', id, stage, author, batch, created FROM stage_values WHERE run = :run AND created > :began

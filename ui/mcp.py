@@ -33,7 +33,7 @@ from PIL import Image
 from pipeline.errors import UserError
 from pipeline.version import version
 from services.commands import Command, RunCommand
-from services.runs import RunFromSample
+from services.runs import RemoveRuns, RestoreRuns, RunFromSample
 from services.studies.drafts import CopyRules, CreateStudy
 from ui.endpoints import (
     NO_FIELD,
@@ -69,7 +69,7 @@ _FILE = (
 )
 _WATCHED = f" Waits {WATCH_SECONDS:g} seconds at most: call it again while “state” is waiting or running."
 _UPLOADED = "/gradio_api/file="
-_KEEP = (RunCommand, RunFromSample, UploadPicture, CreateStudy, CopyRules)
+_KEEP = (RunCommand, RemoveRuns, RestoreRuns, RunFromSample, UploadPicture, CreateStudy, CopyRules)
 """Nothing is lost by these: of a run every version stays, and one that was deleted can be put back."""
 
 

@@ -118,7 +118,7 @@
     // Who goes back or forward is there already; and while another run is still to be opened, its address counts.
     if (!queue.some((action) => action.name === "open")) mark(there === reply.run);
     const onlyPolled = batch.every((action) => action.name === "poll");
-    for (const where of ["start", "upload", "source"]) {
+    for (const where of ["start", "upload", "source", "mask"]) {
       const said = reply.problem && reply.where === where ? reply.problem : "";
       if (said || !onlyPolled) tell(where, said);
     }
