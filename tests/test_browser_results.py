@@ -319,8 +319,14 @@ def test_checks_are_told_apart_by_more_than_colour(studio: Studio, page: Page) -
     ):
         assert name in names
     assert pills.locator("svg").count() == pills.count()
-    failed = page.locator("#checks .pill.bad", has_text="edit visible")
-    assert "may not show" in (failed.get_attribute("title") or "")
+    begins = {"passed": "Passed.", "failed": "Failed.", "cannot tell": "Cannot tell here."}
+    for pill in pills.all():
+        assert (pill.get_attribute("title") or "").startswith(begins[pill.get_attribute("data-outcome") or ""])
+    edit = pills.filter(has_text="edit visible")
+    assert "fits its new caption" in (edit.get_attribute("title") or ""), "what it looks at"
+    edit.click()
+    expect(page.locator("#keys-window #explains-edit-shows")).to_be_in_viewport()
+    page.keyboard.press("Escape")
 
 
 def test_the_model_under_test_before_and_after_and_another_one(studio: Studio, page: Page) -> None:
