@@ -203,5 +203,8 @@ def mask_check(figures: Sequence[ClassFigures]) -> Check | None:
         return Check(MASK_KEPT, None, after, f"{figures_said}: it is too weak on the source to tell.", SEEN)
     if before - after < DROPPED:
         return Check(MASK_KEPT, True, after, "", before - DROPPED)
-    note = f"{figures_said}: it fails here, or something protected is no longer where the mask has it. Compare them."
+    note = (
+        f"{figures_said}: it fails on this image, or something protected is no longer where the mask has it. Compare "
+        "mask and class map."
+    )
     return Check(MASK_KEPT, None, after, note, before - DROPPED)
