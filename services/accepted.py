@@ -3,6 +3,7 @@
 images/NAME.png    carries its run, like any saved image
 masks/NAME.png     where the run has a mask, at the size of the image: a class number a pixel
 metadata.jsonl     a JSON object a line and image, `file_name` first, as Hugging Face `datasets` reads it
+README.md          what is in here and how it is loaded; its head tells `datasets` which of the files are data
 edited_values.csv  how many of the values of each stage people changed in these runs, by profile and stage
 """
 
@@ -27,6 +28,7 @@ from storage.types import Run, StoredTestCase
 from storage.workspace import Workspace
 
 METADATA = "metadata.jsonl"
+CARD = "README.md"
 MOST_RUNS = 1000
 """In one file."""
 
@@ -49,7 +51,8 @@ def write_accepted(
         which = "This run has" if len(runs) == 1 else "These runs have"
         raise UserError(f"{which} no accepted image yet: accept those that count, then save them.", field="runs")
     lines = []
-    now = datetime.now(UTC)
+    what = name_of_file(runs[0].name) if len(runs) == 1 else f"{len(runs)}-runs"
+    name_of_zip = f"{what}-accepted-{datetime.now(UTC):%Y-%m-%d}.zip"
     with zipfile.ZipFile(file, "w") as archive:  # PNG is compressed already
         for run in runs:
             mask = workspace.images.load(run.mask_sha) if run.mask_sha is not None else None
@@ -59,11 +62,61 @@ def write_accepted(
                 if mask is not None:
                     archive.writestr(f"masks/{name}", _mask_of(mask, data))
                 lines.append(_about(run, case, name))
-        text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+        text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in _telling_first(lines))
         archive.writestr(METADATA, text, zipfile.ZIP_DEFLATED)
+        archive.writestr(CARD, _card(lines, name_of_zip), zipfile.ZIP_DEFLATED)
         archive.writestr(EDITED, edited_csv(workspace, [run.id for run in runs]), zipfile.ZIP_DEFLATED)
-    what = name_of_file(runs[0].name) if len(runs) == 1 else f"{len(runs)}-runs"
-    return f"{what}-accepted-{now:%Y-%m-%d}.zip"
+    return name_of_zip
+
+
+def _telling_first(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines, those in front that are the first to fill a field: `datasets` takes the columns and their types from
+    the first ten megabytes, and cannot read what comes after them if it does not fit.
+    """
+    known: set[str] = set()
+    telling, others = [], []
+    for line in lines:
+        filled = {field for field, value in line.items() if value not in ("", [], None)}
+        (others if filled <= known else telling).append(line)
+        known |= filled
+    return [*telling, *others]
+
+
+def _card(lines: Sequence[dict[str, Any]], name: str) -> str:
+    """What a person and `datasets` read first. Without its head a folder with more tables than images is no folder of
+    images to `datasets`.
+    """
+    masks = any("mask_file_name" in line for line in lines)
+    data = [METADATA, "images/*", *(["masks/*"] if masks else [])]
+    files = [
+        ("images/", "the images; each carries its run, which DILLEMA Studio opens"),
+        *([("masks/", "a class number a pixel, of the image of the same name")] if masks else []),
+        (METADATA, "a line an image: label, caption, edits, seed and more"),
+        (EDITED, "how many of the values of each stage people changed"),
+    ]
+    head = ["configs:", "- config_name: default", "  data_files:", "  - split: train", "    path:"]
+    return "\n".join(
+        [
+            "---",
+            *head,
+            *(f'    - "{path}"' for path in data),
+            "---",
+            "# Accepted images",
+            "",
+            f"Accepted images: {len(lines)}. Runs they are from: {len({line['run'] for line in lines})}.",
+            "",
+            "| file | what it holds |",
+            "| --- | --- |",
+            *(f"| `{file}` | {holds} |" for file, holds in files),
+            "",
+            "```python",
+            "from datasets import load_dataset",
+            "",
+            f'images = load_dataset("imagefolder", data_files="{name}", split="train")',
+            "```",
+            "",
+        ]
+    )
 
 
 def _mask_of(mask: Image.Image, image: bytes) -> bytes:
@@ -79,7 +132,8 @@ def _about(run: Run, case: StoredTestCase, name: str) -> dict[str, Any]:
     caption = run.values.get("caption")
     about: dict[str, Any] = {"file_name": f"images/{name}"}
     if run.mask_sha is not None:
-        named = {str(number): named for number, named in run.mask_classes.items()}
+        # A list: runs whose masks have other classes still have one type of column.
+        named = [{"number": number, "name": named} for number, named in sorted(run.mask_classes.items())]
         about |= {"mask_file_name": f"masks/{name}", "classes": named, "unlabelled": UNLABELLED}
     return about | {
         "task": task.kind,

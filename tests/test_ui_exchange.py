@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 import zipfile
 from collections.abc import Iterator
@@ -255,30 +256,50 @@ def test_names_of_classes_are_shown_as_text_and_protected_ones_are_marked(studio
 
 
 def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestClient) -> None:
-    """As `datasets` reads it: a line an image in metadata.jsonl, with its file, its mask and its label."""
+    """As `datasets` reads it: a line an image in metadata.jsonl, with its file, its mask and its label.
+
+    Tried with datasets 5.2.0. It takes the columns from the first lines, `image` from the first field, and where
+    README.md does not say which files are data, it takes a folder of one image for a folder of tables.
+    """
     masked, plain, empty = finished(studio), new_run(studio, "boat"), new_run(studio)
     do(studio, plain, "run-all")
     do(studio, plain, "generate")
     cases = {run: studio.workspace.runs.get(run).test_cases for run in (masked, plain)}
     studio.workspace.test_cases.review(cases[masked][0].id, "accepted")
     studio.workspace.test_cases.review(cases[masked][1].id, "rejected", "No bird.")
-    studio.workspace.test_cases.review(cases[plain][2].id, "accepted")
+    for case in cases[plain][2:]:
+        studio.workspace.test_cases.review(case.id, "accepted")
     studio.workspace.runs.set_task(plain, Task("classification", "house"))  # they stay what they were accepted as
-    reply = client.get("/download/accepted.zip", params={"run": [masked, plain, masked, empty]})
+    reply = client.get("/download/accepted.zip", params={"run": [plain, masked, masked, empty]})
     assert "3-runs-accepted-" in reply.headers["content-disposition"]
     with zipfile.ZipFile(io.BytesIO(reply.content)) as archive:
         lines = [json.loads(line) for line in archive.read("metadata.jsonl").decode().splitlines()]
+        filled = [{field for field, value in line.items() if value not in ("", [])} for line in lines]
+        assert all(next(iter(line)) == "file_name" for line in lines)
+        assert not filled[2] - filled[1] - filled[0] and "mask_file_name" in filled[1], (
+            "what fills a column comes first"
+        )
+        lines.sort(key=lambda line: str(line["label"]))
         assert [(line["case"], line["label"]) for line in lines] == [
             (cases[masked][0].id, "bird"),
             (cases[plain][2].id, "boat"),
+            (cases[plain][3].id, "boat"),
         ]
-        assert lines[0]["run_name"] == NASTY and lines[0]["classes"]["2"] == "<b>vehicle</b>"
+        assert lines[0]["run_name"] == NASTY
+        assert lines[0]["classes"][2] == {"number": 2, "name": "<b>vehicle</b>"}, "one type, whatever the classes are"
         assert lines[1]["caption"] == cases[plain][2].lineage.counterfactual.text and lines[1]["edits"]
         named = [line["file_name"] for line in lines]
         assert archive.read(named[0]) == studio.exchange.saved_image(cases[masked][0].id)[1]
         with Image.open(io.BytesIO(archive.read(lines[0]["mask_file_name"]))) as mask:
             assert (mask.mode, mask.size) == ("L", Image.open(cases[masked][0].image_path).size)
-        assert set(archive.namelist()) == {*named, lines[0]["mask_file_name"], "metadata.jsonl", "edited_values.csv"}
+        beside = {"metadata.jsonl", "README.md", "edited_values.csv"}
+        assert set(archive.namelist()) == {*named, lines[0]["mask_file_name"], *beside}
+        card = archive.read("README.md").decode()
+        assert card.startswith(
+            "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path:\n"
+            '    - "metadata.jsonl"\n    - "images/*"\n    - "masks/*"\n---\n'
+        )
+        assert re.search(r'load_dataset\("imagefolder", data_files="3-runs-accepted-.*\.zip"', card)
     assert client.get("/download/accepted.zip", params={"run": empty}).status_code == 404
     assert client.get("/download/accepted.zip", params={"run": "../x"}).status_code == 404
     assert client.get("/download/accepted.zip").status_code == 422
