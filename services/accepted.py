@@ -74,7 +74,8 @@ def _telling_first(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     the first ten megabytes, and cannot read what comes after them if it does not fit.
     """
     known: set[str] = set()
-    telling, others = [], []
+    telling: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
     for line in lines:
         filled = {field for field, value in line.items() if value not in ("", [], None)}
         (others if filled <= known else telling).append(line)
