@@ -24,7 +24,6 @@ from pipeline.progress import OnProgress, Progress, stop_if
 from pipeline.prompting import PromptSet, edited_prompts
 from pipeline.recipes import DEFAULT, Recipe, recipe_of
 from pipeline.seams import Models, Source
-from pipeline.seeds import next_seed
 from pipeline.settings import Settings
 from pipeline.speed import Speeds
 from pipeline.stages import generation
@@ -356,7 +355,6 @@ class Driver:
     ) -> None:
         settings, source, prompts = request.settings, store.source(), self.prompts(recipe, request.prompts)
         values = {name: value.value for name, value in store.values().items()}
-        planned: dict[PlannedImage, tuple[PlannedImage, int]] = {}
         if worklist is None:
             images = request.images
             if images is None:
@@ -364,10 +362,9 @@ class Driver:
                 if captions is None:
                     raise UserError(recipe.last.comes_first)
                 generation.require_ready(request.task, captions)
-                planned = _with_next_seeds(
-                    generation.plan(captions, settings.generation, request.seed).images, store.failures()
-                )
-                wanted = tuple(planned)
+                wanted = generation.plan(
+                    captions, settings.generation, request.seed, failures=store.failures()
+                ).images
                 made = self.made(recipe, store.drawn(), settings, request.task, prompts)
                 for image in wanted:
                     lineage = made.get((image.counterfactual, image.seed))
@@ -398,9 +395,7 @@ class Driver:
                     "The machine ran out of memory while it drew: end other programs that use it, or draw smaller "
                     "images (the setting generation.short_side)."
                 )
-            first, tries = planned.get(image, (image, 0))
-            message = one_line(told)
-            store.save_failure(Failure(GENERATION, tries + 1, message, first.counterfactual, first.seed))
+            store.save_failure(image.failure(one_line(told)))
             emit(ImageFailed(image, told))
 
         cases = generation.run(
@@ -493,6 +488,7 @@ class Driver:
         seed: int = 0,
         made: Collection[tuple[CounterfactualCaption, int]] = (),
         size: tuple[int, int] | None = None,
+        failures: Collection[Failure] = (),
     ) -> Plan:
         """What a yes at the gate would start; nothing as long as there are no captions.
 
@@ -503,18 +499,4 @@ class Driver:
         captions = recipe.captions(values)
         if captions is None:
             return Plan((), 0, 0, each and 0.0)
-        return generation.plan(captions, settings.generation, seed, each, made)
-
-
-def _with_next_seeds(
-    images: Iterable[PlannedImage], failures: Collection[Failure]
-) -> dict[PlannedImage, tuple[PlannedImage, int]]:
-    """The images that are to be made, those that failed with their next seeds; each with what was planned first, and
-    how often that failed.
-    """
-    tries = {(failure.counterfactual, failure.seed): failure.tries for failure in failures if failure.counterfactual}
-    found = {}
-    for image in images:
-        spent = tries.get((image.counterfactual, image.seed), 0)
-        found[replace(image, seed=next_seed(image.seed, spent))] = image, spent
-    return found
+        return generation.plan(captions, settings.generation, seed, each, made, failures)

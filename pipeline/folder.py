@@ -90,11 +90,8 @@ class FolderStore:
         return self._failures
 
     def save_failure(self, failure: Failure) -> None:
-        def about(one: Failure) -> object:
-            return one.stage, one.counterfactual, one.seed
-
         with self._saving():
-            self._failures = [one for one in self._failures if about(one) != about(failure)]
+            self._failures = [one for one in self._failures if one.what != failure.what]
             self._failures.append(failure)
             self._write()
 

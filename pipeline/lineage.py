@@ -94,6 +94,11 @@ class Failure:
     seed: int = 0
     """The seed that was planned for an image."""
 
+    @property
+    def what(self) -> tuple[StageName, CounterfactualCaption | None, int]:
+        """The stage or the image that it is about: of each only the last failure counts."""
+        return self.stage, self.counterfactual, self.seed
+
 
 @dataclass(frozen=True)
 class TestCase:

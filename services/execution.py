@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import SystemRandom
 from typing import Any, ClassVar
 
@@ -131,20 +131,18 @@ class MoveUp(Command):
 
 
 class RunStore:
-    """A run of a workspace as the driver sees it. `job_id` is the job that its images belong to; `failures` is what
-    could not be made at its stages since the server was started.
-    """
+    """A run of a workspace as the driver sees it. `job_id` is the job that its images belong to."""
 
     def __init__(
         self,
         workspace: Workspace,
         runs: RunService,
         run: Run,
+        notes: StageNotes,
         job_id: int | None = None,
-        failures: dict[tuple[str, StageName], Failure] | None = None,
     ) -> None:
         self._workspace, self._runs, self._run_id, self._job_id = workspace, runs, run.id, job_id
-        self._failures = {} if failures is None else failures
+        self._notes = notes
         self._source = runs.source(run)
         self._batch = secrets.token_hex(8)  # what one piece of work gives is taken back together
 
@@ -178,12 +176,11 @@ class RunStore:
         self._workspace.test_cases.append(self._run_id, self._job_id, case)
 
     def failures(self) -> Collection[Failure]:
-        return [failure for (run_id, _), failure in tuple(self._failures.items()) if run_id == self._run_id]
+        return self._notes.failures(self._run_id)
 
     def save_failure(self, failure: Failure) -> None:
-        """Of images the job tells at its end, and a person says what becomes of them."""
-        if failure.counterfactual is None:
-            self._failures[self._run_id, failure.stage] = failure
+        """It is known as long as the server runs. A person says whether there is another try."""
+        self._notes.not_made(self._run_id, failure)
 
 
 class _Wanted:
@@ -220,8 +217,6 @@ class Execution:
     estimates: Estimates
     control_images: ControlImages
     previews: Previews
-    failures: dict[tuple[str, StageName], Failure] = field(default_factory=dict)
-    """What could not be made at the stages of runs: another try takes the next seeds."""
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
@@ -304,7 +299,7 @@ class Execution:
         held = run.values.get("alternatives")
         before: Alternatives = held.value.value if held else Alternatives(())
         models, prompt = self.driver.models, self.runs.prompts(run)["alternatives"]
-        seed = len(RunStore(self.workspace, self.runs, run).tries("alternatives"))
+        seed = len(RunStore(self.workspace, self.runs, run, self.notes).tries("alternatives"))
         try:
             if "caption" not in run.values:
                 raise UserError(recipe_of(run.recipe).missing("caption"))
@@ -439,7 +434,7 @@ class Execution:
 
         written = {stage for stage in request.stages or () if stage != request.anew and self._holds_edit(run, stage)}
         try:
-            store = RunStore(self.workspace, self.runs, run, job_id, self.failures)
+            store = RunStore(self.workspace, self.runs, run, self.notes, job_id)
             self.driver.run(request, store, tell, handle.cancelled, wanted)
             if failed:
                 raise _of_all(failed, len(request.images or ()))

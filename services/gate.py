@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pipeline.checks import counterfactual_checks, failed
 from pipeline.driver import Driver
 from pipeline.freshness import drawing_key
+from pipeline.lineage import Failure
 from pipeline.methods import method_of
 from pipeline.prompting import PromptSet
 from pipeline.recipes import recipe_of
@@ -57,10 +58,11 @@ def gate_of(
     size: tuple[int, int],
     warmed: bool = False,
     outdated: Collection[int] = (),
+    failures: Collection[Failure] = (),
 ) -> Gate:
     """What a yes would start. `prompts` are the run's, `size` is that of the source; `warmed` says that the speed is
     being measured, and `outdated` which test cases would be drawn on another control image now, though their settings
-    are the same.
+    are the same. `failures` are what could not be made so far.
     """
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     captions = recipe.captions(values)
@@ -82,7 +84,7 @@ def gate_of(
     drawn = (case.lineage for case in run.test_cases if case.id not in outdated)
     made = driver.made(recipe, drawn, settings, run.task, prompts)
     for seed in _seeds(run, drawing, len(made)):
-        plan = driver.plan(recipe, values, settings, seed, made, size)
+        plan = driver.plan(recipe, values, settings, seed, made, size, failures)
         if plan.images:
             before = used * drawing.images_per_caption - len(plan.images)
             name, measuring = _name_of(plan, run, settings), warmed and plan.seconds is None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pipeline.driver import Driver
 from pipeline.errors import UnreadableReply, UserError
+from pipeline.lineage import Failure
 from pipeline.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.recipes import Recipe, known_recipes, recipe_of
@@ -57,6 +58,7 @@ class StageNotes:
     def __init__(self) -> None:
         self._notices: dict[tuple[str, StageName], str] = {}
         self._problems: dict[tuple[str, StageName], Problem] = {}
+        self._failures: dict[tuple[object, ...], Failure] = {}
         self._lock = threading.Lock()
 
     def problems(self, run_id: str) -> dict[StageName, Problem]:
@@ -81,6 +83,16 @@ class StageNotes:
         """Say something at a stage, until it is edited again."""
         with self._lock:
             self._notices[run_id, stage] = text
+
+    def failures(self, run_id: str) -> tuple[Failure, ...]:
+        """What could not be made of a run: another try takes the next seed, whatever was dealt with since."""
+        with self._lock:
+            return tuple(failure for (held, *_), failure in self._failures.items() if held == run_id)
+
+    def not_made(self, run_id: str, failure: Failure) -> None:
+        """Remember a seed with which something of a run could not be made."""
+        with self._lock:
+            self._failures[run_id, *failure.what] = failure
 
     def solved(self, run_id: str, *stages: StageName) -> None:
         """Forget what went wrong or was said there."""
@@ -161,6 +173,7 @@ class RunStates:
         size = self._runs.size(run.source_sha)
         prompts = self._runs.prompts(run)
         other_mask = self._outdated.of_another_mask(run, size)
+        failures, warming_up = self._notes.failures(run_id), self._estimates.warming_up
         return RunState(
             run=run,
             recipe=recipe_of(run.recipe),
@@ -172,7 +185,7 @@ class RunStates:
             },
             histories=self._histories(run),
             job=self._jobs.of_run(run_id),
-            gate=gate_of(self._driver, run, settings, prompts, stale, size, self._estimates.warming_up, other_mask),
+            gate=gate_of(self._driver, run, settings, prompts, stale, size, warming_up, other_mask, failures),
             control_there=self._control_images.has(run, settings),
             outdated=self._outdated.reasons(run, size),
             model_names=self._model_names,

@@ -387,8 +387,19 @@ def test_an_image_that_is_refused_is_told_and_the_others_are_drawn(workspace: Wo
     state, told = studio.states.of(run_id), "1 of 4 images could not be made: The safety checker refused this image."
     assert len(state.run.test_cases) == 3 and state.run.jobs[-1].state == "failed"
     assert told in str(state.problems["generation"])
+    ((_prompt, seed),) = models.generator.refused
     assert state.gate.plan is not None and len(state.gate.plan.images) == 1, "it can be tried again"
+    assert state.gate.plan.images[0].seed != seed, "the same seed would be refused once more"
+    assert "it is tried again with another seed" in part(studio, run_id, "generation")
+    do(studio, run_id, "generate")
     studio.close()
+    restarted = put_together(load_profile("demo"), models, workspace)
+    for one in (studio, restarted):
+        state = one.states.of(run_id)
+        assert len({case.lineage.seed for case in state.run.test_cases}) == 4
+        assert seed not in {case.lineage.seed for case in state.run.test_cases}
+        assert state.gate.seed == 1, "all of these are there: the next yes would make others"
+    restarted.close()
 
 
 def test_a_cancel_ends_the_asking_for_more_after_one_reply(workspace: Workspace) -> None:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from PIL import Image
 
 from pipeline.checks import require, task_checks
 from pipeline.errors import Cancelled, UserError
-from pipeline.lineage import TestCase
+from pipeline.lineage import Failure, TestCase
 from pipeline.progress import OnProgress, Progress, StepTimer, stop_if
 from pipeline.seams import Method, P
-from pipeline.seeds import LARGEST, derive_seed
+from pipeline.seeds import LARGEST, derive_seed, next_seed
 from pipeline.settings import GenerationSettings
 from pipeline.speed import Work
-from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Task
+from pipeline.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, Task
 from pipeline.words import tokens
 
 PREVIEW_SHARE = 0.04
 """Of the time that an image takes, what its previews may take: one that would take more is left out."""
+
+FORGOTTEN_TRIES = 5
+"""Where nobody remembers any more that an image failed, one of so many further tries counts as that image."""
 
 OnFailure = Callable[["PlannedImage", Exception], None]
 """Called with an image that could not be made, and why. What it raises ends the work."""
@@ -36,6 +39,14 @@ class PlannedImage:
 
     counterfactual: CounterfactualCaption
     seed: int
+    failed: Failure | None = None
+    """What became of earlier tries, which took other seeds; None before the first."""
+
+    def failure(self, message: str) -> Failure:
+        """What is to be known of it when this try fails too."""
+        if self.failed is None:
+            return Failure(GENERATION, 1, message, self.counterfactual, self.seed)
+        return replace(self.failed, tries=self.failed.tries + 1, message=message)
 
 
 @dataclass(frozen=True)
@@ -89,20 +100,37 @@ def plan(
     seed: int,
     seconds_per_image: float | None = None,
     made: Collection[tuple[CounterfactualCaption, int]] = (),
+    failures: Collection[Failure] = (),
 ) -> Plan:
     """The images of every caption that is used, caption by caption, without those (caption and seed) already `made`.
 
-    See `seed_of` for their seeds: ticking or unticking a caption leaves the images of the others as they are.
+    See `seed_of` for their seeds: ticking or unticking a caption leaves the images of the others as they are. One that
+    could not be made, as `failures` tell, has the seed of its next try.
     """
+    failed = {(failure.counterfactual, failure.seed): failure for failure in failures}
     images = tuple(
-        PlannedImage(item, image_seed)
+        _next_try(item, image_seed, failed.get((item, image_seed)))
         for place, item in enumerate(counterfactuals.items)
         for image_seed in (seed_of(settings, seed, place, i) for i in range(settings.images_per_caption))
-        if item.used and (item, image_seed) not in made
+        if item.used and not _is_made(item, image_seed, failed.get((item, image_seed)), made)
     )
     steps = len(images) * settings.steps
     seconds = None if seconds_per_image is None else seconds_per_image * len(images)
     return Plan(images, len({id(image.counterfactual) for image in images}), steps, seconds)
+
+
+def _next_try(caption: CounterfactualCaption, seed: int, failed: Failure | None) -> PlannedImage:
+    return PlannedImage(caption, seed if failed is None else next_seed(seed, failed.tries), failed)
+
+
+def _is_made(
+    caption: CounterfactualCaption,
+    seed: int,
+    failed: Failure | None,
+    made: Collection[tuple[CounterfactualCaption, int]],
+) -> bool:
+    last = failed.tries if failed is not None else FORGOTTEN_TRIES
+    return bool(made) and any((caption, next_seed(seed, tries)) in made for tries in range(last + 1))
 
 
 def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) -> int:

@@ -312,6 +312,10 @@ def _cost(gate: Gate) -> str:
 
 
 def _explained(gate: Gate, state: RunState) -> str:
+    again = sum(image.failed is not None for image in gate.plan.images) if gate.plan is not None else 0
+    if again:
+        many = "it is" if again == 1 else "they are"
+        return f"{_count(again, 'image')} could not be made: {many} tried again with another seed."
     if gate.made:
         return f"{_count(gate.made, 'image')} of them made before and kept."
     if gate.seed and state.settings.generation.seed_mode == "next":
