@@ -27,13 +27,13 @@ from pipeline.lineage import Lineage
 from pipeline.masks import NamedMask
 from pipeline.methods import method_of
 from pipeline.models import load_models
+from pipeline.notices import notice_for
 from pipeline.options import (
     asked_mask,
     asked_settings,
     asked_sources,
     asked_task,
     changed_settings,
-    notice_for,
     require_mask_options,
     several,
 )

@@ -362,9 +362,7 @@ class Driver:
                 if captions is None:
                     raise UserError(recipe.last.comes_first)
                 generation.require_ready(request.task, captions)
-                wanted = generation.plan(
-                    captions, settings.generation, request.seed, failures=store.failures()
-                ).images
+                wanted = generation.plan(captions, settings.generation, request.seed, failures=store.failures()).images
                 made = self.made(recipe, store.drawn(), settings, request.task, prompts)
                 for image in wanted:
                     lineage = made.get((image.counterfactual, image.seed))

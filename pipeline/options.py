@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from PIL import Image
 from pydantic import ValidationError
 
 from pipeline.checks import require, task_checks
 from pipeline.errors import UserError
-from pipeline.images import image_sha, read_image
 from pipeline.masks import Mask, parse_classes, read_mask
 from pipeline.profile import Profile
 from pipeline.settings import Settings
@@ -136,12 +134,3 @@ def require_mask_options(options: argparse.Namespace) -> None:
     if several(options) and not Path(options.mask).is_dir():
         raise UserError("Several images have a mask each: give --mask the folder in which they are.")
     parse_classes(options.classes)
-
-
-def notice_for(profile: Profile, image: Image.Image) -> str:
-    """What a profile says of a picture that its models were not made for; "" for one of its samples."""
-    folder = profile.samples_folder()
-    if not profile.notice or folder is None:
-        return profile.notice
-    samples = (file for file in folder.glob("*.png") if file.with_suffix(".json").is_file())
-    return "" if any(image_sha(read_image(file).image) == image_sha(image) for file in samples) else profile.notice

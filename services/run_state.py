@@ -131,6 +131,8 @@ class RunState:
     """The states of the run with which its prompts became others, oldest first."""
     alternatives: Alternatives
     """Those of stage 3, with all that was measured of them."""
+    unknown_picture: str = ""
+    """What the profile says of a picture that its models were not made for; "" for one that they know."""
     steps: RunSteps = field(default_factory=RunSteps)
     """What was done to the run, and what of it was taken back."""
 
@@ -193,6 +195,7 @@ class RunStates:
             prompts=prompts,
             earlier_prompts=self._workspace.runs.prompt_states(run_id),
             alternatives=self._similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
+            unknown_picture=self._runs.notice(run.source_sha),
             steps=self._workspace.steps.of(run_id),
         )
 

@@ -20,6 +20,7 @@ from pipeline.errors import UserError
 from pipeline.freshness import inputs_key, stale_stages
 from pipeline.images import image_sha, read_image
 from pipeline.masks import parse_classes, read_mask, require_names
+from pipeline.notices import notice_for
 from pipeline.profile import Profile
 from pipeline.prompting import PromptError, PromptSet
 from pipeline.recipes import recipe_of
@@ -163,6 +164,7 @@ class RunService:
         """Held from reading a value or the settings of a run to saving what a person made of them."""
         self.pixels = lru_cache(maxsize=256)(self._pixels)
         self.size = lru_cache(maxsize=256)(self._size)
+        self.notice = lru_cache(maxsize=256)(self._notice)
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
@@ -233,6 +235,10 @@ class RunService:
         """Width and height of a stored image."""
         with Image.open(self._workspace.images.path(source_sha)) as image:
             return image.size
+
+    def _notice(self, source_sha: str) -> str:
+        """What the profile says of a stored image that its models were not made for; "" for one that they know."""
+        return notice_for(self.profile, self._workspace.images.load(source_sha))
 
     # The list of runs
 

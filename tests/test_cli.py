@@ -360,7 +360,9 @@ def test_a_model_that_cannot_be_had_ends_all(
 def test_a_sample_of_the_profile_gets_no_notice(
     models: ScriptedModels, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert augment(ROOT / "demo" / "samples" / "bird-on-a-twig.png", tmp_path / "out", "--captions", "1") == 0
+    with Image.open(ROOT / "demo" / "samples" / "bird-on-a-twig.png") as sample:
+        sample.convert("RGB").save(tmp_path / "renamed.jpg", quality=80)
+    assert augment(tmp_path / "renamed.jpg", tmp_path / "out", "--captions", "1") == 0
     assert "drawn scenes" not in capsys.readouterr().err
 
 

@@ -17,7 +17,7 @@ import services.changes
 import ui.explore
 from app import explorer_of
 from pipeline.errors import UserError
-from pipeline.profile import load_profile
+from pipeline.profile import ROOT, load_profile
 from pipeline.seams import OnStep
 from pipeline.settings import GenerationSettings
 from pipeline.types import Task
@@ -440,6 +440,18 @@ def test_uploads_are_put_right_or_refused(studio: Studio) -> None:
     assert run.name == "../my picture" and not run.sample and any("16 bits" in note for note in run.notes)
     assert "16 bits" in part(studio, run.id, "source") and "PROFILE=paper" in part(studio, run.id, "source")
     assert run.task.label == "" and studio.workspace.images.load(run.source_sha).mode == "RGB"
+
+
+def test_what_a_picture_shows_says_whether_the_models_know_it_and_not_its_name(studio: Studio) -> None:
+    photo, again = io.BytesIO(), io.BytesIO()
+    Image.effect_noise((96, 64), 90).save(photo, "PNG")
+    with Image.open(ROOT / "demo" / "samples" / "town-at-night.png") as sample:
+        sample.convert("RGB").resize((200, 200)).save(again, "JPEG", quality=60)
+        known = studio.runs.from_upload(again.getvalue(), "holiday.jpg")
+    named = studio.runs.from_upload(photo.getvalue(), "town at night.png")
+    claims = studio.workspace.runs.create(BIRD, Task("classification"), "demo", "x", {}, sample="town-at-night")
+    shown = ["unknown-picture" in part(studio, run_id, "source") for run_id in (known, named, claims)]
+    assert shown == [False, True, True]
 
 
 def test_what_is_typed_never_becomes_markup(studio: Studio) -> None:

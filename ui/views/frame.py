@@ -193,8 +193,8 @@ def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] =
     parts.append(el("div", id="source-problem", data_own=True, role="alert"))
     if run.notes:
         parts.append(notice(" ".join(run.notes), "picture-notes"))
-    if not run.sample and profile.notice:
-        parts.append(notice(el("span", profile.notice, title=profile.notice), "unknown-picture"))
+    if state.unknown_picture:
+        parts.append(notice(el("span", state.unknown_picture, title=state.unknown_picture), "unknown-picture"))
     looks = f"card source{' foldable' if folded else ''}"
     return el("section", parts, class_=looks, id="source", data_key=f"source-{run.id}")
 
