@@ -30,7 +30,6 @@ from pipeline.stages import generation
 from pipeline.stages.base import StageInputs
 from pipeline.stages.generation import Images, Plan, PlannedImage, Worklist
 from pipeline.types import (
-    GENERATION,
     CounterfactualCaption,
     CounterfactualCaptions,
     StageName,
