@@ -11,6 +11,7 @@ from pipeline.checks import require, task_checks
 from pipeline.errors import UserError
 from pipeline.masks import Mask, parse_classes, read_mask
 from pipeline.profile import Profile
+from pipeline.refusals import reason
 from pipeline.settings import Settings
 from pipeline.types import Task
 
@@ -38,8 +39,8 @@ def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        reason = first["msg"][0].lower() + first["msg"][1:]
-        raise UserError(f"The setting {name} cannot be {first['input']!r}: {reason}.") from error
+        said = reason(error, type(settings))
+        raise UserError(f"The setting {name} cannot be {first['input']!r:.80}: {said}.") from error
 
 
 def asked_settings(options: argparse.Namespace) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from pipeline.bands import Band
 from pipeline.errors import UserError
+from pipeline.refusals import reason
 from pipeline.settings import ControlKind, GenerationSettings, Settings, UnderTestSettings
 from pipeline.types import TaskKind
 
@@ -300,7 +301,8 @@ class Profile(_Data):
                 GenerationSettings.model_validate(defaults | changes)
             except ValidationError as error:
                 first = error.errors()[0]
-                raise ValueError(f"presets.{name}.{first['loc'][0]}: {first['msg']}") from error
+                said = reason(error, GenerationSettings)
+                raise ValueError(f"presets.{name}.{first['loc'][0]}: {said}") from error
         return self
 
     def preset(self, name: str) -> dict[str, Any]:
@@ -345,8 +347,8 @@ def load_profile(name: str) -> Profile:
         raise UserError(f"The profile {file} is not valid TOML: {error}.") from error
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "profile"
+        key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             raise UserError(f"The profile {file} has an unknown key: {key}. Take it out or correct it.") from error
-        reason = first["msg"].removeprefix("Value error, ")
-        raise UserError(f"The profile {file} has a wrong value at {key}: {reason}.") from error
+        where = f" at {key}" if key else ""
+        raise UserError(f"The profile {file} has a wrong value{where}: {reason(error, Profile)}.") from error

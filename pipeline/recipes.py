@@ -19,6 +19,7 @@ from pipeline.errors import UserError
 from pipeline.methods import method_of
 from pipeline.profile import Profile
 from pipeline.prompting import PROMPTS_FOLDER, PromptSet, PromptSlot, load_prompts
+from pipeline.refusals import reason
 from pipeline.settings import Settings
 from pipeline.stages.alternatives import ALTERNATIVES
 from pipeline.stages.base import Stage
@@ -129,7 +130,8 @@ class Recipe:
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(str(part) for part in ("recipes", self.name, *first["loc"]))
-            raise UserError(f"The profile {profile.name} has a wrong value at {key}: {first['msg']}.") from error
+            said = reason(error, self.settings)
+            raise UserError(f"The profile {profile.name} has a wrong value at {key}: {said}.") from error
         own = {name: getattr(defaults, name) for name in known}
         return self.settings.model_validate(own | {name: part for name, part in (plain or {}).items() if name in known})
 

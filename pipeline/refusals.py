@@ -33,6 +33,7 @@ _KINDS = {
     "string": "a text",
     "model": "an object",
     "dict": "an object",
+    "dataclass": "an object",
     "list": "a list",
     "tuple": "a list",
     "is": "an object",
@@ -40,10 +41,11 @@ _KINDS = {
 """By the beginning of an error's type: what it has to be."""
 
 
-def reason(error: ValidationError, model: type[BaseModel]) -> str:
+def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
     """What the field of the first mistake takes, as the end of a sentence: "it has to be a whole number from 1 to 8".
 
-    A ValueError of a validator of ours is given in its own words.
+    `model` is what was to be made of the value; without one no bounds are told. A ValueError of a validator of ours is
+    given in its own words.
     """
     first = error.errors()[0]
     kind, context = first["type"], first.get("ctx", {})
@@ -54,6 +56,12 @@ def reason(error: ValidationError, model: type[BaseModel]) -> str:
         return "there is no such field here"
     if kind == "missing":
         return "it is missing"
+    if kind == "union_tag_not_found":
+        return f"its {_bare(context['discriminator'])} is missing"
+    if kind == "union_tag_invalid":
+        return (
+            f"its {_bare(context['discriminator'])} is {context['tag']!r:.80}: take {_bare(context['expected_tags'])}"
+        )
     if kind == "string_too_long":
         return f"it has to be a text of at most {context['max_length']} characters"
     if kind == "string_too_short":
@@ -61,13 +69,19 @@ def reason(error: ValidationError, model: type[BaseModel]) -> str:
     if kind in ("too_long", "too_short"):
         return f"it has too {'many' if kind == 'too_long' else 'few'} parts"
     if kind in ("literal_error", "enum"):
-        return f"take {str(context['expected']).replace(chr(39), '')}"
+        return f"take {_bare(context['expected'])}"
     if kind in _NUMBERS:
-        return f"it has to be {_number(kind, _field(model, first['loc']))}"
+        field = _field(model, first["loc"]) if model is not None else None
+        return f"it has to be {_number(kind, field)}"
     if kind == "string_unicode":
         return "it holds half a letter"
     found = _KINDS.get(kind.split("_")[0], "something else")
     return f"it has to be {found}"
+
+
+def _bare(words: object) -> str:
+    """Without the quotation marks that pydantic puts around names."""
+    return str(words).replace("'", "")
 
 
 def _field(model: type[BaseModel], place: Sequence[int | str]) -> FieldInfo | None:

@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
+from pipeline.refusals import reason
 
 StageName = str
 """The name of a stage of some recipe (see `pipeline.recipes`), or `GENERATION`."""
@@ -241,7 +242,7 @@ def from_text(kind: type, text: str) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the value"
-        raise UserError(f"This cannot be taken: {where}: {first['msg'].removeprefix('Value error, ')}.") from error
+        raise UserError(f"This cannot be taken: {where}: {reason(error)}.") from error
     except ValueError as error:
         raise UserError(f"This is no JSON ({error}): correct it, or bring an earlier value back.") from error
 

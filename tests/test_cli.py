@@ -404,8 +404,19 @@ def test_segmentation_takes_the_profile_s_protected_classes_or_those_given(
         (["--label", " "], "needs a label"),
         (["--protected", "road"], "--protected belongs to --task segmentation"),
         (["--profile", "nope"], "no profile 'nope'"),
-        (["--captions", "0"], "The setting counterfactuals.captions cannot be '0': input should be greater than"),
-        (["--steps", "many"], "The setting generation.steps cannot be 'many': input should be a valid integer"),
+        (
+            ["--captions", "0"],
+            "The setting counterfactuals.captions cannot be '0': it has to be a whole number from 1 to ",
+        ),
+        (
+            ["--steps", "many"],
+            "The setting generation.steps cannot be 'many': it has to be a whole number from 1 to 150",
+        ),
+        (
+            ["--set", "generation.guidance=99"],
+            "generation.guidance cannot be '99': it has to be a number from 1 to 20.",
+        ),
+        (["--set", "generation.seed_mode=last"], "cannot be 'last': take next, fixed or random."),
         (["--set", "generation.colour=3"], "There is no setting 'generation.colour'"),
         (["--set", "steps"], "--set takes STAGE.NAME=VALUE"),
     ],

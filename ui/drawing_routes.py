@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from pipeline.errors import UserError
 from pipeline.settings import ConditioningSettings, GenerationSettings
+from services.commands import refused
 from services.live_images import ControlImages, Previews
 
 _FOR_A_WHILE = {"Cache-Control": "private, max-age=600"}
@@ -40,8 +41,7 @@ def add_drawing_routes(
             side = defaults.short_side if asked.short_side is None else asked.short_side
             GenerationSettings.model_validate(defaults.model_dump() | {"short_side": side})
         except ValidationError as error:
-            first = error.errors()[0]
-            return PlainTextResponse(f"{first['loc'][0]}: {first['msg']}", status_code=422)
+            return PlainTextResponse(str(refused(error, ControlQuery)), status_code=422)
         settings = ConditioningSettings.model_validate(asked.model_dump(include=set(ConditioningSettings.model_fields)))
         try:
             data = control_images.png(run_id, settings, side, min(max(0, asked.longest), LONGEST))
