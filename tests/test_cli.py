@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -293,6 +294,26 @@ def test_replies_that_cannot_be_read_are_asked_for_again_with_the_next_seeds(
     spent, models.language = set(models.language.seeds), ScriptedLanguageModel(answer)
     assert augment(image, tmp_path / "out") == 0
     assert models.language.seeds[0] == max(spent) + 1
+
+
+def test_a_caption_that_fails_a_check_is_drawn_where_a_person_ticked_it_and_that_is_said(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def loses_the_bird(prompt: str) -> str:
+        return answer(prompt).replace("bird", "toy") if "sunset" in prompt else answer(prompt)
+
+    models.language = ScriptedLanguageModel(loses_the_bird)
+    assert augment(image, tmp_path / "out") == 0
+    lost = "A red toy in sunny weather at sunset."
+    assert f"  not used: {lost}" in capsys.readouterr().err and len(models.generator.made) == 2
+    held = run_file.read(tmp_path / "out" / "run.json")
+    value = held.run.values["counterfactuals"]
+    ticked = replace(value.value, items=tuple(replace(item, used=True) for item in value.value.items))
+    values = {**held.run.values, "counterfactuals": replace(value, value=ticked)}
+    run_file.write(replace(held, run=replace(held.run, values=values)), tmp_path / "out")
+    assert augment(image, tmp_path / "out") == 0
+    assert f"  used all the same: {lost}" in capsys.readouterr().err
+    assert lost in models.generator.made[-1][0] and len(models.generator.made) == 3
 
 
 def test_several_images_are_a_run_each_and_one_that_fails_stops_no_other(
