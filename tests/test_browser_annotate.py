@@ -280,6 +280,10 @@ def test_what_was_filled_in_survives_a_pause_a_sign_in_that_ends_and_another_bro
 def test_several_questions_with_arrows_and_a_question_that_follows(place: Place) -> None:
     study_id, link = place.running(items_of(place.studio.workspace, 2), LANCE_RULES)
     with place.annotator(link) as page:
+        page.set_viewport_size({"width": 390, "height": 844})
+        beyond = page.locator(".panel-card").evaluate("card => card.scrollWidth - card.clientWidth")
+        assert beyond == 0, "a narrow window of a desktop, which names its keys, cuts no question"
+        page.set_viewport_size({"width": 1280, "height": 860})
         assert page.locator("[data-question=concern]").is_hidden()
         page.keyboard.press("Enter")
         assert page.locator("#send").is_disabled() and not votes(place, study_id), "not before all is answered"

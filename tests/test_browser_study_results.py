@@ -336,17 +336,40 @@ def test_the_methods_paragraph_is_copied_whole(page: Page, served: tuple[str, St
     )
 
 
+BROKEN_WORDS = """() => {
+  const found = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = new Range();
+  while (texts.nextNode()) {
+    for (const { 0: word, index } of texts.currentNode.data.matchAll(/\\b[A-Za-z]{2,12}\\b/g)) {
+      range.setStart(texts.currentNode, index);
+      range.setEnd(texts.currentNode, index + word.length);
+      if (new Set([...range.getClientRects()].map(({ top }) => top)).size > 1) found.push(word);
+    }
+  }
+  return found;
+}"""
+"""Words that anybody writes, which stand on two lines; what is longer has to be broken somewhere."""
+CROWDED_TICKS = """() => [...document.querySelectorAll(".ruler")].flatMap((ruler) => {
+  const shown = [...ruler.querySelectorAll("text")].filter((text) => text.getClientRects().length);
+  const places = shown.map((text) => text.getBoundingClientRect());
+  return shown.filter((text, n) => n && places[n].left < places[n - 1].right + 2
+    || places[n].right > ruler.closest(".box").getBoundingClientRect().right).map((text) => text.textContent);
+})"""
+"""Ticks of an axis that stand on each other, or beyond their box."""
+
+
 def hold(page: Page, address: str, theme: Literal["light", "dark"] = "light") -> None:
-    """The page has all its images and is never wider than its window."""
+    """The page has all its images, is never wider than its window, and can be read at any width."""
     page.emulate_media(color_scheme=theme)
     page.goto(address)
     page.evaluate("for (const one of document.images) one.loading = 'eager'")
     page.wait_for_function("[...document.images].every((one) => one.complete)")
     broken = "[...document.images].filter((one) => !one.naturalWidth).map((one) => one.src)"
     assert page.evaluate(broken) == [], address
-    for width in (1280, 1920, 480):
+    for width in (1280, 1920, 480, 390):
         page.set_viewport_size({"width": width, "height": 900})
         assert not wide(page), f"{address} at {width}"
+        for cut in (BROKEN_WORDS, CROWDED_TICKS):
+            assert page.evaluate(cut) == [], f"{address} at {width}"
 
 
 @pytest.fixture

@@ -660,7 +660,8 @@ def test_more_votes_are_a_new_version_of_the_rules(lead: Lead) -> None:
     lead.act(study, "ask-for-votes", votes="7", consensus="5")
     rules = lead.rules(study)
     assert (rules.votes, rules.consensus, rules.version) == (7, 5, 2)
-    assert "version 2" in lead.get(f"/study/{study}/run")
+    page = lead.get(f"/study/{study}/run")
+    assert "version 2" in page and "still show a [class]?" in page and "{label}" not in page
     assert "the votes an image went from 5 to 7" in lead.get(f"/study/{study}/")
 
 

@@ -138,7 +138,7 @@
       earlier ? make("div", { class: "notice stack", id: "earlier" },
         make("p", {}, "Somebody has taken part in this study from this browser before. If that was you, please go on under the name that you had: whoever leads the study sees that two names share a browser."),
         button("Sign in with my earlier code", async () => { await post("sign-out", {}); signIn(earlier); }, { class: "s", id: "earlier-code" })) : null,
-      button("I have kept it: go on", go, { class: "p", id: "code-kept", "data-first": true }));
+      make("div", { class: "row" }, button("I have kept it: go on", go, { class: "p", id: "code-kept", "data-first": true })));
   }
 
   async function signOut() {
@@ -162,7 +162,7 @@
   function choose() {
     if (!studies.length) {
       sheet("There is no study for you at the moment", make("p", {}, "Whoever invited you can add you to one. Nothing is lost by leaving this page."),
-        button("Look again", start, { "data-first": true }));
+        make("div", { class: "row" }, button("Look again", start, { "data-first": true })));
       return;
     }
     const WORDS = { draft: "not started yet", paused: "paused", closed: "closed" };

@@ -111,7 +111,7 @@ def _outcomes(report: Report, item: Item) -> Html | None:
             )
         )
     table = el("table", el("tbody", rows), class_="outcomes")
-    return el("section", el("h2", "Where its votes differ"), table, class_="card box")
+    return el("section", el("h2", "Where its votes differ"), el("div", table, class_="scroll"), class_="card box")
 
 
 def decide_address(report: Report, item: int, question: str) -> str:
@@ -128,8 +128,8 @@ def _votes(report: Report, data: StudyData, item: Item) -> Html:
         return el("section", el("h2", "Votes"), el("p", "Nobody has judged it yet.", class_="mut"), class_="card box")
     rows = [_vote(report, vote, item, excluded, first) for vote in of_item]
     head = [el("th", words, scope="col") for words in ("worker", "answers", "time", "when", "")]
-    table = el("table", el("thead", el("tr", head)), el("tbody", rows))
-    return el("section", el("h2", "Votes"), table, class_="card box")
+    table = el("table", el("thead", el("tr", head)), el("tbody", rows), class_="item-votes")
+    return el("section", el("h2", "Votes"), el("div", table, class_="scroll"), class_="card box")
 
 
 def _vote(report: Report, vote: Vote, item: Item, excluded: set[str], first: set[int]) -> Html:

@@ -160,7 +160,7 @@ def items_shown(items: Sequence[Item]) -> Html:
     head = el("tr", [el("th", words) for words in ("sample", "images", "classes", "model under test", "")])
     return el(
         "div",
-        el("table", el("thead", head), el("tbody", lines), class_="samples-table"),
+        el("div", el("table", el("thead", head), el("tbody", lines), class_="samples-table"), class_="scroll"),
         thumbs(plain, 0),
         id="part-items",
         data_items=len(plain),

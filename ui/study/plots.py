@@ -62,19 +62,22 @@ def share_axis(slices: Iterable[Slice]) -> Axis:
 
 
 def ruler(axis: Axis) -> Html:
-    """The axis alone, for the head of a column of plots."""
+    """The axis alone, for the head of a column of plots. Every second tick is "between": a style sheet leaves it out
+    where there is no room for all.
+    """
+    last = len(axis.ticks) - 1
     marks = [
         el(
             "text",
             axis.said(tick),
-            el("tspan", " %") if axis.unit == "%" and place == len(axis.ticks) - 1 else None,
+            el("tspan", " %") if axis.unit == "%" and place == last else None,
             x=axis.place(tick),
             y=11,
-            class_="end" if place == len(axis.ticks) - 1 else "start" if place == 0 else "",
+            class_="end" if place == last else "start" if place == 0 else "between" if place % 2 else "",
         )
         for place, tick in enumerate(axis.ticks)
     ]
-    return _svg(14, "", marks, "ruler")
+    return el("div", _svg(14, "", marks, "ruler"), class_="ruler-place")
 
 
 def interval(part: Slice, axis: Axis, before: Slice | None = None) -> Html:

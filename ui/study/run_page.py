@@ -16,7 +16,7 @@ from ui.study.frame import study_head
 from ui.study.items_form import draw_form, files_form
 from ui.study.questions_form import KINDS
 from ui.study.setup import dialogs
-from ui.study.words import when
+from ui.study.words import text_of_question, when
 from ui.views.markup import Child, Html, el
 from ui.views.parts import bar, button, pill
 
@@ -392,7 +392,7 @@ def _question(question: Question) -> Html:
         summary.append(f"only with {question.only_with}")
     if question.follows:
         summary.append(f"after {question.follows} = {question.follows_answer}")
-    return el("li", question.text, " ", el("small", " · ".join(summary), class_="mut"))
+    return el("li", text_of_question(question), " ", el("small", " · ".join(summary), class_="mut"))
 
 
 def votes_card(heading: str = "Bring votes from Mechanical Turk") -> Html:
