@@ -149,16 +149,17 @@
     words?.classList.add("sought");
   }
 
-  // On a small screen: what is rarely needed of a card. What is open of it closes with it.
+  // On a small screen: what is rarely needed of a card, and what checks say of a caption. What is open of it closes with it.
+  const FOLDS = ".foldable, .unfolds";
   function showMore(toggle) {
-    const card = toggle.closest(".foldable"), open = card.toggleAttribute("data-more");
+    const card = toggle.closest(FOLDS), open = card.toggleAttribute("data-more");
     if (!open) { delete card.dataset.open; markPanels(card); }
     markMore(card);
     for (const area of card.querySelectorAll("textarea")) fitHeight(area);
   }
 
   function markMore(card) {
-    for (const toggle of card.querySelectorAll("[data-more-of]")) toggle.setAttribute("aria-expanded", String("more" in card.dataset));
+    for (const toggle of card.querySelectorAll("[data-more-of]")) if (toggle.closest(FOLDS) === card) toggle.setAttribute("aria-expanded", String("more" in card.dataset));
   }
 
   function markPanels(card) {
@@ -191,7 +192,7 @@
 
   studio.afterPatch.push((root) => {
     for (const card of root.querySelectorAll("[data-open]")) markPanels(card);
-    for (const card of root.querySelectorAll(".foldable")) markMore(card);
+    for (const card of root.querySelectorAll(FOLDS)) markMore(card);
   });
   Object.assign(studio, { submit, closeEditors, look });
 })();

@@ -125,15 +125,17 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
     checks = counterfactual_checks(source, item, state.run.task)
     # Made from another caption: what differs now says little, and the words for it would fill the page.
     shown_checks = () if "counterfactuals" in state.stale else checks
+    said = tuple(check for check in shown_checks if check.note)
     notes = [el("p", icon("alert"), el("span", check.note), class_="note") for check in failed(tuple(shown_checks))]
     notes += [el("p", check.note, class_="note mild") for check in shown_checks if check.passed and check.note]
     return el(
         "div",
         tick,
-        el("div", shown, field, _edits(item), notes, class_="text"),
-        el("div", _findings(item, checks, source, state.run.task), class_="tags"),
+        el("div", shown, field, _edits(item), class_="text"),
+        el("div", _why(said), _findings(item, checks, source, state.run.task), class_="tags"),
         el("span", pencil, button("Drop", "counterfactual-drop", "s q", **data), class_="acts"),
-        class_=f"line{'' if item.used else ' off'}",
+        el("div", notes, class_="said") if notes else None,
+        class_=f"line unfolds{'' if item.used else ' off'}",
         data_key=f"cf-{place}",
         data_place=place,
     )
@@ -150,6 +152,29 @@ def _edits(item: CounterfactualCaption) -> Html:
             for edit in item.edits
         ],
         class_="edits rare",
+    )
+
+
+def _why(said: tuple[Check, ...]) -> Child:
+    """On a small screen what the checks say waits behind this: one word for one of them, else how many there are."""
+    if not said:
+        return None
+    wrong = failed(said)
+    if len(wrong) > 1:
+        words = f"{len(wrong)} checks fail"
+    elif wrong:
+        words = FAILED.get(wrong[0].name, wrong[0].name)
+    else:
+        words = REMARKS.get(said[0].name, (said[0].name, ""))[0] if len(said) == 1 else f"{len(said)} remarks"
+    return el(
+        "button",
+        words,
+        icon("unfold"),
+        type="button",
+        class_=f"unfold {'bad' if wrong else 'warn'}",
+        data_more_of=True,
+        aria_expanded="false",
+        title=" ".join(check.note for check in said),
     )
 
 

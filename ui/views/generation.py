@@ -242,7 +242,7 @@ def _gate(state: RunState) -> Html:
             "div",
             el("b", words, id="gate-count"),
             el("span", _cost(gate), class_="mut", id="gate-seconds"),
-            el("span", _explained(gate, state), class_="mut note rare"),
+            el("span", _explained(gate, state), class_=f"mut note{'' if _again(gate) else ' rare'}"),
             _doubts(gate),
             class_="what",
         ),
@@ -265,14 +265,25 @@ def _doubts(gate: Gate) -> Child:
     if not gate.doubts:
         return None
     number = len(gate.doubts)
-    head = f"{_count(number, 'ticked caption')} {'fails' if number == 1 else 'fail'} a check:"
+    ticked = el("span", "ticked caption " if number == 1 else "ticked captions ", class_="word")
+    head = el("span", f"{number} ", ticked, "fails a check" if number == 1 else "fail a check")
     named: list[Child] = [
         el("li", f"“{_short(doubt.caption)}” ", el("span", doubt.reasons[0], class_="mut"), title=doubt.caption)
         for doubt in gate.doubts[:DOUBTS_NAMED]
     ]
     if number > DOUBTS_NAMED:
         named.append(el("li", f"and {number - DOUBTS_NAMED} more", class_="mut"))
-    return el("div", el("b", icon("alert"), " ", head), el("ul", named), class_="doubts", id="gate-doubts")
+    opener = el(
+        "button",
+        icon("alert"),
+        head,
+        icon("unfold"),
+        type="button",
+        class_="unfold bad",
+        data_more_of=True,
+        aria_expanded="false",
+    )
+    return el("div", opener, el("ul", named), class_="doubts unfolds", id="gate-doubts")
 
 
 def _short(text: str, most: int = 80) -> str:
@@ -312,7 +323,7 @@ def _cost(gate: Gate) -> str:
 
 
 def _explained(gate: Gate, state: RunState) -> str:
-    again = sum(image.failed is not None for image in gate.plan.images) if gate.plan is not None else 0
+    again = _again(gate)
     if again:
         many = "it is" if again == 1 else "they are"
         return f"{_count(again, 'image')} could not be made: {many} tried again with another seed."
@@ -323,6 +334,11 @@ def _explained(gate: Gate, state: RunState) -> str:
     if state.run.test_cases:
         return "The captions or settings were changed; earlier images stay."
     return "Nothing is generated before your yes."
+
+
+def _again(gate: Gate) -> int:
+    """How many images could not be made before."""
+    return sum(image.failed is not None for image in gate.plan.images) if gate.plan is not None else 0
 
 
 def _progress(state: RunState) -> Html:

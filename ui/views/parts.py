@@ -38,6 +38,7 @@ _ICONS = {
     "empty": '<circle cx="8" cy="8" r="5.5" stroke-dasharray="2.2 2.2"/>',
     "turn": '<path d="M8 2.5A5.5 5.5 0 1113.5 8"/>',
     "forward": '<path d="M3 4l4.5 4L3 12M8.5 4L13 8l-4.5 4"/>',
+    "unfold": '<path d="M4 6l4 4 4-4"/>',
     "list": '<path d="M3 4.5h10M3 8h10M3 11.5h10"/>',
 }
 
