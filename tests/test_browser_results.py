@@ -12,7 +12,7 @@ from benchmarks.serving import settled
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
 from services.studio import Studio
-from tests.explorer import Served, draw, look, one_server, open_run, text_run
+from tests.explorer import Served, draw, held_drawing, look, one_server, open_run, text_run
 from tests.test_predictions import Bright
 
 SOON = 60_000
@@ -23,6 +23,13 @@ PLACES = """[...document.querySelectorAll('#viewer :is(.pane, .verdict-line, .ch
   const { x, y, width, height } = part.getBoundingClientRect(); return [x, y, width, height].map(Math.round); })"""
 """Where the pictures and what stands below them are."""
 
+
+COVERED = """[...document.querySelectorAll("button, input, textarea, a, summary")].filter((one) => {
+  const line = document.getElementById("said"), over = line.getBoundingClientRect(), at = one.getBoundingClientRect();
+  if (!over.width || line.contains(one) || !one.checkVisibility()) return false;
+  return at.left < over.right && over.left < at.right && at.top < over.bottom && over.top < at.bottom;
+}).map((one) => one.outerHTML)"""
+"""What can be pressed, or typed in, and lies under the line that tells what was done."""
 
 WIDTHS = (
     """[1, 2].map(() => { document.body.classList.toggle('all-open'); return document.documentElement.scrollWidth; })"""
@@ -94,6 +101,9 @@ def test_a_whole_run_fits_one_screen_of_a_laptop(studio: Studio, page: Page) -> 
             expect(page.locator(f"#viewer {part}").first).to_be_in_viewport(ratio=1)
         for part in ("#edit-caption", "#results .thumb >> nth=0", "#stage-counterfactuals .line >> nth=3", "#generate"):
             expect(page.locator(part)).to_be_in_viewport(ratio=1)
+        what_was_done_covers_nothing(page)
+        what_checks_say_is_a_word_at_first(studio, page)
+        strip_and_queue_stand_beside_each_other(studio, page)
         # What is rarely needed is a press away.
         prompt = page.locator("#stage-keywords [data-panel-of=prompt]")
         expect(prompt).to_be_hidden()
@@ -107,6 +117,52 @@ def test_a_whole_run_fits_one_screen_of_a_laptop(studio: Studio, page: Page) -> 
     finally:
         page.set_viewport_size({"width": 1440, "height": 1000})
         page.evaluate("document.body.classList.add('all-open')")
+
+
+def what_was_done_covers_nothing(page: Page) -> None:
+    """The line with the undo, and one that tells at length what was refused."""
+    press(page, "r", "1")
+    press(page, "Control+z")
+    expect(page.locator("#said")).to_contain_text("Taken back")
+    expect(page.locator("#said-act")).to_be_in_viewport(ratio=1)
+    assert page.evaluate(COVERED) == []
+    assert page.evaluate("document.documentElement.scrollHeight") == 800, "it moves nothing"
+    page.evaluate("studio.say('A long sentence of what was refused. '.repeat(20), 'bad')")
+    assert page.evaluate(COVERED) == []
+    page.click("#said button:has-text('Close')")
+    assert page.evaluate("document.documentElement.scrollHeight") == 800
+
+
+def what_checks_say_is_a_word_at_first(studio: Studio, page: Page) -> None:
+    """Two captions fail many checks; all that they say is told on request."""
+    run = page.evaluate("studio.run")
+    for place, item in enumerate(studio.workspace.runs.get(run).values["counterfactuals"].value.value.items[:2]):
+        wrong = f"{place} toys lie about. " * 9
+        studio.commands.send("counterfactual-write", {"run": run, "place": place, "text": item.text, "new": wrong})
+    look(page)
+    line = page.locator("#stage-counterfactuals .line").first
+    expect(line.locator(".unfold")).to_have_text("5 checks fail")
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollHeight") == 800
+    for fold in (line, page.locator("#gate-doubts")):
+        said, opener = fold.locator(".said, ul"), fold.locator(".unfold")
+        expect(said).to_be_hidden()
+        opener.click()
+        expect(said).to_be_visible()
+        expect(said).to_contain_text("is not in the caption where")
+        opener.click()
+        expect(said).to_be_hidden()
+
+
+def strip_and_queue_stand_beside_each_other(studio: Studio, page: Page) -> None:
+    """While something is drawn the results can be looked at, and what waits can be taken out."""
+    with held_drawing(studio):
+        page.click("#generate")
+        expect(page.locator("#queue .part.waiting").first.locator("button").last).to_be_in_viewport(ratio=1)
+        for thumb in (page.locator("#results .drawing"), page.locator("#results [data-view-case]").last):
+            expect(thumb).to_be_in_viewport(ratio=1)
+            thumb.click()
+    settled(page)
 
 
 def test_a_phone_shows_all_of_a_run_and_no_word_widens_the_page(studio: Studio, page: Page) -> None:

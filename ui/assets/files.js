@@ -4,29 +4,26 @@
   const studio = window.studio;
   const { send } = studio;
 
-  // ---- A line at the bottom that says what happened
+  // ---- What happened, in the header: there it covers nothing. What was refused has a line of its own until it is closed
 
   let fading = null;
 
   function say(text, tone, action) {
-    let line = document.getElementById("said");
-    if (!line) {
-      line = document.createElement("div");
-      line.id = "said";
-      line.className = "studio";
-      line.setAttribute("role", "status");
-      document.body.append(line);
-    }
+    const line = document.getElementById("said");
+    if (!line) return;
     line.replaceChildren();
     clearTimeout(fading);
     line.dataset.tone = tone || "";
-    if (!text) return;
-    const words = document.createElement("span");
-    words.textContent = text;
-    line.append(words);
-    if (action) line.append(pressed(action.word, () => { say(""); action.do(); }, "said-act"));
-    line.append(pressed("Close", () => say("")));
-    if (tone !== "bad") fading = setTimeout(() => say(""), 12000);
+    if (text) {
+      const words = document.createElement("span");
+      words.textContent = words.title = text;
+      line.append(words);
+      if (action) line.append(pressed(action.word, () => { say(""); action.do(); }, "said-act"));
+      line.append(pressed("Close", () => say("")));
+      if (tone !== "bad") fading = setTimeout(() => say(""), 12000);
+    }
+    // What keeps its place below the header does so below a higher one too.
+    document.documentElement.style.setProperty("--s-top", text && tone === "bad" ? `${line.closest("header").offsetHeight}px` : "");
   }
 
   function pressed(word, act, id = "") {

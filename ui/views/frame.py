@@ -38,6 +38,7 @@ def header(
     job = next((job for job in jobs if job.run_id == run_id), jobs[0] if jobs else None)
     return frame.header(
         "explore",
+        el("div", id="said", data_own=True, role="status"),
         _job(job, waiting_for, run_id) if job is not None else None,
         pill(["profile ", el("b", profile.name)], id="profile", title=profile.title),
         pill(f"saved {clock(saved)}", "ok", id="saved") if saved is not None else None,
