@@ -18,14 +18,19 @@ import sqlite_utils
 
 from pipeline.errors import UserError
 from storage.database import Repository, read, write
-from storage.next_items import next_item
+from storage.next_items import next_item, told_of
 from storage.rows import Row, insert_row, now, pack, pack_value, when, whole
 from storage.study_rows import item_of, require_study, rules_of, touch
 from storage.study_types import Assignment, Draft, Saved, VoteRefused
-from study.types import Answers, Item, ItemKind, Rules
+from study.types import WORK, Answers, Item, ItemKind, Rules
 
 LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
+_TO_READ = """
+    (assignments.kind = 'training' AND state = 'submitted' AND imported = 0
+        AND NOT EXISTS (SELECT 1 FROM training_read WHERE assignment = assignments.id))
+"""
+"""A training item that its worker has answered and not gone on from."""
 _NOT_YOURS = "This image is not yours to judge, or no longer; go on with the next one."
 """The same for what does not exist and for what is another worker's: nothing is learnt by asking."""
 
@@ -98,15 +103,15 @@ class Assignments(Repository):
 
     @read
     def image_of(self, db: sqlite_utils.Database, token: str, worker: str) -> str | None:
-        """The hash of the picture that a token of an assignment stands for, while it is this worker's to judge; None
-        for anything else.
+        """The hash of the picture that a token of an assignment stands for, while it is this worker's to judge, or to
+        be told of; None for anything else.
         """
-        query = """
+        query = f"""
             SELECT image AS sha FROM assignments JOIN study_items ON study_items.id = item
-            WHERE image_token = :token AND worker = :worker AND state = 'leased'
+            WHERE image_token = :token AND worker = :worker AND (state = 'leased' OR {_TO_READ})
             UNION ALL
             SELECT source FROM assignments JOIN study_items ON study_items.id = item
-            WHERE source_token = :token AND worker = :worker AND state = 'leased'
+            WHERE source_token = :token AND worker = :worker AND (state = 'leased' OR {_TO_READ})
         """
         for row in list(db.query(query, {"token": whole(token[:100]), "worker": worker})):
             return str(row["sha"])
@@ -114,15 +119,20 @@ class Assignments(Repository):
 
     @read
     def judging(self, db: sqlite_utils.Database, worker: str) -> dict[str, set[str]]:
-        """The hashes of the pictures that are the worker's to judge now, by study."""
-        query = """
+        """The hashes of the pictures that are the worker's to judge now, or to be told of, by study."""
+        query = f"""
             SELECT enrolments.study, image, source
             FROM enrolments CROSS JOIN assignments ON assignments.study = enrolments.study
                 AND assignments.worker = enrolments.worker AND assignments.state = 'leased'
-            JOIN study_items ON study_items.id = item WHERE enrolments.worker = ?
+            JOIN study_items ON study_items.id = item WHERE enrolments.worker = :worker
+            UNION ALL
+            SELECT enrolments.study, image, source
+            FROM enrolments CROSS JOIN assignments ON assignments.study = enrolments.study
+                AND assignments.worker = enrolments.worker AND {_TO_READ}
+            JOIN study_items ON study_items.id = item WHERE enrolments.worker = :worker
         """
         found: dict[str, set[str]] = {}
-        for row in db.query(query, [worker]):
+        for row in db.query(query, {"worker": worker}):
             found.setdefault(row["study"], set()).update(sha for sha in (row["image"], row["source"]) if sha)
         return found
 
@@ -141,8 +151,9 @@ class Assignments(Repository):
         """Keep the answers; "again" when the client's `key` was kept before, whatever happened since: one vote.
 
         `answers` are checked before (study.questions.check_answers). `seconds` is bounded by the time since the item
-        was given out. Of a control or quiz item `right` must say whether it was answered right (study.controls.right):
-        the worker's figures count it. A lease that has run out is no hindrance while the item needs the vote.
+        was given out. Of an item with a known answer `right` must say whether it was answered right
+        (study.control_items.right): the worker's figures count it. A lease that has run out is no
+        hindrance while the item needs the vote.
 
         Raises VoteRefused: "not yours" (the same for what does not exist), "answered", "full", "not running",
         "excluded", "blocked".
@@ -163,7 +174,7 @@ class Assignments(Repository):
                 text = "Others have judged this image meanwhile, and it has all its votes; go on with the next one."
                 raise VoteRefused("full", text)
         if row["kind"] != "item" and right is None:
-            raise ValueError("say whether a control or quiz item was answered right (study.controls.right)")
+            raise ValueError("say whether an item with a known answer was answered right (study.control_items.right)")
         _check_vote(answers, comment, seconds, key)
         answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
         bounded = min(max(seconds, 0.0), (when(time) - when(row["accepted"])).total_seconds())
@@ -197,7 +208,7 @@ class Assignments(Repository):
     def undo(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Assignment | None:
         """Take back the answer that the worker sent last: the item is leased to them again, with what they had said;
         what they hold meanwhile waits, and the log of votes has both answers. None when there is none, it was taken
-        back already, or it was approved or rejected. Raises VoteRefused like `claim`.
+        back already, it was approved or rejected, or they were told what is right. Raises VoteRefused like `claim`.
         """
         rules = _may_write(db, study_id, worker)
         row = _to_undo(db, study_id, worker)
@@ -212,6 +223,25 @@ class Assignments(Repository):
             touch(db, study_id)
             return _by_id(db, row["id"])
         return None
+
+    @read
+    def to_read(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Assignment | None:
+        """The training item that the worker has answered and not gone on from; None when there is none."""
+        query = f"SELECT * FROM assignments WHERE study = ? AND worker = ? AND {_TO_READ} ORDER BY vote LIMIT 1"
+        for row in list(db.query(query, [study_id, worker])):
+            return _assignment(db, row)
+        return None
+
+    @write
+    def read_on(self, db: sqlite_utils.Database, public: str, worker: str) -> bool:
+        """The worker has read what was told of a training answer; again changes nothing. Whether there was anything
+        to read: not of an item of another kind, another worker's, or one without an answer.
+        """
+        row = _assignment_row(db, public)
+        if row is None or row["worker"] != worker or row["kind"] != "training" or row["state"] != "submitted":
+            return False
+        db.execute("INSERT OR IGNORE INTO training_read (assignment, created) VALUES (?, ?)", [row["id"], now()])
+        return True
 
     @write
     def release(self, db: sqlite_utils.Database, study_id: str, worker: str) -> None:
@@ -228,7 +258,7 @@ class Assignments(Repository):
     @read
     def progress(self, db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[int, int]:
         """How many items the worker has judged, and how many they could still get as things stand, the one they have
-        included. Control and quiz items are in neither. Raises UserError for an unknown study.
+        included. Those with a known answer are in neither. Raises UserError for an unknown study.
         """
         study = require_study(db, study_id)
         votes, most = study["votes"], rules_of(study["rules"]).most_items
@@ -253,15 +283,23 @@ class Assignments(Repository):
 
     @read
     def controls_left(self, db: sqlite_utils.Database, study_id: str, worker: str) -> int:
-        """How many control items the worker could still get, the one they have included: none shows what they saw."""
+        """How many control items the worker could still get, the one they have included: none shows what they saw, or
+        what they were told of.
+        """
         query = """
-            SELECT count(DISTINCT image) FROM study_items
+            SELECT {columns} FROM study_items
             WHERE study = :study AND kind = 'control' AND image NOT IN (
                 SELECT image FROM assignments JOIN study_items ON study_items.id = item
                 WHERE assignments.study = :study AND worker = :worker AND state = 'submitted'
             )
         """
-        return int(db.execute(query, {"study": study_id, "worker": worker}).fetchone()[0])
+        values = {"study": study_id, "worker": worker}
+        told = told_of(db, study_id, worker)
+        if told:
+            columns = "image, source, json_extract(content, '$.origin.picture') AS picture"
+            rows = db.query(query.format(columns=columns), values)
+            return len({row["image"] for row in rows if told.isdisjoint(row.values())})
+        return int(db.execute(query.format(columns="count(DISTINCT image)"), values).fetchone()[0])
 
     @read
     def waiting(self, db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
@@ -308,7 +346,7 @@ def _may_write(db: sqlite_utils.Database, study_id: str, worker: str) -> Rules:
 def _to_undo(db: sqlite_utils.Database, study_id: str, worker: str) -> Row | None:
     """The assignment whose answer the worker sent last, while it stands and nobody has decided on it; else None."""
     query = """
-        SELECT id, vote FROM assignments WHERE study = :study AND worker = :worker AND state = 'submitted'
+        SELECT id, vote, kind FROM assignments WHERE study = :study AND worker = :worker AND state = 'submitted'
             AND verdict = 'pending' AND imported = 0 ORDER BY vote DESC LIMIT 1
     """
     taken_back = """
@@ -316,7 +354,10 @@ def _to_undo(db: sqlite_utils.Database, study_id: str, worker: str) -> Row | Non
         WHERE study = :study AND worker = :worker AND state IN ('leased', 'expired') AND vote > :vote LIMIT 1
     """
     for row in list(db.query(query, {"study": study_id, "worker": worker})):
-        if not list(db.query(taken_back, {"study": study_id, "worker": worker, "vote": row["vote"]})):
+        # Whoever was told what is right would answer anew what they were told.
+        if row["kind"] in WORK and not list(
+            db.query(taken_back, {"study": study_id, "worker": worker, "vote": row["vote"]})
+        ):
             return row
     return None
 

@@ -12,7 +12,7 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from pipeline.errors import UserError
-from storage import case_tasks, panels, state_tables, study_tables
+from storage import case_tasks, panels, state_tables, study_tables, training_tables
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 
@@ -29,6 +29,7 @@ STEPS = (
     "m010_browsers",
     "m011_archive",
     "m012_panels",
+    "m013_training",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -47,6 +48,7 @@ APPEND_ONLY = (
     *_TENTH,
     *_ELEVENTH,
     *panels.APPEND_ONLY,
+    *training_tables.APPEND_ONLY,
 )
 """The tables whose rows never change and never go."""
 
@@ -407,6 +409,13 @@ def m012_panels(db: sqlite_utils.Database) -> None:
     for statement in panels.TABLES:
         db.execute(statement)
     _only_append(db, panels.APPEND_ONLY)
+
+
+@studio()
+def m013_training(db: sqlite_utils.Database) -> None:
+    """Training items: a fourth kind that no approval counts, and what was read of what was told of an answer."""
+    training_tables.apply(db)
+    _only_append(db, training_tables.APPEND_ONLY)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -28,14 +28,21 @@ def next_item(
     db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, rules: Rules, remember: bool = True
 ) -> Row | None:
     """The row (id, kind, image, source) of an item of this kind that the worker never had and that needs a vote; None
-    when there is none. Controls and quiz items have no number of votes that would be enough. Without `remember` nothing
-    is written: for a look ahead.
+    when there is none. Items with a known answer have no number of votes that would be enough, and none shows what the
+    worker was told of in the training. Without `remember` nothing is written: for a look ahead.
     """
     query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"
     order = _order(rules.seed, worker, kind, db.execute(query, [study_id, kind]).fetchone()[0])
     if kind != "item":
         # There are few of them, and all are free until the worker has had them.
         usable = _usable(db, study_id, worker, kind, rules.votes, None)
+        if kind != "training":
+            told = told_of(db, study_id, worker)
+            usable = {
+                place: row
+                for place, row in usable.items()
+                if told.isdisjoint((row["image"], row["source"], row["picture"]))
+            }
         images, sources = _seen(db, study_id, worker)
         fresh = {place: row for place, row in usable.items() if row["image"] not in images}
         if rules.show_source:
@@ -44,7 +51,7 @@ def next_item(
             if found is not None:
                 return found
         found = _first(order, fresh)
-        # A quiz asks so many questions, whatever they show; a control item never shows what was there already.
+        # Quiz and training ask so many, whatever they show; a control item never shows what was there already.
         return found if found is not None or kind == "control" else _first(order, usable)
     query = "SELECT reached, given FROM enrolments WHERE study = ? AND worker = ?"
     # `reached` is only where to look first: whether an item is free is looked up afresh.
@@ -74,6 +81,18 @@ def next_item(
 def look_again(db: sqlite_utils.Database, study_id: str) -> None:
     """Items that had all their votes need some again, or the orders are others: everybody looks from the beginning."""
     db.execute("UPDATE enrolments SET reached = 0 WHERE study = ?", [study_id])
+
+
+def told_of(db: sqlite_utils.Database, study_id: str, worker: str) -> set[str]:
+    """The hashes of all that the worker was given in the training of a study: pictures, what they looked like before
+    they were put in another light, and sources.
+    """
+    query = """
+        SELECT image, source, json_extract(content, '$.origin.picture') AS picture
+        FROM assignments JOIN study_items ON study_items.id = item
+        WHERE assignments.study = ? AND worker = ? AND assignments.kind = 'training'
+    """
+    return {sha for row in db.query(query, [study_id, worker]) for sha in row.values() if sha}
 
 
 def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:
@@ -108,8 +127,11 @@ def _usable(
     else:
         index, some = "study_items_by_place", f"AND place IN ({', '.join(str(int(place)) for place in places)})"
     room = "AND votes + leases < :votes" if kind == "item" else ""
+    # There are so many items that their content is not read for nothing.
+    picture = "NULL" if kind == "item" else "json_extract(content, '$.origin.picture')"
     query = f"""
-        SELECT id, kind, image, source, place, votes + leases > 0 AS begun FROM study_items INDEXED BY {index}
+        SELECT id, kind, image, source, place, votes + leases > 0 AS begun, {picture} AS picture
+        FROM study_items INDEXED BY {index}
         WHERE study = :study AND kind = :kind {some} {room}
             AND NOT EXISTS (SELECT 1 FROM assignments WHERE item = study_items.id AND worker = :worker)
     """

@@ -28,13 +28,15 @@ from storage.study_records import Records, insert_records, records_of
 from storage.study_rows import append_log, item_of, require_study, rules_of, touch, update_study
 from storage.study_types import ImportedVote, LogEntry
 from storage.workers import Workers, checked_reason, read_workers
-from study.types import Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
+from study.types import ITEM_KINDS, Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
 
 LONGEST_NAME = 200
 """Characters in the name of a study."""
 MOST_ITEMS = 100_000
-"""Items of a study, control items and quiz included."""
-_CONTENT = ("expected label classes edit_types caption counterfactual test_case model model_right group origin").split()
+"""Items of a study, those of all kinds together."""
+_CONTENT = (
+    "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
+).split()
 
 
 _OPENED = "SELECT count(*) FROM study_log WHERE study = ? AND event = 'invitation opened'"
@@ -366,7 +368,7 @@ def _items(db: sqlite_utils.Database, study_id: str) -> tuple[Item, ...]:
 
 def _study(db: sqlite_utils.Database, row: Row) -> Study:
     rules = rules_of(row["rules"])
-    counts = {kind: _count_items(db, row, kind) for kind in ("item", "control", "quiz")}
+    counts = {kind: _count_items(db, row, kind) for kind in ITEM_KINDS}
     # Every step of every annotator asks for the study: over the workers this is far quicker than over the items.
     query = """
         SELECT total(items_seen + controls_seen + quiz_seen > 0), total(items_seen * (exclusion IS NULL))
@@ -389,6 +391,7 @@ def _study(db: sqlite_utils.Database, row: Row) -> Study:
         items=counts["item"],
         controls=counts["control"],
         quiz=counts["quiz"],
+        training=counts["training"],
         votes=int(votes - surplus),
         needed=counts["item"] * rules.votes,
         workers=int(workers),
@@ -422,7 +425,7 @@ def _freeze(db: sqlite_utils.Database, study_id: str) -> None:
 
 def _give_places(db: sqlite_utils.Database, study_id: str) -> None:
     """Number the items that have no place yet, on from those that have, each kind for itself."""
-    for kind in ("item", "control", "quiz"):
+    for kind in ITEM_KINDS:
         first = _count(
             db, "SELECT count(*) FROM study_items WHERE study = ? AND kind = ? AND place NOT NULL", [study_id, kind]
         )

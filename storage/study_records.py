@@ -40,6 +40,7 @@ _COLUMNS: Mapping[str, str] = {
     "log": "worker event detail created",
     "archive": "archived created",
     "browsers": "worker browser created",
+    "training_read": "assignment created",
 }
 _QUERIES: Mapping[str, str] = {
     "rules": "SELECT * FROM study_rules WHERE study = ? ORDER BY version",
@@ -60,7 +61,13 @@ _QUERIES: Mapping[str, str] = {
         "SELECT worker_browsers.* FROM worker_browsers JOIN enrolments ON enrolments.worker = worker_browsers.worker "
         "WHERE study = ? ORDER BY worker_browsers.worker, browser"
     ),
+    "training_read": (
+        "SELECT training_read.* FROM training_read JOIN assignments ON assignments.id = assignment WHERE study = ? "
+        "ORDER BY assignment"
+    ),
 }
+_LATER = frozenset({"training_read"})
+"""Tables that files of earlier versions lack."""
 _WHOLE = frozenset(
     "version place blocked excluded exclusion readmitted given reached id number counts imported first_vote vote "
     "changes was_right decision assignment item archived".split()
@@ -140,7 +147,8 @@ class _Restoring:
         return {"study": self._study_id}
 
     def _rows(self, table: str) -> list[dict[str, Any]]:
-        return [_checked(row, _COLUMNS[table]) for row in self._records[table]]
+        rows = self._records.get(table, []) if table in _LATER else self._records[table]
+        return [_checked(row, _COLUMNS[table]) for row in rows]
 
     def _insert(self, table: str, row: Row) -> None:
         self._db.table(table).insert(dict(row))
@@ -213,6 +221,8 @@ class _Restoring:
             self._update(ids[row["id"]], {**told, **more})
         for row in assignments:
             self._update(ids[row["id"]], {"counts": row["counts"]})
+        for row in self._rows("training_read"):
+            self._insert("training_read", {**row, "assignment": ids[row["assignment"]]})
 
     def _has_source(self, item: int) -> bool:
         return bool(list(self._db.query("SELECT 1 FROM study_items WHERE id = ? AND source IS NOT NULL", [item])))

@@ -81,6 +81,7 @@ class Enrolment:
     consented: bool = False
     quiz_right: int = 0
     quiz_seen: int = 0
+    training_seen: int = 0
     items_seen: int = 0
     controls_seen: int = 0
     controls_right: int = 0

@@ -222,7 +222,8 @@ class Workers(Repository):
         reason: str,
         only_pending: bool = False,
     ) -> None:
-        """Approve or reject all that the worker has answered in this study, or take that back with "pending".
+        """Approve or reject all that the worker has answered in this study but its training, or take that back with
+        "pending".
 
         With `only_pending`, what was decided before stays as it is. Raises UserError for a worker who is not in the
         study, and for a rejection without a reason.
@@ -233,7 +234,7 @@ class Workers(Repository):
         db.execute(
             """
             UPDATE assignments SET verdict = :verdict, decision = :decision
-            WHERE study = :study AND worker = :worker AND state = 'submitted'
+            WHERE study = :study AND worker = :worker AND state = 'submitted' AND kind IN ('item', 'control', 'quiz')
                 AND (NOT :only_pending OR verdict = 'pending')
             """,
             {
@@ -349,6 +350,7 @@ def _enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolme
             consented=row["consented"] is not None,
             quiz_right=row["quiz_right"],
             quiz_seen=row["quiz_seen"],
+            training_seen=row["training_seen"],
             items_seen=row["items_seen"],
             controls_seen=row["controls_seen"],
             controls_right=row["controls_right"],

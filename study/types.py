@@ -14,7 +14,14 @@ from typing import Any, Literal, get_args
 QuestionKind = Literal["yes-no", "choice", "scale", "text"]
 QUESTION_KINDS: tuple[QuestionKind, ...] = get_args(QuestionKind)
 StudyState = Literal["draft", "running", "paused", "closed"]
-ItemKind = Literal["item", "control", "quiz"]
+ItemKind = Literal["item", "control", "quiz", "training"]
+ITEM_KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
+WORK: tuple[ItemKind, ...] = ("item", "control", "quiz")
+"""What is approved or rejected. Training is none of it: whoever counts anything says which kinds count."""
+LONGEST_WHY = 1000
+"""Characters that say why the right answers of a training item are right."""
+MOST_TRAINING = 20
+"""Training items of a study, at most."""
 AssignmentState = Literal["leased", "submitted", "expired"]
 ApprovalVerdict = Literal["approved", "rejected", "pending"]
 Side = Literal["left", "right"]
@@ -95,7 +102,7 @@ class Example:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A control or quiz item that is not made: a person removed it, or said what its answer is."""
+    """A control, quiz or training item that is not made: a person removed it, or said what its answer is."""
 
     kind: ItemKind
     image_sha: str
@@ -117,6 +124,8 @@ class Rules:
     """So many equal answers of K, or the question of the item is discarded."""
     controls: ControlPolicy = field(default_factory=ControlPolicy)
     eligibility: Eligibility = field(default_factory=Eligibility)
+    training: int = 0
+    """Training items that every worker answers before all else, and is told of each what is right; 0 for none."""
     show_source: bool = False
     """Source and generated image side by side, the side at random and recorded."""
     show_captions: bool = False
@@ -126,7 +135,7 @@ class Rules:
     instructions: str = ""
     examples: tuple[Example, ...] = ()
     most_items: int = 0
-    """So many items a worker judges at most, control and quiz items apart; 0 for as many as there are."""
+    """So many items a worker judges at most, those with a known answer apart; 0 for as many as there are."""
     lease_minutes: float = 15.0
     """An item that nobody answered for so long goes to somebody else."""
     seconds_expected: float = 8.0
@@ -136,7 +145,7 @@ class Rules:
     seed: int = 0
     """Of the order of the items and the sides."""
     left_out: tuple[LeftOut, ...] = ()
-    """What is not made as a control or quiz item, though it could be."""
+    """What is not made as a control, quiz or training item, though it could be."""
     version: int = 0
     """0 while a draft; counted from 1 at the start."""
 
@@ -149,7 +158,9 @@ class NewItem:
     source_sha: str | None = None
     kind: ItemKind = "item"
     expected: Answers = field(default_factory=dict)
-    """The right answers of a control or quiz item."""
+    """The right answers of a control, quiz or training item."""
+    why: str = ""
+    """Of a training item: why these are right. Told to a worker after their answer."""
     label: str = ""
     classes: tuple[str, ...] = ()
     """What the image shows, for questions that are asked only then, such as "vehicle"."""
@@ -261,12 +272,13 @@ class Study:
     items: int = 0
     controls: int = 0
     quiz: int = 0
+    training: int = 0
     votes: int = 0
     """Current votes on items, of workers who are not excluded, at most as many an item as the rules ask for."""
     needed: int = 0
     """items * rules.votes."""
     workers: int = 0
-    """Who has answered anything; not who was invited, or joined and left."""
+    """Who has answered anything but training; not who was invited, or joined and left."""
     link: str = ""
     """The token of the open invitation; "" when it is off."""
     archived: bool = False

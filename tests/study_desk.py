@@ -29,15 +29,17 @@ def picture(workspace: Workspace, shade: int = 0) -> str:
     return workspace.images.add(Image.new("L", (8, 8), shade))
 
 
-def started(workspace: Workspace, items: int = 3, controls: int = 0, quiz: int = 0, **changes: Any) -> str:
+def started(
+    workspace: Workspace, items: int = 3, controls: int = 0, quiz: int = 0, training: int = 0, **changes: Any
+) -> str:
     """The id of a running study."""
-    study_id = workspace.studies.create("Birds", rules(**changes))
+    study_id = workspace.studies.create("Birds", rules(training=training, **changes))
     sha = picture(workspace)
     new = [NewItem(sha, label="bird", origin={"number": number}) for number in range(items)]
-    kinds: dict[ItemKind, int] = {"control": controls, "quiz": quiz}
+    kinds: dict[ItemKind, int] = {"control": controls, "quiz": quiz, "training": training}
     for kind, number in kinds.items():
         for shade in range(number):  # a picture of its own each, or nobody would get a second one
-            shown = picture(workspace, 1 + shade + (100 if kind == "quiz" else 0))
+            shown = picture(workspace, 1 + shade + {"control": 0, "quiz": 100, "training": 200, "item": 0}[kind])
             new.append(NewItem(shown, kind=kind, expected=YES, label="bird"))
     workspace.studies.add_items(study_id, new)
     workspace.studies.start(study_id)
@@ -85,22 +87,24 @@ def assert_counted(folder: Path) -> None:
             assert (leases, votes) == (live, counted), item
         off = """
             SELECT study, worker, given, items_seen, controls_seen, controls_right, quiz_seen, quiz_right,
-                count(*), sum(kind = 'item' AND submitted),
+                training_seen, count(*), sum(kind = 'item' AND submitted),
                 sum(kind = 'control' AND submitted AND was_right NOT NULL),
                 sum(kind = 'control' AND submitted AND was_right IS 1),
                 sum(kind = 'quiz' AND submitted AND was_right NOT NULL),
-                sum(kind = 'quiz' AND submitted AND was_right IS 1)
+                sum(kind = 'quiz' AND submitted AND was_right IS 1),
+                sum(kind = 'training' AND submitted)
             FROM enrolments JOIN (
                 SELECT study, worker, kind, was_right, state = 'submitted' AS submitted FROM assignments
             ) USING (study, worker)
             GROUP BY study, worker
         """
         for row in db.execute(off).fetchall():
-            assert row[2:8] == row[8:], row
+            assert row[2:9] == row[9:], row
         off = """
             SELECT workers.id, approved, rejected, pending,
                 sum(verdict = 'approved'), sum(verdict = 'rejected'), sum(verdict = 'pending')
-            FROM workers JOIN assignments ON worker = workers.id WHERE state = 'submitted' GROUP BY workers.id
+            FROM workers JOIN assignments ON worker = workers.id
+            WHERE state = 'submitted' AND kind IN ('item', 'control', 'quiz') GROUP BY workers.id
         """
         for row in db.execute(off).fetchall():
             assert row[1:4] == row[4:], row

@@ -16,12 +16,13 @@ from PIL import Image
 
 from evaluation.types import Guess, Prediction, decode_map
 from pipeline.types import Caption, StageValue, Task, Trace
-from storage import migrations
+from storage import migrations, state_tables
 from storage.database import Database
 from storage.workspace import Workspace
 from study.panel import Panel
+from study.types import NewItem
 from tests.cases import made_case
-from tests.study_desk import crew, started, vote
+from tests.study_desk import YES, assert_counted, crew, started, vote
 
 
 def opened(path: Path) -> Database:
@@ -55,7 +56,7 @@ def filled(folder: Path) -> None:
         workspace.test_cases.review(case_id, "accepted")
         workspace.steps.take_back(run_id, "review 1")
         workspace.predictions.append(workspace.runs.get(run_id).source_sha, "a classifier", PREDICTION)
-        studies, study_id = workspace.studies, started(workspace)
+        studies, study_id = workspace.studies, started(workspace, training=1)
         (worker,) = crew(studies, study_id, 1)
         judged = vote(studies, studies.assignments.claim(study_id, worker, "item")).item.id
         studies.workers.exclude(study_id, worker, "too fast", "person")
@@ -63,6 +64,8 @@ def filled(folder: Path) -> None:
         studies.workers.came_from(worker, "a browser")
         studies.adjudicate(study_id, judged, "valid", "yes", "")
         studies.panels.set(study_id, Panel("PID"))
+        (told,) = crew(studies, study_id, 1)
+        studies.assignments.read_on(vote(studies, studies.assignments.claim(study_id, told, "training")).public, told)
         studies.panels.answer(study_id, studies.panels.join(study_id, "p1", "b"), {"Age?": "40"})
         studies.archive(study_id, True)
 
@@ -94,6 +97,7 @@ def written_by(folder: Path, steps: int, rows: Sequence[tuple[str, dict[str, Any
     """A workspace that has had so many of the first steps, with these rows of tables."""
     folder.mkdir(parents=True, exist_ok=True)
     db = sqlite_utils.Database(folder / "studio.db")
+    state_tables.give_functions(db.conn)
     earlier = sqlite_utils.Migrations("studio")
     for name in migrations.STEPS[:steps]:
         earlier(name=name)(getattr(migrations, name))
@@ -139,6 +143,47 @@ def test_outcomes_of_closed_studies_are_worked_out_anew(tmp_path: Path) -> None:
     with Workspace(tmp_path):
         assert connection.execute("SELECT outcome FROM study_items").fetchall() == [("too few votes",)]
     connection.close()
+
+
+def test_studies_of_the_twelfth_step_go_on_with_their_counts(tmp_path: Path) -> None:
+    """The items get a table anew, in which training is a kind: votes, outcomes and all that follows them stay."""
+    with Workspace(tmp_path / "now") as workspace:
+        study_id = started(workspace, items=1, votes=1, consensus=1, controls=1)
+        rules = workspace._database.read(lambda db: dict(next(iter(db["studies"].rows))))["rules"]
+        content = workspace._database.read(lambda db: [row["content"] for row in db["study_items"].rows])
+    written_by(tmp_path, 12, FIRST_ROWS[:1])
+    db = sqlite_utils.Database(tmp_path / "studio.db")
+    state_tables.give_functions(db.conn)
+    here = {"study": study_id, "worker": "heron-41", "created": THEN}
+    study = {"id": study_id, "name": "Birds", "state": "running", "rules": rules, "votes": 1}
+    db.table("studies").insert({**study, "created": THEN, "changed": THEN})
+    db.table("workers").insert({"id": "heron-41", "created": THEN})
+    db.table("enrolments").insert({**here, "given": 2})
+    for number, kind in enumerate(("item", "control")):
+        item = {"study": study_id, "public": str(number) * 16, "kind": kind, "place": 0, "image": SHA, "created": THEN}
+        db.table("study_items").insert({**item, "content": content[number]})
+        given = {"study": study_id, "worker": "heron-41", "item": number + 1, "kind": kind, "side": "left"}
+        given |= {"public": f"p{number}", "image_token": f"i{number}", "number": number + 1, "state": "leased"}
+        db.table("assignments").insert({**given, "accepted": THEN, "expires": THEN})
+        said = {"assignment": number + 1, "event": "submitted", "key": "k", "answers": '{"valid": "yes"}'}
+        db.table("study_votes").insert({**said, "comment": "", "seconds": 1.0, "created": THEN})
+        change = "state = 'submitted', submitted = accepted, first_vote = :n, vote = :n, was_right = :right"
+        right = None if kind == "item" else 1
+        db.execute(f"UPDATE assignments SET {change} WHERE id = :n", {"n": number + 1, "right": right})
+    db.conn.commit()
+    db.close()
+    with Workspace(tmp_path) as workspace:
+        studies = workspace.studies
+        assert [(vote.kind, vote.answers) for vote in studies.data(study_id).votes] == [("item", YES), ("control", YES)]
+        outcomes = workspace._database.read(lambda db: [row["outcome"] for row in db["study_items"].rows])
+        assert outcomes == ["valid", ""]
+        assert studies.workers.get("heron-41").pending == 2
+        sha = workspace.images.add(Image.new("L", (4, 4)))
+        studies.add_items(study_id, [NewItem(sha, kind="training", expected=YES, label="bird")])
+        told = vote(studies, studies.assignments.claim(study_id, "heron-41", "training"))
+        assert studies.assignments.read_on(told.public, "heron-41")
+        assert studies.workers.get("heron-41").pending == 2, "training is nothing to approve"
+    assert_counted(tmp_path)
 
 
 def value_row(text: str, **columns: Any) -> tuple[str, dict[str, Any]]:
