@@ -291,7 +291,9 @@ def _recipes() -> list[Mapping[str, Any]]:
 
 
 def _study_facts(study: Study) -> Plain:
-    counts = {name: getattr(study, name) for name in ("items", "controls", "quiz", "votes", "needed", "workers")}
+    counts = {
+        name: getattr(study, name) for name in ("items", "controls", "quiz", "training", "votes", "needed", "workers")
+    }
     named = {"study": study.id, "title": study.name, "state": study.state, "created": study.created.isoformat()}
     return {**named, **counts}
 

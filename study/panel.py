@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from study.cells import Row
-from study.types import StudyData
+from study.types import WORK, ApprovalVerdict, ItemKind, StudyData
 
 MOST_QUESTIONS = 10
 LONGEST_QUESTION = 200
@@ -97,11 +97,16 @@ def checked_participant(text: str) -> str:
     return text if text.isprintable() and 0 < len(text) <= LONGEST_PARTICIPANT else ""
 
 
-PAYMENT_COLUMNS = "worker participant items controls quiz minutes first last approved rejected pending excluded".split()
+PAYMENT_COLUMNS = (
+    "worker participant items controls quiz training minutes first last approved rejected pending excluded"
+).split()
 
 
 def payment_rows(data: StudyData, participants: Mapping[str, str]) -> list[Row]:
-    """For everybody who voted or came from a panel: what they did, the minutes they looked, what was decided."""
+    """For everybody who voted or came from a panel: what they did, the minutes they looked, what was decided.
+
+    The minutes are those of all that they were asked, the training too: it is time that they gave.
+    """
     excluded = {exclusion.worker for exclusion in data.exclusions}
     rows: list[Row] = []
     for worker in data.workers:
@@ -109,20 +114,21 @@ def payment_rows(data: StudyData, participants: Mapping[str, str]) -> list[Row]:
         if not votes and worker.id not in participants:
             continue
         row: Row = {"worker": worker.id, "participant": participants.get(worker.id, "")}
-        row |= {f"{kind}s" if kind != "quiz" else kind: sum(v.kind == kind for v in votes) for kind in _KINDS}
+        row |= {column: sum(vote.kind == kind for vote in votes) for column, kind in _COUNTED.items()}
         row |= {
             "minutes": round(sum(vote.seconds for vote in votes) / 60, 1),
             "first": min((vote.accepted for vote in votes), default=None),
             "last": max((vote.submitted for vote in votes), default=None),
             "excluded": worker.id in excluded,
         }
-        row |= {verdict: sum(vote.verdict == verdict for vote in votes) for verdict in _VERDICTS}
+        decided = [vote.verdict for vote in votes if vote.kind in WORK]
+        row |= {verdict: decided.count(verdict) for verdict in _VERDICTS}
         rows.append(row)
     return rows
 
 
-_KINDS = ("item", "control", "quiz")
-_VERDICTS = ("approved", "rejected", "pending")
+_COUNTED: Mapping[str, ItemKind] = {"items": "item", "controls": "control", "quiz": "quiz", "training": "training"}
+_VERDICTS: tuple[ApprovalVerdict, ...] = ("approved", "rejected", "pending")
 
 
 def people_rows(data: StudyData, panel: Panel, answers: Mapping[str, Mapping[str, str]]) -> list[Row]:

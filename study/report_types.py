@@ -160,7 +160,7 @@ class WorkerFigures:
 
     @property
     def answered(self) -> bool:
-        """Whether they have answered anything: an item, a control or a quiz item."""
+        """Whether they have answered anything that counts: an item, a control or a quiz item, not the training."""
         return any(self.decided.values())
 
 

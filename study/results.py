@@ -102,7 +102,7 @@ def analyse(data: StudyData) -> Report:
 def _conditions(data: StudyData, items: Sequence[Item]) -> Conditions:
     """What items and workers had in fact."""
     rules = data.study.rules
-    here = [vote for vote in data.votes if vote.kind != "quiz" and not vote.imported]
+    here = [vote for vote in data.votes if vote.kind in ("item", "control") and not vote.imported]
     voted = {vote.worker for vote in here if vote.kind == "item"}
     return Conditions(
         with_source=sum(bool(item.source_sha) for item in items) if rules.show_source else 0,

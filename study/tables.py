@@ -15,7 +15,7 @@ from study.consensus import Outcome, counted
 from study.control_items import right
 from study.questions import asked
 from study.slices import of_images, outcomes_of
-from study.types import Item, Question, Rules, StudyData, Vote
+from study.types import WORK, Item, Question, Rules, StudyData, Vote
 from study.workers import is_judged
 
 VOTE_COLUMNS = ("task", "worker", "label")
@@ -47,7 +47,7 @@ ANSWER_COLUMNS: Mapping[str, Kind] = {
     "model": "text",
     "model_right": "truth",
 }
-"""One row an answer: a question that a worker was asked of an item, control and quiz items included."""
+"""One row an answer: a question that a worker was asked of an item, those with a known answer included."""
 
 RESULT_COLUMNS: Mapping[str, Kind] = {
     "item": "text",
@@ -115,7 +115,8 @@ def vote_rows(data: StudyData) -> list[Row]:
 def answer_rows(data: StudyData) -> list[Row]:
     """Every answer that was given, counted or not and why not, with what is known of item, worker and time.
 
-    `answer` is empty where an optional question was left out. `right` says whether a known answer was given.
+    `answer` is empty where an optional question was left out, `verdict` for training, which nobody approves. `right`
+    says whether a known answer was given.
     """
     items = {item.id: item for item in data.items}
     inside = counted_assignments(data)
@@ -142,7 +143,7 @@ def answer_rows(data: StudyData) -> list[Row]:
                 "seconds": vote.seconds,
                 "side": vote.side,
                 "changes": vote.changes,
-                "verdict": vote.verdict,
+                "verdict": vote.verdict if vote.kind in WORK else "",
                 "reason": vote.reason,
                 "comment": vote.comment,
             }
@@ -232,11 +233,11 @@ def item_columns(rules: Rules) -> list[str]:
     """Of `item_rows`; a list that `listed_items` reads."""
     known = [f"expected.{question.id}" for question in rules.questions if question.kind != "text"]
     about = ["label", "classes", "edit_types", "group", "model", "model_right", "caption", "counterfactual"]
-    return ["item", "kind", "image", "source", *known, *about, "image_sha", "source_sha", "test_case", "origin"]
+    return ["item", "kind", "image", "source", *known, "why", *about, "image_sha", "source_sha", "test_case", "origin"]
 
 
 def item_rows(data: StudyData, image_of: Mapping[int, str], source_of: Mapping[int, str]) -> list[Row]:
-    """Every item that is in the study, control and quiz items with their right answers, and where it comes from.
+    """Every item that is in the study, those with a known answer with it, and where it comes from.
 
     `image_of` and `source_of` name the files of their pictures, by item.
     """
@@ -247,6 +248,7 @@ def item_rows(data: StudyData, image_of: Mapping[int, str], source_of: Mapping[i
             "image": image_of.get(item.id, ""),
             "source": source_of.get(item.id, ""),
             **{f"expected.{question}": answer for question, answer in item.expected.items()},
+            "why": item.why,
             **_about(item),
             "caption": item.caption,
             "counterfactual": item.counterfactual,

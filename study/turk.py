@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from study.cells import Row
 from study.tables import counted_assignments
-from study.types import ApprovalVerdict, Item, Rules, StudyData, Vote, Worker
+from study.types import WORK, ApprovalVerdict, Item, Rules, StudyData, Vote, Worker
 
 HEAD = (
     "HITId HITTypeId Title Description Keywords Reward CreationTime MaxAssignments RequesterAnnotation "
@@ -40,13 +40,15 @@ def turk_columns(rules: Rules) -> list[str]:
 def turk_rows(data: StudyData) -> list[Row]:
     """One row a vote, of items, control and quiz items alike (`Input.kind` says which), in the order they came.
 
+    Training is no work that is approved or rejected, so it is in no such file.
+
     What a study does not have stays empty: reward, automatic approval, expiry, rates of the last days.
     """
     study, rules = data.study, data.study.rules
     items, workers = {item.id: item for item in data.items}, {worker.id: worker for worker in data.workers}
     inside, excluded = counted_assignments(data), {ex.worker: f"{ex.by}: {ex.reason}" for ex in data.exclusions}
     rows: list[Row] = []
-    for vote in data.votes:
+    for vote in (vote for vote in data.votes if vote.kind in WORK):
         item = items[vote.item]
         row: Row = {
             "HITId": item.public,

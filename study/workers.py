@@ -9,7 +9,7 @@ from study.consensus import Outcome
 from study.control_items import right
 from study.intervals import wilson
 from study.report_types import WorkerFigures
-from study.types import ApprovalVerdict, Exclusion, Item, Rules, Study, StudyData, Vote, Worker
+from study.types import WORK, ApprovalVerdict, Exclusion, Item, Rules, Study, StudyData, Vote, Worker
 
 
 def worker_figures(
@@ -65,7 +65,8 @@ def _figures(
     """One line of the table."""
     rules = study.rules
     on_items = [vote for vote in votes if vote.kind == "item" and vote.item in items]
-    timed = [vote.seconds for vote in votes if vote.kind != "quiz"]
+    timed = [vote.seconds for vote in votes if vote.kind in ("item", "control")]
+    work = [vote for vote in votes if vote.kind in WORK]
     compared = [
         answer == found.answer
         for vote in on_items
@@ -73,7 +74,7 @@ def _figures(
         if (found := outcomes.get(vote.item, {}).get(question)) is not None and found.status == "consensus"
     ]
     decided: dict[ApprovalVerdict, int] = {"approved": 0, "rejected": 0, "pending": 0}
-    for vote in votes:
+    for vote in work:
         decided[vote.verdict] += 1
     counted = sum(vote.assignment in in_result for vote in on_items)
     controls_seen = controls_right(votes, items, rules)[1]
@@ -86,7 +87,7 @@ def _figures(
         with_consensus=wilson(sum(compared), len(compared), nothing="no consensus to compare with yet"),
         median_seconds=median(timed) if timed else None,
         too_fast=wilson(sum(s < rules.too_fast_seconds for s in timed), len(timed), nothing="no vote yet"),
-        changed=sum(vote.changes > 0 for vote in votes),
+        changed=sum(vote.changes > 0 for vote in work),
         approval=worker.approval if worker else None,
         finished=worker.finished if worker else 0,
         decided=decided,

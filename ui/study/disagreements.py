@@ -67,7 +67,7 @@ def _facts(item: Item) -> Html:
     """What is known of it, which no worker is told."""
     known: list[tuple[str, Child]] = [
         ("name in exports", el("code", item.public)),
-        ("kind", {"item": "item", "control": "control item", "quiz": "quiz item"}[item.kind]),
+        ("kind", "item" if item.kind == "item" else f"{item.kind} item"),
         ("label", item.label),
         ("shows", ", ".join(item.classes)),
         ("edit types", ", ".join(item.edit_types)),
@@ -75,6 +75,8 @@ def _facts(item: Item) -> Html:
     ]
     if item.expected:
         known.append(("right answers", ", ".join(f"{name}: {answer}" for name, answer in item.expected.items())))
+    if item.why:
+        known.append(("why they are right", item.why))
     if item.model_right is not None:
         known.append((item.model or "model under test", "right" if item.model_right else "wrong"))
     known.extend((str(name), _short(value)) for name, value in item.origin.items())

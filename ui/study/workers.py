@@ -9,7 +9,7 @@ from study.control_items import right
 from study.intervals import Proportion, percent
 from study.report_types import Report, WorkerFigures
 from study.slices import outcomes_of
-from study.types import Item, Study, StudyData, Vote
+from study.types import WORK, Item, Study, StudyData, Vote
 from ui.study.disagreements import item_address, said_answers, worker_address
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar, worker_scatter
@@ -315,7 +315,12 @@ def _vote_row(report: Report, vote: Vote, item: Item, outcomes: Mapping[str, Out
     else:
         found = [_found(name, outcome, vote, several) for name, outcome in outcomes.items()]
     fast = vote.seconds < report.study.rules.too_fast_seconds
-    decided = [pill(vote.verdict, _TONES[vote.verdict]), el("div", vote.reason, class_="mut") if vote.reason else None]
+    decided: list[Child] = []
+    if vote.kind in WORK:
+        decided = [
+            pill(vote.verdict, _TONES[vote.verdict]),
+            el("div", vote.reason, class_="mut") if vote.reason else None,
+        ]
     return el(
         "tr",
         el(
@@ -326,7 +331,7 @@ def _vote_row(report: Report, vote: Vote, item: Item, outcomes: Mapping[str, Out
                 href=item_address(report.study, item),
             ),
         ),
-        el("td", {"item": "", "control": "control", "quiz": "quiz"}[item.kind], class_="mut"),
+        el("td", "" if item.kind == "item" else item.kind, class_="mut"),
         el(
             "td",
             said_answers(vote, several),
