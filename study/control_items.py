@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from study.questions import asked
@@ -36,7 +36,7 @@ def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int)
 
 
 def right(item: NewItem, answers: Answers, questions: Sequence[Question]) -> bool:
-    """Whether every answer that is known for a control or quiz item was given; questions without one do not count.
+    """Whether every answer that is known for an item was given; questions without one do not count.
 
     Raises ValueError for an item without a right answer: nobody could fail it.
     """
@@ -70,6 +70,7 @@ def made_controls(
     rules: Rules,
     left_out: IsLeftOut = lambda item: False,
     there: Sequence[NewItem] = (),
+    apart: frozenset[str] = frozenset(),
 ) -> tuple[NewItem, ...]:
     """Control items made of the source images of `items`, as many as one worker who judges all of them sees.
 
@@ -82,16 +83,22 @@ def made_controls(
 
     `there` is what a study that is extended by `items` has, of every kind. Wrong labels and other scenes are taken from
     it too, source images of its control and quiz items come last, and right and wrong ones are counted together.
+
+    `apart` are the hashes of images that none of them shows, nor is made of: those of the training, where everybody is
+    told the right answer.
     """
     usable = [q for q in rules.questions if q.kind == "yes-no" and q.valid == ("yes",) and not q.follows]
     by_source: dict[str, NewItem] = {}
     for item in items:
-        if item.kind == "item" and item.source_sha:
+        if item.kind == "item" and item.source_sha and item.source_sha not in apart:
             by_source.setdefault(item.source_sha, item)
     drawn = random.Random(f"controls {rules.seed}")
     sources = sorted(by_source.values(), key=lambda item: item.source_sha or "")
     drawn.shuffle(sources)
-    scenes = [*sources, *(item for item in there if item.kind == "item" and item.source_sha)]
+    scenes = [
+        *sources,
+        *(one for one in there if one.kind == "item" and one.source_sha and one.source_sha not in apart),
+    ]
     wanted = controls_wanted(sum(item.kind == "item" for item in items), rules.controls.share)
     labels = sorted({item.label for item in (*items, *there) if item.label})
     right_ones = [made for item in sources if (made := _true(item, usable)) and not left_out(made)]
@@ -109,8 +116,16 @@ def made_controls(
     return tuple(chosen)
 
 
+def pictures_of(items: Iterable[NewItem]) -> frozenset[str]:
+    """The hashes of all that these items show: pictures, what they looked like before they were put in another light,
+    and sources.
+    """
+    shown = (sha for item in items for sha in (item.image_sha, item.source_sha, item.origin.get(PICTURE)))
+    return frozenset(str(sha) for sha in shown if sha)
+
+
 def what_it_shows(item: NewItem) -> LeftOut:
-    """Which control or quiz item it is, whatever its answers, and whether or not it was disguised."""
+    """Which control, quiz or training item it is, whatever its answers, and whether or not it was disguised."""
     source = item.source_sha or item.image_sha
     of_source = item.origin.get("made") in ("source image", "wrong label")
     shown = item.origin.get(PICTURE) or (source if of_source else item.image_sha)

@@ -1,4 +1,4 @@
-"""Who may vote: the record of approvals, the quiz that stands in for a short one, consent, exclusion."""
+"""Who may vote: the record of approvals, the quiz that stands in for a short one, consent, exclusion, training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from study.types import Exclusion, Rules, Worker
 
-StandingKind = Literal["may vote", "quiz", "not eligible", "excluded", "consent"]
+StandingKind = Literal["may vote", "training", "quiz", "not eligible", "excluded", "consent"]
 
 
 class Figures(Protocol):
@@ -22,6 +22,9 @@ class Figures(Protocol):
 
     @property
     def quiz_right(self) -> int: ...
+
+    @property
+    def training_seen(self) -> int: ...
 
     @property
     def exclusion(self) -> Exclusion | None: ...
@@ -46,7 +49,10 @@ def standing(worker: Worker, enrolment: Figures, rules: Rules) -> Standing:
     approval = approved / (approved + rejected), what is undecided left out; it has to be above `min_approval` (with
     `min_approval` 0 nothing is asked) as soon as `min_finished` assignments are decided. Before that, a quiz stands in
     for the record, if the study has one. Source: the paper's demands on Mechanical Turk, over 95 % and at least 50
-    finished. The order is: blocked, excluded, record or failed quiz, consent, quiz.
+    finished. The order is: blocked, excluded, record or failed quiz, consent, training, quiz.
+
+    The training is for everybody, also for those whom a long record spares the quiz: a record says that somebody works
+    with care, not that they know what this study asks; and votes of people who were told the same compare.
     """
     wanted = rules.eligibility
     if worker.blocked:
@@ -82,6 +88,12 @@ def standing(worker: Worker, enrolment: Figures, rules: Rules) -> Standing:
             )
     if not enrolment.consented:
         return Standing("consent", "Please read what you agree to before the first image.")
+    if enrolment.training_seen < rules.training:
+        return Standing(
+            "training",
+            f"A short training comes first: image {enrolment.training_seen + 1} of {rules.training}. After each answer "
+            "you are told what is right. Nothing of it counts.",
+        )
     if short and enrolment.quiz_seen < wanted.quiz:
         return Standing(
             "quiz",

@@ -9,18 +9,18 @@ from typing import Any
 
 from study.cells import Table, as_written
 from study.questions import asked
-from study.types import Answers, ItemKind, NewItem, Question, Rules
+from study.types import ITEM_KINDS, LONGEST_WHY, Answers, ItemKind, NewItem, Question, Rules
 
 IMAGE_COLUMNS = ("image", "file_name", "file", "filename", "path")
 """Any of them names the image's file."""
-COLUMNS = "source label classes edit_types caption counterfactual kind group model model_right origin".split()
+COLUMNS = "source label classes edit_types caption counterfactual kind why group model model_right origin".split()
 """What else is read, beside expected.QUESTION. Classes and edit types are parted by semicolons."""
 _OURS = frozenset({"item", "removed", "test_case", "image_sha", "source_sha"})
 """Written by an export, and of no use here: nothing is said of them."""
-_KINDS: Mapping[str, ItemKind] = {"": "item", "item": "item", "control": "control", "quiz": "quiz"}
+_KINDS: Mapping[str, ItemKind] = {"": "item", **{kind: kind for kind in ITEM_KINDS}}
 _TRUTH = {"": None, "true": True, "yes": True, "1": True, "right": True}
 _FALSE = {"false": False, "no": False, "0": False, "wrong": False}
-LONGEST = {"label": 200, "group": 60, "model": 400, "caption": 4000, "counterfactual": 4000}
+LONGEST = {"label": 200, "group": 60, "model": 400, "caption": 4000, "counterfactual": 4000, "why": LONGEST_WHY}
 MAX_PARTS, LONGEST_PART, LONGEST_ORIGIN = 50, 100, 20_000
 DEEPEST_ORIGIN = 50
 """Lists and objects in each other: an origin gets one deeper whenever a study goes out and comes back."""
@@ -73,7 +73,7 @@ def _listed(
             raise ValueError(f"its {name} has {len(cells[name])} characters; at most {longest} fit")
     kind = _KINDS.get(cells.get("kind", "").casefold())
     if kind is None:
-        raise ValueError(f"“{cells['kind'][:60]}” is no kind: item, control and quiz are")
+        raise ValueError(f"“{cells['kind'][:60]}” is no kind: item, control, quiz and training are")
     told = cells.get("model_right", "").casefold()
     if told not in _TRUTH | _FALSE:
         raise ValueError(f"model_right is “{told[:60]}”; it has to be true, false or empty")
@@ -81,6 +81,7 @@ def _listed(
         image_sha="",
         kind=kind,
         expected=_expected(expected, questions),
+        why=cells.get("why", ""),
         label=cells.get("label", ""),
         classes=_parts(cells.get("classes", ""), "classes"),
         edit_types=_parts(cells.get("edit_types", ""), "edit types"),

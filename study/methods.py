@@ -16,7 +16,7 @@ def paragraph(report: Report) -> str:
     """The whole as one paragraph of English sentences; a study that is not closed is called preliminary."""
     sentences = [
         *_protocol(report),
-        *([] if _brought(report) else _people(report.study.rules)),
+        *([] if _brought(report) else [*_people(report.study.rules), *_training(report)]),
         *_controls(report),
         *_collected(report),
         *_results(report),
@@ -161,6 +161,18 @@ def _people(rules: Rules) -> list[str]:
             "a shorter record"
         )
     return [f"{said}."]
+
+
+def _training(report: Report) -> list[str]:
+    """The training, where there was one. A study of fewer training items than were asked for gives all that it has."""
+    number = min(report.study.rules.training, report.study.training)
+    if not number:
+        return []
+    return [
+        f"Before all else, every worker answered {_n(number, 'training item')} with a known answer and was told after "
+        f"each whether the answer was right, what is right and why; {'its' if number == 1 else 'their'} answers count "
+        "for nothing here, and no control or quiz item showed them the same pictures again."
+    ]
 
 
 def _controls(report: Report) -> list[str]:

@@ -42,9 +42,9 @@ class PowerPlan:
     annotators: int
     """To finish within `minutes_each`; never fewer than K, because nobody votes twice on an item."""
     minutes_each: float
-    """Of each of so many annotators, control items and quiz included."""
+    """Of each of so many annotators, control items, quiz and training included."""
     items_each: int
-    """What each of them is shown, control items and quiz included."""
+    """What each of them is shown, control items, quiz and training included."""
     hours: float
     """Of all annotators together."""
     words: str
@@ -75,7 +75,8 @@ def plan(
     independently (real workers err together on hard images: more will be discarded), that a share `lost` of the votes
     is replaced because of control items, and that an annotator gives `minutes`. The item figures are a mixture of
     `survival(accuracy)` and `survival(1 - accuracy)`; the interval is the Wilson interval at the expected count of the
-    expected number of survivors; time = votes * seconds, control items added as share / (1 - share). All shares 0 to 1.
+    expected number of survivors; time = votes * seconds, control items added as share / (1 - share); a training item
+    takes the time of two votes, as what is told of it is read. All shares 0 to 1.
     Raises ValueError with a sentence for figures that make no plan.
     """
     if items < 1:
@@ -90,19 +91,21 @@ def plan(
     low, high = _wilson(rate, items * share)
     votes = items * rules.votes
     shown = votes / (1 - lost) / (1 - rules.controls.share)
-    quiz = rules.eligibility.quiz
+    quiz, training = rules.eligibility.quiz, rules.training
     seconds = rules.seconds_expected
-    affordable = minutes * 60 / seconds - quiz
+    first = quiz + 2 * training
+    affordable = minutes * 60 / seconds - first
     if affordable < 1:
+        before = "the training and the quiz" if quiz and training else "the training" if training else "the quiz"
         raise ValueError(
-            f"In {minutes:g} minutes an annotator gets no further than the quiz: allow more time for each."
+            f"In {minutes:g} minutes an annotator gets no further than {before}: allow more time for each."
         )
     # Nobody votes twice on an item, so nobody can be shown more than all items and the control items among them.
     most_items = min(items, rules.most_items or items)
     most = most_items + controls_wanted(most_items, rules.controls.share)
     annotators = max(rules.votes, math.ceil(shown / min(affordable, most) - 1e-9))
-    items_each = math.ceil(shown / annotators - 1e-9) + quiz
-    each, hours = items_each * seconds / 60, (shown + annotators * quiz) * seconds / 3600
+    items_each = math.ceil(shown / annotators - 1e-9) + quiz + training
+    each, hours = (items_each + training) * seconds / 60, (shown + annotators * first) * seconds / 3600
     left = round(items * share)
     words = (
         f"Of {items} image{'s' if items > 1 else ''}, about {left} should find a consensus of {rules.consensus} in "

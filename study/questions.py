@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from study.templates import TEMPLATES, Template
-from study.types import QUESTION_KINDS, Answers, ControlPolicy, Eligibility, NewItem, Question, Rules
+from study.types import MOST_TRAINING, QUESTION_KINDS, Answers, ControlPolicy, Eligibility, NewItem, Question, Rules
 
 __all__ = ["TEMPLATES", "Template", "asked", "check_answers", "check_rules", "wording"]
 
@@ -106,6 +106,8 @@ def check_rules(rules: Rules) -> None:
         )
     _check_controls(rules.controls)
     _check_eligibility(rules.eligibility)
+    if not 0 <= rules.training <= MOST_TRAINING:
+        raise ValueError(f"There are at most {MOST_TRAINING} training items; 0 means no training.")
     if not 1 <= rules.lease_minutes <= 240:
         raise ValueError("An item can be held for 1 to 240 minutes.")
     if not 0 < rules.seconds_expected <= 600:

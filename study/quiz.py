@@ -15,22 +15,39 @@ def made_quiz(
     rules: Rules,
     controls: Sequence[NewItem] = (),
     left_out: IsLeftOut = lambda item: False,
+    apart: frozenset[str] = frozenset(),
 ) -> tuple[NewItem, ...]:
     """As many quiz items as the rules ask for, made of the source images of `items` as `made_controls` does.
 
     Right and wrong ones in equal numbers where there are enough. Images that are a control item already come last: who
     took the quiz would know the answer. Fewer come back, or none, where there is nothing to make them of. In place of
-    one that is `left_out` another one is made. Drawn with the seed of the rules.
+    one that is `left_out` another one is made, and none shows what is `apart`. Drawn with the seed of the rules.
     """
-    wanted, number = rules.eligibility.quiz, sum(item.kind == "item" for item in items)
-    if not wanted or not number:
-        return ()
-    # Twice what there are sources and all that is asked for: then every source is there, right and wrong.
-    most = 2 * (number + wanted)
-    everything = replace(rules, seed=rules.seed + 1, controls=replace(rules.controls, share=most / (number + most)))
     used = {item.image_sha for item in controls}
-    could_be = (replace(item, kind="quiz") for item in made_controls(items, everything))
+    could_be = (replace(item, kind="quiz") for item in all_made(items, rules, rules.seed + 1, apart))
     made = sorted((item for item in could_be if not left_out(item)), key=lambda item: item.image_sha in used)
+    return chosen_of(made, rules.eligibility.quiz, f"quiz {rules.seed}")
+
+
+def all_made(
+    items: Sequence[NewItem], rules: Rules, seed: int, apart: frozenset[str] = frozenset()
+) -> tuple[NewItem, ...]:
+    """Every source image of `items` as a control item, right and wrong, drawn with this seed; none shows what is
+    `apart`.
+    """
+    number = sum(item.kind == "item" for item in items)
+    if not number:
+        return ()
+    # Twice what there are sources, and more: then every source is there, right and wrong.
+    most = 2 * number + 2
+    everything = replace(rules, seed=seed, controls=replace(rules.controls, share=most / (number + most)))
+    return made_controls(items, everything, apart=apart)
+
+
+def chosen_of(made: Sequence[NewItem], wanted: int, words: str) -> tuple[NewItem, ...]:
+    """So many of these, the first ones first, right and wrong ones in equal numbers where there are enough; in an order
+    that is drawn with `words`.
+    """
     right_ones = [item for item in made if "no" not in item.expected.values()]
     wrong_ones = [item for item in made if "no" in item.expected.values()]
     chosen: list[NewItem] = []
@@ -42,5 +59,5 @@ def made_quiz(
         turn.remove(fresh)
         shown.add(fresh.image_sha)
         chosen.append(fresh)
-    random.Random(f"quiz {rules.seed}").shuffle(chosen)
+    random.Random(words).shuffle(chosen)
     return tuple(chosen)

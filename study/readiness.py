@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from study.control_items import controls_wanted, what_it_shows
+from study.control_items import controls_wanted, pictures_of, what_it_shows
 from study.questions import asked
 from study.types import NewItem, Rules, Worker
 
@@ -35,9 +35,11 @@ def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] =
         found.append(Finding("items", "There is no image to judge yet.", True))
     else:
         found += _of_items(rules, plain)
-        controls, quiz = ([item for item in items if item.kind == kind] for kind in ("control", "quiz"))
+        kinds = ("control", "quiz", "training")
+        controls, quiz, training = ([item for item in items if item.kind == kind] for kind in kinds)
         found += _of_controls(rules, plain, controls)
         found += _of_quiz(rules, quiz)
+        found += _of_training(rules, training, controls, quiz)
         if rules.controls.share:
             found += _of_telling(rules, plain, controls, quiz)
     found += _of_limit(rules, len(plain))
@@ -162,6 +164,45 @@ def _of_quiz(rules: Rules, quiz: Sequence[NewItem]) -> list[Finding]:
                 True,
             )
         )
+    return found
+
+
+def _of_training(
+    rules: Rules, training: Sequence[NewItem], controls: Sequence[NewItem], quiz: Sequence[NewItem]
+) -> list[Finding]:
+    wanted = rules.training
+    if not wanted:
+        if not training:
+            return []
+        words = "A training item is" if len(training) == 1 else f"{len(training)} training items are"
+        return [Finding("training", f"{words} never shown: no training is asked for.", False)]
+    found = _without_answer(rules, training, "training", "training item")
+    if len(training) < wanted:
+        there = f"only {len(training)}" if training else "none"
+        found.append(
+            Finding(
+                "training",
+                f"The training asks for {wanted} images, and there {'is' if len(training) < 2 else 'are'} {there} that "
+                "could be made or was given: draw images of more sources, mark images whose answer you know, or ask "
+                "for fewer.",
+                True,
+            )
+        )
+    told = pictures_of(training)
+    told_controls, told_quiz = ([item for item in of if pictures_of([item]) & told] for of in (controls, quiz))
+    if told_quiz and len(quiz) - len(told_quiz) < rules.eligibility.quiz:
+        text = (
+            f"{len(told_quiz)} quiz item{'s show' if len(told_quiz) > 1 else ' shows'} what is told of in the "
+            "training, and too few are left for the quiz: use other images for one of the two."
+        )
+        found.append(Finding("training", text, True))
+    elif told_controls or told_quiz:
+        number = len(told_controls) + len(told_quiz)
+        text = (
+            f"{number} control or quiz item{'s show' if number > 1 else ' shows'} what is told of in the training. "
+            "Nobody gets such an item who was told of it."
+        )
+        found.append(Finding("training", text, False))
     return found
 
 

@@ -177,6 +177,7 @@ class Enrolment:
     consented: bool = True
     quiz_right: int = 0
     quiz_seen: int = 0
+    training_seen: int = 0
     exclusion: Exclusion | None = None
 
 
@@ -187,6 +188,7 @@ def stands(approved=0, rejected=0, rules=BIRD, blocked=False, **enrolment):
 
 
 QUIZ = replace(BIRD, eligibility=Eligibility(quiz=5))
+TRAINING = replace(QUIZ, training=2)
 OPEN = replace(BIRD, eligibility=Eligibility(min_finished=0))
 
 
@@ -206,6 +208,12 @@ OPEN = replace(BIRD, eligibility=Eligibility(min_finished=0))
         (stands(0, 0, QUIZ, quiz_seen=5, quiz_right=4), "may vote", ""),
         (stands(0, 0, QUIZ, quiz_seen=5, quiz_right=3), "not eligible", "3 of 5 quiz questions right; 4 were needed"),
         (stands(60, 0, QUIZ), "may vote", ""),
+        (stands(0, 0, TRAINING, consented=False), "consent", "Please read"),
+        (stands(0, 0, TRAINING), "training", "image 1 of 2"),
+        (stands(60, 0, TRAINING, training_seen=1), "training", "image 2 of 2"),  # a long record spares the quiz only
+        (stands(60, 0, TRAINING, training_seen=2), "may vote", ""),
+        (stands(0, 0, TRAINING, training_seen=2), "quiz", "question 1 of 5"),
+        (stands(30, 30, TRAINING), "not eligible", "30 of 60"),
         (stands(30, 30, QUIZ, quiz_seen=5, quiz_right=5), "not eligible", "30 of 60"),
         (stands(0, 0, OPEN), "may vote", ""),
         (stands(0, 1, OPEN), "not eligible", "0 of 1"),

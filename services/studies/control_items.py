@@ -1,10 +1,11 @@
-"""Control and quiz items that are made of source images: kept in step with the draft that they belong to.
+"""Control, quiz and training items that are made of source images: kept in step with the draft that they belong to.
 
 Those that a person gave stay as they are. As long as there are only given ones, none are made beside them. What a
 person removed or marked is not made again. No two of them show equal pictures, or an annotator could tell by what
 returns that the answer is known: where there are fewer sources than control and quiz items, a source comes again in
 another light, as the images that were generated of it do. Where the source is shown beside an item, it is disguised the
 first time already. Only light and colour change, everywhere by as much: what the picture shows, and where, stays.
+What is told of in the training is in none of the others.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from PIL import Image, ImageEnhance
 
 from storage.studies import Studies
 from storage.workspace import Workspace
-from study.control_items import PICTURE, IsLeftOut, made_controls, what_it_shows
+from study.control_items import PICTURE, IsLeftOut, made_controls, pictures_of, what_it_shows
 from study.quiz import made_quiz
+from study.training import made_training
 from study.types import Item, ItemKind, LeftOut, NewItem, Rules, Study
 
+_KNOWN: tuple[ItemKind, ...] = ("control", "quiz", "training")
+"""The kinds of item with a known answer."""
 MADE = "made"
 """The key of `NewItem.origin` that says that an item was made, and of what."""
 LOOK = "look"
@@ -39,19 +43,24 @@ Disguise = Callable[[str, int], str]
 
 
 def keep_in_step(studies: Studies, study: Study, disguise: Disguise) -> bool:
-    """Make the control and quiz items of a draft anew, if they are others now. Whether anything changed."""
+    """Make the control, quiz and training items of a draft anew, if they are others now. Whether anything changed."""
     items = studies.items(study.id)
     plain = [item for item in items if item.kind == "item"]
     rules = study.rules
     left_out = _left_out(rules, [item for item in items if item.kind != "item" and MADE not in item.origin])
     controls: Sequence[NewItem] = _given(items, "control")
-    if rules.controls.share > 0 and (_made(items, "control") or not controls):
-        controls = (*controls, *made_controls(plain, rules, left_out))
     quiz: Sequence[NewItem] = _given(items, "quiz")
+    training: Sequence[NewItem] = _given(items, "training") if rules.training else ()
+    if rules.training and (_made(items, "training") or not training):
+        training = (*training, *made_training(plain, rules, (*controls, *quiz), left_out))
+    told = pictures_of(training)
+    if rules.controls.share > 0 and (_made(items, "control") or not controls):
+        controls = (*controls, *made_controls(plain, rules, left_out, apart=told))
     if rules.eligibility.quiz and (_made(items, "quiz") or not quiz):
-        quiz = (*quiz, *made_quiz(plain, rules, controls, left_out))
+        quiz = (*quiz, *made_quiz(plain, rules, controls, left_out, told))
     others = [item for item in items if item.kind == "item" or MADE not in item.origin]
-    wanted = _shown([item for item in (*controls, *quiz) if MADE in item.origin], rules, disguise, others)
+    # Those of the training first: theirs are the pictures as they are.
+    wanted = _shown([item for item in (*training, *controls, *quiz) if MADE in item.origin], rules, disguise, others)
     there = [item for item in items if item.kind != "item" and MADE in item.origin]
     if sorted(map(_signature, wanted)) == sorted(map(_signature, there)):
         return False
@@ -63,29 +72,30 @@ def keep_in_step(studies: Studies, study: Study, disguise: Disguise) -> bool:
 
 
 def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Sequence[Item] = ()) -> None:
-    """Remember of a draft that those of `gone` that were made are not made again, neither as control nor as quiz item.
+    """Remember of a draft that those of `gone` that were made are not made again, as an item of none of the kinds.
 
-    What is among `stay` as an item of the other kind stays.
+    What is among `stay` as an item of another kind stays.
     """
     rules = studies.get(study_id).rules
-    kinds: tuple[ItemKind, ...] = ("control", "quiz")
     staying = {what_it_shows(item) for item in stay}
-    new = [what_it_shows(replace(item, kind=kind)) for item in gone if MADE in item.origin for kind in kinds]
+    new = [what_it_shows(replace(item, kind=kind)) for item in gone if MADE in item.origin for kind in _KNOWN]
     left_out = tuple(dict.fromkeys((*rules.left_out, *(one for one in new if one not in staying))))
     if left_out != rules.left_out:
         studies.set_rules(study_id, replace(rules, left_out=left_out))
 
 
 def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
-    """What is left out by the rules, or is `there`: with the same kind, or as the other kind with another answer."""
+    """What is left out by the rules, or is `there`: with the same kind, or as another kind with another answer."""
     gone = frozenset(rules.left_out)
     held: dict[LeftOut, NewItem] = {what_it_shows(item): item for item in there}
 
     def is_left_out(item: NewItem) -> bool:
-        other: ItemKind = "quiz" if item.kind == "control" else "control"
-        beside = held.get(what_it_shows(replace(item, kind=other)))
-        contradicts = beside is not None and any(
-            beside.expected.get(question, answer) != answer for question, answer in item.expected.items()
+        others = (held.get(what_it_shows(replace(item, kind=kind))) for kind in _KNOWN if kind != item.kind)
+        contradicts = any(
+            beside.expected.get(question, answer) != answer
+            for beside in others
+            if beside is not None
+            for question, answer in item.expected.items()
         )
         return contradicts or what_it_shows(item) in gone or what_it_shows(item) in held
 
@@ -101,7 +111,8 @@ def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disgui
     if rules.controls.share <= 0:
         return ()
     left_out = _left_out(rules, [item for item in there if item.kind != "item"])
-    return tuple(_shown(made_controls(new, rules, left_out, there), rules, disguise, there))
+    told = pictures_of(item for item in there if item.kind == "training") if rules.training else frozenset()
+    return tuple(_shown(made_controls(new, rules, left_out, there, told), rules, disguise, there))
 
 
 def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Sequence[NewItem]) -> list[NewItem]:

@@ -1,0 +1,106 @@
+"""Training: items that a worker answers before all else, and is told of each what is right and why.
+
+They are made of source images, as control items are, and kept apart from these and from the quiz: whoever was told of a
+picture would know its answer. Nothing that a worker says in the training counts for anything.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from study.control_items import IsLeftOut, pictures_of, right
+from study.questions import asked, wording
+from study.quiz import all_made, chosen_of
+from study.types import Answers, NewItem, Question, Rules
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a worker is told of their answer to one question."""
+
+    question: str
+    """As it was asked."""
+    given: str
+    """"" where it was left open, or not asked after the answers before it."""
+    expected: str
+    """"" where no answer is known: then none is right or wrong."""
+    right: bool | None
+    """None where no answer is known."""
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What a worker is told of their answers to a training item."""
+
+    right: bool
+    """Whether all that is known was answered so."""
+    answers: tuple[Told, ...]
+    why: str
+    """"" where nobody has said why."""
+
+
+def feedback(item: NewItem, answers: Answers, questions: Sequence[Question]) -> Feedback:
+    """What is right of these answers to a training item, which has a known answer."""
+    # Those that came by the worker's answers, and those that would have come by the right ones.
+    came = {q.id for given in (answers, {**answers, **item.expected}) for q in asked(questions, item, given)}
+    told = []
+    for question in questions:
+        if question.id in came:
+            given, expected = answers.get(question.id, "").strip(), item.expected.get(question.id, "")
+            is_right = given.casefold() == expected.strip().casefold() if expected else None
+            told.append(Told(wording(question, item), given, expected, is_right))
+    return Feedback(right(item, answers, questions), tuple(told), item.why)
+
+
+def made_training(
+    items: Sequence[NewItem],
+    rules: Rules,
+    known: Sequence[NewItem] = (),
+    left_out: IsLeftOut = lambda item: False,
+) -> tuple[NewItem, ...]:
+    """As many training items as the rules ask for, made of the source images of `items`, each with why it is right.
+
+    Right and wrong ones in equal numbers where there are enough. They take a quarter of the sources, or as many as it
+    takes when each of them comes twice, right and wrong, but never more than half: the others are left for control and
+    quiz items, which show none of these. None is made of what the `known` items show, those that a person has given as
+    control or quiz items. Fewer come back, or none, where there is nothing to make them of. In place of one that is
+    `left_out` another one is made. Drawn with the seed of the rules.
+    """
+    wanted = rules.training
+    labels: dict[str, str] = {}
+    for item in items:
+        if item.kind == "item" and item.source_sha:
+            labels.setdefault(item.source_sha, item.label)
+    taken = pictures_of(known)
+    sources = sorted(labels.keys() - taken)
+    random.Random(f"training {rules.seed}").shuffle(sources)
+    most = min(len(sources) // 2, max(math.ceil(wanted / 2), min(wanted, len(sources) // 4)))
+    ours = sources[:most]
+    apart = (frozenset(labels) | taken) - frozenset(ours)
+    could_be = (replace(item, kind="training") for item in all_made(items, rules, rules.seed + 2, apart))
+    made = [replace(item, why=_why(item, labels, rules)) for item in could_be if not left_out(item)]
+    return chosen_of(made, wanted, f"training {rules.seed}")
+
+
+def _why(item: NewItem, labels: dict[str, str], rules: Rules) -> str:
+    """Why the right answers of an item that was made are right, for the worker."""
+    # Beside its source no two pictures are the same, so that this one is in another light.
+    light = " Only its light is another one." if rules.show_source else ""
+    about = [q.only_with for q in rules.questions if q.id in item.expected and q.only_with]
+    names = " and ".join(f"“{name}”" for name in dict.fromkeys(about))
+    made = item.origin.get("made")
+    if made == "wrong label":
+        true = labels[item.source_sha or ""]
+        return f"This is an original picture of “{_short(true)}”, and not of “{_short(item.label)}”.{light}"
+    if made == "another scene":
+        return f"This is a picture of another scene, which does not show {names}.{light}"
+    shows = names or f"“{_short(item.label)}”"
+    return f"This is an original picture, in which nothing was exchanged: it shows {shows}.{light}"
+
+
+def _short(label: str) -> str:
+    """The first of the names of a label, as questions have it."""
+    return label.split(",")[0].replace("_", " ").strip()
