@@ -170,6 +170,8 @@ class _Annotator:
             if status == "consent":
                 await self._post("consent", {"study": study})
                 now = await self._post("next", {"study": study})
+            elif status == "feedback":
+                now = await self._post("go-on", {"assignment": now["assignment"]["id"]})
             elif now.get("assignment"):
                 waited, now = 0.0, await self._vote(study, now["assignment"])
             elif status in ENDED or waited >= self.plan.patience:

@@ -43,6 +43,9 @@ ATTACKS: Mapping[str, tuple[int, Attack]] = {
     "an example of another study": (404, lambda w: w.ask("GET", f"/annotate/example/{w.held['hidden']}/0")),
     "an example that is none": (404, lambda w: w.ask("GET", f"/annotate/example/{w.study}/0")),
     "an example from the end": (404, lambda w: w.ask("GET", f"/annotate/example/{w.study}/-1")),
+    "what is told of an item": (404, lambda w: w.post("go-on", {"assignment": w.me.id})),
+    "what is told of another's answer": (404, lambda w: w.post("go-on", {"assignment": w.other.id})),
+    "what is told of an invented answer": (404, lambda w: w.post("go-on", {"assignment": NOWHERE})),
     "an undo before any vote": (409, lambda w: w.post("undo", {"study": w.study})),
     # Too late, or not allowed
     "a vote for a closed study": (410, lambda w: w.late("closed")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from playwright.sync_api import Page, Route, expect
 from benchmarks.serving import ServerProcess
 from services.studio import Studio
 from storage.workspace import Workspace
+from study.behaviour import Behaviour
+from study.simulate import Simulation, run
 from study.types import ControlPolicy, Eligibility, Example, Question, StudyData
 from tests.annotating import (
     BIRD_RULES,
@@ -184,6 +187,58 @@ def test_a_picture_that_does_not_come_is_told_and_asked_for_again(place: Place) 
         at(page, 1)
         page.keyboard.press("y")
         at(page, 2)
+
+
+def test_training_tells_after_each_answer_and_goes_on_with_a_key(place: Place) -> None:
+    workspace = place.studio.workspace
+    why = f"It has no beak. {NASTY}"
+    told = [replace(item, kind="training", why=why) for item in controls_of(workspace, 2, "training", "no")]
+    study_id, link = place.running([*items_of(workspace, 1), *told], replace(BIRD_RULES, training=2))
+
+    def verdict(words: str) -> None:
+        expect(page.locator("#verdict")).to_have_text(words)
+        page.wait_for_selector(".judge[aria-busy=false]")
+
+    with place.annotator(link, agree=False) as page:
+        page.click("#agree")
+        page.wait_for_selector("#place:has-text('Training 1 of 2')")
+        expect(page.locator(".quiz-note")).to_contain_text("Nothing of it counts")
+        page.wait_for_selector(".judge[aria-busy=false]")
+        assert "no beak" not in page.content()
+        page.keyboard.press("y")
+        verdict("Not right")
+        # The answer and its reason are texts, whatever stands in them; no key but that of the button goes on.
+        expect(page.locator(".feedback")).to_contain_text("Your answer: YesRight is: No")
+        expect(page.locator(".why")).to_have_text(f"Why: {why}")
+        for pressed in ("y", "n", "u", "c", "ArrowRight"):
+            page.keyboard.press(pressed)
+        page.reload()
+        verdict("Not right")
+        expect(page.locator("#place")).to_have_text("Training 1 of 2")
+        page.wait_for_selector(".picture:not(.loading)")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#place:has-text('Training 2 of 2')")
+        page.wait_for_selector(".judge[aria-busy=false]")
+        page.keyboard.press("n")
+        verdict("Right")
+        page.keyboard.press("p")
+        page.click("#go-on")
+        verdict("Right")
+        page.click("#send")
+        at(page, 1, of=1)
+        expect(page.locator("#undo")).to_be_disabled()
+        page.keyboard.press("y")
+        end(page, "All done: thank you")
+    assert [(vote.kind, vote.answers["valid"]) for vote in place.data(study_id).votes] == [
+        ("training", "yes"),
+        ("training", "no"),
+        ("item", "yes"),
+    ]
+    # Who is simulated is told, too, and goes on.
+    plan = Simulation(place.url, [Behaviour(seconds=0.0)], link=link, patience=10)
+    with ThreadPoolExecutor(1) as other:  # playwright has an event loop on this thread
+        (ended,) = other.submit(run, plan).result()
+    assert (ended.end, len(ended.votes)) == ("done", 3), ended.text
 
 
 def test_undo_changes_the_last_answer(place: Place) -> None:

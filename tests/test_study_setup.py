@@ -27,6 +27,7 @@ from services.studies.drafts import StudyCommand
 from services.studio import Studio
 from storage.studies import Studies
 from storage.workspace import Workspace
+from study.control_items import pictures_of
 from study.templates import TEMPLATES
 from study.types import Item, Question, Rules
 from tests.scripted import studio_in
@@ -561,6 +562,52 @@ def test_the_preview_shows_consent_quiz_images_and_records_nothing(lead: Lead) -
     assert first["answers"] == {} and "kind" not in json.dumps({**first, "questions": []})
     assert lead.client.get(first["image"]).status_code == 200
     assert lead.studies.log(study) == before and lead.studies.get(study).votes == 0
+
+
+def test_training_items_are_made_apart_from_the_others_and_can_be_given(lead: Lead) -> None:
+    study = lead.draft(20)
+    assert lead.studies.get(study).training == 0
+    parts = lead.save(study, training="3", quiz="2")["parts"]
+    assert "3 training items" in parts["part-training"] and "in the training" not in parts["part-missing"]
+    held = lead.studies.get(study)
+    assert (held.items, held.controls, held.quiz, held.training) == (20, 3, 2, 3)
+    items = lead.studies.items(study)
+    told = [item for item in items if item.kind == "training"]
+    others = pictures_of(item for item in items if item.kind in ("control", "quiz"))
+    assert not others & pictures_of(told), "nobody is asked again what they were told"
+    assert all(item.why.startswith("This is an original picture") for item in told)
+    assert lead.save(study, training="3")["parts"] == parts and lead.studies.items(study) == items, "made once"
+    # The preview tells, too, and keeps nothing.
+    shown = [lead.post(f"{study}/preview-step", {"number": n, "answers": {"valid": "yes"}}) for n in range(1, 11)]
+    statuses = [step["status"] for step in shown]
+    assert statuses == ["consent", *["training", "feedback"] * 3, "quiz", "quiz", "item"]
+    assert shown[1]["feedback"] is None and shown[1]["assignment"]["image"] == shown[2]["assignment"]["image"]
+    said = shown[2]["feedback"]
+    assert said["right"] == (said["answers"][0]["expected"] == "yes") and said["why"]
+    assert [step["undo"] for step in shown[1:9]] == [False] * 7 + [True]
+    # Who marks an image says why; what was made of a source goes, and no other sort of item is made of it instead.
+    given = next(item for item in items if item.kind == "item")
+    mark = {"item": given.id, "kind": "training", "expected": {"valid": "no"}, "why": " It has <b>no</b>  wings. "}
+    lead.post(f"{study}/mark-item", mark)
+    (marked,) = (item for item in lead.studies.items(study) if item.image_sha == given.image_sha)
+    assert (marked.kind, marked.why, dict(marked.expected)) == ("training", "It has <b>no</b> wings.", {"valid": "no"})
+    assert html.escape(marked.why) in lead.fetch(f"{study}/item", item=marked.id)["html"]
+    assert (
+        "1001 characters"
+        in lead.post(f"{study}/mark-item", {**mark, "item": marked.id, "why": "x" * 1001}, 400)["error"]
+    )
+    # Too few are told before the start; none are wanted any more, none are made.
+    many = lead.save(study, training="20")
+    assert "The training asks for 20 images" in many["parts"]["part-missing"] and "training" in many["problems"]
+    assert "The training asks for 20 images" in lead.act(study, "start-study", 400)["error"]
+    assert "from 0 to 20" in lead.save(study, training="21")["problems"]["training"]
+    assert "A training item is never shown" in lead.save(study, training="0")["parts"]["part-missing"]
+    assert lead.studies.get(study).training == 1, "the given one"
+    lead.save(study, training="1")
+    told_first = lead.post(f"{study}/before/start-study")["words"]
+    assert any("Everybody answers 1 training image first" in words for words in told_first)
+    lead.post(f"{study}/start-study")
+    assert "1 image with feedback, of everybody, before all else" in lead.get(f"/study/{study}/run")
 
 
 @pytest.mark.parametrize("number", [0, -1, "1", None, True, 1.5, 10**9])

@@ -21,9 +21,23 @@ from study.control_items import judge, next_kind, right
 from study.eligibility import Standing, standing
 from study.panel import PersonQuestion, address_back
 from study.questions import check_answers
+from study.training import Feedback, feedback
 from study.types import Item, ItemKind, Study
 
-Status = Literal["item", "quiz", "consent", "person", "done", "waiting", "paused", "closed", "not eligible", "excluded"]
+Status = Literal[
+    "item",
+    "training",
+    "feedback",
+    "quiz",
+    "consent",
+    "person",
+    "done",
+    "waiting",
+    "paused",
+    "closed",
+    "not eligible",
+    "excluded",
+]
 LONGEST_COMMENT = 2000
 """Characters."""
 LONGEST_NAME = 200
@@ -61,11 +75,13 @@ class Step:
     """A sentence for the worker; "" where the item says it all."""
     study: Study
     done: int
-    """Answered, control items included, so that nobody can tell them by the count; in a quiz, of the quiz."""
+    """Answered, control items included, so that nobody can tell them by the count; in a quiz or a training, of that."""
     left: int
-    """Still to come for this worker as things stand, control items included; in a quiz, of the quiz."""
+    """Still to come for this worker as things stand, control items included; in a quiz or a training, of that."""
     assignment: Assignment | None = None
-    """With the status "item" or "quiz", and with no other."""
+    """With the status "item", "training", "feedback" or "quiz", and with no other."""
+    feedback: Feedback | None = None
+    """With the status "feedback", and with no other: what is told of the answer that was saved."""
     ahead: Item | None = None
     """What would come after this one, as things stand: its picture can be on its way meanwhile."""
     undo: bool = False
@@ -176,6 +192,13 @@ class KeepDraft(WorkerCommand):
     at: float = Field(0.0, ge=0, le=1e14, description="Milliseconds since 1970, by the clock of the browser")
 
 
+class GoOn(WorkerCommand):
+    """Say that what was told of a training answer was read, then ask what comes next. Again changes nothing."""
+
+    name: ClassVar[str] = "go-on"
+    assignment: Name = Field(description="The id of the assignment that the training item came with")
+
+
 class Undo(WorkerCommand):
     """Take the last answer back: its item comes again."""
 
@@ -219,6 +242,7 @@ class AnnotationService:
         commands.add(AboutYou, self.about)
         commands.add(Submit, self.submit)
         commands.add(KeepDraft, self.keep_draft)
+        commands.add(GoOn, self.go_on)
         commands.add(Undo, lambda command: self.undo(command.study, command.worker))
         commands.add(Pause, lambda command: self.pause(command.study, command.worker))
         return commands
@@ -242,8 +266,10 @@ class AnnotationService:
         if questions and not self._studies.panels.was_asked(study.id, worker):
             step = self._without(study, worker, enrolment, "person", "A few questions about you first.")
             return replace(step, person=questions)
-        if now.kind == "quiz":
-            return self._quiz(study, worker, enrolment, now)
+        if enrolment.training_seen and (told := self._studies.assignments.to_read(study.id, worker)) is not None:
+            return self._with((study, enrolment), worker, told)
+        if now.kind in ("training", "quiz"):
+            return self._first(study, worker, enrolment, now)
         return self._item(study, worker, enrolment)
 
     def consent(self, study_id: str, worker: str) -> Step:
@@ -271,7 +297,7 @@ class AnnotationService:
         return self.next(study.id, sent.worker)
 
     def submit(self, sent: Submit) -> Step:
-        """Save an answer and, after the commit, say what comes next.
+        """Save an answer and, after the commit, say what comes next: of a training item, what is right.
 
         Raises NotYours; NotAllowed for a worker who may not vote; Over for a closed study; Unfit for answers that do
         not fit the questions; VoteRefused for an item that is full or a study that is paused.
@@ -307,13 +333,23 @@ class AnnotationService:
         draft = Draft(answers, sent.comment, sent.seconds, sent.at) if answers or sent.comment else None
         return self._studies.assignments.keep_draft(assignment.public, sent.worker, draft)
 
+    def go_on(self, sent: GoOn) -> Step:
+        """What was told of a training answer was read; then what comes next. Raises NotYours."""
+        assignment = self.assignment(sent.assignment, sent.worker)
+        if assignment.item.kind != "training":
+            raise NotYours
+        self._studies.assignments.read_on(assignment.public, sent.worker)
+        return self.next(assignment.study_id, sent.worker)
+
     def undo(self, study_id: str, worker: str) -> Step:
-        """Take the last answer back: its item comes again. Raises NotYours, NotAllowed, Over, or UserError for none."""
+        """Take the last answer back: its item comes again. An answer of the training stays: its worker was told what is
+        right. Raises NotYours, NotAllowed, Over, or UserError for none.
+        """
         study, enrolment = self._of(study_id, worker)
         if study.state == "closed":
             raise Over("This study is closed: answers can no longer be taken back.")
         now = self._standing(study, worker, enrolment)
-        if now.kind not in ("may vote", "quiz"):
+        if now.kind not in ("may vote", "training", "quiz"):
             raise NotAllowed(now.text)
         assignment = self._studies.assignments.undo(study_id, worker)
         if assignment is None:
@@ -357,16 +393,18 @@ class AnnotationService:
         return self._studies.get(study_id), enrolment
 
     def _standing(self, study: Study, worker: str, enrolment: Enrolment) -> Standing:
-        return standing(self._studies.workers.get(worker), enrolment, study.rules)
+        # A study that has fewer training items than were asked for gives those that it has.
+        rules = replace(study.rules, training=_training(study))
+        return standing(self._studies.workers.get(worker), enrolment, rules)
 
     def _require(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> None:
         """A vote needs an open study and a worker who may give it: a lease may be older than an exclusion."""
         if study.state == "closed":
             raise Over("This study is closed: it takes no more answers. Those that you have sent are kept.")
         now = self._standing(study, worker, enrolment)
-        wanted = "quiz" if assignment.item.kind == "quiz" else "may vote"
-        if now.kind != wanted:
-            raise NotAllowed(now.text or "The quiz is over: please go on with what comes next.")
+        kind = assignment.item.kind
+        if now.kind != (kind if kind in ("training", "quiz") else "may vote"):
+            raise NotAllowed(now.text or f"The {kind} is over: please go on with what comes next.")
 
     def _judged(self, study: Study, enrolment: Enrolment) -> tuple[Study, Enrolment]:
         """The same, after the control policy has excluded a worker whom it has to exclude.
@@ -381,15 +419,17 @@ class AnnotationService:
                 return self._of(study.id, enrolment.worker)
         return study, enrolment
 
-    def _quiz(self, study: Study, worker: str, enrolment: Enrolment, now: Standing) -> Step:
-        assignment = self._studies.assignments.claim(study.id, worker, "quiz")
-        if assignment is not None and assignment.item.kind != "quiz":  # from before the quiz was asked for again
+    def _first(self, study: Study, worker: str, enrolment: Enrolment, now: Standing) -> Step:
+        """What comes before the items: the training, then the quiz."""
+        kind: ItemKind = "training" if now.kind == "training" else "quiz"
+        assignment = self._studies.assignments.claim(study.id, worker, kind)
+        if assignment is not None and assignment.item.kind != kind:  # from before the quiz was asked for again
             self._studies.assignments.release(study.id, worker)
-            assignment = self._studies.assignments.claim(study.id, worker, "quiz")
-        if assignment is not None and assignment.item.kind == "quiz":
+            assignment = self._studies.assignments.claim(study.id, worker, kind)
+        if assignment is not None and assignment.item.kind == kind:
             return self._with((study, enrolment), worker, assignment, now.text)
-        log.warning("study %s has fewer quiz items than its rules ask for", study.id)
-        text = "Its quiz has no further question for you. Please tell whoever invited you."
+        log.warning("study %s has fewer %s items than its rules ask for", study.id, kind)
+        text = f"Its {kind} has no further question for you. Please tell whoever invited you."
         return self._without(study, worker, enrolment, "not eligible", text)
 
     def _item(self, study: Study, worker: str, enrolment: Enrolment) -> Step:
@@ -423,16 +463,26 @@ class AnnotationService:
     def _with(self, place: tuple[Study, Enrolment], worker: str, assignment: Assignment, text: str = "") -> Step:
         study, enrolment = place
         ahead = self._ahead(study, worker, enrolment, assignment)
+        if assignment.item.kind == "training":
+            of, seen = _training(study), enrolment.training_seen
+            if assignment.state != "submitted":
+                return Step("training", text, study, seen, max(1, of - seen), assignment, ahead=ahead)
+            said = feedback(assignment.item, assignment.answers, study.rules.questions)
+            return Step("feedback", "", study, seen - 1, of - seen + 1, assignment, said, ahead)
         undo = self._studies.assignments.can_undo(study.id, worker)
         if assignment.item.kind == "quiz":
             done, of = enrolment.quiz_seen, study.rules.eligibility.quiz
-            return Step("quiz", text, study, done, max(1, of - done), assignment, ahead, undo)
+            return Step("quiz", text, study, done, max(1, of - done), assignment, ahead=ahead, undo=undo)
         done, left = self._progress(study, worker, enrolment)
-        return Step("item", text, study, done, max(1, left), assignment, ahead, undo)
+        return Step("item", text, study, done, max(1, left), assignment, ahead=ahead, undo=undo)
 
     def _ahead(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> Item | None:
         """What `next` would give after this assignment; None where there is none."""
         items, controls = enrolment.items_seen, enrolment.controls_seen
+        if assignment.item.kind == "training":
+            seen = enrolment.training_seen + (assignment.state != "submitted")
+            more = seen < _training(study)
+            return self._studies.assignments.ahead(study.id, worker, "training", assignment.id) if more else None
         if assignment.item.kind == "quiz":
             if enrolment.quiz_seen + 1 < study.rules.eligibility.quiz:
                 return self._studies.assignments.ahead(study.id, worker, "quiz", assignment.id)
@@ -468,3 +518,8 @@ class AnnotationService:
         while controls < most and next_kind(study.rules, worker, items + left, controls) == "control":
             controls += 1
         return items + enrolment.controls_seen, left + controls - enrolment.controls_seen
+
+
+def _training(study: Study) -> int:
+    """How many training items everybody is given."""
+    return min(study.rules.training, study.training)

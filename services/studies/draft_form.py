@@ -16,7 +16,7 @@ from pydantic import BeforeValidator
 
 from storage.rows import whole
 from study.questions import check_rules
-from study.types import QUESTION_KINDS, Example, Question, QuestionKind, Rules
+from study.types import MOST_TRAINING, QUESTION_KINDS, Example, Question, QuestionKind, Rules
 
 LONGEST_NAME = 120
 LONGEST_TEXT = 10_000
@@ -62,6 +62,7 @@ NUMBERS = (
     NumberField("min_right", 0, 100, whole=False, percent=True, label="Control items right"),
     NumberField("min_approval", 0, 99.99, whole=False, percent=True, label="Approval above"),
     NumberField("min_finished", 0, 100_000, label="Decided assignments"),
+    NumberField("training", 0, MOST_TRAINING, label="Training"),
     NumberField("quiz", 0, 50, label="Quiz"),
     NumberField("quiz_pass", 0, 100, whole=False, percent=True, label="Right in the quiz"),
 )
@@ -195,6 +196,7 @@ def troubles(rules: Rules) -> tuple[Trouble, ...]:
     check("consensus", votes=rules.votes, consensus=rules.consensus)
     check("share", controls=rules.controls)
     check("min_finished", eligibility=rules.eligibility)
+    check("training", training=rules.training)
     check("instructions", instructions=rules.instructions, consent=rules.consent)
     check("examples", examples=rules.examples)
     return tuple(found)

@@ -40,7 +40,7 @@ from storage.types import Run
 from storage.workspace import Workspace
 from study.readiness import Finding, findings
 from study.templates import TEMPLATES
-from study.types import Example, Item, ItemKind, NewItem, Rules, Study, Worker
+from study.types import LONGEST_WHY, Example, Item, ItemKind, NewItem, Rules, Study, Worker
 
 QUIZ = 5
 """Questions of the quiz of a new draft: without one nobody who is new could vote."""
@@ -77,7 +77,7 @@ class CopyRules(StudyCommand):
     """Begin a draft with the rules of another study, and its images if they are wanted: to try it on a copy."""
 
     name: ClassVar[str] = "copy-rules"
-    images: bool = Field(False, description="Whether its images, control and quiz items come too")
+    images: bool = Field(False, description="Whether its images come too, with control, quiz and training items")
 
 
 class DraftCommand(StudyCommand):
@@ -148,12 +148,15 @@ class RemoveSample(DraftCommand):
 
 
 class MarkItem(DraftCommand):
-    """Make an item a control or quiz item with right answers, or an ordinary one again."""
+    """Make an item a control, quiz or training item with right answers, or an ordinary one again."""
 
     name: ClassVar[str] = "mark-item"
     item: StrictInt = Field(description="The id of the item")
     kind: ItemKind = Field(description="What it is from now on")
     expected: dict[str, str] = Field(default={}, description="Question id to right answer, as far as it is known")
+    why: Annotated[str, typed_text(LONGEST_WHY, one_line=True)] = Field(
+        "", description="Of a training item: why these are right, told to a worker after their answer"
+    )
 
 
 class RefreshDraft(DraftCommand):
@@ -410,7 +413,8 @@ class Drafts:
             right = {q.id: sent.expected[q.id] for q in questions if sent.expected.get(q.id) in q.answers()}
             if sent.kind != "item" and not right:
                 raise UserError("Say the right answer to at least one question.", field="expected")
-            new = replace(_new(item), kind=sent.kind, expected=right if sent.kind != "item" else {})
+            known = sent.kind != "item"
+            new = replace(_new(item), kind=sent.kind, expected=right if known else {}, why=sent.why if known else "")
             if item.kind == "item":
                 new = replace(new, group="")
             elif sent.kind == "item":

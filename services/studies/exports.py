@@ -117,7 +117,7 @@ def outcomes_parquet(study: StudyExport) -> bytes:
 
 
 def truth_csv(study: StudyExport) -> bytes:
-    """For simulated annotators: what they will see, the right answers of control and quiz items filled in."""
+    """For simulated annotators: what they will see, the right answers filled in where they are known."""
     seen: dict[str, str] = {}
 
     def pixels(sha: str | None) -> str:
@@ -324,8 +324,9 @@ def _now() -> str:
 _README = """A validity study, exported by DILLEMA Studio.
 
 votes.csv         task, worker, label: the votes that count, as crowd-kit reads them
-answers.csv       every answer, also of control items and excluded workers, with times and why it does not count
-turk.csv          all votes in the columns of a result file by Mechanical Turk
+answers.csv       every answer, also of control and training items and excluded workers, with times and why it does
+                  not count
+turk.csv          all votes but those of the training, in the columns of a result file by Mechanical Turk
 results.csv       every figure with its interval and what it was counted from; results.parquet: the same, typed
 results.json      the same, nested, and the methods paragraph
 outcomes.csv      what the votes say of every image; outcomes.parquet: the same, typed

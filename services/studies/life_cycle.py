@@ -240,6 +240,11 @@ class LifeCycle:
             if study.controls and rules.controls.share
             else "There are no control items: nothing will filter unreliable votes.",
         ]
+        if rules.training:
+            words.append(
+                f"Everybody answers {_count(rules.training, 'training image')} first and is told after each what is "
+                "right. Nothing of it counts."
+            )
         if quiz:
             words.append(f"Who has no record yet answers {_count(quiz, 'quiz question')} first.")
         words.append("Nobody is invited by the start itself: the next page has the link and personal codes.")

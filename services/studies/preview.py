@@ -8,10 +8,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from services.studies.annotation import Status
+from services.studies.annotation import MOST_ANSWERS, Status
 from services.studies.drafts import StudyCommand
 from storage.studies import Studies
 from study.control_items import next_kind
+from study.training import Feedback, feedback
 from study.types import Item, Side, Study
 
 SOMEBODY = "preview"
@@ -26,10 +27,13 @@ def _number(value: object) -> int:
 
 
 class PreviewStep(StudyCommand):
-    """Look at a step of the preview, from 1: consent, the quiz, then the items."""
+    """Look at a step of the preview, from 1: consent, the training, the quiz, then the items."""
 
     name: ClassVar[str] = "preview-step"
     number: Annotated[int, BeforeValidator(_number)] = Field(description="The step, from 1")
+    answers: dict[str, str] = Field(
+        default={}, max_length=MOST_ANSWERS, description="What was answered at the step before: not kept, but told of"
+    )
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,17 @@ class Previewed:
     left: int = 0
     item: Item | None = None
     side: Side = "left"
+    feedback: Feedback | None = None
+    """With the status "feedback": what is told of the answers that were given to the training item before."""
+    undo: bool = True
+    """Whether the step before can come again: an answer of the training, of which one was told, cannot be changed."""
 
 
 @dataclass(frozen=True)
 class _Way:
     """All that one annotator would see, in order."""
 
+    training: tuple[Item, ...]
     quiz: tuple[Item, ...]
     items: tuple[Item, ...]
     """Control items among them."""
@@ -65,12 +74,23 @@ def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
         return Previewed(study, number, "consent", "Please read what you agree to before the first image.")
     side: Side = random.Random(f"{study.rules.seed} {number}").choice(("left", "right"))
     place = number - 2
+    if place < 2 * len(way.training):
+        # Each is asked, then told of: its side stays.
+        at, told, of = place // 2, place % 2, len(way.training)
+        item, side = way.training[at], random.Random(f"{study.rules.seed} training {at}").choice(("left", "right"))
+        if told:
+            said = feedback(item, sent.answers, study.rules.questions)
+            return Previewed(study, number, "feedback", "", at, of - at, item, side, said, undo=False)
+        text = f"A short training comes first: image {at + 1} of {of}. After each answer you are told what is right."
+        return Previewed(study, number, "training", text, at, of - at, item, side, undo=False)
+    place -= 2 * len(way.training)
+    undo = bool(place) or not way.training
     if place < len(way.quiz):
         text = f"A short quiz comes first: question {place + 1} of {len(way.quiz)}."
-        return Previewed(study, number, "quiz", text, place, len(way.quiz) - place, way.quiz[place], side)
+        return Previewed(study, number, "quiz", text, place, len(way.quiz) - place, way.quiz[place], side, undo=undo)
     place -= len(way.quiz)
     if place < len(way.items):
-        return Previewed(study, number, "item", "", place, len(way.items) - place, way.items[place], side)
+        return Previewed(study, number, "item", "", place, len(way.items) - place, way.items[place], side, undo=undo)
     words = "You have judged all images. There is no other one for you in this study."
     return Previewed(
         study, number, "done", words if way.items else "There is no image in this study yet.", len(way.items)
@@ -82,6 +102,7 @@ def _way(study: Study, items: tuple[Item, ...]) -> _Way:
     drawn = random.Random(f"preview {study.rules.seed}")
     plain = [item for item in items if item.kind == "item"]
     controls = [item for item in items if item.kind == "control"]
+    training = [item for item in items if item.kind == "training" and item.expected][: study.rules.training]
     quiz = [item for item in items if item.kind == "quiz"][: study.rules.eligibility.quiz]
     drawn.shuffle(plain)
     drawn.shuffle(controls)
@@ -94,4 +115,4 @@ def _way(study: Study, items: tuple[Item, ...]) -> _Way:
         else:
             shown.append(plain[seen])
             seen += 1
-    return _Way(tuple(quiz), tuple(shown))
+    return _Way(tuple(training), tuple(quiz), tuple(shown))

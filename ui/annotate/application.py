@@ -162,7 +162,7 @@ def annotate_application(workspace: Workspace) -> FastAPI:
 
         app.add_api_route(f"/api/{name}", do, methods=["POST"])
 
-    for name in ("next", "consent", "person", "undo"):
+    for name in ("next", "consent", "person", "go-on", "undo"):
         doing(name, lambda step: shown_step(step, tokens))
     doing("submit", lambda step: {"saved": True, "next": shown_step(step, tokens)})
     doing("draft", lambda kept: {"kept": kept})

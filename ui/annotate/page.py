@@ -6,7 +6,7 @@ from ui.theme import ASSETS
 from ui.views.markup import el
 
 SHEETS = ("studio.css", "annotate.css")
-SCRIPTS = ("annotate-wire.js", "annotate-judge.js", "annotate-keys.js", "annotate.js")
+SCRIPTS = ("annotate-wire.js", "annotate-feedback.js", "annotate-judge.js", "annotate-keys.js", "annotate.js")
 """In the order in which they are read: each builds on those before it."""
 SERVED = (*SHEETS, *SCRIPTS, "favicon.svg")
 """The only files that an annotator gets."""

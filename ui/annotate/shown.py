@@ -1,6 +1,7 @@
 """What an annotator's page is given of a study and an item, as plain data: as little as can be judged by.
 
-Nothing in it says whether an item is a control item, where it comes from, or what others answered.
+Nothing in it says whether an item is a control item, where it comes from, or what others answered; and what is right
+of a training item is said with the feedback on a saved answer, never before.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from services.studies.annotation import Place, Step
 from services.studies.annotators import PictureTokens
 from storage.study_types import Assignment
 from study.questions import asked, wording
+from study.training import Feedback
 from study.types import Item, NewItem, Question, Rules, Side, Study
 from ui.diff import Piece, word_diff
 
@@ -53,8 +55,14 @@ def shown_step(step: Step, tokens: PictureTokens) -> dict[str, Any]:
             "comment": given.comment,
             "draft": None if given.draft is None else vars(given.draft),
         },
+        "feedback": None if step.feedback is None else shown_feedback(step.feedback),
         "ahead": [] if given is None else _ahead(step, step.ahead, given.worker, tokens),
     }
+
+
+def shown_feedback(said: Feedback) -> dict[str, Any]:
+    """What a worker is told of their answers to a training item."""
+    return {"right": said.right, "why": said.why, "answers": [vars(told) for told in said.answers]}
 
 
 def _named(given: Assignment, tokens: PictureTokens) -> tuple[str, str | None]:

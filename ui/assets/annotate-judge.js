@@ -13,10 +13,11 @@
   let tapped = -Infinity;        // when a tap or a click sent the last vote
   const byTap = (event) => { if (event.detail) tapped = performance.now(); };   // of a key it has no detail
 
-  // `step` is what the server said; `act` has send(body), undo(), pause(), help(), again(); `saved` what the pill says.
+  // `step` is what the server said; `act` has send(body), goOn(id), undo(), pause(), help(), again(); `saved` what the
+  // pill says. With feedback nothing is asked: the picture is there again beside what is told of the answer.
   annotate.judge = (step, act, saved) => {
-    const item = step.assignment, questions = item.questions;
-    const draft = annotate.draft(item.id, item.draft);
+    const item = step.assignment, feedback = step.feedback ?? null, questions = feedback ? [] : item.questions;
+    const draft = feedback ? { answers: {}, comment: "" } : annotate.draft(item.id, item.draft);
     const single = questions.length === 1 && questions[0].kind !== "text";
     const view = {
       single, questions, current: 0, busy: false, settled: false,
@@ -35,6 +36,7 @@
       view.since = ready() && !document.hidden ? performance.now() : null;
     };
     const keepDraft = () => {
+      if (feedback) return;
       if (Object.keys(view.answers).length || view.comment) {
         annotate.keepDraft(item.id, { answers: { ...view.answers }, comment: view.comment, seconds: looked(), at: Date.now() });
       } else annotate.keepDraft(item.id, null);
@@ -136,6 +138,7 @@
     view.awake = () => !view.busy && view.settled;
     view.send = () => {
       if (!view.awake()) return;
+      if (feedback) { act.goOn(item.id); return; }
       const [first] = view.open();
       if (first) { view.go(first, true); return; }
       view.clock();
@@ -147,6 +150,7 @@
     view.tell = (text) => { problem.textContent = text; };
     view.say = (text) => { pill.textContent = text; pill.hidden = !text; pill.className = `pill ${text === "saved" ? "ok" : "acc"}`; };
     view.comments = () => {
+      if (feedback) return;
       const opened = commentBox.hidden;
       commentBox.hidden = !opened && !view.comment;
       if (opened || view.comment) commentBox.querySelector("textarea").focus();
@@ -171,7 +175,7 @@
       }
       const open = view.open().length;
       sendButton.disabled = !view.awake() || open > 0;
-      count.textContent = open ? `${open} to answer` : "";
+      count.textContent = feedback ? "For training only: this answer counts for nothing." : open ? `${open} to answer` : "";
       place.textContent = `${all.indexOf(at) + 1} of ${all.length}`;
       back.disabled = view.current <= 0;
       on.disabled = view.current >= all.length - 1;
@@ -254,14 +258,14 @@
       : item.side === "left" ? [picture(item.image, "to judge"), picture(item.source, "original")]
         : [picture(item.source, "original"), picture(item.image, "to judge")];
     const exhibit = make("div", { class: "exhibit" }, pictures);
-    const quiz = step.status === "quiz";
+    const called = { quiz: "Quiz", training: "Training", feedback: "Training" }[step.status] ?? "Image";
     const total = step.done + step.left, number = Math.min(step.done + 1, Math.max(total, 1));
     const share = total ? Math.round((100 * step.done) / total) : 0;
     const pill = make("span", { id: "saved", class: "pill", role: "status", hidden: true });
     const filled = make("i");
     filled.style.width = `${share}%`;
     const top = make("header", { class: "progress" },
-      make("b", { id: "place" }, quiz ? `Quiz ${number} of ${total}` : `Image ${number} of ${total}`),
+      make("b", { id: "place" }, `${called} ${number} of ${total}`),
       make("span", { class: "bar", role: "progressbar", "aria-label": "judged", "aria-valuenow": share }, filled),
       pill, button("Pause", () => view.pause(), { id: "pause" }));
     const problem = make("p", { class: "problem", role: "alert" });
@@ -269,21 +273,22 @@
       oninput: () => { view.comment = commentField.value; keepDraft(); } });
     commentField.value = view.comment;
     const commentBox = make("div", { class: "comment", hidden: !view.comment }, commentField);
-    const sendButton = button(["Send", key("Enter")], (event) => { byTap(event); view.send(); }, { id: "send", class: "p" });
+    const sendButton = button([feedback ? "Go on" : "Send", key("Enter")], (event) => { byTap(event); view.send(); }, { id: "send", class: "p" });
     const count = make("span", { class: "mut small" });
     const back = button("‹", () => view.move(-1), { class: "q", "aria-label": "The question before" });
     const on = button("›", () => view.move(1), { class: "q", "aria-label": "The next question" });
     const place = make("span", { class: "mut small" });
     const undoButton = button(["Undo", key("U")], () => view.undo(), { id: "undo", class: "q" });
     const several = !single;
-    const panel = make("section", { class: "panel-card card", "aria-label": "Questions" },
-      make("div", { class: "questions" }, questions.length ? questions.map(questionPart) : make("p", { class: "words" }, "There is no question about this image.")),
+    const panel = make("section", { class: "panel-card card", "aria-label": feedback ? "What is right" : "Questions" },
+      feedback ? annotate.feedbackPart(feedback)
+        : make("div", { class: "questions" }, questions.length ? questions.map(questionPart) : make("p", { class: "words" }, "There is no question about this image.")),
       problem, commentBox,
       several ? make("div", { class: "sending" }, questions.length > 1 ? make("span", { class: "stepper" }, back, place, on) : null, count, sendButton) : null,
-      make("div", { class: "tools" }, undoButton,
-        button(["Comment", key("C")], () => view.comments(), { id: "to-comment", class: "q" }),
+      make("div", { class: "tools" }, feedback ? null : undoButton,
+        feedback ? null : button(["Comment", key("C")], () => view.comments(), { id: "to-comment", class: "q" }),
         button(["Instructions", key("?")], () => view.help(), { id: "to-help", class: "q" })));
-    const root = make("main", { class: `judge ${several ? "several" : "single"}${pictures.length > 1 ? " pair" : ""}`, tabindex: -1 },
+    const root = make("main", { class: `judge ${(feedback ? feedback.answers.length > 1 : several) ? "several" : "single"}${feedback ? " told-of" : ""}${pictures.length > 1 ? " pair" : ""}`, tabindex: -1 },
       top, make("div", { class: "looking" }, exhibit, captions()), panel);
     const firstOpen = asked().findIndex((question) => !(question.id in view.answers));
     view.current = Math.max(0, firstOpen);

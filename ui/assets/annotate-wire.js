@@ -159,7 +159,7 @@
 
   annotate.get = (name) => patiently("GET", API + name);
   annotate.post = (name, body, keeps = false) => patiently("POST", API + name, body, keeps);
-  annotate.previewed = (number) => patiently("POST", `/study/api/${encodeURIComponent(annotate.preview)}/preview-step`, { number });
+  annotate.previewed = (number, answers = {}) => patiently("POST", `/study/api/${encodeURIComponent(annotate.preview)}/preview-step`, { number, answers });
   annotate.imageAddress = (image) => (image.startsWith("/") ? image : `/annotate/image/${encodeURIComponent(image)}`);
 
   Object.assign(annotate, { make, button, once, key, paragraphs, kept, keep });

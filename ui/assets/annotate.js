@@ -179,8 +179,8 @@
     if (reply.ok) { annotate.worker = reply.data.worker; studies = reply.data.studies; choose(); } else signIn();
   }
 
-  async function open(id) {
-    await follow(() => (annotate.preview ? inTime(annotate.previewed(shownNumber)) : post("next", { study: id })), id);
+  async function open(id, answered = {}) {
+    await follow(() => (annotate.preview ? inTime(annotate.previewed(shownNumber, answered)) : post("next", { study: id })), id);
   }
 
   // What the server says comes next, or why it does not.
@@ -278,9 +278,9 @@
   // ---- One item after the other
 
   function judge(step) {
-    const view = annotate.judge(step, { send, undo, pause, help, again: () => open(study.id) }, saved);
-    const quiz = step.status === "quiz" && step.text ? make("p", { class: "quiz-note notice" }, step.text) : null;
-    if (quiz) view.root.querySelector(".looking").prepend(quiz);
+    const view = annotate.judge(step, { send, goOn: readOn, undo, pause, help, again: () => open(study.id) }, saved);
+    const note = ["quiz", "training"].includes(step.status) && step.text ? make("p", { class: "quiz-note notice" }, step.text) : null;
+    if (note) view.root.querySelector(".looking").prepend(note);
     put(view.root);
     annotate.view = view;
     view.root.focus({ preventScroll: true });
@@ -292,7 +292,7 @@
     tell("");
     view.tell("");
     view.lock(true);
-    if (annotate.preview) { shownNumber += 1; await open(study.id); return; }
+    if (annotate.preview) { shownNumber += 1; await open(study.id, body.answers); return; }
     view.say("saving…");
     const sent = { study: study.id, body: { ...body, key: annotate.newKey() } };
     annotate.keepOutbox(sent);
@@ -306,6 +306,14 @@
     if (reply.status === 400 || reply.status === 429) { view.tell(reply.data.error); return; }
     refused(sent, reply);
     await open(sent.study);
+  }
+
+  // What was told of a training answer was read.
+  async function readOn(assignment) {
+    annotate.view.lock(true);
+    saved = "";
+    if (annotate.preview) { shownNumber += 1; await open(study.id); return; }
+    await follow(() => post("go-on", { assignment }), study.id);
   }
 
   function acknowledged(sent) {

@@ -233,7 +233,7 @@
     else if (data.removeItem) { window_.close(); await quietly(change("remove-item", { item: Number(data.removeItem) })); }
     else if ("removeGroup" in data) await quietly(change("remove-sample", { sample: data.removeGroup }));
     else if (data.known) {
-      try { await change("mark-item", { item: Number(data.of), kind: data.known, expected: known() }); window_.close(); }
+      try { await change("mark-item", { item: Number(data.of), kind: data.known, expected: known(), why: window_.querySelector("[name='why']")?.value ?? "" }); window_.close(); }
       catch (error) {
         if (error.field) { say("saved", "ok"); broken = false; for (const place of window_.querySelectorAll("[data-problem='expected']")) place.textContent = error.message; }
       }

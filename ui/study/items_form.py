@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from services.studies.control_items import MADE
 from services.studies.item_filter import model_name
 from study.questions import asked, wording
-from study.types import Item, Question, Rules, Study
+from study.types import LONGEST_WHY, Item, Question, Rules, Study
 from ui.study.fields import Problems, card, number_input, select, text_input, wrong
 from ui.study.words import image_url
 from ui.views.markup import Child, Html, el
@@ -33,8 +33,8 @@ MADE_ONCE = (
 )
 BROUGHT = (
     "A zip of images, with a CSV in it if you like: one line an image, with the column image, and, where known, "
-    "source, label, classes, edit_types, caption, counterfactual, kind (item, control or quiz), group, and one column "
-    "expected.NAME for the right answer to the question NAME."
+    "source, label, classes, edit_types, caption, counterfactual, kind (item, control, quiz or training), group, one "
+    "column expected.NAME for the right answer to the question NAME, and why: the reason that training items tell."
 )
 
 
@@ -227,13 +227,20 @@ def item_window(item: Item, rules: Rules, draft: bool) -> Html:
     if draft and fields:
         known = el(
             "div",
-            el("h3", "If you know the right answer, it can be a control or a quiz item"),
+            el("h3", "If you know the right answer, it can be a control, a quiz or a training item"),
             fields,
+            el(
+                "label",
+                el("span", "Why it is right, told after the answer in the training"),
+                text_input("why", item.why, maxlength=LONGEST_WHY, data_no_save=True),
+                class_="known-line",
+            ),
             wrong("expected", {}),
             el(
                 "div",
                 button("Use as control item", look="s", data_known="control", data_of=item.id),
                 button("Use as quiz item", look="s", data_known="quiz", data_of=item.id),
+                button("Use as training item", look="s", data_known="training", data_of=item.id),
                 button("Judge it like the others", look="s", data_known="item", data_of=item.id)
                 if item.kind != "item"
                 else None,
@@ -270,8 +277,13 @@ def _known(question: Question, item: Item, expected: Mapping[str, str]) -> Html:
     )
 
 
+def training_shown(rules: Rules, items: Sequence[Item]) -> Html:
+    """The training items there are; nothing where none are asked for."""
+    return given_shown(items, "training", "training") if rules.training else el("div", id="part-training")
+
+
 def given_shown(items: Sequence[Item], kind: str, name: str) -> Html:
-    """The control or quiz items there are."""
+    """The items of a kind with a known answer that there are."""
     there = [item for item in items if item.kind == kind]
     if not there:
         return el("div", el("p", f"No {name} item yet.", class_="empty"), id=f"part-{kind}")

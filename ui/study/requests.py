@@ -25,11 +25,11 @@ from services.studies.life_cycle import LifeCycle
 from services.studies.preview import Previewed, PreviewStep
 from services.studies.restore import restore_study
 from storage.workspace import Workspace
-from ui.annotate.shown import shown_item, shown_study
+from ui.annotate.shown import shown_feedback, shown_item, shown_study
 from ui.bodies import ITEM_FILES, RESTORED, VOTE_FILES, answered, failed, refusal, require_own_page
 from ui.study.disagreements import address
 from ui.study.frame import study_address
-from ui.study.items_form import given_shown, items_shown
+from ui.study.items_form import given_shown, items_shown, training_shown
 from ui.study.questions_form import questions_card
 from ui.study.run_page import codes_part
 from ui.study.setup import Assumptions, missing_part, plain, plan_figures, read_assumptions, texts_card
@@ -168,6 +168,7 @@ def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] 
         "part-items": items_shown(items),
         "part-control": given_shown(items, "control", "control"),
         "part-quiz": given_shown(items, "quiz", "quiz"),
+        "part-training": training_shown(study.rules, items),
     }
     if "questions" in {*redraw, *page.redraw}:
         parts["part-questions"] = questions_card(study.rules, draft.problems, draft.classes)
@@ -210,6 +211,8 @@ def _previewed(command: PreviewStep, step: Previewed, page: Shown) -> Reply:
         "left": step.left,
         "study": shown_study(study, lambda place: image_url(study.rules.examples[place].sha)),
         "assignment": assignment,
+        "feedback": None if step.feedback is None else shown_feedback(step.feedback),
+        "undo": step.undo,
     }
 
 

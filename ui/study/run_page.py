@@ -333,7 +333,11 @@ def _rules(history: Sequence[tuple[Rules, datetime]], study: Study) -> Html:
                 ]
             ),
         ),
-        ("Images", f"{study.items:,}, {study.controls:,} control items, {study.quiz:,} quiz items"),
+        (
+            "Images",
+            f"{study.items:,}, {study.controls:,} control items, {study.quiz:,} quiz items"
+            + (f", {study.training:,} training items" if study.training else ""),
+        ),
         (
             "Control items",
             f"{100 * policy.share:.4g} % of what is shown; from {policy.min_seen} on, below "
@@ -351,6 +355,12 @@ def _rules(history: Sequence[tuple[Rules, datetime]], study: Study) -> Html:
             "Quiz",
             f"{wanted.quiz} questions, {100 * wanted.quiz_pass:.4g} % right, in place of a record"
             if wanted.quiz
+            else "none",
+        ),
+        (
+            "Training",
+            f"{rules.training} image{'s' if rules.training > 1 else ''} with feedback, of everybody, before all else"
+            if rules.training
             else "none",
         ),
         ("An image is held", f"{rules.lease_minutes:g} minutes"),

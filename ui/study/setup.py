@@ -26,7 +26,7 @@ from ui.study.fields import (
     wrong,
 )
 from ui.study.frame import study_address, study_head
-from ui.study.items_form import given_shown, items_card
+from ui.study.items_form import given_shown, items_card, training_shown
 from ui.study.questions_form import questions_card
 from ui.study.words import image_url
 from ui.views.markup import Child, Html, el
@@ -221,6 +221,13 @@ def eligibility_card(rules: Rules, items: Sequence[Item], problems: Problems) ->
             "assignments in all studies; 0 asks for none",
         ),
         field(
+            "training",
+            "Training",
+            number_input("training", rules.training, "images"),
+            problems,
+            "before all else, with feedback; 0 for none",
+        ),
+        field(
             "quiz", "Quiz", number_input("quiz", wanted.quiz, "questions"), problems, "in place of a record; 0 for none"
         ),
         field("quiz_pass", "Right in the quiz", percent_input("quiz_pass", wanted.quiz_pass), problems, "at least"),
@@ -230,8 +237,10 @@ def eligibility_card(rules: Rules, items: Sequence[Item], problems: Problems) ->
         5,
         "Who may vote",
         line,
+        training_shown(rules, items),
         given_shown(items, "quiz", "quiz"),
-        lead="Somebody with the record that is asked for begins at once; somebody new takes the quiz first.",
+        lead="Somebody with the record that is asked for begins at once; somebody new takes the quiz first. Training "
+        "is for everybody: whoever answers is told whether it was right, what is right and why. It counts for nothing.",
     )
 
 
