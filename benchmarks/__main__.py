@@ -9,7 +9,7 @@ import sys
 
 from benchmarks import control, page, runs, scripts, study, unchanged
 from benchmarks.chromium import ADVICE, find_chromium
-from benchmarks.figures import table
+from benchmarks.figures import reported
 
 
 def main() -> int:
@@ -29,9 +29,7 @@ def main() -> int:
         *runs.measure(),
         *study.measure(options.minutes),
     ]
-    print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end\n")
-    print(table(figures))
-    return 0 if all(figure.held for figure in figures) else 1
+    return reported(figures, f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,14 @@ class Figure:
         return self.measured <= self.bound
 
 
+def reported(figures: Sequence[Figure], before: str = "") -> int:
+    """Print the table, under a line on the machine if there is one. The exit code: 1 when a bound was missed."""
+    if before:
+        print(f"{before}\n")
+    print(table(figures))
+    return 0 if all(figure.held for figure in figures) else 1
+
+
 def table(figures: Sequence[Figure]) -> str:
     """As Markdown: median, fastest and slowest of so many times, the ratio to the floor, and the bound."""
     lines = [

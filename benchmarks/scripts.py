@@ -6,7 +6,6 @@ the same way. `python -m benchmarks.scripts` runs this alone.
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 import httpx
 from gradio_client import Client
 
-from benchmarks.figures import Figure, table
+from benchmarks.figures import Figure, reported
 from benchmarks.serving import ServerProcess
 
 TIMES = 40
@@ -90,12 +89,5 @@ def _in_turns(asking: Callable[[], object], beside: Callable[[], object]) -> tup
     return tuple(tuple(taken) for taken in times)
 
 
-def main() -> int:
-    """The exit code: 1 when a bound was missed."""
-    figures = measure()
-    print(f"load {os.getloadavg()[0]:.1f}\n\n{table(figures)}")
-    return 0 if all(figure.held for figure in figures) else 1
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(reported(measure()))

@@ -23,7 +23,7 @@ from typing import Any
 
 from PIL import Image
 
-from benchmarks.figures import Figure, table
+from benchmarks.figures import Figure, reported
 from benchmarks.serving import ROOT, ServerProcess
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
@@ -122,11 +122,8 @@ def main() -> int:
     options = parser.parse_args()
     began = time.monotonic()
     figures = measure(options.minutes, options.annotators)
-    print(
-        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end, {time.monotonic() - began:.0f} s in all\n"
-    )
-    print(table(figures))
-    return 0 if all(figure.held for figure in figures) else 1
+    took = f"{time.monotonic() - began:.0f} s in all"
+    return reported(figures, f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end, {took}")
 
 
 if __name__ == "__main__":

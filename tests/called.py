@@ -10,6 +10,10 @@ import httpx
 from gradio_client import Client
 from PIL import Image
 
+from services.studio import Studio
+from services.tokens import NewToken
+from ui.guard import COOKIE
+
 FILE = {"meta": {"_type": "gradio.FileData"}}
 """What marks an object as a file."""
 
@@ -54,6 +58,30 @@ def sent(url: str, data: bytes, name: str = "a picture.png", headers: Mapping[st
     reply = httpx.post(f"{url}gradio_api/upload", files={"files": (name, data)}, headers=headers, timeout=60)
     assert reply.status_code == 200, reply.text
     return str(reply.json()[0])
+
+
+def made_token(studio: Studio, name: str, reads_only: bool = False, days: int = 1) -> NewToken:
+    """A token that a lead has made, with its text."""
+    made = studio.commands.send("make-token", {"title": name, "reads_only": reads_only, "days": days})
+    assert isinstance(made, NewToken)
+    return made
+
+
+def callers(studio: Studio, full: str, reading: str) -> dict[str, dict[str, str]]:
+    """What each of those who may ask something sends with every request: nobody, annotators, the lead, and scripts with
+    the text of a token that may change things, and of one that only looks.
+    """
+    studies = studio.workspace.studies
+    annotator = studies.sessions.open("worker", studies.workers.add()[0].id)
+    return {
+        "nobody": {},
+        "a wrong token": shown("dillema_" + "x" * 43),
+        "annotator": {"cookie": f"annotator={annotator}"},
+        "annotator with our cookie": {"cookie": f"annotator={annotator}; {COOKIE}={annotator}; signed_in=1"},
+        "reading": shown(reading),
+        "full": shown(full),
+        "lead": {"cookie": f"{COOKIE}={studies.sessions.open('lead')}"},
+    }
 
 
 def shown(token: str) -> dict[str, str]:

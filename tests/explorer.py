@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 DEMO_SECONDS = 600
 """For the embedded models on a machine that is busy with other things."""
 RED = Image.new("RGB", (64, 64), (200, 40, 40))
+CHECKS = (
+    "shapes kept",
+    "edit visible",
+    "close to the source",
+    "fits its caption",
+    "changed as asked",
+    "label recognisable",
+)
+"""Of an image of a classification, as the page names them."""
 
 
 @dataclass
@@ -117,6 +126,24 @@ def open_run(page: Page, run_id: str) -> None:
 def look(page: Page) -> None:
     """Come back to a page: it asks at once what is new, and not only at its next poll."""
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def shows_every_check(page: Page) -> None:
+    """The result of a classification that is shown has all its checks, by their names."""
+    names = " ".join(page.locator("#checks .pill").all_inner_texts())
+    for name in CHECKS:
+        assert name in names
+
+
+def choose_a_model_that_is_none(page: Page, timeout: float) -> None:
+    """A name that torchvision does not know is refused, with one that it may have been meant for."""
+    from playwright.sync_api import expect
+
+    page.click("#choose-model summary")
+    page.select_option("#choose-model select", "torchvision")
+    page.fill("#choose-model [name=model]", "resnet5")
+    page.click("#choose-model [data-submit]")
+    expect(page.locator("#under-test-problem")).to_contain_text("perhaps you mean resnet50", timeout=timeout)
 
 
 def open_start(page: Page, url: str) -> None:

@@ -17,8 +17,10 @@ from PIL import Image
 from pipeline.seams import OnStep
 from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind, GenerationSettings, LanguageSettings
 from pipeline.types import Task
+from tests.serving import until
 
 if TYPE_CHECKING:
+    from services.jobs import JobQueue
     from services.studio import Studio
     from ui.explore import Performed
 
@@ -226,6 +228,18 @@ def perform(studio: Studio, run_id: str, name: str, *, tab: Any = "", state: Any
 
     action = Action(name=name, fields=fields, state=state)
     return explorer_of(studio).perform(run_id, action, tab)
+
+
+def performed(studio: Studio, run_id: str, name: str, **fields: Any) -> Performed:
+    """The same, and all the work that there is, to its end."""
+    outcome = perform(studio, run_id, name, **fields)
+    over(studio.jobs)
+    return outcome
+
+
+def over(jobs: JobQueue) -> None:
+    """Wait until no work runs or waits."""
+    until(lambda: not jobs.active())
 
 
 def parts_of(studio: Studio, run_id: str, picked: tuple[str, ...] = ()) -> dict[str, str]:

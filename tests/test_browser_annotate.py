@@ -61,16 +61,24 @@ class Place:
         broken: list[str] = []
         context.on("weberror", lambda error: broken.append(str(error.error)))
         page = context.new_page()
-        page.goto(f"{self.url}annotate/" + (f"#join={link}" if link else ""))
         if link:
-            page.click("#join")
-            page.click("#code-kept")
-            if agree:
-                page.click("#agree")
-                at(page, 1)
+            self.join(page, link, agree)
+        else:
+            page.goto(f"{self.url}annotate/")
         yield page
         context.close()
         assert not broken, f"a script of the page failed: {broken}"
+
+    def join(self, page: Page, link: str, agree: bool = True) -> str:
+        """Follow an invitation as somebody new, to the first item if they agree; their code."""
+        page.goto(f"{self.url}annotate/#join={link}")
+        page.click("#join")
+        code = page.inner_text("#own-code")
+        page.click("#code-kept")
+        if agree:
+            page.click("#agree")
+            at(page, 1)
+        return code
 
 
 @pytest.fixture(scope="module")
@@ -295,12 +303,7 @@ def test_what_was_filled_in_survives_a_pause_a_sign_in_that_ends_and_another_bro
         assert found == given
 
     with place.annotator() as page:
-        page.goto(f"{place.url}annotate/#join={link}")
-        page.click("#join")
-        code = page.inner_text("#own-code")
-        page.click("#code-kept")
-        page.click("#agree")
-        at(page, 1)
+        code = place.join(page, link)
         studies.pause(study_id)
         for key in ("4", "2", "5", "y", "n", "Enter"):
             page.keyboard.press(key)
@@ -459,12 +462,7 @@ def test_a_server_that_is_killed_loses_nothing(page: Page, tmp_path: Path) -> No
 def test_an_answer_waits_for_a_new_sign_in(place: Place) -> None:
     study_id, link = place.running(3)
     with place.annotator() as page:
-        page.goto(f"{place.url}annotate/#join={link}")
-        page.click("#join")
-        code = page.inner_text("#own-code")
-        page.click("#code-kept")
-        page.click("#agree")
-        at(page, 1)
+        code = place.join(page, link)
         place.studio.workspace.studies.sessions.close_all("worker")
         page.keyboard.press("n")
         end(page, "Sign in")

@@ -12,7 +12,17 @@ from benchmarks.serving import settled
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
 from services.studio import Studio
-from tests.explorer import Served, draw, held_drawing, look, one_server, open_run, text_run
+from tests.explorer import (
+    Served,
+    choose_a_model_that_is_none,
+    draw,
+    held_drawing,
+    look,
+    one_server,
+    open_run,
+    shows_every_check,
+    text_run,
+)
 from tests.test_predictions import Bright
 
 SOON = 60_000
@@ -364,16 +374,7 @@ def test_every_key_is_listed_under_the_question_mark(studio: Studio, page: Page)
 
 def test_checks_are_told_apart_by_more_than_colour(studio: Studio, page: Page) -> None:
     pills = page.locator("#checks .pill")
-    names = " ".join(pills.all_inner_texts())
-    for name in (
-        "shapes kept",
-        "edit visible",
-        "close to the source",
-        "fits its caption",
-        "changed as asked",
-        "label recognisable",
-    ):
-        assert name in names
+    shows_every_check(page)
     assert pills.locator("svg").count() == pills.count()
     begins = {"passed": "Passed.", "failed": "Failed.", "cannot tell": "Cannot tell here."}
     for pill in pills.all():
@@ -394,11 +395,7 @@ def test_the_model_under_test_before_and_after_and_another_one(studio: Studio, p
     )
     assert page.locator("[data-side=generated] li").count() == 2
 
-    page.click("#choose-model summary")
-    page.select_option("#choose-model select", "torchvision")
-    page.fill("#choose-model [name=model]", "resnet5")
-    page.click("#choose-model [data-submit]")
-    expect(page.locator("#under-test-problem")).to_contain_text("perhaps you mean resnet50", timeout=SOON)
+    choose_a_model_that_is_none(page, SOON)
     page.click("#choose-model summary")
     page.fill("#choose-model [name=model]", "resnet50")
     page.press("#choose-model [name=model]", "Enter")

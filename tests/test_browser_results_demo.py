@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from benchmarks.serving import settled
 from tests.demo_server import browsing_demo, images_held
-from tests.explorer import DEMO_SECONDS, open_start
+from tests.explorer import DEMO_SECONDS, choose_a_model_that_is_none, open_start, shows_every_check
 from tests.test_browser_drawing_demo import pixels
 from ui.views.keys import GROUPS
 
@@ -85,16 +85,7 @@ def test_every_way_to_look_shows_what_its_tab_says(page: Page) -> None:
 
 
 def test_the_checks_and_the_model_under_test_before_and_after(page: Page) -> None:
-    pills = " ".join(page.locator("#checks .pill").all_inner_texts())
-    for name in (
-        "shapes kept",
-        "edit visible",
-        "close to the source",
-        "fits its caption",
-        "changed as asked",
-        "label recognisable",
-    ):
-        assert name in pills
+    shows_every_check(page)
     expect(page.locator("#guesses")).to_be_visible(timeout=SLOWEST)
     for side in ("source", "generated"):
         rows = page.locator(f"[data-side={side}] li")
@@ -106,11 +97,7 @@ def test_the_checks_and_the_model_under_test_before_and_after(page: Page) -> Non
     expect(page.locator("#model-verdict")).to_contain_text("model ")
 
     # Another model: a name that is none is refused with a neighbour, and the profile's own comes back.
-    page.click("#choose-model summary")
-    page.select_option("#choose-model select", "torchvision")
-    page.fill("#choose-model [name=model]", "resnet5")
-    page.click("#choose-model [data-submit]")
-    expect(page.locator("#under-test-problem")).to_contain_text("resnet50", timeout=SLOWEST)
+    choose_a_model_that_is_none(page, SLOWEST)
     page.click("#choose-model summary")
     page.select_option("#choose-model select", "file")
     page.fill("#choose-model [name=model]", "")

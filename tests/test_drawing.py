@@ -34,7 +34,16 @@ from services.jobs import JobHandle, JobQueue
 from services.live_images import KEPT_PREVIEWS, Previews
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
-from tests.scripted import InvertingDetector, NoiseGenerator, ScriptedEmbedder, ScriptedModels, parts_of, perform
+from tests.scripted import (
+    InvertingDetector,
+    NoiseGenerator,
+    ScriptedEmbedder,
+    ScriptedModels,
+    over,
+    parts_of,
+    perform,
+    performed,
+)
 from tests.serving import until
 from ui.drawing_routes import add_drawing_routes
 from ui.views.queue import queue_part
@@ -269,10 +278,6 @@ class Painter:
                 self.made.append(part.name)
 
 
-def over(jobs: JobQueue) -> None:
-    until(lambda: not jobs.active())
-
-
 @pytest.fixture
 def jobs() -> Iterator[JobQueue]:
     made = JobQueue()
@@ -356,9 +361,7 @@ def new_run(studio: Studio) -> str:
 
 
 def do(studio: Studio, run_id: str, name: str, **data: object) -> str:
-    outcome = perform(studio, run_id, name, **data)
-    over(studio.jobs)
-    return outcome.problem
+    return performed(studio, run_id, name, **data).problem
 
 
 def test_the_route_draws_what_the_method_would_draw_on(studio: Studio) -> None:

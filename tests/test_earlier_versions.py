@@ -11,7 +11,6 @@ import json
 import math
 import re
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,7 +38,7 @@ from study.consensus import Outcome, outcome
 from study.results import analyse
 from study.slices import NONE
 from study.types import StudyData
-from tests.scripted import ScriptedModels, perform
+from tests.scripted import ScriptedModels, performed
 from tests.study_desk import assert_counted
 from ui.passwords import SECRET, matches
 
@@ -70,12 +69,7 @@ def studio_on(folder: Path) -> Iterator[Studio]:
 
 def do(studio: Studio, run_id: str, name: str, **data: Any) -> None:
     """Something that a person does on the page, and the work that it starts, to its end."""
-    outcome = perform(studio, run_id, name, **data)
-    assert not outcome.problem
-    end = time.monotonic() + 60
-    while studio.jobs.active():
-        assert time.monotonic() < end, "the work did not end"
-        time.sleep(0.01)
+    assert not performed(studio, run_id, name, **data).problem
 
 
 def restored(studio: Studio, png: bytes) -> tuple[str, int | None]:

@@ -18,7 +18,7 @@ from gradio_client.exceptions import AppError
 from services.commands import Command
 from services.queries import ListRuns
 from services.studio import Studio
-from tests.called import call, picture, sent, shown
+from tests.called import call, callers, made_token, picture, sent, shown
 from tests.explorer import held_drawing, text_run
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here, until
@@ -45,7 +45,7 @@ def tokens(locked: tuple[str, Studio]) -> dict[str, str]:
     """Their texts by their names."""
     studio, known = locked[1], {}
     for name, reads in (("full", False), ("reading", True), ("withdrawn", False), ("ended", False)):
-        made = studio.commands.send("make-token", {"title": name, "reads_only": reads, "days": 1})
+        made = made_token(studio, name, reads)
         known[name] = made.text
         if name == "withdrawn":
             studio.commands.send("withdraw-token", {"token": made.token.id})
@@ -58,19 +58,8 @@ def tokens(locked: tuple[str, Studio]) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def roles(locked: tuple[str, Studio], tokens: dict[str, str]) -> Mapping[str, Mapping[str, str]]:
     """What each of them sends with every request."""
-    studies = locked[1].workspace.studies
-    annotator = studies.sessions.open("worker", studies.workers.add()[0].id)
-    return {
-        "nobody": {},
-        "a wrong token": shown("dillema_" + "x" * 43),
-        "a withdrawn token": shown(tokens["withdrawn"]),
-        "an ended token": shown(tokens["ended"]),
-        "annotator": {"cookie": f"annotator={annotator}"},
-        "annotator with our cookie": {"cookie": f"annotator={annotator}; {COOKIE}={annotator}; signed_in=1"},
-        "reading": shown(tokens["reading"]),
-        "full": shown(tokens["full"]),
-        "lead": {"cookie": f"{COOKIE}={studies.sessions.open('lead')}"},
-    }
+    over = {f"{how} token": shown(tokens[name]) for how, name in (("a withdrawn", "withdrawn"), ("an ended", "ended"))}
+    return callers(locked[1], tokens["full"], tokens["reading"]) | over
 
 
 @dataclass
@@ -341,7 +330,7 @@ def test_a_token_is_shown_in_one_way_only(locked: tuple[str, Studio], tokens: di
 
 def test_what_a_token_did_is_in_the_log_until_it_is_withdrawn(locked: tuple[str, Studio]) -> None:
     url, studio = locked
-    made = studio.commands.send("make-token", {"title": "notebook", "reads_only": False, "days": 30})
+    made = made_token(studio, "notebook", days=30)
     with pytest.raises(Exception, match="already"):
         studio.commands.send("make-token", {"title": "notebook", "reads_only": True, "days": 30})
     client = Client(url, headers=shown(made.text), verbose=False)
@@ -358,7 +347,7 @@ def test_what_a_token_did_is_in_the_log_until_it_is_withdrawn(locked: tuple[str,
 
 def test_a_token_that_is_withdrawn_while_it_watches_leaves_the_job_at_work(locked: tuple[str, Studio]) -> None:
     url, studio = locked
-    made = studio.commands.send("make-token", {"title": "watcher", "reads_only": False, "days": 1})
+    made = made_token(studio, "watcher")
     client = Client(url, headers=shown(made.text), verbose=False)
     run = text_run(studio)
     with held_drawing(studio) as generator:

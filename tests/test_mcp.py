@@ -23,12 +23,12 @@ from mcp.client.streamable_http import streamable_http_client
 from PIL import Image
 
 from services.studio import Studio
-from tests.called import picture, shown
+from tests.called import callers, made_token, picture, shown
 from tests.explorer import held_drawing, text_run
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here, until
 from ui.endpoints import offered
-from ui.guard import COOKIE, MCP
+from ui.guard import MCP
 from ui.mcp import GUIDE, PROMPT
 
 pytestmark = pytest.mark.slow
@@ -60,27 +60,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def tokens(locked: Served) -> dict[str, str]:
-    return {name: token(locked[1], name, name == "reading") for name in ("full", "reading")}
-
-
-def token(studio: Studio, name: str, reads_only: bool = False) -> str:
-    made = studio.commands.send("make-token", {"title": name, "reads_only": reads_only, "days": 1})
-    return str(made.text)
-
-
-def roles(studio: Studio, tokens: dict[str, str]) -> dict[str, dict[str, str]]:
-    """What each of them sends with every request; only the last three have anything to do with agents."""
-    studies = studio.workspace.studies
-    annotator = studies.sessions.open("worker", studies.workers.add()[0].id)
-    return {
-        "nobody": {},
-        "a wrong token": shown("dillema_" + "x" * 43),
-        "annotator": {"cookie": f"annotator={annotator}"},
-        "annotator with our cookie": {"cookie": f"annotator={annotator}; {COOKIE}={annotator}; signed_in=1"},
-        "reading": shown(tokens["reading"]),
-        "full": shown(tokens["full"]),
-        "lead": {"cookie": f"{COOKIE}={studies.sessions.open('lead')}"},
-    }
+    return {name: made_token(locked[1], name, name == "reading").text for name in ("full", "reading")}
 
 
 @asynccontextmanager
@@ -362,7 +342,7 @@ async def refuse_all(session: ClientSession) -> dict[str, tuple[bool, str]]:
 
 def test_every_role_and_what_it_may(locked: Served, tokens: dict[str, str]) -> None:
     url, studio = locked
-    for role, headers in roles(studio, tokens).items():
+    for role, headers in callers(studio, **tokens).items():
         reply = httpx.post(f"{url}gradio_api/mcp/", json=INITIALIZE, headers={**headers, **ACCEPT})
         if role not in ("reading", "full", "lead"):
             assert reply.status_code == 401, role
@@ -397,7 +377,7 @@ def test_a_token_that_only_looks_leaves_no_file(locked: Served, tokens: dict[str
 
 def test_a_token_that_is_withdrawn_while_it_watches_leaves_the_job_at_work(locked: Served) -> None:
     url, studio = locked
-    made = studio.commands.send("make-token", {"title": "watcher", "reads_only": False, "days": 1})
+    made = made_token(studio, "watcher")
     run = text_run(studio)
 
     async def work(session: ClientSession) -> Any:

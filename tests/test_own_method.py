@@ -6,7 +6,6 @@ It has settings and artifacts of its own, no control image, and prepares a sourc
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +33,7 @@ from pipeline.types import GENERATION, CounterfactualCaption, CounterfactualCapt
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
 from tests.own_recipe import registered
-from tests.scripted import ScriptedModels, parts_of, perform
+from tests.scripted import ScriptedModels, parts_of, performed
 
 BIRD = Task("classification", label="bird")
 SOURCE = Image.linear_gradient("L").resize((96, 64)).convert("RGB")
@@ -166,11 +165,7 @@ def test_the_command_line_makes_it_and_repeats_it(
 
 def do(studio: Studio, run_id: str, name: str, **fields: object) -> None:
     """One thing done on the page, to its end."""
-    assert perform(studio, run_id, name, **fields).problem == ""
-    end = time.monotonic() + 30
-    while studio.jobs.active():
-        assert time.monotonic() < end, "the work did not end"
-        time.sleep(0.005)
+    assert performed(studio, run_id, name, **fields).problem == ""
 
 
 def test_the_page_makes_it_and_a_saved_picture_brings_it_to_another_workspace(

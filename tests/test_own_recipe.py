@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,7 +32,7 @@ from tests.own_recipe import (
     greeting_models,
     registered,
 )
-from tests.scripted import SUNNY_BIRD, ScriptedModels, parts_of, perform
+from tests.scripted import SUNNY_BIRD, ScriptedModels, parts_of, performed
 
 BIRD = Task("classification", label="bird")
 SOURCE = Image.linear_gradient("L").resize((96, 64)).convert("RGB")
@@ -121,12 +120,7 @@ def new_run(studio: Studio) -> str:
 
 def do(studio: Studio, run_id: str, name: str, **fields: object) -> str:
     """One thing done on the page, to its end; what it was refused with."""
-    refused = perform(studio, run_id, name, **fields).problem
-    end = time.monotonic() + 30
-    while studio.jobs.active():
-        assert time.monotonic() < end, "the work did not end"
-        time.sleep(0.005)
-    return refused
+    return performed(studio, run_id, name, **fields).problem
 
 
 def test_the_page_runs_it_shows_its_values_and_stores_its_images(studio: Studio) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,11 +76,8 @@ class Bench:
 
     def compare(self, settings: Settings = NAMED) -> ModelComparison:
         """When nothing is waiting any more."""
-        end = time.monotonic() + 10
-        while (found := self.predictions.compare(self.run(), settings)).waiting:
-            assert time.monotonic() < end
-            time.sleep(0.01)
-        return found
+        until(lambda: not self.predictions.compare(self.run(), settings).waiting)
+        return self.predictions.compare(self.run(), settings)
 
 
 @pytest.fixture(params=["classification", "segmentation"])

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import pytest
 
+from tests.called import made_token
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
 from tests.voted import MOSTLY, SPLIT, YES, bird_study
@@ -79,7 +80,7 @@ def test_a_study_as_a_data_frame(tmp_path: Path) -> None:
 @pytest.mark.parametrize("password", ["", "a long password"])
 def test_plain_http(tmp_path: Path, password: str) -> None:
     with serving_here(tmp_path / "workspace", ScriptedModels(), password) as (url, studio):
-        token = studio.commands.send("make-token", {"title": "curl", "reads_only": False, "days": 1}).text
+        token = made_token(studio, "curl").text
         shown = f", headers={{'Authorization': 'Bearer {token}'}})" if password else ")"
         told = said("Plain HTTP", url, ROOT, replaced={", timeout=60)": f", timeout=60{shown}"})
         (run,) = studio.runs.latest()
@@ -91,7 +92,7 @@ def test_the_first_script_with_a_token(tmp_path: Path) -> None:
     (tmp_path / "demo" / "samples").mkdir(parents=True)
     shutil.copy(ROOT / "demo" / "samples" / "lighthouse.png", tmp_path / "demo" / "samples")
     with serving_here(tmp_path / "workspace", ScriptedModels(), "a long password") as (url, studio):
-        made = studio.commands.send("make-token", {"title": "notebook", "reads_only": False, "days": 1})
+        made = made_token(studio, "notebook")
         shown = f"headers={{'Authorization': 'Bearer {made.text}'}}, verbose=False)"
         told = said("From a picture to an accepted test case", url, tmp_path, replaced={"verbose=False)": shown})
         assert Path(told.strip()).read_bytes().startswith(b"\x89PNG")

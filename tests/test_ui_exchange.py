@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from services.predictions import ModelComparison
 from services.studio import Studio
 from storage.runs import ImportedRun
 from tests.scripted import perform, studio_in
+from tests.serving import until
 from tests.test_predictions import Bright
 from tests.test_ui_studio import do, new_run
 from ui.routes import add_routes
@@ -117,14 +117,13 @@ def test_the_check_of_the_mask_travels_and_is_not_doubled(studio: Studio, elsewh
 def read_all(studio: Studio, run_id: str) -> ModelComparison:
     """What a segmenter that sees road on the left says of the run."""
     studio.predictions.load = lambda _wanted: Bright("segmentation")
-    end = time.monotonic() + 20
-    while True:
+
+    def compared() -> ModelComparison:
         run = studio.workspace.runs.get(run_id)
-        seen = studio.predictions.compare(run, studio.runs.settings(run))
-        if not seen.waiting:
-            return seen
-        assert time.monotonic() < end
-        time.sleep(0.01)
+        return studio.predictions.compare(run, studio.runs.settings(run))
+
+    until(lambda: not compared().waiting)
+    return compared()
 
 
 def test_what_people_decided_travels_with_the_image(studio: Studio, elsewhere: Studio) -> None:

@@ -11,6 +11,8 @@ import pytest
 from pipeline.errors import Cancelled, UserError
 from pipeline.settings import Settings
 from services.jobs import JobHandle, JobQueue
+from tests.scripted import over
+from tests.serving import until
 from ui.diff import Piece, shortened, word_diff
 from ui.views.forms import settings_form
 from ui.views.markup import Html, el, join, stamped
@@ -86,13 +88,6 @@ def waits_for(event: threading.Event) -> Callable[[JobHandle], None]:
     return work
 
 
-def over(jobs: JobQueue) -> None:
-    end = time.monotonic() + 10
-    while jobs.active():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
 def test_the_worker_does_one_thing_at_a_time_and_outlives_mistakes() -> None:
     jobs, at_once, most, lock = JobQueue(), [0], [0], threading.Lock()
 
@@ -140,10 +135,7 @@ def test_people_go_before_what_nobody_waits_for() -> None:
     jobs.when_idle("nothing", lambda: order.append("idle"))
     jobs.submit("b", ("caption",), lambda _handle: order.append("b"))
     gate.set()
-    end = time.monotonic() + 10
-    while len(order) < 2:
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    until(lambda: len(order) == 2)
     assert order == ["b", "idle"]
     jobs.close()
 

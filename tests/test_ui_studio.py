@@ -24,7 +24,16 @@ from pipeline.types import Task
 from services.run_state import RunState
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
-from tests.scripted import NoiseGenerator, Refusing, ScriptedLanguageModel, ScriptedModels, parts_of, perform
+from tests.scripted import (
+    NoiseGenerator,
+    Refusing,
+    ScriptedLanguageModel,
+    ScriptedModels,
+    over,
+    parts_of,
+    perform,
+    performed,
+)
 from tests.serving import until
 from ui.explore import Action, Batch, PageValues, Performed
 from ui.views.pictures import View
@@ -76,13 +85,11 @@ def new_run(studio: Studio, label: str = "bird") -> str:
 
 
 def do(studio: Studio, run_id: str, name: str, **data: object) -> Performed:
-    outcome = perform(studio, run_id, name, **data)
-    wait(studio)
-    return outcome
+    return performed(studio, run_id, name, **data)
 
 
 def wait(studio: Studio) -> None:
-    until(lambda: not studio.jobs.active())
+    over(studio.jobs)
 
 
 def words(state: RunState, stage: str) -> str:
