@@ -38,10 +38,13 @@ def add_drawing_routes(
         """The control image of a run under the settings of the query, a `ControlQuery`."""
         try:
             asked = ControlQuery.model_validate(dict(request.query_params))
-            side = defaults.short_side if asked.short_side is None else asked.short_side
-            GenerationSettings.model_validate(defaults.model_dump() | {"short_side": side})
         except ValidationError as error:
             return PlainTextResponse(str(refused(error, ControlQuery)), status_code=422)
+        side = defaults.short_side if asked.short_side is None else asked.short_side
+        try:  # its bounds are those of the profile's settings
+            GenerationSettings.model_validate(defaults.model_dump() | {"short_side": side})
+        except ValidationError as error:
+            return PlainTextResponse(str(refused(error, GenerationSettings)), status_code=422)
         settings = ConditioningSettings.model_validate(asked.model_dump(include=set(ConditioningSettings.model_fields)))
         try:
             data = control_images.png(run_id, settings, side, min(max(0, asked.longest), LONGEST))
