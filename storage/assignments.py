@@ -31,6 +31,12 @@ _TO_READ = """
         AND NOT EXISTS (SELECT 1 FROM training_read WHERE assignment = assignments.id))
 """
 """A training item that its worker has answered and not gone on from."""
+_TO_SEE = f"""
+    ({_TO_READ} AND assignments.counts
+        AND (SELECT state FROM studies WHERE id = assignments.study) IN ('running', 'paused')
+        AND NOT (SELECT blocked FROM workers WHERE id = assignments.worker))
+"""
+"""The same where nothing was taken away: its picture stays beside what is told of it, as that of a lease would."""
 _NOT_YOURS = "This image is not yours to judge, or no longer; go on with the next one."
 """The same for what does not exist and for what is another worker's: nothing is learnt by asking."""
 
@@ -108,10 +114,10 @@ class Assignments(Repository):
         """
         query = f"""
             SELECT image AS sha FROM assignments JOIN study_items ON study_items.id = item
-            WHERE image_token = :token AND worker = :worker AND (state = 'leased' OR {_TO_READ})
+            WHERE image_token = :token AND worker = :worker AND (state = 'leased' OR {_TO_SEE})
             UNION ALL
             SELECT source FROM assignments JOIN study_items ON study_items.id = item
-            WHERE source_token = :token AND worker = :worker AND (state = 'leased' OR {_TO_READ})
+            WHERE source_token = :token AND worker = :worker AND (state = 'leased' OR {_TO_SEE})
         """
         for row in list(db.query(query, {"token": whole(token[:100]), "worker": worker})):
             return str(row["sha"])
@@ -128,7 +134,7 @@ class Assignments(Repository):
             UNION ALL
             SELECT enrolments.study, image, source
             FROM enrolments CROSS JOIN assignments ON assignments.study = enrolments.study
-                AND assignments.worker = enrolments.worker AND {_TO_READ}
+                AND assignments.worker = enrolments.worker AND {_TO_SEE}
             JOIN study_items ON study_items.id = item WHERE enrolments.worker = :worker
         """
         found: dict[str, set[str]] = {}
@@ -166,7 +172,8 @@ class Assignments(Repository):
             return "again"  # before all else: what was saved stays saved, also when the study has closed since
         _may_write(db, row["study"], worker)
         if row["state"] == "submitted":
-            raise VoteRefused("answered", "You have answered this image already; undo that answer to give another one.")
+            then = "go on with the next one" if row["kind"] == "training" else "undo that answer to give another one"
+            raise VoteRefused("answered", f"You have answered this image already; {then}.")
         time = now()
         if row["state"] == "expired":
             _end_leases(db, row["study"], time)  # another's that has run out since does not stand in the way

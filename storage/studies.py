@@ -227,7 +227,7 @@ class Studies(Repository):
 
     @read
     def items(self, db: sqlite_utils.Database, study_id: str) -> tuple[Item, ...]:
-        """The items, control items and quiz included, in the order in which they were added."""
+        """The items of all kinds, in the order in which they were added."""
         return _items(db, study_id)
 
     @read

@@ -157,7 +157,7 @@ class ImportedVote(NamedTuple):
     reason: str = ""
     """Of a verdict that is not pending."""
     right: bool | None = None
-    """Of a control or quiz item: whether it was answered right; None leaves it out of the worker's figures."""
+    """Of an item with a known answer: whether it was answered right; None leaves it out of the worker's figures."""
     side: Side = "left"
     """Where the generated image stood."""
     changes: int = 0

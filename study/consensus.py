@@ -46,7 +46,7 @@ def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) 
 
     That order is the order in which they were first submitted. A worker who was readmitted after their votes had been
     replaced leaves an item with more than K: the first K by time count, the later ones do not. One vote a worker and
-    item: should there be two, the first counts. Control and quiz items are left out.
+    item: should there be two, the first counts. Items with a known answer are left out.
     """
     kept: dict[int, list[Vote]] = {}
     for vote in votes:

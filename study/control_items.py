@@ -14,7 +14,7 @@ from study.types import Answers, ControlPolicy, ItemKind, LeftOut, NewItem, Ques
 PICTURE = "picture"
 """The key of `NewItem.origin` with the hash of the picture that an item shows in another light."""
 IsLeftOut = Callable[[NewItem], bool]
-"""Whether a control or quiz item that could be made is not."""
+"""Whether an item with a known answer that could be made is not."""
 
 
 def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int) -> ItemKind:

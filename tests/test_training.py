@@ -163,7 +163,7 @@ def test_a_pause_a_closed_study_and_a_session_that_ends_lose_no_answer(workspace
 
 
 def test_nobody_gets_feedback_of_what_is_not_theirs(workspace: Workspace, app: FastAPI, one: Annotator) -> None:
-    _, link = running(workspace, [*items_of(workspace, 1), *known(workspace, "training", 2, 700)], RULES)
+    study_id, link = running(workspace, [*items_of(workspace, 1), *known(workspace, "training", 2, 700)], RULES)
     told = one.answer(one.join(link).next(), "yes")["next"]
     with browser_of(app) as other:
         other.join(link)
@@ -172,6 +172,20 @@ def test_nobody_gets_feedback_of_what_is_not_theirs(workspace: Workspace, app: F
         with browser_of(app) as stranger:
             go_on(stranger, told, 401)
     assert one.next()["status"] == "feedback", "what another one sends is no reading of mine"
+    # What was taken away is nobody's to look at, told or not.
+    image, studies = one.next()["assignment"]["image"], workspace.studies
+    assert seen(one, image) == 200
+    for take, give in (
+        (lambda: studies.workers.block(one.worker, True), lambda: studies.workers.block(one.worker, False)),
+        (
+            lambda: studies.workers.exclude(study_id, one.worker, "too fast", "person"),
+            lambda: studies.workers.readmit(study_id, one.worker, ""),
+        ),
+        (lambda: studies.close(study_id), lambda: None),
+    ):
+        take()
+        assert seen(one, image) == 404 and one.next()["feedback"] is None
+        give()
 
 
 # What it counts for

@@ -8,7 +8,7 @@
     ["1 to 9", "the answer with this number"],
     ["← →", "the answer before or after"],
     ["↑ ↓", "the question before or after"],
-    ["Enter", "send, when there are several questions (Ctrl Enter from a text too)"],
+    ["Enter", "send, when there are several questions (Ctrl Enter from a text too); go on after a training answer"],
     ["u", "take back the last answer"],
     ["c", "write a comment (Esc leaves it)"],
     ["p", "pause"],

@@ -263,6 +263,7 @@ def _act(
 def worker_page(report: Report, data: StudyData, worker: WorkerFigures, page: int = 1) -> Html:
     """One worker: figures, decisions, and every vote beside what the others found."""
     votes = [vote for vote in data.votes if vote.worker == worker.worker]
+    trained = sum(vote.kind == "training" for vote in votes)
     pages = max(1, -(-len(votes) // PAGE))
     page = min(max(1, page), pages)
     items = {item.id: item for item in data.items}
@@ -286,7 +287,10 @@ def worker_page(report: Report, data: StudyData, worker: WorkerFigures, page: in
         el("section", el("h2", worker.worker), el("div", figures, class_="scroll"), class_="card box"),
         el(
             "section",
-            el("h2", count(len(votes), "vote")),
+            el(
+                "h2",
+                count(len(votes) - trained, "vote") + (f" and {count(trained, 'training answer')}" if trained else ""),
+            ),
             el("div", table, class_="scroll") if shown else el("p", "No vote yet.", class_="mut"),
             el("nav", turn, class_="turn", aria_label="Pages") if pages > 1 else None,
             class_="card box",
@@ -314,7 +318,8 @@ def _vote_row(report: Report, vote: Vote, item: Item, outcomes: Mapping[str, Out
         found: Child = [pill("right" if good else "wrong", "ok" if good else "bad"), f" {wanted}"]
     else:
         found = [_found(name, outcome, vote, several) for name, outcome in outcomes.items()]
-    fast = vote.seconds < report.study.rules.too_fast_seconds
+    # Of what the figure of speed counts.
+    fast = vote.kind in ("item", "control") and vote.seconds < report.study.rules.too_fast_seconds
     decided: list[Child] = []
     if vote.kind in WORK:
         decided = [
