@@ -11,7 +11,6 @@ from pipeline.seeds import LARGEST
 
 ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
 Combinations = Literal["spread", "all", "one of each", "at random", "chosen"]
-COMBINATIONS: tuple[Combinations, ...] = get_args(Combinations)
 Combination = tuple[tuple[str, str], ...]
 """The edits of one caption: keyword and alternative of each."""
 MOST_COMBINATIONS = 200

@@ -170,7 +170,7 @@ class Assignments(Repository):
         key = whole(key)
         if list(db.query("SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key])):
             return "again"  # before all else: what was saved stays saved, also when the study has closed since
-        _may_write(db, row["study"], worker)
+        rules = _may_write(db, row["study"], worker)
         if row["state"] == "submitted":
             then = "go on with the next one" if row["kind"] == "training" else "undo that answer to give another one"
             raise VoteRefused("answered", f"You have answered this image already; {then}.")
@@ -179,6 +179,9 @@ class Assignments(Repository):
             _end_leases(db, row["study"], time)  # another's that has run out since does not stand in the way
             if _is_full(db, row):
                 text = "Others have judged this image meanwhile, and it has all its votes; go on with the next one."
+                raise VoteRefused("full", text)
+            if row["kind"] == "item" and _has_had_most(db, row["study"], worker, rules):
+                text = "You have judged as many images as one person does in this study; others judge this one."
                 raise VoteRefused("full", text)
         if row["kind"] != "item" and right is None:
             raise ValueError("say whether an item with a known answer was answered right (study.control_items.right)")

@@ -19,6 +19,7 @@ import sqlite_utils
 from pipeline.errors import UserError
 from storage.rows import Row, insert_row, pack, pack_value, unpack_value, when, whole
 from storage.study_rows import append_log, require_study
+from study.panel import Panel, check_panel
 from study.types import NewItem, Rules
 
 Records = Mapping[str, Any]
@@ -41,6 +42,7 @@ _COLUMNS: Mapping[str, str] = {
     "archive": "archived created",
     "browsers": "worker browser created",
     "training_read": "assignment created",
+    "panels": "settings created",
 }
 _QUERIES: Mapping[str, str] = {
     "rules": "SELECT * FROM study_rules WHERE study = ? ORDER BY version",
@@ -65,8 +67,13 @@ _QUERIES: Mapping[str, str] = {
         "SELECT training_read.* FROM training_read JOIN assignments ON assignments.id = assignment WHERE study = ? "
         "ORDER BY assignment"
     ),
+    # That its link takes only people of a panel; the completion code is for them alone.
+    "panels": (
+        "SELECT json_object('parameter', json_extract(settings, '$.parameter')) AS settings, created "
+        "FROM study_panels WHERE study = ? ORDER BY id DESC LIMIT 1"
+    ),
 }
-_LATER = frozenset({"training_read"})
+_LATER = frozenset({"training_read", "panels"})
 """Tables that files of earlier versions lack."""
 _WHOLE = frozenset(
     "version place blocked excluded exclusion readmitted given reached id number counts imported first_vote vote "
@@ -136,6 +143,11 @@ class _Restoring:
             self._append("study_log", {**row, "worker": names.get(row["worker"], row["worker"])})
         for row in self._rows("archive"):
             self._append("study_archive", row)
+        for row in self._rows("panels"):
+            panel: Panel = unpack_value(Panel, row["settings"])
+            if check_panel(panel)[0]:
+                raise ValueError("a panel has other settings")
+            self._append("study_panels", {**row, "settings": pack_value(panel)})
         for row in self._rows("browsers"):
             there = {**row, "worker": names[row["worker"]]}
             self._db.table("worker_browsers").insert(there, ignore=True)

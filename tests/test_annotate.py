@@ -39,6 +39,7 @@ from tests.annotating import (
     picture,
     running,
 )
+from tests.voted import cast
 from ui.annotate.application import COOKIE
 from ui.annotate.page import SERVED, annotate_page
 
@@ -756,3 +757,30 @@ def test_nobody_judges_more_images_than_the_rules_let_one_person(studio: Studio,
     assert finding.field == "most_items" and "3 people have to take part" in finding.text
     data = studio.workspace.studies.data(study_id)
     assert "Nobody was given more than 2 images to judge." in paragraph(analyse(data))
+
+
+def test_an_image_of_before_does_not_come_on_top_of_as_many_as_one_person_judges(
+    studio: Studio, one: Annotator
+) -> None:
+    """It was given back and got its votes of others; one of those was excluded when this worker had judged enough."""
+    studies = studio.workspace.studies
+    study_id, link = running(studio.workspace, 3, replace(BIRD_RULES, most_items=2))
+    before = one.join(link).next()
+    one.post("pause", {"study": study_id})
+    given = studies.assignments.get(before["assignment"]["id"])
+    assert given is not None
+    studies.import_votes(study_id, [cast(given.item, name, {"valid": "yes"}, 5) for name in ("x", "y")])
+    for _ in range(2):
+        step = one.answer(one.next())["next"]
+    assert step["status"] == "done"
+    studies.workers.exclude(study_id, "imported-x", "asleep", "person")
+    assert "as many images as one person" in one.answer(before, status=409)["error"]
+    assert len([vote for vote in studies.data(study_id).votes if vote.worker == one.worker]) == 2
+
+
+def test_a_text_about_oneself_that_is_too_long_is_told_so(studio: Studio, one: Annotator) -> None:
+    study_id, link = running(studio.workspace)
+    studio.workspace.studies.panels.set(study_id, Panel(questions=(PersonQuestion("Where?"),)))
+    one.join(link)
+    refused = one.post("person", {"study": study_id, "answers": {"Where?": "x" * 201}}, 400)
+    assert "at most 200 characters" in refused["error"]

@@ -29,6 +29,7 @@ from services.studies.restore import restore_study
 from services.studies.services import study_services
 from storage.workspace import Workspace
 from study.cells import csv_text
+from study.panel import Panel, PersonQuestion
 from study.results import analyse
 from study.tables import ANSWER_COLUMNS, RESULT_COLUMNS
 from study.templates import TEMPLATES
@@ -357,6 +358,8 @@ def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: P
         studies.assignments.undo(study_id, late.id)
     studies.workers.readmit(study_id, workers[1].id, "after all")
     studies.adjudicate(study_id, studies.items(study_id)[0].id, "valid", "yes", "I looked")
+    panel = Panel("PID", "C1", "https://x.example/?p={participant}", (PersonQuestion("How old?", ("young", "old")),))
+    studies.panels.set(study_id, panel)
     data = b"".join(zipped(workspace, study_id)[1])
     with pytest.raises(UserError, match="is here already, as “Bïrds"):
         restore_study(workspace, data)
@@ -364,6 +367,7 @@ def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: P
     def told(of: Workspace) -> dict[str, Any]:
         held = opened(of, study_id)
         tables = {name: make(held).decode() for name, (_, make) in EXPORTS.items() if name.endswith(".csv")}
+        del tables["people.csv"]  # what is asked of people themselves is in no file that is passed on
         for name in ("answers.csv", "turk.csv"):  # assignments have numbers of their own in every workspace
             frame = pd.read_csv(io.StringIO(tables[name]), keep_default_na=False)
             tables[name] = frame.drop(columns=[c for c in ("assignment", "AssignmentId") if c in frame]).to_csv()
@@ -376,7 +380,8 @@ def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: P
     was = told(workspace)
     with Workspace(tmp_path / "other") as other:
         again, said = restore_study(other, data)
-        assert again == study_id and "It is paused" in said
+        assert again == study_id and "It is paused" in said and "people of a panel are taken for new ones" in said
+        assert other.studies.panels.get(again) == Panel("PID"), "its link still takes only whom the panel names"
         now = told(other)
         assert now["log"].pop(0)[1] == "restored"
         for name, value in was.items():
@@ -428,6 +433,15 @@ def test_a_zip_that_was_changed_is_not_restored(workspace: Workspace, tmp_path: 
         (changed(lambda held: held["study"].update(id="../../x")), together),
         (changed(lambda held: held["enrolments"][0].update(created="yesterday")), together),
         (changed(lambda held: held.pop("log")), together),
+        (changed(lambda held: held["panels"].append({"settings": "{}", "created": "now"})), together),
+        (
+            changed(
+                lambda held: held["panels"].append(
+                    {"settings": '{"address": "javascript:1"}', "created": held["study"]["created"]}
+                )
+            ),
+            together,
+        ),
     ]
     with Workspace(tmp_path / "other") as other:
         for data, said in wrong:

@@ -284,12 +284,10 @@ class AnnotationService:
         kept = {}
         for question in self._studies.panels.get(study.id).questions:
             said = sent.answers.get(question.text, "")
-            if (
-                not isinstance(said, str)
-                or len(said) > LONGEST_NAME
-                or (said and question.options and said not in question.options)
-            ):
+            if not isinstance(said, str) or (said and question.options and said not in question.options):
                 raise Unfit(f"Please choose one of the answers offered for “{question.text}”, or none.")
+            if len(said) > LONGEST_NAME:
+                raise Unfit(f"Please answer “{question.text}” in at most {LONGEST_NAME} characters, or not at all.")
             if said.strip():
                 kept[question.text] = said.strip()
         if not self._studies.panels.was_asked(study.id, sent.worker):

@@ -64,7 +64,10 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
     if study.state == "paused":
         said.append("It is paused, and its invitation is closed.")
     if study.workers:
-        said.append("Codes, sign-ins and the ids of a panel are not in the file: annotators who go on need new codes.")
+        said.append(
+            "Codes, sign-ins and what concerns people of a panel are not in the file: annotators who go on need new "
+            "codes, people of a panel are taken for new ones, and its completion code and questions are to be set anew."
+        )
     return study_id, " ".join(said)
 
 
