@@ -16,9 +16,9 @@ from pipeline.errors import UserError
 from pipeline.types import TaskKind
 from services.commands import Command, Commands, RunIds
 from services.execution import Execution, Generate, RunUpToGate
-from services.run_settings import ChangeSetting, RunSettings
+from services.run_settings import ChangeSetting, DefaultSettings, RunSettings, TakePreset
 from services.run_state import RunState, RunStates
-from services.runs import RunService, SetTask, task_problem
+from services.runs import RunService, SetRecipe, SetTask, task_problem
 from storage.workspace import Workspace
 
 MOST_TOGETHER = 200
@@ -55,6 +55,29 @@ class SettingTogether(TogetherCommand):
     name: ClassVar[str] = "together-setting"
     setting: str = Field(max_length=100, description="Section and name, such as generation.steps")
     value: bool | int | float | str = Field(description="Its new value; text is read as the kind that the setting has")
+
+
+class PresetTogether(TogetherCommand):
+    """Take the settings that a preset of the profile names, in several runs; all others stay."""
+
+    name: ClassVar[str] = "together-preset"
+    preset: str = Field(max_length=100, description="The name of the preset")
+
+
+class DefaultsTogether(TogetherCommand):
+    """Put the profile's settings of some sections back in several runs."""
+
+    name: ClassVar[str] = "together-defaults"
+    sections: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
+        max_length=20, description="The sections, as a list or with commas between"
+    )
+
+
+class RecipeTogether(TogetherCommand):
+    """Give several runs another recipe: their values stay."""
+
+    name: ClassVar[str] = "together-recipe"
+    recipe: str = Field(max_length=80, description="The name of the recipe")
 
 
 class RunTogether(TogetherCommand):
@@ -121,6 +144,9 @@ class Together:
         """Take on what is done here."""
         commands.add(TaskTogether, self.set_task)
         commands.add(SettingTogether, self.change_setting)
+        commands.add(PresetTogether, self.take_preset)
+        commands.add(DefaultsTogether, self.put_defaults_back)
+        commands.add(RecipeTogether, self.set_recipe)
         commands.add(RunTogether, self.run)
         commands.add(GenerateTogether, self.generate)
 
@@ -153,6 +179,25 @@ class Together:
         fields = command.model_dump(exclude={"runs"})
         return self._each(
             command.runs, lambda run_id: self._settings.change_setting(ChangeSetting.of({**fields, "run": run_id}))
+        )
+
+    def take_preset(self, command: PresetTogether) -> DoneTogether:
+        """Raises UserError for a preset that the profile does not have."""
+        return self._each(
+            command.runs, lambda run_id: self._settings.take_preset(TakePreset(run=run_id, preset=command.preset))
+        )
+
+    def put_defaults_back(self, command: DefaultsTogether) -> DoneTogether:
+        """Raises UserError for a section that none of the runs has."""
+        return self._each(
+            command.runs,
+            lambda run_id: self._settings.put_defaults_back(DefaultSettings(run=run_id, sections=command.sections)),
+        )
+
+    def set_recipe(self, command: RecipeTogether) -> DoneTogether:
+        """Raises UserError for a recipe that is not known. A run that is being worked on keeps its own."""
+        return self._each(
+            command.runs, lambda run_id: self._runs.set_recipe(SetRecipe(run=run_id, recipe=command.recipe))
         )
 
     def run(self, command: RunTogether) -> DoneTogether:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from services.jobs import JobView
+from services.runs import RemoveRun
 from services.studio import Studio
 from services.together import DoneTogether
 from tests.explorer import encoded
-from tests.scripted import parts_of, studio_in
+from tests.scripted import parts_of, perform, studio_in
 from tests.serving import until
 from ui.views.together import together_part
 
@@ -73,6 +75,37 @@ def test_several_pictures_get_one_task_and_the_same_settings_and_all_are_run(stu
     states = studio.together.of(runs).runs
     assert [len(state.run.test_cases) for state in states] == [2, 2, 2] and now.images == 6
     assert {case.lineage.settings.steps for state in states for case in state.run.test_cases} == {2}
+
+
+def test_several_pictures_take_recipe_preset_and_every_setting_as_one_does(studio: Studio) -> None:
+    runs = given(studio)
+    before = studio.together.of(runs).runs[0].settings
+    send(studio, "preset", runs, preset="draft")
+    send(studio, "setting", runs[:2], setting="keywords.attempts", value="2")
+    send(studio, "setting", runs, setting="generation.seed_mode", value="fixed")
+    shown, markup = studio.together.of(runs), parts_of(studio, "", tuple(runs))["together"]
+    assert {state.settings.generation.steps for state in shown.runs} == {studio.profile.preset("draft")["steps"]}
+    for held in (r'chip on"[^>]*data-preset="draft"', r'chip on"[^>]*data-value="fixed"'):
+        assert re.search(held, markup), held
+    field = re.search(r'<input[^>]*id="together-keywords-attempts"[^>]*>', markup)
+    assert field and 'placeholder="differs"' in field[0] and 'value=""' in field[0]
+    with pytest.raises(UserError, match="There is no preset 'x'"):
+        send(studio, "preset", runs, preset="x")
+    with pytest.raises(UserError, match=r"attempts.* was not changed: it has to be a whole number from 1 to 10"):
+        send(studio, "setting", runs, setting="keywords.attempts", value="99")
+
+    send(studio, "defaults", runs, sections="keywords,generation")
+    assert {state.settings for state in studio.together.of(runs).runs} == {before}
+    send(studio, "recipe", runs, recipe="reconstruction")
+    assert {state.recipe.name for state in studio.together.of(runs).runs} == {"reconstruction"}
+    markup = parts_of(studio, "", tuple(runs))["together"]
+    assert 'data-recipe="reconstruction"' in markup and "together-keywords" not in markup, "it has no keywords"
+
+    # What one of them cannot take is told by its name; the others have it.
+    studio.runs.remove(RemoveRun(run=runs[0]))
+    studio.commands.send("task", {"run": runs[1], "kind": "classification", "label": "bird"})
+    refused = perform(studio, "", "together-run", runs=",".join(runs[1:]))
+    assert "Not done with 1 of 2. “blue”: " in refused.problem and "label" in refused.problem
 
 
 def test_what_is_not_given_of_a_task_stays_with_each_run(studio: Studio) -> None:

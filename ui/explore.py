@@ -33,7 +33,7 @@ from services.run_state import CanBeInsistedOn, RunState, RunStates, StageNotes
 from services.runs import Listing, OpenedRun, RemoveRun, RemoveRuns, RunService
 from services.samples import Sample
 from services.similarity import Similarities
-from services.together import MOST_TOGETHER, Together, TogetherState
+from services.together import MOST_TOGETHER, DoneTogether, Together, TogetherState
 from services.undoing import Undone
 from storage.types import EditedShare, RunSummary
 from ui.endpoints import token_of
@@ -55,6 +55,8 @@ LARGEST_UPLOAD = "200mb"
 OWN = "field"
 """Where a problem is said that a field says itself."""
 LONGEST_SEARCH = 200
+NAMED = 3
+"""Runs with which something was not done are named up to here; the others are counted."""
 
 _WHEN_READY = "if (window.studio) go(); else window.addEventListener('studio-ready', go, {once: true});"
 _CONNECT = f"const go = () => window.studio.connect(server, upload); {_WHEN_READY}"
@@ -218,9 +220,18 @@ class Explorer:
             return Performed(result.run_id)
         if isinstance(result, Undone):
             return Performed(run_id, undone=result)
+        if isinstance(result, DoneTogether) and result.refused:
+            return Performed(run_id, self._refused(result), "start")
         gone = command_type is RemoveRun and given["run"] == run_id
         gone = gone or (command_type is RemoveRuns and run_id in RemoveRuns.of(given).runs)
         return Performed("" if gone else run_id)
+
+    def _refused(self, done: DoneTogether) -> str:
+        """Of several runs, those with which something was not done, by name; it was done with the others."""
+        names = {state.run.id: state.run.name for state in self.together.of(tuple(done.refused)).runs}
+        told = [f"“{names.get(run_id, run_id)}”: {reason}" for run_id, reason in done.refused.items()]
+        more = f" And {len(told) - NAMED} more." if len(told) > NAMED else ""
+        return f"Not done with {len(told)} of {len(told) + len(done.done)}. {' '.join(told[:NAMED])}{more}"
 
     def _note(self, command: type[Command], given: Mapping[str, Any], run_id: str, error: UserError) -> str:
         """The card that a problem belongs to; that of a stage keeps it until the person tries again."""

@@ -63,7 +63,7 @@
     if (reply.problem) refuse(reply.problem); else taken(reply);
   }
 
-  // Where pictures are given; from a run's page, whose field is not in sight, in the line at the bottom.
+  // Where pictures are given; from a run's page, whose field is not in sight, in the line of the header.
   function refuse(problem) {
     if (document.body.dataset.view !== "start") return void say(problem, "bad");
     say("");

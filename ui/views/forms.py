@@ -43,13 +43,13 @@ def _row(stage: str, name: str, field: FieldInfo, value: Any) -> Html:
     )
 
 
-def setting_input(stage: str, name: str, field: FieldInfo, value: Any, field_id: str, **more: Any) -> Html:
+def setting_input(stage: str, name: str, field: FieldInfo, value: Any, field_id: str, /, **more: Any) -> Html:
     """The input of one setting, with `more` attributes."""
     common: dict[str, Any] = {"id": field_id, "data_do": "setting", "data_setting": f"{stage}.{name}", **more}
     if isinstance(value, bool):
-        return el("input", type="checkbox", checked=value, **common)
+        return el("input", type="checkbox", **{"checked": value, **common})
     if isinstance(value, str):
-        return el("input", type="text", value=value, maxlength=_bound(field, "max_length"), **common)
+        return el("input", type="text", **{"value": value, "maxlength": _bound(field, "max_length"), **common})
     step = _bound(field, "multiple_of") or (1 if isinstance(value, int) else 0.05)
     low, high = _bound(field, "ge"), _bound(field, "le")
     return el("input", type="number", **{"value": _plain(value), "min": low, "max": high, "step": step, **common})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipeline.methods import method_of
 from pipeline.profile import Profile
 from pipeline.recipes import stage_title
@@ -137,7 +139,7 @@ def _saved(job: Job) -> str:
 def _settings(drawing: GenerationSettings, profile: Profile, diffuses: bool) -> Html:
     """How many images of which seeds; how they are denoised only where the method reads these settings."""
     rows: list[Child] = [
-        el("div", _presets(drawing, profile) if diffuses else None, _seeds(drawing), class_="choices"),
+        el("div", preset_chips((drawing,), profile) if diffuses else None, _seeds(drawing), class_="choices"),
         el(
             "div",
             [_field(name, words, drawing) for name, words in FIELDS.items() if diffuses or name in ANY_METHOD],
@@ -148,29 +150,31 @@ def _settings(drawing: GenerationSettings, profile: Profile, diffuses: bool) -> 
     return el("div", rows, class_="drawing-settings")
 
 
-def _presets(drawing: GenerationSettings, profile: Profile) -> Child:
+def preset_chips(drawings: Sequence[GenerationSettings], profile: Profile, do: str = "preset", **data: str) -> Child:
+    """The presets of a profile; that is chosen which all the `drawings` have. A press on one does `do`."""
     if not profile.presets:
         return None
-    held = drawing.model_dump(mode="json")
+    held = [drawing.model_dump(mode="json") for drawing in drawings]
     chips: list[Child] = []
     chosen = False
     for name in profile.presets:
         sets = profile.preset(name)
-        on = all(held[field] == value for field, value in sets.items())
+        on = all(one[field] == value for one in held for field, value in sets.items())
         chosen = chosen or on
         told = ", ".join(f"{FIELDS.get(field, field.replace('_', ' '))} {value}" for field, value in sets.items())
         chips.append(
             button(
                 name,
-                "preset",
+                do,
                 f"chip{' on' if on else ''}",
                 data_preset=name,
                 aria_pressed="true" if on else "false",
                 title=told,
-                data_key=f"preset-{name}",
+                data_key=f"{do}-{name}",
+                **data,
             )
         )
-    if not chosen:
+    if not chosen and len(drawings) == 1:
         chips.append(el("span", "own", class_="chip on own", data_key="preset-own", title="Settings of your own"))
     return el("span", el("span", "preset", class_="mut"), chips, class_="choice", role="group", aria_label="Preset")
 

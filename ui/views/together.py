@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from pipeline.profile import Profile
 from pipeline.recipes import stage_doing, stage_title
 from pipeline.types import GENERATION, TaskKind
 from services.accepted import accepted_of
 from services.run_state import RunState
 from services.runs import task_problem
-from services.together import SHARED, TogetherState
-from ui.views.forms import setting_input
+from services.together import TogetherState
 from ui.views.large import image_url
 from ui.views.markup import Child, Html, el
 from ui.views.parts import about, bar, button, icon, left, pill
-
-NAMES = {
-    "counterfactuals.captions": "captions",
-    "generation.images_per_caption": "images of each",
-    "generation.steps": "steps",
-}
+from ui.views.together_settings import common, settings_of_all
 
 
 def together_part(together: TogetherState, profile: Profile) -> Html:
@@ -112,12 +103,7 @@ def _for_all(together: TogetherState, profile: Profile, runs: str) -> Html:
     return el(
         "div",
         _task(together, profile, runs),
-        el(
-            "div",
-            el("span", "for each", class_="mut"),
-            [_setting(together, name, runs) for name in SHARED],
-            class_="task",
-        ),
+        settings_of_all(together.runs, profile, runs),
         el("div", run, draw, stop, save if accepted else None, words, class_="acts"),
         class_="for-all",
     )
@@ -140,8 +126,8 @@ def _task(together: TogetherState, profile: Profile, runs: str) -> Html:
         for name in kinds
     ]
     field = "label" if kind == "classification" else "protected"
-    held = _common(
-        together,
+    held = common(
+        together.runs,
         lambda state: state.run.task.label if kind == "classification" else ", ".join(state.run.task.protected),
     )
     given = el(
@@ -172,24 +158,6 @@ def _task(together: TogetherState, profile: Profile, runs: str) -> Html:
         class_="task",
         role="group",
         aria_label="Task of all",
-    )
-
-
-def _setting(together: TogetherState, name: str, runs: str) -> Html:
-    """One setting of all; empty where it differs."""
-    section, _, key = name.partition(".")
-    field = type(getattr(together.runs[0].settings, section)).model_fields[key]
-    value = _common(together, lambda state: getattr(getattr(state.settings, section), key))
-    more: dict[str, Any] = {"data_do": "together-setting", "data_runs": runs}
-    if value is None:
-        more |= {"value": "", "placeholder": "differs"}
-    first = getattr(getattr(together.runs[0].settings, section), key)
-    return el(
-        "label",
-        el("span", NAMES[name], class_="mut"),
-        setting_input(section, key, field, first, f"together-{key}", **more),
-        title=field.description,
-        class_="setting-of-all",
     )
 
 
@@ -272,9 +240,3 @@ def _results(state: RunState) -> Child:
 
 def _active(state: RunState) -> bool:
     return state.job is not None and state.job.active
-
-
-def _common(together: TogetherState, of: Callable[[RunState], Any]) -> Any:
-    """What all have; None where it differs."""
-    held = {of(state) for state in together.runs}
-    return held.pop() if len(held) == 1 else None
