@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -463,7 +464,35 @@ PASTE = """
 """
 
 
-def test_several_pictures_are_given_at_once_labelled_and_run_in_one_table(studio: Studio, page: Page) -> None:
+# The event of a drop cannot be made with a folder in it; what it gives are real ones, of the browser's own file system.
+DROP = """
+async (files) => {
+  const asked = (ask) => new Promise(ask);
+  const system = await asked((take, refuse) => webkitRequestFileSystem(0, 1e6, take, refuse));
+  for (const [path, data] of Object.entries(files)) {
+    let place = system.root;
+    const names = path.split("/"), name = names.pop();
+    const anew = { create: true };
+    for (const one of names) place = await asked((take, refuse) => place.getDirectory(one, anew, take, refuse));
+    const file = await asked((take, refuse) => place.getFile(name, anew, take, refuse));
+    const writer = await asked((take, refuse) => file.createWriter(take, refuse));
+    const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+    await asked((done, failed) => {
+      Object.assign(writer, { onwriteend: done, onerror: failed }).write(new Blob([bytes]));
+    });
+  }
+  const top = Object.keys(files)[0].split("/")[0];
+  const folder = await asked((take, refuse) => system.root.getDirectory(top, {}, take, refuse));
+  const event = new Event("drop", { bubbles: true, cancelable: true });
+  event.dataTransfer = { types: ["Files"], files: [], items: [{ webkitGetAsEntry: () => folder }] };
+  document.body.dispatchEvent(event);
+}
+"""
+
+
+def test_several_pictures_are_given_at_once_labelled_and_run_in_one_table(
+    studio: Studio, page: Page, tmp_path: Path
+) -> None:
     pictures = {name: encoded(Image.new("RGB", (60, 40), name)) for name in ("red", "green")}
     files = {**pictures, "broken": b"no picture"}
     sent: list[FilePayload] = [
@@ -495,6 +524,25 @@ def test_several_pictures_are_given_at_once_labelled_and_run_in_one_table(studio
     page.click(".top [data-go=new]")
     page.click("[data-close-together]")
     expect(page.locator("#together")).to_have_count(0)
+
+    # A folder is dropped: its pictures are taken, and those in the folders in it; what else lies there is named.
+    inside = {"red.png": pictures["red"], "more/green.png": pictures["green"], "red.mask.png": b"mask"}
+    inside |= {"notes.txt": b"no picture", ".DS_Store": b"no picture", "more/list.csv": b"no picture"}
+    page.evaluate(DROP, {f"holiday/{name}": base64.b64encode(data).decode() for name, data in inside.items()})
+    expect(rows.locator("td.name")).to_have_text(["green", "red"])
+    said = page.locator("#together-refused")
+    expect(said).to_contain_text("Left out (no picture): holiday/more/list.csv, holiday/notes.txt.")
+    expect(said).to_contain_text("Left out (a mask is given to the run of its picture): holiday/red.mask.png.")
+    expect(said).not_to_contain_text("DS_Store")
+    page.click("[data-do=together-preset][data-preset=draft]")
+    expect(page.locator("#together-steps")).to_have_value("8")
+    page.click("[data-close-together]")
+    # The same is chosen; without a picture in it nothing begins.
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "notes.txt").write_text("no picture")
+    page.set_input_files("#folder-file", tmp_path / "letters")
+    expect(page.locator("#upload-problem")).to_contain_text("no picture in this folder")
+    expect(page.locator("#upload-problem")).to_contain_text("Left out (no picture): letters/notes.txt.")
 
     page.evaluate(PASTE, base64.b64encode(pictures["green"]).decode())
     expect(page.locator("#run-name")).to_have_value("image")

@@ -56,7 +56,8 @@
 
   const MOST = 200;   // as the server has it
   const IMAGE = /\.(png|jpe?g|webp|gif|bmp|tiff?)$/i;
-  const isPicture = (file) => (file.type.startsWith("image/") || IMAGE.test(file.name)) && !/\.mask\.png$/i.test(file.name);
+  const MASK = /\.mask\.png$/i;
+  const isPicture = (file) => (file.type.startsWith("image/") || IMAGE.test(file.name)) && !MASK.test(file.name);
 
   async function givePicture(file) {
     const reply = await give("take_picture", file);
@@ -71,18 +72,18 @@
     document.getElementById("upload-problem").scrollIntoView({ block: "nearest" });
   }
 
-  const givePictures = (files) => takeAll(files, (file) => give("take_picture", file));
+  const givePictures = (files, leftOut) => takeAll(files, (file) => give("take_picture", file), leftOut);
 
   // One after another, so that a folder of large ones does not fill the memory of either side.
-  async function takeAll(files, take) {
-    const runs = [], refused = [];
+  async function takeAll(files, take, leftOut = []) {
+    const runs = [], refused = [...leftOut];
     for (const [place, file] of files.slice(0, MOST).entries()) {
       say(`Taking picture ${place + 1} of ${Math.min(files.length, MOST)}…`);
       const reply = await take(file);
       if (reply.problem) refused.push(`${file.name ?? file.orig_name}: ${reply.problem}`); else runs.push(reply.run_id);
     }
     if (files.length > MOST) refused.push(`Only the first ${MOST} pictures were taken: give the others after these.`);
-    say(runs.length ? `${runs.length} pictures were taken, a run each.` : "", "");
+    say(runs.length > 1 ? `${runs.length} pictures were taken, a run each.` : runs.length ? "One picture was taken." : "", "");
     if (runs.length) studio.together(runs);
     studio.refusedPictures = refused;
     send({ name: "new", done: () => setTimeout(showRefused, 0) });
@@ -144,8 +145,7 @@
       giveRun(field.files[0]);
       field.value = "";
     } else if (field.matches?.("input[data-file=folder]") && field.files.length) {
-      const files = [...field.files].filter(isPicture).sort((one, other) => one.name.localeCompare(other.name));
-      if (files.length) givePictures(files); else studio.tell("start", "There is no picture in this folder: choose another one.");
+      giveFolder([...field.files].map((file) => ({ file, path: file.webkitRelativePath })));
       field.value = "";
     } else if (field.id === "mask-classes" && waiting && waiting.run === studio.run) giveMask(waiting.file, waiting.run);
   });
@@ -178,7 +178,10 @@
     const mask = event.target.closest?.("[data-mask-of]");
     const files = [...event.dataTransfer.files];
     const folders = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter((entry) => entry?.isDirectory);
-    if (folders.length) return void filesIn(folders).then((inside) => given([...files.filter(isPicture), ...inside]));
+    if (folders.length) {
+      const beside = files.filter(({ name }) => !folders.some((folder) => folder.name === name));
+      return void filesIn(folders).then((inside) => giveFolder([...beside.map((file) => ({ file, path: file.name })), ...inside]));
+    }
     if (!files.length) return;
     if (mask && files.length > 1) say("Drop one mask at a time.", "bad");
     else if (mask) giveMask(files[0], mask.dataset.maskOf);
@@ -188,26 +191,52 @@
 
   function given(files) {
     if (files.length > 1) givePictures(files);
-    else if (files.length) givePicture(files[0]);
-    else say("There is no picture in this folder: choose another one.", "bad");
+    else givePicture(files[0]);
   }
 
-  // The pictures of folders that are dropped, and of the folders in them.
-  async function filesIn(entries) {
-    const found = [];
+  // ---- Folders: their pictures are taken, and those of the folders in them; whatever else lies there is named
+
+  const LOOKED_AT = 5000, NAMED = 5;
+  const OF_THE_SYSTEM = /(^|\/)(\.[^/]*|thumbs\.db|desktop\.ini)$/i;
+
+  // What cannot be read has no file.
+  async function filesIn(entries, found = []) {
     for (const entry of entries) {
-      if (found.length > MOST) break;
-      if (entry.isFile) found.push(await new Promise((take, refuse) => entry.file(take, refuse)));
-      else {
-        const reader = entry.createReader();
-        for (;;) {   // it gives a hundred at a time
-          const some = await new Promise((take, refuse) => reader.readEntries(take, refuse));
-          if (!some.length) break;
-          found.push(...await filesIn(some));
+      if (found.length >= LOOKED_AT) break;
+      const path = entry.fullPath.slice(1);
+      try {
+        if (entry.isFile) found.push({ path, file: await new Promise((take, refuse) => entry.file(take, refuse)) });
+        else {
+          const reader = entry.createReader();
+          for (;;) {   // it gives a hundred at a time
+            const some = await new Promise((take, refuse) => reader.readEntries(take, refuse));
+            if (!some.length) break;
+            await filesIn(some, found);
+          }
         }
-      }
+      } catch { found.push({ path }); }
     }
-    return found.filter(isPicture).sort((one, other) => one.name.localeCompare(other.name));
+    return found;
+  }
+
+  function giveFolder(found) {
+    const shown = found.filter(({ path }) => !OF_THE_SYSTEM.test(path)).sort((one, other) => one.path.localeCompare(other.path));
+    const pictures = shown.filter(({ file }) => file && isPicture(file)).map(({ file }) => file);
+    const others = shown.filter(({ file }) => file && !isPicture(file)), masks = others.filter(({ path }) => MASK.test(path));
+    const leftOut = [
+      ...named("no picture", others.filter(({ path }) => !MASK.test(path))),
+      ...named("a mask is given to the run of its picture", masks),
+      ...named("cannot be read", shown.filter(({ file }) => !file)),
+      ...(found.length >= LOOKED_AT ? [`Only the first ${LOOKED_AT} files were looked at.`] : []),
+    ];
+    if (pictures.length) return void givePictures(pictures, leftOut);
+    refuse(["There is no picture in this folder: choose another one.", ...leftOut].join(" "));
+  }
+
+  function named(why, files) {
+    if (!files.length) return [];
+    const more = files.length > NAMED ? ` and ${files.length - NAMED} more` : "";
+    return [`Left out (${why}): ${files.slice(0, NAMED).map(({ path }) => path).join(", ")}${more}.`];
   }
 
   // ---- Pasting: a picture that was copied, or files
