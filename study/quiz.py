@@ -30,10 +30,14 @@ def made_quiz(
 
 
 def all_made(
-    items: Sequence[NewItem], rules: Rules, seed: int, apart: frozenset[str] = frozenset()
+    items: Sequence[NewItem],
+    rules: Rules,
+    seed: int,
+    apart: frozenset[str] = frozenset(),
+    there: Sequence[NewItem] = (),
 ) -> tuple[NewItem, ...]:
     """Every source image of `items` as a control item, right and wrong, drawn with this seed; none shows what is
-    `apart`.
+    `apart`. Wrong labels and other scenes are taken from what is `there`, too.
     """
     number = sum(item.kind == "item" for item in items)
     if not number:
@@ -41,7 +45,7 @@ def all_made(
     # Twice what there are sources, and more: then every source is there, right and wrong.
     most = 2 * number + 2
     everything = replace(rules, seed=seed, controls=replace(rules.controls, share=most / (number + most)))
-    return made_controls(items, everything, apart=apart)
+    return made_controls(items, everything, there=there, apart=apart)
 
 
 def chosen_of(made: Sequence[NewItem], wanted: int, words: str) -> tuple[NewItem, ...]:

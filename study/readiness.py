@@ -179,11 +179,12 @@ def _of_training(
     found = _without_answer(rules, training, "training", "training item")
     if len(training) < wanted:
         there = f"only {len(training)}" if training else "none"
+        one = len(training) < 2
         found.append(
             Finding(
                 "training",
-                f"The training asks for {wanted} images, and there {'is' if len(training) < 2 else 'are'} {there} that "
-                "could be made or was given: draw images of more sources, mark images whose answer you know, or ask "
+                f"The training asks for {_images(wanted).lower()}, and there {'is' if one else 'are'} {there} that "
+                f"could be made or {'was' if one else 'were'} given: draw images of more sources, mark images whose answer you know, or ask "
                 "for fewer.",
                 True,
             )

@@ -65,9 +65,10 @@ def made_training(
 
     Right and wrong ones in equal numbers where there are enough. They take a quarter of the sources, or as many as it
     takes when each of them comes twice, right and wrong, but never more than half: the others are left for control and
-    quiz items, which show none of these. None is made of what the `known` items show, those that a person has given as
-    control or quiz items. Fewer come back, or none, where there is nothing to make them of. In place of one that is
-    `left_out` another one is made. Drawn with the seed of the rules.
+    quiz items, which show none of these. Where a wrong one takes a scene that these lack, it is one of the others. None
+    is made of what the `known` items show, those that a person has given as control or quiz items. Fewer come back, or
+    none, where there is nothing to make them of. In place of one that is `left_out` another one is made. Drawn with the
+    seed of the rules.
     """
     wanted = rules.training
     labels: dict[str, str] = {}
@@ -80,9 +81,13 @@ def made_training(
     most = min(len(sources) // 2, max(math.ceil(wanted / 2), min(wanted, len(sources) // 4)))
     ours = sources[:most]
     apart = (frozenset(labels) | taken) - frozenset(ours)
-    could_be = (replace(item, kind="training") for item in all_made(items, rules, rules.seed + 2, apart))
-    made = [replace(item, why=_why(item, labels, rules)) for item in could_be if not left_out(item)]
-    return chosen_of(made, wanted, f"training {rules.seed}")
+    could_be = all_made(items, rules, rules.seed + 2, apart)
+    if not any("no" in item.expected.values() for item in could_be):
+        # None of ours lacks what another one shows: scenes that do are taken from all sources.
+        of_ours = [item for item in items if item.source_sha in ours]
+        could_be = all_made(of_ours, rules, rules.seed + 2, taken, items)
+    made = [replace(item, kind="training", why=_why(item, labels, rules)) for item in could_be]
+    return chosen_of([item for item in made if not left_out(item)], wanted, f"training {rules.seed}")
 
 
 def _why(item: NewItem, labels: dict[str, str], rules: Rules) -> str:

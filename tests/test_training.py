@@ -237,7 +237,15 @@ def test_training_counts_for_nothing_and_stands_in_the_records(
         assert {item.why for item in data.items if item.kind == "training"} == {WHY}
         assert there.studies.assignments.to_read(restored, one.worker) is None
         assert analyse(data).workers[0].decided == report.workers[0].decided
-    for folder in ("workspace", "another"):
+    # A file of an earlier version says nothing of what was read.
+    _, records = studies.whole(study_id)
+    with Workspace(tmp_path / "third") as there:
+        same = {row["image"]: there.images.add(workspace.images.load(row["image"])) for row in records["items"]}
+        same |= {row["source"]: there.images.add(workspace.images.load(row["source"])) for row in records["items"][:2]}
+        earlier = {table: rows for table, rows in records.items() if table != "training_read"}
+        there.studies.restore(earlier, same, lambda data: None)
+        assert len(there.studies.data(study_id).votes) == 3
+    for folder in ("workspace", "another", "third"):
         assert_counted(tmp_path / folder)
 
 
@@ -319,6 +327,18 @@ def test_other_scenes_are_told_of_by_the_class_that_they_lack() -> None:
     whys = {item.why for item in made_training(items, rules)}
     assert any(f"which does not show “{about[0]}”" in why or f"does not show “{about[1]}”" in why for why in whys)
     assert any("nothing was exchanged: it shows" in why for why in whys)
+
+
+def test_a_scene_that_lacks_the_class_is_looked_for_among_all() -> None:
+    """Or a training could have nothing but right ones, where few scenes lack anything."""
+    rules = replace(TEMPLATES["preservation"].rules(), training=4)
+    about = tuple(dict.fromkeys(question.only_with for question in rules.questions if question.only_with))
+    items = [NewItem(f"i{n}", f"s{n}", classes=about[1:] if n == 0 else about) for n in range(24)]
+    for seed in range(4):
+        made = made_training(items, replace(rules, seed=seed))
+        assert [("no" in item.expected.values()) for item in made].count(True) == 2
+        wrong = [item for item in made if "no" in item.expected.values()]
+        assert {item.image_sha for item in wrong} == {"s0"} and all(about[0] in item.why for item in wrong)
 
 
 def test_a_list_may_bring_training_items_with_a_reason() -> None:
