@@ -184,8 +184,8 @@ def _of_training(
             Finding(
                 "training",
                 f"The training asks for {_images(wanted).lower()}, and there {'is' if one else 'are'} {there} that "
-                f"could be made or {'was' if one else 'were'} given: draw images of more sources, mark images whose answer you know, or ask "
-                "for fewer.",
+                f"could be made or {'was' if one else 'were'} given: draw images of more sources, mark "
+                "images whose answer you know, or ask for fewer.",
                 True,
             )
         )
