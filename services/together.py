@@ -202,7 +202,8 @@ class Together:
 
     def run(self, command: RunTogether) -> DoneTogether:
         """Those that are fresh are passed over."""
-        wanted = [run_id for run_id in command.runs if _todo(self._states.of(run_id))]
+        known = self._workspace.runs.exists
+        wanted = [run_id for run_id in command.runs if not known(run_id) or _todo(self._states.of(run_id))]
         if not wanted:
             raise UserError("All stages of these runs are there already: say yes to the images, or change something.")
         return self._each(wanted, lambda run_id: self._execution.run_up_to_gate(RunUpToGate(run=run_id)))

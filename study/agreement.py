@@ -144,7 +144,7 @@ def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = Fal
     figures = raw(ratings), alpha(ratings), ac1(ratings, answers), fleiss(ratings)
     ordinal = alpha(ratings, answers) if ordered and answers else None
     frequent = prevalence(ratings)
-    words = _words(*figures, ordinal, frequent)
+    words = _words(*figures[:3], ordinal, frequent)
     return Agreement(*figures, ordinal, frequent[1] if frequent else None, frequent[0] if frequent else "", words)
 
 
@@ -206,7 +206,6 @@ def _words(
     observed: Measure,
     nominal: Measure,
     first: Measure,
-    kappa: Measure,
     ordinal: Measure | None,
     frequent: tuple[str, float] | None,
 ) -> str:

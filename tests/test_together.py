@@ -52,8 +52,9 @@ def test_several_pictures_get_one_task_and_the_same_settings_and_all_are_run(stu
     with pytest.raises(UserError, match="steps"):
         send(studio, "setting", runs, setting="generation.steps", value=0)
 
-    done = send(studio, "run", runs)
+    done = send(studio, "run", [*runs, "nothing"])
     assert done.done == (runs[0], runs[2]) and "label" in done.refused[runs[1]], "one that cannot run stops no other"
+    assert "has no run" in done.refused["nothing"]
     shown = studio.together.of([*runs, "nothing"])
     assert shown.ids == tuple(runs) and shown.images == 4 and not shown.ready()[1:]
     markup = parts_of(studio, "", tuple(runs))["together"]
