@@ -17,6 +17,7 @@ from benchmarks.serving import ServerProcess
 from services.studio import Studio
 from storage.workspace import Workspace
 from study.behaviour import Behaviour
+from study.panel import Panel
 from study.simulate import Simulation, run
 from study.types import ControlPolicy, Eligibility, Example, Question, StudyData
 from tests.annotating import (
@@ -583,6 +584,20 @@ def test_keys_comment_help_and_pause(place: Place) -> None:
         at(page, 2, 3)
     (vote,) = place.data(study_id).votes
     assert vote.answers == {"valid": "no"} and vote.comment == "yes no up"
+
+
+def test_a_link_that_says_who_is_coming_promises_nobody_elses_name(place: Place) -> None:
+    study_id, link = place.running(2, name="Of a panel")
+    place.studio.workspace.studies.panels.set(study_id, Panel("PID"))
+    with place.annotator(place.running(1)[1]) as page:
+        name = page.evaluate("annotate.worker")
+        page.goto("about:blank")
+        page.goto(f"{place.url}annotate/?PID=p1#join={link}")
+        expect(page.locator("#join")).to_have_text("Take part")
+        expect(page.locator("main .card")).not_to_contain_text(name)
+        page.click("#join")
+        end(page, "Of a panel")
+        assert page.inner_text("#worker") != name and "p1" not in page.url
 
 
 def test_keys_that_are_held_send_one_answer(place: Place) -> None:

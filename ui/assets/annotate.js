@@ -74,6 +74,9 @@
       button("Sign out", signOut, { class: "q s", id: "sign-out" }), theme);
   }
 
+  // What a panel has put into the link: one of it may say who is coming.
+  const came = Object.fromEntries([...new URLSearchParams(location.search)].slice(0, 20));
+
   // ---- Who is it
 
   function signIn(link = "", said = "") {
@@ -99,20 +102,18 @@
 
   function invited(link) {
     const joining = () => join(link);
-    if (annotate.worker) {
+    const named = Object.keys(came).length > 0;   // the link may say who is coming: perhaps not who is signed in here
+    if (annotate.worker && !named) {
       sheet("You are invited to a study", make("p", {}, "You are signed in as ", make("b", {}, annotate.worker), "."),
         make("div", { class: "row" }, button(`Take part as ${annotate.worker}`, joining, { class: "p", "data-first": true, id: "join" }),
           button("I am somebody else", async () => { await post("sign-out", {}); annotate.worker = ""; invited(link); })));
       return;
     }
     sheet("You are invited to judge images", make("p", {}, "You will see pictures and answer short questions about them. You can stop whenever you like and go on later."),
-      make("p", { class: "mut" }, "You get a made-up worker name. Neither your name nor your address is asked for."),
+      make("p", { class: "mut" }, named ? "You take part under a made-up worker name." : "You get a made-up worker name. Neither your name nor your address is asked for."),
       make("div", { class: "row" }, button("Take part", joining, { class: "p", "data-first": true, id: "join" }),
-        button("I have a code already", () => signIn(link), { id: "have-code" })));
+        named && annotate.worker ? null : button("I have a code already", () => signIn(link), { id: "have-code" })));
   }
-
-  // What a panel has put into the link: one of it may say who is coming.
-  const came = Object.fromEntries([...new URLSearchParams(location.search)].slice(0, 20));
 
   async function join(link) {
     const reply = await annotate.post("join", { link, parameters: came });   // never too late: a code is shown this once

@@ -39,7 +39,7 @@ def _restore() -> Html:
         el(
             "p",
             "With its rules, images, votes, workers and decisions, as it was. One that was running comes back paused. "
-            "Codes, sign-ins and the ids of a panel are not in the file.",
+            "Codes, sign-ins and what concerns people of a panel are not in the file.",
             class_="mut small",
         ),
         el("input", type="file", id="restore", accept=".zip", aria_label="study.zip"),
