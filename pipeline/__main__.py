@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from pydantic import ValidationError
 
@@ -63,7 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        return WRONG
+    options = parser.parse_args(arguments)
     _quiet_libraries()
     try:
         return int(options.command(options))
@@ -158,10 +163,15 @@ def again(options: argparse.Namespace) -> int:
     be made.
     """
     path = Path(options.run)
+    if path.is_dir():
+        path = path / run_file.FILE
     held = run_file.read(path)
     wanted = [image for image in held.images if options.image in (None, image.file)]
+    if not held.images:
+        raise UserError(f"There is no image in {path}: nothing to make again.")
     if not wanted:
-        raise UserError(f"There is no image {options.image or ''} in {path}: nothing to make again.")
+        there = held.images[0].file if len(held.images) == 1 else f"{held.images[0].file} to {held.images[-1].file}"
+        raise UserError(f"There is no image {options.image} in {path}: it has {there}.")
     try:
         profile = Profile.model_validate(held.profile)
     except ValidationError as error:
@@ -252,8 +262,16 @@ def _let_go_of_pipes() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+class _Parser(argparse.ArgumentParser):
+    """Ends a mistake in the options with one sentence, and not with all options."""
+
+    def error(self, message: str) -> NoReturn:
+        said = message.removeprefix("argument ")
+        self.exit(WRONG, f"{said[:1].upper()}{said[1:]}. All that it takes: {self.prog} --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pipeline", description="DILLEMA Studio without a browser.")
+    parser = _Parser(prog="python -m pipeline", description="DILLEMA Studio without a browser.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     one = commands.add_parser("augment", help="make test cases of images", description=augment.__doc__)
@@ -288,7 +306,7 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(command=augment)
 
     repeat = commands.add_parser("again", help="make the images of a run again", description=again.__doc__)
-    repeat.add_argument("run", help="a run.json that augment wrote")
+    repeat.add_argument("run", help="a run.json that augment wrote, or its folder")
     repeat.add_argument("--out", required=True, help="folder for the images")
     repeat.add_argument("--image", help="only this one, such as image-002.png")
     repeat.set_defaults(command=again)

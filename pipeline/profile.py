@@ -350,5 +350,7 @@ def load_profile(name: str) -> Profile:
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             raise UserError(f"The profile {file} has an unknown key: {key}. Take it out or correct it.") from error
+        if first["type"] == "missing":
+            raise UserError(f"The profile {file} lacks {key}: add it. Those in {PROFILES} show how.") from error
         where = f" at {key}" if key else ""
         raise UserError(f"The profile {file} has a wrong value{where}: {reason(error, Profile)}.") from error

@@ -522,13 +522,40 @@ def test_again_refuses_a_changed_source_and_its_own_folder(
     augment(image, tmp_path / "out")
     file = str(tmp_path / "out" / "run.json")
     assert cli.main(["again", file, "--out", str(tmp_path / "out")]) == 2
+    whole = (tmp_path / "out" / "source.png").read_bytes()
     Image.new("RGB", (96, 64)).save(tmp_path / "out" / "source.png")
     assert cli.main(["again", file, "--out", str(tmp_path / "two")]) == 2
     assert cli.main(["again", file, "--out", str(tmp_path / "two"), "--image", "image-009.png"]) == 2
     told = capsys.readouterr().err
     assert "would replace those they are compared with" in told
     assert "source.png was changed after it was made" in told
-    assert "There is no image image-009.png" in told
+    assert "There is no image image-009.png" in told and "it has image-001.png to image-003.png." in told
+    capsys.readouterr()
+    assert cli.main(["again", str(tmp_path / "out" / "nothing"), "--out", str(tmp_path / "two")]) == 2
+    (tmp_path / "out" / "source.png").write_bytes(whole)
+    assert cli.main(["again", str(tmp_path / "out"), "--out", str(tmp_path / "two")]) == 0, "its folder will do"
+    assert capsys.readouterr().out.count("same pixels") == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("augment", "The following arguments are required: IMAGE, --task, --out. "),
+        ("augment x.png --task class --out y", "--task: invalid choice: 'class' (choose from "),
+        ("augment x.png --task classification --out y --seed -1", "--seed: a seed is a whole number from 0 to "),
+        ("augmnt", "COMMAND: invalid choice: 'augmnt' (choose from "),
+    ],
+)
+def test_a_wrong_option_is_one_sentence_too(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(command.split())
+    told = capsys.readouterr().err
+    assert ended.value.code == 2 and told.startswith(said) and told.count("\n") == 1 and "--help" in told
+
+
+def test_without_a_command_those_there_are_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert "make test cases of images" in capsys.readouterr().err
 
 
 def test_settings_from_text() -> None:

@@ -56,6 +56,7 @@ def test_unknown_name_lists_those_there_are() -> None:
         ("context_length = 512", "context_length = 512\nwindow = 3", r"unknown key: language.window"),
         ("steps = 16", "steps = 16000", r"settings.generation.steps: it has to be a whole number from 1 to 150\.$"),
         ('kind = "blip"', 'kind = "flamingo"', r"captioner: its kind is 'flamingo': take blip, blip-2\.$"),
+        ("[embedder]", "[recipes.x.y]", r"mine.toml lacks embedder: add it\. Those in .*profiles show how\.$"),
         ('kind = "blip"', "", r"captioner: its kind is missing\.$"),
         ("[presets.draft]", "[presets.draft]\nguidance = 99", r"value: presets.draft.guidance: it has to be a number"),
         ('path = "demo/weights/clip"', "", r"embedder: give either path"),
