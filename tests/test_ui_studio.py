@@ -397,7 +397,7 @@ def test_an_image_that_is_refused_is_told_and_the_others_are_drawn(workspace: Wo
     ((_prompt, seed),) = models.generator.refused
     assert state.gate.plan is not None and len(state.gate.plan.images) == 1, "it can be tried again"
     assert state.gate.plan.images[0].seed != seed, "the same seed would be refused once more"
-    assert "it is tried again with another seed" in part(studio, run_id, "generation")
+    assert "1 image is tried again with another seed" in part(studio, run_id, "generation")
     do(studio, run_id, "generate")
     studio.close()
     restarted = put_together(load_profile("demo"), models, workspace)

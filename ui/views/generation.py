@@ -329,8 +329,7 @@ def _cost(gate: Gate) -> str:
 def _explained(gate: Gate, state: RunState) -> str:
     again = _again(gate)
     if again:
-        many = "it is" if again == 1 else "they are"
-        return f"{_count(again, 'image')} could not be made: {many} tried again with another seed."
+        return f"{_count(again, 'image')} {'is' if again == 1 else 'are'} tried again with another seed."
     if gate.made:
         return f"{_count(gate.made, 'image')} of them made before and kept."
     if gate.seed and state.settings.generation.seed_mode == "next":
