@@ -150,7 +150,7 @@ def _vote(report: Report, vote: Vote, item: Item, excluded: set[str], first: set
         el("td", el("a", vote.worker, href=worker_address(report, vote.worker))),
         el("td", said_answers(vote, len(report.questions) > 1), comment),
         el("td", f"{vote.seconds:.1f} s"),
-        el("td", when(vote.submitted, seconds=True), class_="mut"),
+        el("td", when(vote.submitted, seconds=True), class_="mut when"),
         el("td", notes),
     )
 

@@ -344,7 +344,7 @@ def _vote_row(report: Report, vote: Vote, item: Item, outcomes: Mapping[str, Out
         ),
         el("td", found),
         el("td", f"{vote.seconds:.1f} s ", pill("too fast", "warn") if fast else None, class_="close"),
-        el("td", when(vote.submitted, seconds=True), class_="mut"),
+        el("td", when(vote.submitted, seconds=True), class_="mut when"),
         el("td", decided),
     )
 
