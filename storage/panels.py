@@ -1,6 +1,7 @@
 """People of a panel: the settings of a study for them, their ids there, what they said of themselves.
 
-Apart from everything else: no result, no analysis and no export of votes reads these tables.
+Apart from everything else: no result, no analysis and no export of votes reads these tables. How a link let people in,
+which a report states, is read off the log.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from storage.study_rows import append_log, require_study, touch
 from storage.workers import add_worker, came_from, enrol
 from study.panel import Panel
 
+NOBODYS_PANEL = "participants by nothing"
+"""What the log says where the link takes anybody again."""
+_LINK = {"invitation opened": True, "invitation ended": False, "restored": False, "closed": False}
+"""What opens and ends the link, as the log names it."""
 APPEND_ONLY = ("study_panels", "participants", "person_answers")
 TABLES = (
     """
@@ -70,7 +75,8 @@ class Panels(Repository):
             return
         insert_row(db, "study_panels", {"study": study_id, "settings": pack_value(panel), "created": now()})
         touch(db, study_id)
-        append_log(db, "panel changed", f"participants by {panel.parameter or 'nothing'}", study_id)
+        words = f"participants by {panel.parameter}" if panel.parameter else NOBODYS_PANEL
+        append_log(db, "panel changed", words, study_id)
 
     @write
     def join(self, db: sqlite_utils.Database, study_id: str, participant: str, browser: str) -> str:
@@ -121,3 +127,26 @@ def _panel(db: sqlite_utils.Database, study_id: str) -> Panel:
         panel: Panel = unpack_value(Panel, row["settings"])
         return panel
     return Panel()
+
+
+def ways_in(db: sqlite_utils.Database, study_id: str) -> tuple[bool, bool]:
+    """Whether an open link took anybody, and whether one took only people whom a panel named. A link that took anybody
+    for a while before it was said whom it takes counts as such only if somebody joined in that while.
+    """
+    query = "SELECT event, detail, created FROM study_log WHERE study = ? ORDER BY id"
+    joined = [row["created"] for row in db.query("SELECT created FROM enrolments WHERE study = ?", [study_id])]
+    opened = named = panelled = False
+    since, times = "", list[tuple[str, str]]()
+    for row in db.query(query, [study_id]):
+        if opened and not named:
+            times.append((since, row["created"]))
+        if row["event"] in _LINK:
+            opened = _LINK[row["event"]]
+        elif row["event"] == "panel changed":
+            named = row["detail"] != NOBODYS_PANEL
+        panelled |= opened and named
+        since = row["created"]
+    if opened and not named:
+        times.append((since, "~"))  # later than any time
+    linked = any(start <= time <= end for start, end in times for time in joined) if panelled else bool(times)
+    return linked, panelled

@@ -21,7 +21,7 @@ from storage.assignments import Assignments, hold_again
 from storage.database import Database, Repository, read, write
 from storage.imported_votes import import_vote, imported_worker
 from storage.next_items import look_again
-from storage.panels import Panels
+from storage.panels import Panels, ways_in
 from storage.rows import Row, insert_row, now, pack, pack_value, when, whole
 from storage.sessions import Sessions
 from storage.study_records import Records, insert_records, records_of
@@ -37,9 +37,6 @@ MOST_ITEMS = 100_000
 _CONTENT = (
     "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
 ).split()
-
-
-_OPENED = "SELECT count(*) FROM study_log WHERE study = ? AND event = 'invitation opened'"
 
 
 class Studies(Repository):
@@ -318,6 +315,7 @@ class Studies(Repository):
 
 
 def _data(db: sqlite_utils.Database, study_id: str) -> StudyData:
+    linked, panelled = ways_in(db, study_id)
     return StudyData(
         study=_study(db, require_study(db, study_id)),
         items=_items(db, study_id),
@@ -326,7 +324,8 @@ def _data(db: sqlite_utils.Database, study_id: str) -> StudyData:
         exclusions=_exclusions(db, study_id),
         adjudications=_adjudications(db, study_id),
         history=_history(db, study_id),
-        linked=bool(_count(db, _OPENED, [study_id])),
+        linked=linked,
+        panelled=panelled,
         same_browser=_same_browser(db, study_id),
     )
 

@@ -73,14 +73,19 @@ def _who_they_were(report: Report) -> list[str]:
     """How far workers are known to be different people."""
     if _brought(report):
         return []
-    if not report.conditions.linked:
-        said = "Only who was given a personal code by the study lead could take part."
-    else:
+    had = report.conditions
+    if had.linked:
         said = (
             "Anybody who had the link could join under a made-up name without saying who they are: workers are "
             "different names, and it is not known that they are different people."
         )
-    pairs = [_and(names) for names in report.conditions.same_browser]
+        if had.panelled:
+            said += " This was so for a time; at other times the link took only people whom a panel named."
+    elif had.panelled:
+        said = "The link of the study took only people whom a panel named, each as one worker under a made-up name."
+    else:
+        said = "Only who was given a personal code by the study lead could take part."
+    pairs = [_and(names) for names in had.same_browser]
     if pairs:
         said += f" From one and the same browser voted {'; '.join(pairs)}."
     most = report.study.rules.most_items

@@ -193,6 +193,8 @@ class Conditions:
     """Answers to items and control items, of all workers, those from a file left out."""
     linked: bool
     """There was an open link by which anybody could join, under as many names as they liked."""
+    panelled: bool
+    """There was an open link by which only people whom a panel named could join."""
     same_browser: tuple[tuple[str, ...], ...]
     """Workers who voted from one and the same browser: perhaps one person under several names."""
 

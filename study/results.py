@@ -110,6 +110,7 @@ def _conditions(data: StudyData, items: Sequence[Item]) -> Conditions:
         controls_shown=sum(vote.kind == "control" for vote in here),
         shown=len(here),
         linked=data.linked,
+        panelled=data.panelled,
         same_browser=tuple(
             group for names in data.same_browser if len(group := tuple(name for name in names if name in voted)) > 1
         ),

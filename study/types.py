@@ -302,3 +302,5 @@ class StudyData:
     """Workers who came from one and the same browser: perhaps one person."""
     linked: bool = False
     """There was an open link by which anybody could join, under as many names as they liked."""
+    panelled: bool = False
+    """There was an open link by which only people whom a panel named could join."""

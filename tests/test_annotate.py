@@ -356,6 +356,7 @@ def test_people_of_a_panel_are_one_worker_each_and_get_the_way_back(studio: Stud
         nobody = one.post("join", {"link": link}, 401)["error"]
         assert nobody.startswith("Please open the study from the site that sent you") and "PROLIFIC_PID" in nobody
         first = came(one, "5f00 a/b")
+        assert studies.data(study_id).panelled and not studies.data(study_id).linked, "nobody could join unnamed"
         assert came(two, "5f00 a/b") == first, "from another browser too"
         assert came(two, "5f01") != first, "and whoever was signed in before"
         one.post("consent", {"study": study_id})

@@ -355,8 +355,8 @@ CROWDED_TICKS = """() => [...document.querySelectorAll(".ruler")].flatMap((ruler
     || places[n].right > ruler.closest(".box").getBoundingClientRect().right).map((text) => text.textContent);
 })"""
 """Ticks of an axis that stand on each other, or beyond their box."""
-VANISHED = """() => [...document.images].filter((one) => one.checkVisibility() && one.getBoundingClientRect().width < 24)
-  .map((one) => one.src)"""
+VANISHED = """() => [...document.images]
+  .filter((one) => one.checkVisibility() && one.getBoundingClientRect().width < 24).map((one) => one.src)"""
 """Images of which nothing can be seen."""
 
 

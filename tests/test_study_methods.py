@@ -99,6 +99,10 @@ def test_workers_are_called_different_people_only_as_far_as_is_known() -> None:
     assert "Only who was given a personal code by the study lead could take part." in paragraph(analyse(whole))
     text = paragraph(analyse(replace(whole, linked=True)))
     assert "it is not known that they are different people" in text and "independent" not in text
+    text = paragraph(analyse(replace(whole, panelled=True)))
+    assert "only people whom a panel named" in text and "made-up name without saying who" not in text
+    text = paragraph(analyse(replace(whole, panelled=True, linked=True)))
+    assert "not known that they are different people" in text and "at other times" in text
 
 
 def test_images_without_a_sample_are_a_part_of_their_own() -> None:
