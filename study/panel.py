@@ -5,7 +5,7 @@ themselves. What they say of themselves stands apart from their votes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
@@ -131,13 +131,13 @@ _COUNTED: Mapping[str, ItemKind] = {"items": "item", "controls": "control", "qui
 _VERDICTS: tuple[ApprovalVerdict, ...] = ("approved", "rejected", "pending")
 
 
-def people_rows(data: StudyData, panel: Panel, answers: Mapping[str, Mapping[str, str]]) -> list[Row]:
+def people_columns(panel: Panel, answers: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The worker, the questions that are asked now, and those of before that somebody has answered."""
+    now = [question.text for question in panel.questions]
+    return ["worker", *dict.fromkeys([*now, *(text for said in answers.values() for text in said)])]
+
+
+def people_rows(data: StudyData, columns: Sequence[str], answers: Mapping[str, Mapping[str, str]]) -> list[Row]:
     """What everybody said of themselves, by pseudonym: a column a question. No vote and no id of a panel."""
-    return [
-        {
-            "worker": worker.id,
-            **{question.text: answers.get(worker.id, {}).get(question.text, "") for question in asked},
-        }
-        for asked in [panel.questions]
-        for worker in data.workers
-    ]
+    said = ((worker.id, answers.get(worker.id, {})) for worker in data.workers)
+    return [{**{text: of.get(text, "") for text in columns}, "worker": worker} for worker, of in said]

@@ -382,6 +382,10 @@ def test_people_of_a_panel_are_one_worker_each_and_get_the_way_back(studio: Stud
     paid, people = tables["payment.csv"].iloc[0], tables["people.csv"].set_index("worker")
     assert (paid["worker"], paid["participant"], paid["items"], paid["pending"]) == (first, "5f00 a/b", 2, 2)
     assert people.loc[first, "How old are you?"] == "over 30" and people.loc[first, "Where?"] == ""
+    studies.panels.set(study_id, Panel("PROLIFIC_PID", questions=(PersonQuestion("Which languages?"),)))
+    people = pd.read_csv(io.BytesIO(EXPORTS["people.csv"][1](held))).set_index("worker")
+    assert people.loc[first, "How old are you?"] == "over 30", "what was said stays, also if others are asked since"
+    assert "Which languages?" in people
     whole = zipfile.ZipFile(io.BytesIO(b"".join(zipped(studio.workspace, study_id)[1])))
     told = b"".join(whole.read(name) for name in whole.namelist())
     assert b"5f00 a/b" not in told and b"over 30" not in told, "apart from what is passed on"

@@ -21,7 +21,7 @@ from services.edited import edited_csv
 from study.cells import Cell, Kind, Row, csv_text, plain
 from study.figure_rows import FIGURE_COLUMNS, figure_rows
 from study.methods import paragraph
-from study.panel import PAYMENT_COLUMNS, payment_rows, people_rows
+from study.panel import PAYMENT_COLUMNS, payment_rows, people_columns, people_rows
 from study.questions import asked, wording
 from study.report_types import Report
 from study.results import analyse
@@ -149,9 +149,9 @@ def payment_csv(study: StudyExport) -> bytes:
 def people_csv(study: StudyExport) -> bytes:
     """What the workers said of themselves, by pseudonym."""
     panels, study_id = study.workspace.studies.panels, study.data.study.id
-    panel = panels.get(study_id)
-    columns = ["worker", *(question.text for question in panel.questions)]
-    return csv_text(people_rows(study.data, panel, panels.people(study_id)), columns).encode()
+    answers = panels.people(study_id)
+    columns = people_columns(panels.get(study_id), answers)
+    return csv_text(people_rows(study.data, columns, answers), columns).encode()
 
 
 EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {
