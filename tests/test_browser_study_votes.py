@@ -50,7 +50,10 @@ def test_a_file_of_votes_is_looked_at_and_then_taken(page: Page, served: tuple[s
     page.set_input_files("#bring", tmp_path / "another.png")
     expect(page.locator("#bring-note")).to_contain_text("its images come in at once")
     assert studies.get(study_id).items == 2
+    page.route("**/study/files/**", lambda route: route.abort(), times=1)
     page.click("#bring-go")
+    expect(page.locator("[data-problem=bring]")).to_contain_text("No answer from the studio")
+    page.click("#bring-go")  # the file is still at hand
     expect(page.locator("#bring-note")).to_contain_text("1 image added")
     assert studies.get(study_id).items == 3
     page.set_input_files("#bring", {"name": "x.zip", "mimeType": "application/zip", "buffer": b"PK\x03\x04no"})

@@ -60,11 +60,13 @@
     problem.textContent = wrong;
     ready.hidden = !file;
   }
+  const offer = (wrong = "") =>
+    tell(file ? `${file.name}, ${Math.ceil(file.size / 1000).toLocaleString("en")} KB: its images come in at once.` : "", wrong);
 
   field.addEventListener("change", () => {
     file = field.files[0] ?? file;
     field.value = "";   // so that the same file can be chosen again
-    tell(file ? `${file.name}, ${Math.ceil(file.size / 1000).toLocaleString("en")} KB: its images come in at once.` : "");
+    offer();
   });
 
   go.addEventListener("click", async () => {
@@ -73,7 +75,10 @@
     field.disabled = true;
     tell(`Sending ${sent.name} …`);
     try { tell((await wire.sendFile(`/study/files/${study}?name=${encodeURIComponent(sent.name)}`, sent)).said); }
-    catch (error) { tell("", error.message); }
+    catch (error) {
+      if (error.lost) file = sent;   // it can be sent again
+      offer(error.message);
+    }
     field.disabled = false;
   });
 })();
