@@ -68,6 +68,8 @@ def check_panel(panel: Panel) -> tuple[str, str]:
     texts = [question.text for question in panel.questions]
     if len(set(texts)) < len(texts):
         return "questions", "Two questions about the person are the same: take one out."
+    if "worker" in texts:
+        return "questions", "“worker” is the name of a column in the file of the answers: word the question otherwise."
     return "", ""
 
 

@@ -678,12 +678,13 @@ def test_the_settings_of_a_panel_are_checked_and_kept(lead: Lead) -> None:
     study = lead.draft(10)
     assert "is draft by now" in lead.act(study, "set-panel", 400)["error"]
     lead.act(study, "start-study")
-    for field, wrong in {
-        "parameter": "a b",
-        "code": "<b>",
-        "address": "javascript:alert(1)",
-        "questions": "Old? | yes",
-    }.items():
+    for field, wrong in (
+        ("parameter", "a b"),
+        ("code", "<b>"),
+        ("address", "javascript:alert(1)"),
+        ("questions", "Old? | yes"),
+        ("questions", "worker"),  # the column of the pseudonyms
+    ):
         assert lead.act(study, "set-panel", 400, **{field: wrong})["field"] == field
     typed = {"parameter": "PROLIFIC_PID", "code": "C1", "address": "https://x.example/?p={participant}"}
     lead.act(study, "set-panel", **typed, questions="How <old>? | young | old\n\nWhere?")
