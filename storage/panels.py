@@ -18,8 +18,8 @@ from storage.study_rows import append_log, require_study, touch
 from storage.workers import add_worker, came_from, enrol
 from study.panel import Panel
 
-NOBODYS_PANEL = "participants by nothing"
-"""What the log says where the link takes anybody again."""
+NOBODYS_PANEL = ("the link takes anybody", "participants by nothing")
+"""What the log says where the link names no participants; the second as earlier versions wrote it."""
 _LINK = {"invitation opened": True, "invitation ended": False, "restored": False, "closed": False}
 """What opens and ends the link, as the log names it."""
 APPEND_ONLY = ("study_panels", "participants", "person_answers")
@@ -75,7 +75,7 @@ class Panels(Repository):
             return
         insert_row(db, "study_panels", {"study": study_id, "settings": pack_value(panel), "created": now()})
         touch(db, study_id)
-        words = f"participants by {panel.parameter}" if panel.parameter else NOBODYS_PANEL
+        words = f"participants by {panel.parameter}" if panel.parameter else NOBODYS_PANEL[0]
         append_log(db, "panel changed", words, study_id)
 
     @write
@@ -143,7 +143,7 @@ def ways_in(db: sqlite_utils.Database, study_id: str) -> tuple[bool, bool]:
         if row["event"] in _LINK:
             opened = _LINK[row["event"]]
         elif row["event"] == "panel changed":
-            named = row["detail"] != NOBODYS_PANEL
+            named = row["detail"] not in NOBODYS_PANEL
         panelled |= opened and named
         since = row["created"]
     if opened and not named:

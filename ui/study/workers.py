@@ -70,6 +70,7 @@ def all_workers(report: Report) -> Html:
         data_title="Approve",
     )
     idle = sum(not worker.answered for worker in report.workers)
+    nothing = "answered nothing" + (" but training" if report.study.rules.training else "")
     drawn = worker_scatter(report.workers, study.rules.too_fast_seconds)
     rows = [row(report, worker, actions_of(study, worker)) for worker in report.workers]
     table = el("table", head(True, sorts=True), el("tbody", rows), class_="workers sortable")
@@ -91,7 +92,7 @@ def all_workers(report: Report) -> Html:
             el(
                 "header",
                 el("h2", count(len(report.workers) - idle, "worker")),
-                el("span", f"and {idle:,} who joined or were invited and have answered nothing", class_="mut small")
+                el("span", f"and {idle:,} who joined or were invited and have {nothing}", class_="mut small")
                 if idle
                 else None,
                 el("span", class_="grow"),
