@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import FilePayload, Page, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 from benchmarks.serving import settled
 from services.studio import Studio
@@ -44,6 +44,20 @@ def pixels(page: Page, selector: str) -> np.ndarray:
     address = page.eval_on_selector(selector, "image => image.src")
     with urllib.request.urlopen(address, timeout=60) as reply:
         return np.asarray(Image.open(io.BytesIO(reply.read())).convert("RGB"), np.float64)
+
+
+def test_a_page_whose_scripts_come_after_it_is_whole(studio: Studio, page: Page) -> None:
+    """On a slow connection, or a busy machine: Gradio puts the scripts in, and waits for none."""
+    held: list[Route] = []
+    page.route("**/ui/explore.js*", lambda route: held.append(route))
+    with page.expect_request("**/ui/explore.js*"):
+        page.goto(page.url, wait_until="commit")
+    page.wait_for_selector("#column-pictures", state="attached")
+    held[0].continue_()
+    page.unroute("**/ui/explore.js*")
+    expect(page.locator(".start h1")).to_be_visible()
+    page.click(".sample >> nth=0")
+    page.wait_for_selector("#run-all:enabled")
 
 
 def test_edits_stale_stages_and_a_reload(studio: Studio, page: Page) -> None:

@@ -214,5 +214,6 @@
   Object.assign(studio, { send, tell, mark });
 
   const ready = () => { document.body.dataset.view ??= "start"; window.dispatchEvent(new Event("studio-ready")); };
-  if (document.body) ready(); else document.addEventListener("DOMContentLoaded", ready);
+  // Where the page was there before the scripts, it waits for all of them: those after this one are not read yet.
+  if (document.body) queueMicrotask(ready); else document.addEventListener("DOMContentLoaded", ready);
 })();
