@@ -1,17 +1,63 @@
 """What the drawn world says of a scene: its caption, and which words of it may change.
 
-The caption is canonical (one scene, one text), so that a captioner can be scored against it. Two sentences
-depend on the weather beside the weather word itself (the state of the ground, the water): changing the
-weather has consequences that a plain word swap would miss.
+A scene can be told in `FORMS` forms, and most words of its look have several names ("foggy" is "misty" too). The
+canonical wording is one of them, so that a caption can be scored against the scene; `canonical` leads from any name
+back to it. Two sentences depend on the weather beside the weather word itself (the state of the ground, the water):
+changing the weather has consequences that a plain word swap would miss.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from demo.scene import COLOURS, GROUNDS, TIMES, WATER_CLASSES, WEATHERS, Scene
+from demo.scene import COLOURS, GROUNDS, HILLS, TIMES, TREES, WALLS, WATER_CLASSES, WATERS, WEATHERS, Scene
 
-TIME_PHRASES = {"day": "by day", "sunset": "at sunset", "night": "at night"}
+TIME_PHRASES = {
+    "dawn": "at dawn",
+    "day": "by day",
+    "sunset": "at sunset",
+    "dusk": "at dusk",
+    "night": "at night",
+}
+OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "red": ("scarlet", "crimson"),
+    "orange": ("amber",),
+    "yellow": ("lemon",),
+    "green": ("emerald",),
+    "blue": ("azure",),
+    "purple": ("violet",),
+    "white": ("ivory",),
+    "pink": ("rosy",),
+    "brown": ("chestnut",),
+    "black": ("ebony",),
+    "turquoise": ("teal",),
+    "sunny": ("fine", "bright"),
+    "cloudy": ("overcast",),
+    "rainy": ("drizzly",),
+    "snowy": ("wintry",),
+    "foggy": ("misty",),
+    "stormy": ("thundery",),
+    "hazy": ("dusty",),
+    "at dawn": ("at daybreak", "at sunrise"),
+    "by day": ("in daylight", "at noon"),
+    "at sunset": ("at sundown",),
+    "at dusk": ("at twilight",),
+    "at night": ("after dark", "at midnight"),
+    "grassy": ("verdant",),
+    "rocky": ("stony",),
+    "muddy": ("boggy",),
+    "russet": ("reddish",),
+    "withered": ("dry",),
+    "wooden": ("timber",),
+    "wooded": ("forested",),
+    "bare": ("barren",),
+}
+"""What else a word of the look may be called."""
+_CANONICAL = {name: word for word, names in OTHER_NAMES.items() for name in names}
+FORMS = 3
 NUMBER_WORDS = ("no", "one", "two", "three")
 POSTURES = {
     "bird": "sits on a twig",
@@ -26,11 +72,41 @@ POSTURES = {
     "kite": "flies high",
 }
 CAR_PLACES = {1: ("",), 2: ("near ", "far "), 3: ("near ", "middle ", "far ")}
-PEDESTRIAN_SENTENCES = (
-    "The pavement is empty.",
-    "A pedestrian walks on the pavement.",
-    "Two pedestrians walk on the pavement.",
+CARS_TOLD: tuple[dict[int, tuple[str, ...]], ...] = (
+    {count: tuple(f"the {place}car is " for place in places) for count, places in CAR_PLACES.items()},
+    {
+        1: ("the car is ",),
+        2: ("the car in front is ", "the one behind it "),
+        3: ("the car in front is ", "the one behind it ", "the last one "),
+    },
+    {
+        1: ("the car is ",),
+        2: ("the first car is ", "the second car is "),
+        3: ("the first car is ", "the second car is ", "the third car is "),
+    },
 )
+"""What stands before the colour of each car, by form and number of cars."""
+PEDESTRIAN_SENTENCES = (
+    ("The pavement is empty.", "A pedestrian walks on the pavement.", "Two pedestrians walk on the pavement."),
+    ("The pavement is empty.", "A pedestrian walks on the pavement.", "Two pedestrians walk on the pavement."),
+    ("Nobody is on the pavement.", "One pedestrian is on the pavement.", "Two pedestrians are on the pavement."),
+)
+"""By form and number of pedestrians."""
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a scene is told: one of the forms, and what some words of its look are called."""
+
+    form: int = 0
+    names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def name(self, word: str) -> str:
+        """What a word is called here."""
+        return self.names.get(word, word)
+
+
+CANONICAL = Wording()
 
 
 @dataclass(frozen=True)
@@ -41,62 +117,123 @@ class WorldKeyword:
     edit_type: str
     alternatives: tuple[str, ...]
     slot: str
-    """Which part of the look it names: "weather", "time", "ground" or "colour 0", "colour 1", ..."""
+    """Which part of the look it names: "weather", "time", "ground", "trees", ..., or "colour 0", "colour 1", ..."""
+
+
+def canonical(word: str) -> str:
+    """The world's first name for a word of a look; any other word as it is."""
+    return _CANONICAL.get(word, word)
+
+
+def random_wording(rng: random.Random, plain: float = 0.4, other_name: float = 0.35) -> Wording:
+    """The canonical wording with chance `plain`, else any form, with another name for each word by chance."""
+    if rng.random() < plain:
+        return CANONICAL
+    names = {word: rng.choice(names) for word, names in OTHER_NAMES.items() if rng.random() < other_name}
+    return Wording(rng.randrange(FORMS), names)
 
 
 def ground_sentence(weather: str, ground: str) -> str:
     """The sentence on the ground, which the weather rewrites."""
-    if weather == "snowy":
-        return "Snow covers the ground."
-    if weather == "rainy":
-        return f"The ground is wet and {ground}."
-    return f"The ground is {ground}."
+    match canonical(weather):
+        case "snowy":
+            return "Snow covers the ground."
+        case "rainy" | "stormy":
+            return f"The ground is wet and {ground}."
+        case _:
+            return f"The ground is {ground}."
 
 
-def water_sentence(weather: str) -> str:
+def water_sentence(weather: str, water: str) -> str:
     """The sentence on the water, which the weather rewrites."""
-    return {"snowy": "Snow falls on the water.", "rainy": "Rain falls on the water."}.get(weather, "The water is calm.")
+    match canonical(weather):
+        case "snowy":
+            return f"Snow falls on the {water} water."
+        case "rainy":
+            return f"Rain falls on the {water} water."
+        case "stormy":
+            return f"Waves rise on the {water} water."
+        case _:
+            return f"The water is {water}."
 
 
-def caption(scene: Scene) -> str:
-    """The canonical caption of a scene: three to five sentences."""
-    look = scene.look
-    when = f"in {look.weather} weather {TIME_PHRASES[look.time]}"
-    if scene.family == "object":
-        surface = (
-            water_sentence(look.weather) if scene.label in WATER_CLASSES else ground_sentence(look.weather, look.ground)
-        )
-        article = "An" if look.colours[0][0] in "aeiou" else "A"
-        return f"{article} {look.colours[0]} {scene.label} {when}. The {scene.label} {POSTURES[scene.label]}. {surface}"
-    plural = "car" if scene.vehicles == 1 else "cars"
-    sentences = [f"A road with {NUMBER_WORDS[scene.vehicles]} {plural} {when}."]
+def article(word: str) -> str:
+    """ "A" or "An"."""
+    return "An" if word[:1] in "aeiou" else "A"
+
+
+def caption(scene: Scene, wording: Wording = CANONICAL) -> str:
+    """The caption of a scene: three to six sentences."""
+    return _object_caption(scene, wording) if scene.family == "object" else _road_caption(scene, wording)
+
+
+def _object_caption(scene: Scene, wording: Wording) -> str:
+    look, label, name = scene.look, scene.label, wording.name
+    weather, when, colour = name(look.weather), name(TIME_PHRASES[look.time]), name(look.colours[0])
+    first = article(colour)
+    match wording.form:
+        case 0:
+            sentences = [f"{first} {colour} {label} in {weather} weather {when}.", f"The {label} {POSTURES[label]}."]
+        case 1:
+            sentences = [f"{first} {colour} {label} {POSTURES[label]} {when}.", f"The weather is {weather}."]
+        case _:
+            sentences = [f"{article(weather)} {weather} scene {when}.", f"{first} {colour} {label} {POSTURES[label]}."]
+    if scene.label in WATER_CLASSES:
+        sentences.append(water_sentence(weather, name(look.water)))
+    else:
+        sentences.append(ground_sentence(weather, name(look.ground)))
+    sentences.append(f"Behind it rise {name(look.hills)} hills.")
+    return " ".join(sentences)
+
+
+def _road_caption(scene: Scene, wording: Wording) -> str:
+    look, name = scene.look, wording.name
+    weather, when = name(look.weather), name(TIME_PHRASES[look.time])
+    cars = f"{NUMBER_WORDS[scene.vehicles]} {'car' if scene.vehicles == 1 else 'cars'}"
+    match wording.form:
+        case 0:
+            sentences = [f"A road with {cars} in {weather} weather {when}."]
+        case 1:
+            sentences = [f"A road with {cars} {when}.", f"The weather is {weather}."]
+        case _:
+            sentences = [
+                f"{article(weather)} {weather} scene {when}.",
+                f"There {'is' if scene.vehicles == 1 else 'are'} {cars} on a road.",
+            ]
     if scene.vehicles:
-        parts = [
-            f"the {place}car is {colour}"
-            for place, colour in zip(CAR_PLACES[scene.vehicles], look.colours, strict=True)
-        ]
+        told = zip(CARS_TOLD[wording.form][scene.vehicles], look.colours, strict=True)
+        parts = [f"{before}{name(colour)}" for before, colour in told]
         joined = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
         sentences.append(joined[0].upper() + joined[1:] + ".")
-    sentences.append(PEDESTRIAN_SENTENCES[scene.pedestrians])
-    sentences.append(f"{scene.background.capitalize()} line the road.")
-    sentences.append(ground_sentence(look.weather, look.ground))
+    sentences.append(PEDESTRIAN_SENTENCES[wording.form][scene.pedestrians])
+    sides = {"trees": f"{name(look.trees)} trees", "buildings": f"{name(look.walls)} buildings"}
+    lined = " and ".join(text for side, text in sides.items() if side in scene.background)
+    sentences.append(f"The road is lined with {lined}.")
+    sentences.append(ground_sentence(weather, name(look.ground)))
     return " ".join(sentences)
 
 
 def keywords(scene: Scene) -> list[WorldKeyword]:
     """The words of `caption(scene)` that may change, in caption order, each with every alternative of the world."""
     look = scene.look
-    colour_words = [
-        WorldKeyword(colour, "attribute", tuple(c for c in COLOURS if c != colour), f"colour {i}")
-        for i, colour in enumerate(look.colours)
-    ]
-    weather = WorldKeyword(look.weather, "weather", tuple(w for w in WEATHERS if w != look.weather), "weather")
-    time = WorldKeyword(
-        TIME_PHRASES[look.time], "time of day", tuple(TIME_PHRASES[t] for t in TIMES if t != look.time), "time"
-    )
-    found = [*colour_words, weather, time] if scene.family == "object" else [weather, time, *colour_words]
-    if look.weather != "snowy" and scene.label not in WATER_CLASSES:
-        found.append(WorldKeyword(look.ground, "background", tuple(g for g in GROUNDS if g != look.ground), "ground"))
+
+    def word(text: str, edit_type: str, choices: tuple[str, ...], slot: str) -> WorldKeyword:
+        return WorldKeyword(text, edit_type, tuple(other for other in choices if other != text), slot)
+
+    colours = [word(colour, "attribute", COLOURS, f"colour {i}") for i, colour in enumerate(look.colours)]
+    weather = word(look.weather, "weather", WEATHERS, "weather")
+    time = word(TIME_PHRASES[look.time], "time of day", tuple(TIME_PHRASES[t] for t in TIMES), "time")
+    found = [*colours, weather, time] if scene.family == "object" else [weather, time, *colours]
+    if "trees" in scene.background:
+        found.append(word(look.trees, "background", TREES, "trees"))
+    if "buildings" in scene.background:
+        found.append(word(look.walls, "background", WALLS, "walls"))
+    if scene.label in WATER_CLASSES:
+        found.append(word(look.water, "background", WATERS, "water"))
+    elif look.weather != "snowy":
+        found.append(word(look.ground, "background", GROUNDS, "ground"))
+    if scene.family == "object":
+        found.append(word(look.hills, "background", HILLS, "hills"))
     return found
 
 

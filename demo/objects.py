@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from demo.canvas import Canvas, Colour, Point
-from demo.light import Light, mix, shade
+from demo.light import Light, mix, shade, strew
 from demo.scene import WATER_CLASSES, Scene
 
 _WOOD: Colour = (122, 88, 58)
@@ -61,6 +61,8 @@ def draw_object_scene(canvas: Canvas, scene: Scene, light: Light) -> None:
         x, y = details.random(), horizon + (1 - horizon) * details.uniform(0.12, 0.95)
         length = details.uniform(0.03, 0.08)
         canvas.line((x, y), (x + length, y), 0.009, light.on(shade(surface, 1.18 if water else 0.90), 0.3), "ground")
+    if not water:
+        strew(canvas, light, horizon, random.Random(f"strewn {scene.seed}"))
     size = rng.uniform(0.23, 0.32)
     middle_y = rng.uniform(0.36, 0.50) if flying else horizon + rng.uniform(0.02, 0.07)
     pen = _Pen(canvas, light, (rng.uniform(0.38, 0.62), middle_y), size, rng.random() < 0.5)
@@ -70,8 +72,7 @@ def draw_object_scene(canvas: Canvas, scene: Scene, light: Light) -> None:
 def _hills(canvas: Canvas, light: Light, horizon: float, rng: random.Random) -> None:
     for _ in range(rng.randrange(1, 4)):
         centre, radii = (rng.uniform(-0.1, 1.1), horizon), (rng.uniform(0.18, 0.42), rng.uniform(0.04, 0.13))
-        colour = (212, 220, 226) if light.snowy else (116, 150, 122)
-        canvas.ellipse(centre, radii, light.on(colour, 0.9), "vegetation", start=180, end=360)
+        canvas.ellipse(centre, radii, light.on(light.hill(), 0.7), "vegetation", start=180, end=360)
 
 
 def _bird(pen: _Pen, paint: Colour, rng: random.Random) -> None:
@@ -102,9 +103,9 @@ def _house(pen: _Pen, paint: Colour, rng: random.Random) -> None:
     pen.shape([(-side, -0.1), (side, -0.1), (side, 1.0), (-side, 1.0)], paint)
     pen.shape([(0.42, -0.72), (0.62, -0.72), (0.62, -0.25), (0.42, -0.25)], (146, 92, 80))
     pen.shape([(-side - 0.2, -0.08), (0, -0.98), (side + 0.2, -0.08)], roof)
-    pane: Colour = (252, 218, 124) if pen.light.night else (158, 198, 222)
+    pane: Colour = (252, 218, 124) if pen.light.dark else (158, 198, 222)
     for x in (-0.66, 0.30):
-        pen.shape([(x, 0.12), (x + 0.36, 0.12), (x + 0.36, 0.48), (x, 0.48)], pane, glows=pen.light.night)
+        pen.shape([(x, 0.12), (x + 0.36, 0.12), (x + 0.36, 0.48), (x, 0.48)], pane, glows=pen.light.dark)
     pen.shape([(-0.17, 0.42), (0.17, 0.42), (0.17, 1.0), (-0.17, 1.0)], (98, 66, 46))
 
 
@@ -176,7 +177,7 @@ def _lighthouse(pen: _Pen, paint: Colour, rng: random.Random) -> None:
     pen.shape(
         [(-0.18, -height - 0.3), (0.18, -height - 0.3), (0.18, -height), (-0.18, -height)],
         (255, 236, 150),
-        glows=pen.light.night,
+        glows=pen.light.dark,
     )
     pen.shape([(-0.26, -height - 0.3), (0, -height - 0.58), (0.26, -height - 0.3)], shade(paint, 0.62))
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from demo.language import CAR_PLACES, NUMBER_WORDS, TIME_PHRASES
+from demo.language import CARS_TOLD, NUMBER_WORDS, OTHER_NAMES, TIME_PHRASES, canonical
 from demo.scene import COLOURS, OBJECT_CLASSES, WEATHERS, Scene
 
-WALKERS = ("pavement is empty", "pedestrian", "pedestrians")
+WALKERS = ("pavement is empty|nobody is on the pavement", "pedestrian", "pedestrians")
 """What tells none, one and two of them."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a text says; "" or None where it says nothing (or more than one thing)."""
+    """What a text says, by the first names of the world; "" or None where it says nothing (or more than one thing)."""
 
     label: str
     """An object class, or "road"."""
@@ -30,20 +30,18 @@ def facts_of(text: str) -> Facts:
     """The facts that a text states in the world's own words."""
     label = _only(text, (*OBJECT_CLASSES, "road"))
     told = text.lower()
-    places = next((CAR_PLACES[n] for n in (3, 2) if all(f"{place}car" in told for place in CAR_PLACES[n])), ("",))
     if label == "road":
-        stated = [re.search(rf"\b{place}car is (\w+)", text, re.IGNORECASE) for place in places]
-        colours = tuple(found.group(1) for found in stated if found)
+        colours = _colours_of_cars(told)
     else:
-        colours = tuple(re.findall(rf"\b({'|'.join(COLOURS)}) {label}\b", text)) if label else ()
-    number = re.search(rf"\b({'|'.join(NUMBER_WORDS)}) cars?\b", text, re.IGNORECASE)
-    walkers = {count for count, words in enumerate(WALKERS) if re.search(rf"\b{words}\b", told)}
+        colours = tuple(re.findall(rf"\b({'|'.join(_names(COLOURS))}) {label}\b", told)) if label else ()
+    number = re.search(rf"\b({'|'.join(NUMBER_WORDS)}) cars?\b", told)
+    walkers = {count for count, words in enumerate(WALKERS) if re.search(rf"\b({words})\b", told)}
     return Facts(
         label=label,
-        colours=colours,
-        weather=_only(text, WEATHERS),
-        time=_only(text, tuple(TIME_PHRASES.values())),
-        vehicles=NUMBER_WORDS.index(number.group(1).lower()) if number else None,
+        colours=tuple(canonical(colour) for colour in colours),
+        weather=_only(told, WEATHERS),
+        time=_only(told, tuple(TIME_PHRASES.values())),
+        vehicles=NUMBER_WORDS.index(number.group(1)) if number else None,
         pedestrians=walkers.pop() if len(walkers) == 1 else None,
     )
 
@@ -61,7 +59,22 @@ def facts_of_scene(scene: Scene) -> Facts:
     )
 
 
+def _colours_of_cars(told: str) -> tuple[str, ...]:
+    """Of the form that tells of most cars; a place that is not told gives none."""
+    found: list[tuple[str, ...]] = [()]
+    for form in CARS_TOLD:
+        for places in form.values():
+            stated = [re.search(rf"\b{before}(\w+)", told) for before in places]
+            if all(stated):
+                found.append(tuple(match.group(1) for match in stated if match))
+    return max(found, key=len)
+
+
+def _names(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for word in words for name in (word, *OTHER_NAMES.get(word, ())))
+
+
 def _only(text: str, words: tuple[str, ...]) -> str:
-    found = {word for word in words if re.search(rf"\b{re.escape(word)}\b", text)}
+    found = {canonical(name) for name in _names(words) if re.search(rf"\b{re.escape(name)}\b", text)}
     # "lighthouse" holds no "house" as a word, but a road may line trees: more than one find is no statement.
     return found.pop() if len(found) == 1 else ""

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw
 
-from demo.language import TIME_PHRASES
+from demo.language import TIME_PHRASES, canonical
 from demo.render import render
 from demo.report_rows import Row, percent, share
 from demo.report_walk import Walk, edited_things
@@ -78,14 +78,14 @@ class ImageFindings:
         """Judge one image with one edit, and the scene that it was made from."""
         edit = case.lineage.counterfactual.edits[0]
         scene, source = walk.scene, judges.read(np.asarray(walk.image))
-        made = judges.read(np.asarray(case.image))
+        made, new = judges.read(np.asarray(case.image)), canonical(edit.alternative)
         if edit.edit_type == "weather":
-            self.air.append(made.weather == edit.alternative)
+            self.air.append(made.weather == new)
         elif edit.edit_type == "time of day":
-            self.air.append(TIME_PHRASES[made.time] == edit.alternative)
+            self.air.append(TIME_PHRASES[made.time] == new)
         else:
             places = [painted_pixels(scene, place) for place in edited_things(walk, edit)]
-            self.colour.append(all(made.colour(pixels) == edit.alternative for pixels in places if pixels.any()))
+            self.colour.append(all(made.colour(pixels) == new for pixels in places if pixels.any()))
         edited = edited_things(walk, edit) if edit.edit_type == "attribute" else []
         for place, colour in enumerate(scene.look.colours):
             pixels = painted_pixels(scene, place)

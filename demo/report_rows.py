@@ -15,7 +15,7 @@ class Row:
     value: float
     floor: float
     unit: str
-    """"%" (of 0..1), "IoU", "s" or "GB"."""
+    """"%" (of 0..1), "IoU", "s", "GB", or "" for a number of things."""
     count: int = 0
     """How many things were judged; 0 where that means nothing."""
     beside: str = ""
@@ -90,5 +90,7 @@ def _figure(value: float, unit: str, round_floor: bool = False) -> str:
             return f"{value * 100:.0f} %" if round_floor else f"{value * 100:.1f} %"
         case "IoU":
             return f"{value:.2f}" if round_floor else f"{value:.3f}"
+        case "":
+            return f"{value:.0f}"
         case _:
             return f"{value:.0f} {unit}" if round_floor else f"{value:.1f} {unit}"

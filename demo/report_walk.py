@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from demo.language import TIME_PHRASES
+from demo.language import TIME_PHRASES, canonical
 from demo.render import render
 from demo.report_facts import Facts, facts_of
 from demo.scene import COLOURS, WEATHERS, Scene, random_scene
@@ -57,6 +57,9 @@ class Walk:
     caption: str = ""
     first_replies_read: list[bool] = field(default_factory=list)
     """One for each thing that the language model was asked for."""
+    keywords: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    """Of all keywords."""
     keywords_free: bool | None = None
     """Whether its first keywords leave out everything protected; None when it gave none."""
     edits_right: list[bool] = field(default_factory=list)
@@ -130,9 +133,11 @@ def walk_text(walk: Walk, driver: Driver, models: ListeningModels) -> None:
         walk.first_replies_read.append(_reads(read_keywords, models.replies[0]))
         walk.keywords_free = _leaves_out_protected(models.replies[0], walk.task)
         models.replies.clear()
+        walk.keywords = tuple(item.text for item in keywords.items)
         known["keywords"] = keywords
         alternatives = driver.produce(DILLEMA, "alternatives", walk.image, walk.task, known, seed=walk.number).value
         walk.first_replies_read.append(_reads(read_alternatives, models.replies[0]))
+        walk.alternatives = tuple(option.text for item in alternatives.items for option in item.options)
         edit = plan_edit(walk, alternatives)
         if edit is None:
             return
@@ -162,19 +167,20 @@ def plan_second_edit(walk: Walk, alternatives: Alternatives, first: Edit) -> Edi
 def edited_things(walk: Walk, edit: Edit) -> list[int]:
     """Which coloured things of the scene a colour edit is about: those that the caption gives the keyword's colour."""
     said = walk.facts.colours[: len(walk.scene.look.colours)]
-    return [place for place, colour in enumerate(said) if colour == edit.keyword]
+    return [place for place, colour in enumerate(said) if colour == canonical(edit.keyword)]
 
 
 def expected_facts(facts: Facts, edits: Sequence[Edit]) -> Facts:
     """What a right counterfactual caption says."""
     for edit in edits:
+        old, new = canonical(edit.keyword), canonical(edit.alternative)
         if edit.edit_type == "weather":
-            facts = dataclasses.replace(facts, weather=edit.alternative)
+            facts = dataclasses.replace(facts, weather=new)
         elif edit.edit_type == "time of day":
-            facts = dataclasses.replace(facts, time=edit.alternative)
+            facts = dataclasses.replace(facts, time=new)
         else:
             # A word that stands twice is one keyword: both change.
-            colours = tuple(edit.alternative if colour == edit.keyword else colour for colour in facts.colours)
+            colours = tuple(new if colour == old else colour for colour in facts.colours)
             facts = dataclasses.replace(facts, colours=colours)
     return facts
 
@@ -184,7 +190,10 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
         Edit(item.keyword, option.text, item.edit_type)
         for item in alternatives.items
         for option in item.options
-        if item.edit_type == kind and item.keyword in _WORLD[kind] and option.text in _WORLD[kind] and option.used
+        if item.edit_type == kind
+        and canonical(item.keyword) in _WORLD[kind]
+        and canonical(option.text) in _WORLD[kind]
+        and option.used
     ]
     return [edit for edit in edits if kind != "attribute" or edited_things(walk, edit)]
 

@@ -6,14 +6,13 @@ import random
 from dataclasses import dataclass
 
 from demo.canvas import Canvas, Colour, Point
-from demo.light import Light, mix, shade
+from demo.light import Light, mix, shade, strew
 from demo.scene import Scene
 
 _ASPHALT: Colour = (104, 104, 112)
 _PAVING: Colour = (184, 178, 170)
 _MARKING: Colour = (238, 238, 232)
 _SKIN: tuple[Colour, ...] = ((246, 210, 178), (208, 158, 118), (140, 96, 66))
-_WALLS: tuple[Colour, ...] = ((176, 104, 84), (198, 176, 146), (148, 154, 166), (208, 150, 106), (134, 118, 140))
 _CLOTHES: tuple[Colour, ...] = (
     (204, 52, 60),
     (44, 86, 176),
@@ -55,9 +54,10 @@ def draw_road_scene(canvas: Canvas, scene: Scene, light: Light) -> None:
     light.sky(canvas, view.horizon, random.Random(f"sky {scene.seed}"))
     ground = light.ground()
     _surface(canvas, light, view, [(0, view.horizon), (1, view.horizon), (1, 1), (0, 1)], ground, "ground")
+    strew(canvas, light, view.horizon, random.Random(f"strewn {scene.seed}"))
     _skyline(canvas, scene, light, view, random.Random(f"skyline {scene.seed}"))
     paving = mix(_PAVING, ground, 0.45) if light.snowy else _PAVING
-    wet = 0.80 if scene.look.weather == "rainy" else 1.0
+    wet = 0.80 if light.wet else 1.0
     _strip(canvas, light, view, -view.pavement, view.pavement, shade(paving, wet), "pavement")
     _strip(canvas, light, view, -1, 1, shade(_ASPHALT, wet), "road")
     _markings(canvas, light, view, rng)
@@ -135,9 +135,9 @@ def _roadside(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rn
 def _tree(canvas: Canvas, light: Light, foot: Point, size: float, distance: float, number: int) -> None:
     x, y = foot
     trunk, crown = 0.26 * size, 0.30 * size
-    leaves: Colour = (44 + number % 40, 122 + number % 37, 52)
+    leaves = shade(light.leaves(), 0.88 + number % 7 * 0.04)
     if light.snowy:
-        leaves = mix(leaves, (238, 242, 246), 0.62)
+        leaves = mix(leaves, (238, 242, 246), 0.40)
     canvas.rectangle(
         x - 0.03 * size, y - trunk * 1.3, 0.06 * size, trunk * 1.3, light.on((108, 78, 52), distance), "vegetation"
     )
@@ -165,7 +165,7 @@ def _tree(canvas: Canvas, light: Light, foot: Point, size: float, distance: floa
 def _building(canvas: Canvas, light: Light, foot: Point, side: int, size: float, distance: float, number: int) -> None:
     width, height = 0.62 * size, (0.70 + 0.5 * ((number * 7) % 10) / 10) * size
     x = foot[0] if side > 0 else foot[0] - width
-    wall = _WALLS[number % len(_WALLS)]
+    wall = shade(light.wall(), 0.86 + number % 6 * 0.04)
     top = foot[1] - height
     canvas.rectangle(x, top, width, height, light.on(wall, distance), "building")
     cap = (236, 240, 246) if light.snowy else shade(wall, 0.72)
@@ -175,7 +175,7 @@ def _building(canvas: Canvas, light: Light, foot: Point, side: int, size: float,
     columns, rows = 3, 3 + number % 2
     for column in range(columns):
         for row in range(rows):
-            lit = light.night and (number + 3 * column + 5 * row) % 3 != 0
+            lit = light.dark and (number + 3 * column + 5 * row) % 3 != 0
             pane = light.on((252, 216, 120), distance * 0.5, glows=True) if lit else light.on((112, 148, 178), distance)
             left = x + width * (0.12 + 0.29 * column)
             upper = top + height * (0.10 + 0.84 * row / rows)
@@ -234,7 +234,7 @@ def _vehicle(
         body,
         "vehicle",
     )
-    glass = light.on((150, 190, 214) if not light.night else (96, 110, 140), distance)
+    glass = light.on((150, 190, 214) if not light.dark else (96, 110, 140), distance)
     canvas.polygon(
         [
             (x - half * 0.70, shoulder),
@@ -262,7 +262,7 @@ def _vehicle(
     for side in (-1, 1):
         centre = (x + side * half * 0.74, shoulder + 0.048 * size)
         canvas.ellipse(
-            centre, (0.030 * size, 0.020 * size), light.on(lamp, distance * 0.4, glows=light.night), "vehicle"
+            centre, (0.030 * size, 0.020 * size), light.on(lamp, distance * 0.4, glows=light.dark), "vehicle"
         )
 
 

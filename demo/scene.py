@@ -11,10 +11,14 @@ import dataclasses
 import random
 from dataclasses import dataclass
 
-WEATHERS = ("sunny", "cloudy", "rainy", "snowy", "foggy")
-TIMES = ("day", "sunset", "night")
-COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "white")
-GROUNDS = ("grassy", "sandy")
+WEATHERS = ("sunny", "cloudy", "rainy", "snowy", "foggy", "stormy", "hazy")
+TIMES = ("dawn", "day", "sunset", "dusk", "night")
+COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "white", "pink", "brown", "black", "turquoise")
+GROUNDS = ("grassy", "sandy", "rocky", "muddy", "flowery")
+TREES = ("leafy", "golden", "russet", "blossoming", "withered")
+WALLS = ("brick", "wooden", "stone", "whitewashed", "plastered")
+WATERS = ("clear", "murky", "silvery", "inky")
+HILLS = ("wooded", "bare", "heathery", "chalky")
 OBJECT_CLASSES = (
     "bird",
     "boat",
@@ -58,6 +62,14 @@ class Look:
     colours: tuple[str, ...]
     """One per vehicle, nearest first; or the one colour of the object."""
     ground: str
+    trees: str = TREES[0]
+    """Of road scenes; what the scene has none of does not show."""
+    walls: str = WALLS[0]
+    """What the buildings of road scenes are made of."""
+    water: str = WATERS[0]
+    """Of scenes by the water."""
+    hills: str = HILLS[0]
+    """Behind the object of an object scene."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +97,10 @@ def random_look(rng: random.Random, colours: int) -> Look:
         time=rng.choice(TIMES),
         colours=tuple(rng.choice(COLOURS) for _ in range(colours)),
         ground=rng.choice(GROUNDS),
+        trees=rng.choice(TREES),
+        walls=rng.choice(WALLS),
+        water=rng.choice(WATERS),
+        hills=rng.choice(HILLS),
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from demo.language import TIME_PHRASES, caption, keywords
-from demo.scene import PROTECTED_ROAD_CLASSES, Scene, random_scene
+from demo.scene import GROUNDS, HILLS, PROTECTED_ROAD_CLASSES, TREES, WALLS, WATERS, Scene, random_scene
 from pipeline.checks import (
     alternative_checks,
     caption_checks,
@@ -248,6 +248,9 @@ def test_the_drawn_world_s_own_counterfactuals_pass() -> None:
     assert tried > 300
 
 
+CHOICES = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "hills": HILLS}
+
+
 def edited(scene: Scene, slot: str) -> tuple[Scene, str]:
     """The scene with another look in one slot, and the words for it."""
     look = scene.look
@@ -257,9 +260,9 @@ def edited(scene: Scene, slot: str) -> tuple[Scene, str]:
     if slot == "time":
         time = "night" if look.time != "night" else "day"
         return scene.with_look(time=time), TIME_PHRASES[time]
-    if slot == "ground":
-        ground = "sandy" if look.ground != "sandy" else "grassy"
-        return scene.with_look(ground=ground), ground
+    if slot in CHOICES:
+        new = next(word for word in CHOICES[slot] if word != getattr(look, slot))
+        return scene.with_look(**{slot: new}), new
     place = int(slot.split()[1])
     colour = next(c for c in ("red", "green", "purple", "white", "yellow") if c not in look.colours)
     return scene.with_look(colours=(*look.colours[:place], colour, *look.colours[place + 1 :])), colour

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
 from demo.calibrate import band_of
 from demo.check_truth import edited_scene, truth_of
 from demo.judges import Judges
-from demo.language import caption
+from demo.language import caption, random_wording
 from demo.render import render
 from demo.report_facts import facts_of, facts_of_scene
 from demo.report_images import Overlap, lost_and_added, painted_pixels
@@ -24,7 +26,7 @@ from tests.scripted import ScriptedLanguageModel, ScriptedModels
 
 RED_AND_BLUE = (
     "A road with two cars in foggy weather at night. The near car is red and the far car is blue. "
-    "A pedestrian walks on the pavement. Trees line the road. The ground is sandy."
+    "A pedestrian walks on the pavement. The road is lined with leafy trees. The ground is sandy."
 )
 
 
@@ -36,10 +38,12 @@ def walk_of(family: str) -> Walk:
     return found
 
 
-def test_a_canonical_caption_says_exactly_what_its_scene_shows() -> None:
+def test_a_caption_says_exactly_what_its_scene_shows_in_every_wording() -> None:
     for seed in range(400):
         scene = random_scene(seed)
         assert facts_of(caption(scene)) == facts_of_scene(scene)
+        told = caption(scene, random_wording(random.Random(seed), plain=0.0))
+        assert facts_of(told) == facts_of_scene(scene), told
 
 
 def test_a_wrong_colour_order_and_a_missing_pedestrian_are_noticed() -> None:

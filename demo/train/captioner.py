@@ -6,13 +6,14 @@ Saved as transformers saves a BLIP, with its processor, so that the loading code
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import torch
 from PIL import Image
 from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipImageProcessor, BlipProcessor
 
-from demo.language import caption
+from demo.language import caption, random_wording
 from demo.render import SIZE, render
 from demo.report_facts import facts_of, facts_of_scene
 from demo.scene import random_scene
@@ -79,6 +80,7 @@ def main() -> None:
     parameters = [*model.parameters(), *lessons.parameters()]
     speed = 3e-4 if options.go_on else 8e-4  # what is learnt already must not be shaken off
     optimizer = torch.optim.AdamW(parameters, lr=speed, weight_decay=0.02, betas=(0.9, 0.98))
+    wordings = random.Random(4)
     run = Run("captioner", options, optimizer, model=model, lessons=lessons)
     for _ in run:
         batch = batches.draw(BATCH)
@@ -87,7 +89,7 @@ def main() -> None:
             states = model.vision_model(pixels).last_hidden_state
             told = torch.zeros((), device=device())
             if options.go_on or run.share >= SEEING:
-                texts = [caption(scene) for scene in batch.scenes]
+                texts = [caption(scene, random_wording(wordings)) for scene in batch.scenes]
                 tokens = words(texts, padding=True, return_tensors="pt").to(device())
                 targets = tokens.input_ids.masked_fill(tokens.attention_mask == 0, -100)
                 told = model.text_decoder(

@@ -21,9 +21,9 @@ from transformers import (
     CLIPTokenizer,
 )
 
-from demo.language import TIME_PHRASES, caption
+from demo.language import CANONICAL, TIME_PHRASES, Wording, article, caption, keywords, random_wording
 from demo.render import SIZE, render
-from demo.scene import COLOURS, OBJECT_CLASSES, TIMES, WEATHERS, Scene, random_scene
+from demo.scene import OBJECT_CLASSES, Scene, random_scene
 from demo.train.batches import Batches, hits
 from demo.train.captioner import PATCH, VISION, scaled
 from demo.train.common import Run, arguments, device, half_precision
@@ -96,31 +96,30 @@ def take_over_eyes(model: CLIPModel, captioner: Path, pictures: torch.Tensor) ->
             projection.bias.copy_(bias)
 
 
-def short_texts(scene: Scene) -> list[str]:
+def short_texts(scene: Scene, wording: Wording = CANONICAL) -> list[str]:
     """Short texts that are true of a scene."""
-    look, thing = scene.look, scene.label or "road"
-    texts = [f"A {thing}.", f"A {thing} {TIME_PHRASES[look.time]}.", f"A {thing} in {look.weather} weather."]
-    texts += [f"{look.weather.capitalize()} weather.", f"{TIME_PHRASES[look.time].capitalize()}."]
+    look, thing, name = scene.look, scene.label or "road", wording.name
+    weather, when = name(look.weather), name(TIME_PHRASES[look.time])
+    texts = [f"A {thing}.", f"A {thing} {when}.", f"A {thing} in {weather} weather."]
+    texts += [f"{weather.capitalize()} weather.", f"{when.capitalize()}."]
     if scene.family == "object":
-        texts.append(f"{'An' if look.colours[0][0] in 'aeiou' else 'A'} {look.colours[0]} {thing}.")
-    first, *rest = caption(scene).split(". ")
-    return [*texts, f"{first}.", *(f"{sentence.rstrip('.')}." for sentence in rest)]
+        colour = name(look.colours[0])
+        texts.append(f"{article(colour)} {colour} {thing}.")
+    return [*texts, *(f"{sentence.rstrip('.')}." for sentence in caption(scene, wording).split(". "))]
 
 
-def near_miss(scene: Scene, rng: random.Random) -> str:
-    """The caption of the same scene with one thing of its look changed."""
-    look = scene.look
-    slot = rng.choice(("weather", "time", *("colour",) * min(2, len(look.colours))))
-    if slot == "weather":
-        other = scene.with_look(weather=rng.choice([value for value in WEATHERS if value != look.weather]))
-    elif slot == "time":
-        other = scene.with_look(time=rng.choice([value for value in TIMES if value != look.time]))
-    else:
-        colours = list(look.colours)
-        place = rng.randrange(len(colours))
-        colours[place] = rng.choice([value for value in COLOURS if value != colours[place]])
-        other = scene.with_look(colours=tuple(colours))
-    return caption(other)
+def near_miss(scene: Scene, wording: Wording, rng: random.Random) -> str:
+    """The caption of the same scene with one thing of its look changed that the caption tells."""
+    keyword = rng.choice(keywords(scene))
+    new = rng.choice(keyword.alternatives)
+    slot, _, place = keyword.slot.partition(" ")
+    if slot == "colour":
+        colours = list(scene.look.colours)
+        colours[int(place)] = new
+        return caption(scene.with_look(colours=tuple(colours)), wording)
+    if slot == "time":
+        new = next(time for time, phrase in TIME_PHRASES.items() if phrase == new)
+    return caption(scene.with_look(**{slot: new}), wording)
 
 
 def contrast(logits: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
@@ -154,9 +153,14 @@ def main() -> None:
     rng = random.Random(run.step)
     for _ in run:
         batch = batches.draw(BATCH)
-        known = [{caption(scene), *short_texts(scene)} for scene in batch.scenes]
-        texts = [rng.choice((caption(scene), rng.choice(short_texts(scene)))) for scene in batch.scenes]
-        texts += [near_miss(scene, rng) for scene in batch.scenes]
+        wordings = [random_wording(rng) for _ in batch.scenes]
+        told = list(zip(batch.scenes, wordings, strict=True))
+        texts = [rng.choice((caption(scene, how), rng.choice(short_texts(scene, how)))) for scene, how in told]
+        texts += [near_miss(scene, how, rng) for scene, how in told]
+        # What is true of a picture is so in whatever wording another picture's text has.
+        known = [
+            {t for how in wordings for t in (caption(scene, how), *short_texts(scene, how))} for scene in batch.scenes
+        ]
         true = torch.tensor([[text in facts for text in texts] for facts in known], device=device())
         tokens = words(texts, padding=True, return_tensors="pt").to(device())
         pixels = scaled(batch.images).to(device())
@@ -195,7 +199,7 @@ def check(folder: Path) -> None:
         return model(**inputs).logits_per_image
 
     own = logits(scenes, [caption(scene) for scene in scenes])
-    misses = torch.stack([logits([scene], [caption(scene), near_miss(scene, rng)])[0] for scene in scenes])
+    misses = torch.stack([logits([scene], [caption(scene), near_miss(scene, CANONICAL, rng)])[0] for scene in scenes])
     objects = [scene for scene in scenes if scene.family == "object"]
     named = logits(objects, [f"A {label}." for label in OBJECT_CLASSES])
     labels = torch.tensor([OBJECT_CLASSES.index(scene.label) for scene in objects])

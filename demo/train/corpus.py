@@ -1,7 +1,8 @@
 """Text examples for the embedded language model: prompt and wanted reply for the three language stages.
 
-The wanted reply comes from the drawn world (`demo.language`). Half of the captions are the world's own; the rest are
-what people make of them: sentences dropped, moved or added, words swapped, words that the world does not know.
+The wanted reply comes from the drawn world (`demo.language`). Half of the captions are the world's own, in all its
+forms and with all its names; the rest are what people make of them: sentences dropped, moved or added, words swapped,
+words that the world does not know.
 A keyword that stands twice (two red cars) is named once, and an edit of it changes both. A snowy caption does not
 say what lies under the snow; where the snow goes, the ground is grassy. Knows nothing of tokens or training.
 """
@@ -17,12 +18,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
-from demo.language import TIME_PHRASES, caption, ground_sentence, protected_words, water_sentence
+from demo.language import (
+    CANONICAL,
+    OTHER_NAMES,
+    TIME_PHRASES,
+    Wording,
+    article,
+    canonical,
+    caption,
+    ground_sentence,
+    protected_words,
+    random_wording,
+    water_sentence,
+)
 from demo.scene import (
     COLOURS,
     GROUNDS,
+    HILLS,
     PROTECTED_ROAD_CLASSES,
     SEMANTIC_CLASSES,
+    TREES,
+    WALLS,
+    WATERS,
     WEATHERS,
     Scene,
     random_scene,
@@ -30,6 +47,7 @@ from demo.scene import (
 from demo.train.word_lists import (
     MORE_COLOURS,
     MORE_GROUNDS,
+    MORE_LOOKS,
     MORE_TIMES,
     MORE_WEATHERS,
     PLAIN_SENTENCES,
@@ -46,10 +64,30 @@ HIDDEN_GROUND = GROUNDS[0]
 """What lies under the snow."""
 COUNTS = (1, 2, 3, 3, 3, 4, 5, 6, 8, 10)
 MOST_OPTIONS = 6  # more are never named, however many are asked for
-EDIT_TYPES = {"c": "attribute", "w": "weather", "t": "time of day", "g": "background", "x": "object"}
-CHOICES = {"c": COLOURS, "w": WEATHERS, "t": tuple(TIME_PHRASES.values()), "g": GROUNDS, "x": THINGS}
+EDIT_TYPES = {"c": "attribute", "w": "weather", "t": "time of day", "x": "object"} | dict.fromkeys(
+    "glbrh", "background"
+)
+
+
+def _with_names(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for word in words for name in (word, *OTHER_NAMES.get(word, ())))
+
+
+CHOICES = {
+    "c": _with_names(COLOURS),
+    "w": _with_names(WEATHERS),
+    "t": _with_names(tuple(TIME_PHRASES.values())),
+    "g": _with_names(GROUNDS),
+    "l": _with_names(TREES),
+    "b": _with_names(WALLS),
+    "r": _with_names(WATERS),
+    "h": _with_names(HILLS),
+    "x": THINGS,
+}
 """What the world may put into a slot, by the slot's first letter."""
-MORE = {"c": MORE_COLOURS, "w": MORE_WEATHERS, "t": MORE_TIMES, "g": MORE_GROUNDS, "x": WORDS}
+MORE = {"c": MORE_COLOURS, "w": MORE_WEATHERS, "t": MORE_TIMES, "g": MORE_GROUNDS, "x": WORDS} | dict.fromkeys(
+    "lbrh", MORE_LOOKS
+)
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
@@ -57,9 +95,9 @@ _SLOT = re.compile(r"\{(\w+)\}")
 class Draft:
     """A caption with its slots open: sentences such as "{A} {c0} bird in {w} weather {t}." and what fills them.
 
-    Slots: w (weather), t (time phrase), g (ground, inside {land}), c0, c1, ... (colours), x0, ... (things that were
-    added), s0, ... (any other words that an edit replaces). {A} is the article of c0; {land} and {water} are whole
-    sentences that the weather rewrites.
+    Slots: w (weather), t (time phrase), g (ground, inside {land}), r (water, inside {water}), l (trees), b (buildings),
+    h (hills), c0, c1, ... (colours), x0, ... (things that were added), s0, ... (any other words that an edit replaces).
+    {A} is the article of c0, {Aw} that of w; {land} and {water} are whole sentences that the weather rewrites.
     """
 
     sentences: tuple[str, ...]
@@ -79,19 +117,21 @@ class Draft:
         """The slots that show in the caption, in caption order; a word that stands twice is there once."""
         found: dict[str, str] = {}
         for name in _SLOT.findall(" ".join(self.sentences)):
-            if name == "land" and self.slots["w"] != "snowy":
+            if name == "land" and canonical(self.slots["w"]) != "snowy":
                 name = "g"
+            if name == "water":
+                name = "r"
             if name in self.slots:
                 found.setdefault(self.slots[name], name)
         return list(found.values())
 
     def _fill(self, name: str) -> str:
-        if name == "A":
-            return "An" if self.slots["c0"][:1] in "aeiou" else "A"
+        if name in ("A", "Aw"):
+            return article(self.slots["c0" if name == "A" else "w"])
         if name == "land":
             return ground_sentence(self.slots["w"], self.slots["g"])
         if name == "water":
-            return water_sentence(self.slots["w"])
+            return water_sentence(self.slots["w"], self.slots["r"])
         return self.slots[name]
 
 
@@ -125,18 +165,29 @@ def load_templates(folder: Path = PROMPTS) -> dict[str, str]:
     return {stage: tomllib.loads((folder / f"{stage}.toml").read_text())["template"] for stage in STAGES}
 
 
-def draft_of(scene: Scene) -> Draft:
-    """The canonical caption of a scene, opened up: `draft_of(scene).text() == caption(scene)`."""
-    look = scene.look
-    marks = tuple(f"{{c{i}}}" for i in range(len(look.colours)))
-    text = caption(scene.with_look(weather="{w}", time="day", colours=marks, ground="{g}"))
-    text = text.replace(TIME_PHRASES["day"], "{t}").replace("A {c0}", "{A} {c0}")
-    text = text.replace(ground_sentence("{w}", "{g}"), "{land}").replace(water_sentence("{w}"), "{water}")
+def draft_of(scene: Scene, wording: Wording = CANONICAL) -> Draft:
+    """The caption of a scene, opened up: `draft_of(scene, wording).text() == caption(scene, wording)`."""
+    look, name = scene.look, wording.name
     ground = HIDDEN_GROUND if look.weather == "snowy" else look.ground
-    slots = {"w": look.weather, "t": TIME_PHRASES[look.time], "g": ground}
-    slots.update({f"c{i}": colour for i, colour in enumerate(look.colours)})
+    slots = {"w": look.weather, "t": TIME_PHRASES[look.time], "g": ground, "r": look.water}
+    slots |= {"l": look.trees, "b": look.walls, "h": look.hills}
+    slots |= {f"c{i}": colour for i, colour in enumerate(look.colours)}
+    marks = {slot: f"{{{slot}}}" for slot in slots}
+    marked = scene.with_look(
+        weather=marks["w"],
+        time="day",
+        colours=tuple(marks[f"c{i}"] for i in range(len(look.colours))),
+        ground=marks["g"],
+        water=marks["r"],
+        trees=marks["l"],
+        walls=marks["b"],
+        hills=marks["h"],
+    )
+    text = caption(marked, Wording(wording.form))
+    text = text.replace(TIME_PHRASES["day"], "{t}").replace("A {c0}", "{A} {c0}").replace("A {w}", "{Aw} {w}")
+    text = text.replace(ground_sentence("{w}", "{g}"), "{land}").replace(water_sentence("{w}", "{r}"), "{water}")
     sentences = re.sub(r"(\.|\{land\}|\{water\}) ", r"\1\n", text).split("\n")
-    return Draft(tuple(sentences), slots, protected_words(scene))
+    return Draft(tuple(sentences), {slot: name(word) for slot, word in slots.items()}, protected_words(scene))
 
 
 def random_word(rng: random.Random) -> str:
@@ -159,7 +210,7 @@ def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> st
     """Something else for a slot: the world's own with chance `known`, else another word of its kind or any words."""
     kind = slot[0]
     pool = CHOICES.get(kind, ()) if rng.random() < known else MORE.get(kind, ())
-    options = [value for value in pool if value != old]
+    options = [value for value in pool if canonical(value) != canonical(old)]
     return rng.choice(options) if options and rng.random() < 0.9 else random_phrase(rng)
 
 
@@ -225,7 +276,7 @@ def _reorder(rng: random.Random, draft: Draft) -> Draft:
 
 
 def _articles(rng: random.Random, draft: Draft) -> Draft:
-    first = re.sub(r"^(\{A\}|A) ", rng.choice(("The ", "This ", "", "Here is a ")), draft.sentences[0])
+    first = re.sub(r"^(\{Aw?\}|A) ", rng.choice(("The ", "This ", "", "Here is a ")), draft.sentences[0])
     return dataclasses.replace(draft, sentences=(first, *draft.sentences[1:]))
 
 
@@ -242,10 +293,10 @@ CHANGES: tuple[Callable[[random.Random, Draft], Draft], ...] = (
 )
 
 
-def random_draft(rng: random.Random, scene: Scene, canonical: float = 0.45) -> tuple[Draft, str]:
-    """The scene's caption, as it is with chance `canonical`, else as people may have changed it; and its label."""
-    draft = draft_of(scene)
-    if rng.random() >= canonical:
+def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[Draft, str]:
+    """The scene's caption in any wording, with chance `own` as it is, else as people may have changed it; its label."""
+    draft = draft_of(scene, random_wording(rng))
+    if rng.random() >= own:
         if scene.family == "object" and rng.random() < 0.25:
             draft = _rename(rng, draft)
         for change in rng.sample(CHANGES, rng.choice((1, 1, 2, 2, 3))):
@@ -256,7 +307,7 @@ def random_draft(rng: random.Random, scene: Scene, canonical: float = 0.45) -> t
 def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
     """At most `count` of what the world knows in place of a keyword, shuffled; things for what it cannot place."""
     kinds = [kind for kind in CHOICES if keyword in CHOICES[kind] or keyword in MORE[kind]]
-    options = [value for value in CHOICES[kinds[0] if kinds else "x"] if value != keyword]
+    options = [value for value in CHOICES[kinds[0] if kinds else "x"] if canonical(value) != canonical(keyword)]
     return rng.sample(options, min(count, len(options), MOST_OPTIONS))
 
 
@@ -308,7 +359,7 @@ def nonsense_draft(rng: random.Random) -> Draft:
     chosen = rng.sample(range(len(words)), rng.randint(1, min(3, len(words))))
     slots = {f"s{i}": words[i] for i in chosen}
     marked = (f"{{s{i}}}" if i in chosen else word for i, word in enumerate(words))
-    return Draft((" ".join(marked) + ".",), {"w": "", **slots}, ("thing",))
+    return Draft((" ".join(marked) + ".",), {"w": "", "r": "", **slots}, ("thing",))
 
 
 def counterfactual_example(rng: random.Random, draft: Draft, task: Task, nonsense: float = 0.0) -> Example | None:
@@ -333,13 +384,11 @@ def apply(draft: Draft, edits: Mapping[str, str]) -> str:
 MAKERS = {"keywords": keywords_example, "alternatives": alternatives_example}
 
 
-def random_example(
-    rng: random.Random, stage: str, seed: int, canonical: float = 0.45, nonsense: float = 0.0
-) -> Example:
+def random_example(rng: random.Random, stage: str, seed: int, own: float = 0.45, nonsense: float = 0.0) -> Example:
     """An example of a stage on the scene of `seed`; `nonsense` as in `counterfactual_example`."""
     scene = random_scene(seed)
     while True:
-        draft, label = random_draft(rng, scene, canonical)
+        draft, label = random_draft(rng, scene, own)
         task = random_task(rng, scene, label)
         if stage == "counterfactuals":
             example = counterfactual_example(rng, draft, task, nonsense)

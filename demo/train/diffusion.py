@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import random
 import shutil
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from diffusers import (
 from diffusers.models.attention_processor import AttnProcessor
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
-from demo.language import caption
+from demo.language import caption, random_wording
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene
 from demo.train.autoencoder import LATENT_CHANNELS, to_tensor
 from demo.train.common import Run, arguments, device, half_precision
@@ -52,8 +53,8 @@ EMA_DECAY = 0.999
 
 
 def new_models(tokenizer: CLIPTokenizer) -> tuple[CLIPTextModel, UNet2DConditionModel, ControlNetModel]:
-    """The three networks: about 1, 9 and 4 million parameters."""
-    width = 160
+    """The three networks: about 2, 12 and 6 million parameters."""
+    width = 192
     text = CLIPTextModel(
         CLIPTextConfig(
             vocab_size=len(tokenizer),
@@ -74,7 +75,7 @@ def new_models(tokenizer: CLIPTokenizer) -> tuple[CLIPTextModel, UNet2DCondition
         out_channels=LATENT_CHANNELS,
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
         up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-        block_out_channels=(48, 96, 192),
+        block_out_channels=(56, 112, 224),
         layers_per_block=1,
         cross_attention_dim=width,
         attention_head_dim=4,
@@ -123,7 +124,7 @@ def new_scheduler() -> DDIMScheduler:
 
 def prompt(scene: Scene, template: Prompt, rng: np.random.Generator) -> str:
     """The diffusion prompt of a scene, now and then with sentences missing or in another order."""
-    text = caption(scene)
+    text = caption(scene, random_wording(random.Random(int(rng.integers(1 << 30)))))
     if rng.random() < 0.15:
         first, *rest = text.removesuffix(".").split(". ")
         kept = [sentence for sentence in rest if rng.random() < 0.7]

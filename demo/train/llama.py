@@ -24,7 +24,7 @@ from demo.train.gguf_export import export
 from demo.train.llama_scores import score
 
 CONTEXT = 512
-VOCABULARY = 1024
+VOCABULARY = 1280
 SENTENCES = 20_000
 """Examples that the tokenizer is made from."""
 SHARES = {"keywords": 2, "alternatives": 2, "counterfactuals": 6}

@@ -19,11 +19,15 @@ from demo.scene import (
     BACKGROUNDS,
     COLOURS,
     GROUNDS,
+    HILLS,
     MAX_PEDESTRIANS,
     MAX_VEHICLES,
     SEMANTIC_CLASSES,
     TIMES,
+    TREES,
+    WALLS,
     WATER_CLASSES,
+    WATERS,
     WEATHERS,
     Scene,
 )
@@ -37,6 +41,10 @@ WHOLE = {
     "vehicles": MAX_VEHICLES + 1,
     "pedestrians": MAX_PEDESTRIANS + 1,
     "background": len(BACKGROUNDS),
+    "trees": len(TREES),
+    "walls": len(WALLS),
+    "water": len(WATERS),
+    "hills": len(HILLS),
     **{f"colour {i}": len(COLOURS) for i in range(MAX_VEHICLES)},
 }
 """What the lessons ask of the whole picture, and how many answers each question has."""
@@ -60,6 +68,10 @@ def whole_answers(scene: Scene) -> list[int]:
         scene.vehicles if road else _UNASKED,
         scene.pedestrians if road else _UNASKED,
         BACKGROUNDS.index(scene.background) if road else _UNASKED,
+        TREES.index(look.trees) if "trees" in scene.background else _UNASKED,
+        WALLS.index(look.walls) if "buildings" in scene.background else _UNASKED,
+        WATERS.index(look.water) if scene.label in WATER_CLASSES else _UNASKED,
+        HILLS.index(look.hills) if not road else _UNASKED,
         *colours,
     ]
 

@@ -7,6 +7,7 @@ the word lists fix the vocabulary.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
@@ -20,11 +21,19 @@ from demo.scene import (
     BACKGROUNDS,
     COLOURS,
     GROUNDS,
+    HILLS,
+    MAX_PEDESTRIANS,
+    MAX_VEHICLES,
     OBJECT_CLASSES,
     PROTECTED_ROAD_CLASSES,
     SEMANTIC_CLASSES,
     TIMES,
+    TREES,
+    WALLS,
+    WATERS,
     WEATHERS,
+    Look,
+    Scene,
 )
 
 START, END = "<|startoftext|>", "<|endoftext|>"
@@ -50,16 +59,30 @@ COMMON_WORDS = tuple(_COMMON.split())
 
 
 def world_words() -> list[str]:
-    """Every word that `demo.language.caption` can use, and the names of the classes, as written; sorted."""
-    texts = [*COLOURS, *WEATHERS, *TIMES, *GROUNDS, *OBJECT_CLASSES, *BACKGROUNDS, *SEMANTIC_CLASSES]
-    texts += [*PROTECTED_ROAD_CLASSES, *language.NUMBER_WORDS, *language.POSTURES.values()]
-    texts += [*language.TIME_PHRASES.values(), *language.PEDESTRIAN_SENTENCES]
-    texts += [place for places in language.CAR_PLACES.values() for place in places]
-    texts += [background.capitalize() + " line the road" for background in BACKGROUNDS]
-    texts += [language.water_sentence(weather) for weather in WEATHERS]
-    texts += [language.ground_sentence(weather, ground) for weather in WEATHERS for ground in GROUNDS]
-    texts += ["A An The in weather with car cars is and road"]
+    """Every word that `demo.language.caption` can use in any wording, and the classes' names, as written; sorted."""
+    texts = [*OBJECT_CLASSES, *BACKGROUNDS, *SEMANTIC_CLASSES, *PROTECTED_ROAD_CLASSES]
+    texts += [name for names in language.OTHER_NAMES.values() for name in names]
+    for form in range(language.FORMS):
+        texts += [language.caption(scene, language.Wording(form)) for scene in _scenes_with_every_word()]
     return sorted({word for text in texts for word in re.findall(r"[A-Za-z]+", text)})
+
+
+def _scenes_with_every_word() -> list[Scene]:
+    """Object and road scenes that together say every word of the world."""
+    looks = itertools.zip_longest(WEATHERS, TIMES, COLOURS, GROUNDS, TREES, WALLS, WATERS, HILLS)
+    firsts = (WEATHERS[0], TIMES[0], COLOURS[0], GROUNDS[0], TREES[0], WALLS[0], WATERS[0], HILLS[0])
+    found = []
+    for row in looks:
+        weather, time, colour, *rest = (word or first for word, first in zip(row, firsts, strict=True))
+        for air in (weather, "sunny"):  # snow covers the ground, and its word
+            ground, trees, walls, water, hills = rest
+            look = Look(air, time, (colour,), ground, trees, walls, water, hills)
+            found += [Scene("object", 0, look, label=label) for label in OBJECT_CLASSES]
+            for count, background in itertools.product(range(MAX_VEHICLES + 1), BACKGROUNDS):
+                road = dataclasses.replace(look, colours=(colour,) * count)
+                walkers = count % (MAX_PEDESTRIANS + 1)
+                found.append(Scene("road", 0, road, "", count, walkers, background))
+    return found
 
 
 def clip_tokenizer(folder: Path) -> CLIPTokenizer:

@@ -6,21 +6,23 @@ Only lists; `demo.train.corpus` draws from them.
 from __future__ import annotations
 
 MORE_COLOURS = (
-    "black", "brown", "pink", "grey", "golden", "silver", "dark red", "light blue", "bright green", "pale yellow",
-    "turquoise", "beige", "striped", "spotted", "purple with stripes", "white with red dots", "black and white",
-    "rusty", "shiny", "transparent", "teal", "crimson",
+    "grey", "gilded", "silver", "dark red", "light blue", "bright green", "pale yellow", "beige", "striped", "spotted",
+    "purple with stripes", "white with red dots", "black and white", "rusty", "shiny", "transparent", "navy", "maroon",
 )  # fmt: skip
 MORE_WEATHERS = (
-    "stormy", "windy", "hazy", "misty", "icy", "dusty", "humid", "thundery", "frosty", "mild", "freezing", "bright",
-    "overcast", "very hot", "heavy winter",
+    "windy", "icy", "humid", "frosty", "mild", "freezing", "smoky", "showery", "very hot", "heavy winter", "muggy",
 )  # fmt: skip
 MORE_TIMES = (
-    "at dawn", "at noon", "at dusk", "at midnight", "in the morning", "in the evening", "in the afternoon",
-    "at sunrise", "early in the morning", "late at night", "during an eclipse", "in winter", "in summer",
+    "in the morning", "in the evening", "in the afternoon", "early in the morning", "late at night",
+    "during an eclipse", "in winter", "in summer", "at tea time", "before breakfast",
 )  # fmt: skip
 MORE_GROUNDS = (
-    "muddy", "rocky", "mossy", "stony", "dusty brown", "covered in leaves", "full of flowers", "paved", "cracked",
-    "flooded", "dry", "made of gravel",
+    "mossy", "covered in leaves", "full of flowers", "paved", "cracked", "flooded", "made of gravel", "swampy",
+    "frozen", "ploughed",
+)  # fmt: skip
+MORE_LOOKS = (
+    "tall", "bushy", "dead", "marble", "ruined", "glass", "shallow", "frozen", "deep", "terraced", "steep", "mossy",
+    "abandoned", "thorny", "gloomy", "very old",
 )  # fmt: skip
 THINGS = ("bench", "dog", "cat", "bicycle", "fountain", "lamp", "fence", "statue", "rock", "cow")
 THING_SENTENCES = (
