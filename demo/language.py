@@ -172,6 +172,8 @@ def _object_caption(scene: Scene, wording: Wording) -> str:
     weather, when, colour = name(look.weather), name(TIME_PHRASES[look.time]), name(look.colours[0])
     first = article(colour)
     match wording.form:
+        case _ if not scene.subject:
+            sentences = [f"An empty place in {weather} weather {when}."]
         case 0:
             sentences = [f"{first} {colour} {label} in {weather} weather {when}.", f"The {label} {POSTURES[label]}."]
         case 1:

@@ -66,7 +66,8 @@ def draw_object_scene(canvas: Canvas, scene: Scene, light: Light) -> None:
     size = rng.uniform(0.23, 0.32)
     middle_y = rng.uniform(0.36, 0.50) if flying else horizon + rng.uniform(0.02, 0.07)
     pen = _Pen(canvas, light, (rng.uniform(0.38, 0.62), middle_y), size, rng.random() < 0.5)
-    _DRAWINGS[scene.label](pen, light.paint(scene.look.colours[0]), rng)
+    if scene.subject:
+        _DRAWINGS[scene.label](pen, light.paint(scene.look.colours[0]), rng)
 
 
 def _hills(canvas: Canvas, light: Light, horizon: float, rng: random.Random) -> None:

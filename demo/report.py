@@ -105,6 +105,11 @@ def measure(parts: tuple[str, ...], count: int, new: int, sheet: Path | None = N
             numbers = list(itertools.islice(others, new))
             found = walk_rows(parts, numbers, profile, driver, models, None)
             new_rows = [row for row in found if not math.isnan(row.value)]  # roads have no label
+    if "images" in parts:
+        from demo import report_free
+        from demo.judges import Judges
+
+        rows += report_free.rows(profile, Judges())
     if "speed" in parts:
         from demo import report_speed
 

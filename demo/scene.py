@@ -84,6 +84,14 @@ class Scene:
     vehicles: int = 0
     pedestrians: int = 0
     background: str = ""
+    subject: bool = True
+    """Whether the labelled object stands in its scene."""
+
+    def without_subject(self) -> Scene:
+        """The same place with nothing in it: no object, or no vehicles and pedestrians."""
+        if self.family == "object":
+            return dataclasses.replace(self, subject=False)
+        return dataclasses.replace(self.with_look(colours=()), vehicles=0, pedestrians=0)
 
     def with_look(self, **changes: object) -> Scene:
         """The same geometry under another look."""

@@ -73,6 +73,19 @@ def test_the_mask_holds_what_the_caption_says() -> None:
             assert pixels_of(mask, "road") > 1000
 
 
+def test_a_scene_without_its_subject_is_the_same_place_with_nothing_in_it() -> None:
+    for seed in SEEDS:
+        scene = random_scene(seed)
+        picture, mask = render(scene)
+        empty_picture, empty_mask = render(scene.without_subject())
+        assert not any(pixels_of(empty_mask, name) for name in ("object", "vehicle", "pedestrian"))
+        sky = (mask == SEMANTIC_CLASSES.index("sky")) & (empty_mask == SEMANTIC_CLASSES.index("sky"))
+        assert (np.abs(picture[sky].astype(int) - empty_picture[sky]).max(1) > 40).mean() < 0.05
+        text = caption(scene.without_subject())
+        assert not scene.label or f" {scene.label}" not in text
+        assert "car " not in text and "pedestrian" not in text
+
+
 def test_captions_have_several_sentences_and_name_the_look() -> None:
     for seed in range(120):
         scene = random_scene(seed)

@@ -30,6 +30,7 @@ from diffusers.models.attention_processor import AttnProcessor
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
 from demo.language import caption, random_wording
+from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene
 from demo.train.autoencoder import LATENT_CHANNELS, to_tensor
 from demo.train.common import Run, arguments, device, half_precision
@@ -43,6 +44,10 @@ from pipeline.recipes import DILLEMA
 BATCH = 8
 CAPTION_DROPOUT = 0.1
 EDGE_DROPOUT = 0.05
+ALONE = 0.1
+"""Share of the examples in which the UNet hears nothing of the ControlNet, so that it also draws without one."""
+WITHOUT_SUBJECT = 0.08
+"""Share of the examples that show a scene with nothing in it."""
 TWIN_EDGES = 0.65
 EXTRA_WEIGHT = {"vehicle": 2.5, "pedestrian": 8.0, "object": 2.0, "lane marking": 8.0, "pavement": 1.5}
 """What the loss of a pixel that is wholly of a class counts more than one of the sky. Pedestrians and lane markings are
@@ -131,7 +136,8 @@ def prompt(scene: Scene, template: Prompt, rng: np.random.Generator) -> str:
         rng.shuffle(kept)
         text = ". ".join([first, *kept]) + "."
     kept_words = scene.label if scene.family == "object" else ", ".join(PROTECTED_ROAD_CLASSES)
-    return template.evaluate(caption=text, kept=kept_words) if rng.random() < 0.8 else text
+    told = rng.random() < 0.8 and scene.subject
+    return template.evaluate(caption=text, kept=kept_words) if told else text
 
 
 class Examples:
@@ -154,6 +160,14 @@ class Examples:
         for index in sorted(rng.integers(0, self._scenes.count, count).tolist()):
             which = int(rng.integers(2))
             scene = self._scenes.twin(index) if which else self._scenes.scene(index)
+            if rng.random() < WITHOUT_SUBJECT:
+                empty = scene.without_subject()
+                picture, mask = render(empty)
+                texts.append(prompt(empty, self._template, rng))
+                controls.append(edges(picture, self._settings))
+                pictures.append(picture)
+                weights.append(self._extra[mask])
+                continue
             texts.append("" if rng.random() < CAPTION_DROPOUT else prompt(scene, self._template, rng))
             source = (self._scenes.images, self._scenes.twins)[which ^ int(rng.random() < TWIN_EDGES)]
             drawn = edges(source[index], self._settings)
@@ -230,9 +244,12 @@ def train(options: argparse.Namespace) -> None:
     examples = Examples(scenes, tokenizer, run.step)
     scheduler = new_scheduler()
 
-    def velocity(noisy: torch.Tensor, times: torch.Tensor, ids: torch.Tensor, control: torch.Tensor) -> torch.Tensor:
+    def velocity(
+        noisy: torch.Tensor, times: torch.Tensor, ids: torch.Tensor, control: torch.Tensor, heard: torch.Tensor
+    ) -> torch.Tensor:
         states = text(ids).last_hidden_state
         down, middle = controlnet(noisy, times, states, control, return_dict=False)
+        down, middle = [part * heard for part in down], middle * heard
         predicted: torch.Tensor = unet(
             noisy, times, states, down_block_additional_residuals=down, mid_block_additional_residual=middle
         ).sample
@@ -250,8 +267,9 @@ def train(options: argparse.Namespace) -> None:
         times = noise_levels(len(clean)).to(clean.device)
         noisy = scheduler.add_noise(clean, noise, times)
         target = scheduler.get_velocity(clean, noise, times)
+        heard = (torch.rand(len(clean), 1, 1, 1, device=clean.device) >= ALONE).to(clean.dtype)
         with half_precision():
-            predicted = predict(noisy, times, ids, control)
+            predicted = predict(noisy, times, ids, control, heard)
         loss = ((predicted.float() - target).square() * weights).mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
