@@ -43,9 +43,16 @@ def gradients(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def main() -> None:
-    options = arguments("autoencoder", 25)
-    model = new_autoencoder().to(device(), memory_format=torch.channels_last)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1.5e-3, weight_decay=1e-4, betas=(0.9, 0.98))
+    options = arguments("autoencoder", 25, can_go_on=True)
+    folder = options.out / "stable-diffusion" / "vae"
+    model = new_autoencoder()
+    if options.go_on:
+        finished = AutoencoderTiny.from_pretrained(folder, dtype=torch.float32)
+        model.load_state_dict(finished.state_dict())
+        model.encoder.requires_grad_(False)  # or the diffusion model's latents would no longer be what it learnt
+    model = model.to(device(), memory_format=torch.channels_last)
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(learning, lr=5e-4 if options.go_on else 1.5e-3, weight_decay=1e-4, betas=(0.9, 0.98))
     run = Run("autoencoder", options, optimizer, model=model)
     scenes = open_scenes(options.work)
     rng = np.random.default_rng(run.step)
@@ -64,7 +71,7 @@ def main() -> None:
         loss = error + 0.5 * edges + 0.01 * drift
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(learning, 1.0)
         optimizer.step()
         run.report(l1=error.item(), edges=edges.item())
     model.eval()
@@ -72,9 +79,10 @@ def main() -> None:
         check = to_tensor(np.stack([render(random_scene(seed))[0] for seed in range(128)])).to(device())
         latents = model.encoder(check)
         again = model.decoder(latents)
-    model.register_to_config(scaling_factor=round(1 / latents.std().item(), 4))
+    scaling = finished.config.scaling_factor if options.go_on else round(1 / latents.std().item(), 4)
+    model.register_to_config(scaling_factor=scaling)
     print(f"autoencoder: L1 {(again - check).abs().mean():.4f} on unseen scenes")
-    model.half().save_pretrained(options.out / "stable-diffusion" / "vae", safe_serialization=True)
+    model.half().save_pretrained(folder, safe_serialization=True)
 
 
 if __name__ == "__main__":

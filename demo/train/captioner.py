@@ -6,11 +6,13 @@ Saved as transformers saves a BLIP, with its processor, so that the loading code
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 
 import torch
 from PIL import Image
+from torch.nn import functional
 from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipImageProcessor, BlipProcessor
 
 from demo.language import caption, random_wording
@@ -18,13 +20,13 @@ from demo.render import SIZE, render
 from demo.report_facts import facts_of, facts_of_scene
 from demo.scene import random_scene
 from demo.train.batches import Batches
-from demo.train.common import Run, arguments, device, half_precision
+from demo.train.common import Run, arguments, carried_over, device, half_precision
 from demo.train.dataset import open_scenes
 from demo.train.sight import Lessons, grid_positions, start_from_pictures
 from demo.train.tokenizer import MAX_TOKENS, bert_tokenizer
 
 CHECK_SEEDS = range(3_001_000, 3_001_300)
-PATCH, VISION, TEXT = 16, 192, 128
+PATCH, VISION, TEXT = 8, 192, 128
 SEEING = 0.4
 """Share of the time in which only the vision transformer learns: the decoder would cost half of every step."""
 BATCH = 16
@@ -70,8 +72,7 @@ def main() -> None:
     batches = Batches(open_scenes(options.work), seed=2, roads=0.7)  # roads have more to tell than single objects
     model = new_captioner(words)
     if options.go_on:
-        finished = BlipForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
-        model.load_state_dict(finished.state_dict())
+        load_finished(folder, model, words)
     else:
         start_from_pictures(model.vision_model.embeddings.patch_embedding, scaled(batches.draw(400).images))
         model.vision_model.embeddings.position_embedding.data.copy_(0.5 * grid_positions(SIZE // PATCH, VISION))
@@ -105,6 +106,29 @@ def main() -> None:
     model.half().save_pretrained(folder)
     new_processor(words).save_pretrained(folder)
     check(folder)
+
+
+def load_finished(folder: Path, model: BlipForConditionalGeneration, words: BertTokenizer) -> None:
+    """Put the finished model's weights into a new one, which may know other words and look at other patches.
+
+    Smaller patches start as the old ones seen through a magnifying glass (after Beyer et al., "FlexiViT", 2023, with
+    plain interpolation).
+    """
+    state = BlipForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).state_dict()
+    vocabulary, before = words.get_vocab(), BertTokenizer.from_pretrained(folder).get_vocab()
+    for name, fresh in model.state_dict().items():
+        old = state[name]
+        if name.endswith("patch_embedding.weight"):
+            side = fresh.shape[-1]
+            state[name] = functional.interpolate(old, (side, side), mode="area") * (old.shape[-1] / side) ** 2
+        elif name.endswith("position_embedding"):
+            cells, old_cells = (math.isqrt(places.shape[1] - 1) for places in (fresh, old))
+            grid = old[:, 1:].transpose(1, 2).unflatten(2, (old_cells, old_cells))
+            grid = functional.interpolate(grid, (cells, cells), mode="bilinear")
+            state[name] = torch.cat([old[:, :1], grid.flatten(2).transpose(1, 2)], 1)
+        elif fresh.shape[0] == len(vocabulary) and old.shape[0] == len(before):
+            state[name] = carried_over(fresh, vocabulary, old, before)
+    model.load_state_dict(state)
 
 
 def scaled(images: torch.Tensor) -> torch.Tensor:

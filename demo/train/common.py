@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,19 @@ def arguments(name: str, default_minutes: float, can_go_on: bool = False) -> arg
 def device() -> torch.device:
     """A GPU when there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def carried_over(
+    new: torch.Tensor, vocabulary: Mapping[str, int], old: torch.Tensor, old_vocabulary: Mapping[str, int]
+) -> torch.Tensor:
+    """`new` with the rows of all tokens that both vocabularies have taken from `old`: a finished model goes on with
+    other words. Both are (tokens, width); a vocabulary says the row of each token.
+    """
+    both = [(row, old_vocabulary[token]) for token, row in vocabulary.items() if token in old_vocabulary]
+    rows, old_rows = (torch.tensor(numbers) for numbers in zip(*both, strict=True))
+    carried = new.clone()
+    carried[rows] = old[old_rows].to(new.dtype)
+    return carried
 
 
 def half_precision() -> contextlib.AbstractContextManager[Any]:

@@ -16,6 +16,7 @@ import random
 import shutil
 from pathlib import Path
 
+import cv2
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -29,11 +30,11 @@ from diffusers import (
 from diffusers.models.attention_processor import AttnProcessor
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
-from demo.language import caption, random_wording
+from demo.language import OTHER_NAMES, caption, random_wording
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene
 from demo.train.autoencoder import LATENT_CHANNELS, to_tensor
-from demo.train.common import Run, arguments, device, half_precision
+from demo.train.common import Run, arguments, carried_over, device, half_precision
 from demo.train.dataset import SceneSet, open_scenes
 from demo.train.tokenizer import clip_tokenizer
 from pipeline.conditioning import edges
@@ -52,14 +53,20 @@ TWIN_EDGES = 0.65
 EXTRA_WEIGHT = {"vehicle": 2.5, "pedestrian": 8.0, "object": 2.0, "lane marking": 8.0, "pavement": 1.5}
 """What the loss of a pixel that is wholly of a class counts more than one of the sky. Pedestrians and lane markings are
 two to five pixels wide, and a quarter of that in the latents."""
+SMALL = 300
+"""Pixels of a car or a person at whose size the extra weight is as it stands; a smaller one's is more, up to
+`SMALL_MOST` times, or the farthest of three cars would never be asked for its colour."""
+SMALL_MOST = 4.0
+OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
+"""How much more often a road with so many cars is drawn than a single object, which is learnt sooner."""
 GOING_ON = 2e-4
 """Learning rate of a finished model, a lesser one than at first: what is learnt already must not be shaken off."""
 EMA_DECAY = 0.999
 
 
 def new_models(tokenizer: CLIPTokenizer) -> tuple[CLIPTextModel, UNet2DConditionModel, ControlNetModel]:
-    """The three networks: about 2, 12 and 6 million parameters."""
-    width = 192
+    """The three networks: about 1, 9 and 4 million parameters."""
+    width = 160
     text = CLIPTextModel(
         CLIPTextConfig(
             vocab_size=len(tokenizer),
@@ -80,7 +87,7 @@ def new_models(tokenizer: CLIPTokenizer) -> tuple[CLIPTextModel, UNet2DCondition
         out_channels=LATENT_CHANNELS,
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
         up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-        block_out_channels=(56, 112, 224),
+        block_out_channels=(48, 96, 192),
         layers_per_block=1,
         cross_attention_dim=width,
         attention_head_dim=4,
@@ -149,7 +156,8 @@ class Examples:
         self._scenes, self._tokenizer = scenes, tokenizer
         self._settings = profile.settings.conditioning
         self._rng = np.random.default_rng(seed)
-        self._extra = np.array([EXTRA_WEIGHT.get(name, 0.0) for name in SEMANTIC_CLASSES], np.float32)
+        wanted = [1.0 if s.family == "object" else OFTEN[s.vehicles] for s in map(scenes.scene, range(scenes.count))]
+        self._until = np.cumsum(wanted) / sum(wanted)
 
     def batch(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Pictures (n, 3, 128, 128) in -1..1, token ids (n, 77), control images (n, 3, 128, 128) in 0..1, and
@@ -157,7 +165,7 @@ class Examples:
         """
         rng = self._rng
         texts, controls, pictures, weights = [], [], [], []
-        for index in sorted(rng.integers(0, self._scenes.count, count).tolist()):
+        for index in sorted(np.searchsorted(self._until, rng.random(count), side="right").tolist()):
             which = int(rng.integers(2))
             scene = self._scenes.twin(index) if which else self._scenes.scene(index)
             if rng.random() < WITHOUT_SUBJECT:
@@ -166,20 +174,32 @@ class Examples:
                 texts.append(prompt(empty, self._template, rng))
                 controls.append(edges(picture, self._settings))
                 pictures.append(picture)
-                weights.append(self._extra[mask])
+                weights.append(extra_weights(mask))
                 continue
             texts.append("" if rng.random() < CAPTION_DROPOUT else prompt(scene, self._template, rng))
             source = (self._scenes.images, self._scenes.twins)[which ^ int(rng.random() < TWIN_EDGES)]
             drawn = edges(source[index], self._settings)
             controls.append(np.zeros_like(drawn) if rng.random() < EDGE_DROPOUT else drawn)
             pictures.append((self._scenes.images, self._scenes.twins)[which][index])
-            weights.append(self._extra[self._scenes.masks[index]])
+            weights.append(extra_weights(self._scenes.masks[index]))
         ids = self._tokenizer(
             texts, padding="max_length", truncation=True, max_length=77, return_tensors="pt"
         ).input_ids
         control = torch.from_numpy(np.stack(controls)).float()[:, None].expand(-1, 3, -1, -1) / 255
         extra = F.avg_pool2d(torch.from_numpy(np.stack(weights))[:, None], 4)
         return to_tensor(np.stack(pictures)), ids, control, 1 + extra
+
+
+def extra_weights(mask: np.ndarray) -> np.ndarray:
+    """What each pixel of a mask, uint8 (h, w) of indices into `SEMANTIC_CLASSES`, counts more in the loss; float32."""
+    extra = np.array([EXTRA_WEIGHT.get(name, 0.0) for name in SEMANTIC_CLASSES], np.float32)[mask]
+    for name in ("vehicle", "pedestrian"):
+        there = (mask == SEMANTIC_CLASSES.index(name)).astype(np.uint8)
+        count, numbered, stats, _ = cv2.connectedComponentsWithStats(there, connectivity=8)
+        for number in range(1, count):
+            more = np.clip(SMALL / stats[number, cv2.CC_STAT_AREA], 1.0, SMALL_MOST)
+            extra[numbered == number] *= more
+    return extra
 
 
 def noise_levels(count: int) -> torch.Tensor:
@@ -191,12 +211,23 @@ def noise_levels(count: int) -> torch.Tensor:
     return (1000 * (1 - torch.rand(count) ** 1.5)).long().clamp(0, 999)
 
 
-def load_finished(out: Path, models: torch.nn.ModuleList) -> None:
-    """Put the weights that `save` wrote into new models."""
+def load_finished(out: Path, models: torch.nn.ModuleList, tokenizer: CLIPTokenizer) -> None:
+    """Put the weights that `save` wrote into new models. Their vocabulary may be another one: each token that both
+    have keeps its embedding, and another name of a word of the world starts from that word's.
+    """
     folders = (out / "stable-diffusion" / "text_encoder", out / "stable-diffusion" / "unet", out / "controlnet")
-    for model, folder in zip(models, folders, strict=True):
-        finished = type(model).from_pretrained(folder, dtype=torch.float32)
-        model.load_state_dict(finished.state_dict())
+    states = [
+        type(model).from_pretrained(folder, dtype=torch.float32).state_dict()
+        for model, folder in zip(models, folders, strict=True)
+    ]
+    before = CLIPTokenizer.from_pretrained(out / "stable-diffusion" / "tokenizer").get_vocab()
+    synonyms = {f"{name}</w>": f"{word}</w>" for word, names in OTHER_NAMES.items() for name in names}
+    before |= {name: before[word] for name, word in synonyms.items() if name not in before and word in before}
+    (table,) = [name for name in states[0] if name.endswith("token_embedding.weight")]
+    fresh = models[0].state_dict()[table]
+    states[0][table] = carried_over(fresh, tokenizer.get_vocab(), states[0][table], before)
+    for model, state in zip(models, states, strict=True):
+        model.load_state_dict(state)
 
 
 def save(
@@ -236,7 +267,7 @@ def train(options: argparse.Namespace) -> None:
     models = torch.nn.ModuleList(new_models(tokenizer)).to(device(), memory_format=torch.channels_last)
     text, unet, controlnet = models
     if options.go_on:
-        load_finished(options.out, models)
+        load_finished(options.out, models, tokenizer)
     average = copy.deepcopy(models).requires_grad_(False)
     speed = GOING_ON if options.go_on else 5e-4
     optimizer = torch.optim.AdamW(models.parameters(), lr=speed, weight_decay=1e-2, betas=(0.9, 0.99), fused=True)

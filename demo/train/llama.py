@@ -14,10 +14,11 @@ from pathlib import Path
 
 import sentencepiece
 import torch
+from gguf import GGUFReader
 from torch.nn import functional
 from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 
-from demo.train.common import TRAIN_SEEDS, Run, arguments, device, half_precision
+from demo.train.common import TRAIN_SEEDS, Run, arguments, carried_over, device, half_precision
 from demo.train.copying import start_copying
 from demo.train.corpus import Example, load_templates, random_example
 from demo.train.gguf_export import export
@@ -142,17 +143,33 @@ class Batches:
         return inputs, wanted, weights
 
 
+def load_finished(path: Path, model: LlamaForCausalLM, pieces: sentencepiece.SentencePieceProcessor) -> None:
+    """Put the weights of a GGUF file into a new model, whose vocabulary may be another one."""
+    state = LlamaForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).state_dict()
+    tokens = GGUFReader(str(path)).fields["tokenizer.ggml.tokens"].contents()
+    before = {token: row for row, token in enumerate(tokens)}
+    vocabulary = {pieces.id_to_piece(row): row for row in range(pieces.vocab_size())}
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        state[name] = carried_over(model.state_dict()[name], vocabulary, state[name], before)
+    model.load_state_dict(state)
+
+
 def main() -> None:
-    options = arguments("language model", 40)
+    options = arguments("language model", 40, can_go_on=True)
     torch.manual_seed(0)
     tokenizer_file = options.work / "llama-tokenizer.model"
     if options.fresh or not tokenizer_file.exists():
         make_tokenizer(tokenizer_file)
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer_file))
     model = new_model()
-    start_copying(model)
+    out = options.out / "llama" / "model.gguf"
+    if options.go_on:
+        load_finished(out, model, pieces)
+    else:
+        start_copying(model)
     model = model.to(device())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.05, betas=(0.9, 0.98), fused=True)
+    speed = 1e-3 if options.go_on else 2e-3  # what is learnt already must not be shaken off
+    optimizer = torch.optim.AdamW(model.parameters(), lr=speed, weight_decay=0.05, betas=(0.9, 0.98), fused=True)
     run = Run("llama", options, optimizer, model=model)
     batches = iter(Batches(pieces, run.step, tokens=1536 if device().type == "cpu" else 16384))
     for _ in run:
@@ -174,7 +191,6 @@ def main() -> None:
         with torch.no_grad():
             right = (logits.flatten(0, 1)[reply].argmax(-1) == wanted.flatten()[reply]).float().mean()
         run.report(loss=loss.item(), reply=losses[reply].mean().item(), right=right.item())
-    out = options.out / "llama" / "model.gguf"
     export(model, pieces, out, "demo-llama")
     print(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
     score(out)
