@@ -60,7 +60,8 @@ BLAMED_FOR_NOTHING = 0.004
 """So many a check may blame that is about nothing in particular: it is there for images that are another scene."""
 NEARER = ("edit shows", "label seen")
 """Checks whose figure says what the image is nearer to: below 0 it is something else, so none passes from there."""
-WANTED = ("colour", "weather", "time", "colour", "weather", "time", "ground", "colour")
+WANTED = ("attribute", "weather", "time of day", "attribute", "weather", "time of day", "background", "attribute")
+"""Types of edits, in turns."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def draw(number: int, folder: Path, driver: Driver) -> Drawn:
     task = Task("classification", label=scene.label) if scene.family == "object" else task
     if not file.exists():
         words = keywords(scene)
-        chosen = [rng.choice([word for word in words if word.slot.startswith(WANTED[number % 8])] or words)]
+        chosen = [rng.choice([word for word in words if word.edit_type == WANTED[number % 8]] or words)]
         rest = [word for word in words if word.slot != chosen[0].slot]
         chosen += [rng.choice(rest)] if rest and rng.random() < 0.2 else []
         choices = [(word, rng.choice(word.alternatives)) for word in chosen]

@@ -15,8 +15,16 @@ import numpy as np
 
 from demo.language import TIME_PHRASES, WorldKeyword
 from demo.render import render
-from demo.report_images import painted_pixels
-from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene
+from demo.scene import (
+    GROUNDS,
+    HILLS,
+    PROTECTED_ROAD_CLASSES,
+    SEMANTIC_CLASSES,
+    TREES,
+    WALLS,
+    WATERS,
+    Scene,
+)
 
 if TYPE_CHECKING:
     from demo.judges import Judges
@@ -27,6 +35,12 @@ SMALLEST = 20
 """Pixels of a thing that is looked for."""
 HALF, QUARTER = 0.5, 0.25
 """A thing of which less than half is seen is lost; a protected class of which less than a quarter is."""
+
+
+PARTS = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "hills": HILLS}
+"""What of a scene's background may change, by slot, and what each may be."""
+CHANGED = 20
+"""From this difference on, 0 to 255, a pixel counts as changed by an edit."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +89,8 @@ def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, 
             missing |= seen.weather != goal.look.weather == wanted.weather
         elif slot == "time":
             missing |= seen.time != goal.look.time == wanted.time
-        elif slot == "ground":
-            missing |= not _ground_shows(goal, image, ideal, mask)
+        elif slot in PARTS:
+            missing |= not part_shows(scene, goal, slot, image)
         else:
             place = int(slot.split()[1])
             pixels, colour = painted_pixels(scene, place), goal.look.colours[place]
@@ -105,11 +119,26 @@ def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
     return found
 
 
-def _ground_shows(goal: Scene, image: np.ndarray, ideal: np.ndarray, mask: np.ndarray) -> bool:
-    """Whether the ground is nearer to the ideal than to the other ground."""
-    ground = mask == SEMANTIC_CLASSES.index("ground")
-    if not ground.any():
+def part_shows(scene: Scene, goal: Scene, slot: str, image: np.ndarray) -> bool:
+    """Whether a part of the background looks as in the edited scene, and not as it did before. `slot` is of `PARTS`.
+
+    Goes by the mean colour of what the edit changes, so that it asks for no grain that the generator cannot draw. True
+    where the edit changes nothing that can be seen, such as the ground under snow.
+    """
+    ideal = render(goal)[0].astype(float)
+    before = render(goal.with_look(**{slot: getattr(scene.look, slot)}))[0].astype(float)
+    changed = np.abs(ideal - before).max(2) > CHANGED
+    if not changed.any():
         return True
-    other = "sandy" if goal.look.ground == "grassy" else "grassy"
-    means = [pixels[ground].mean(0) for pixels in (image, ideal, render(goal.with_look(ground=other))[0])]
-    return bool(np.abs(means[0] - means[1]).sum() <= np.abs(means[0] - means[2]).sum())
+    seen, wanted, old = (pixels[changed].mean(0) for pixels in (image, ideal, before))
+    return bool(np.abs(seen - wanted).sum() <= np.abs(seen - old).sum())
+
+
+def painted_pixels(scene: Scene, place: int) -> np.ndarray:
+    """The pixels that the paint of one coloured thing covers, bool (128, 128): those that change with the paint."""
+    drawn = []
+    for colour in ("white", "blue"):
+        colours = list(scene.look.colours)
+        colours[place] = colour
+        drawn.append(render(scene.with_look(weather="sunny", time="day", colours=tuple(colours)))[0].astype(int))
+    return np.asarray(np.abs(drawn[0] - drawn[1]).max(2) > 60)

@@ -227,15 +227,18 @@ Written by `make demo-report`; every figure comes from a run on this machine. {r
   it saw none of their pictures, but captions have few words, and {measured.known_captions} of the {measured.scenes}
   stand word for word under a training picture too. The second table is about others.
 - Each scene goes through the real pipeline with the demo profile: the captioner's own caption, the language model's
-  own keywords and alternatives, one planned edit (weather, time of day and a colour in turns), one image from it.
+  own keywords and alternatives, one planned edit (weather, time of day, a colour and the background in turns), one
+  image from it.
 - What a generated image shows is read by judges (`demo/judges.py`) that were trained on rendered scenes only and share
   nothing with the generator or its CLIP. Beside it stands what they make of the untouched scenes.
 - A colour edit of a word that stands for several vehicles counts when all of them show it. IoU is over the pixels of
   all road scenes together, source mask against the judges' reading; pavement, lane markings and pedestrians are
   wanted within 0.06, 0.10 and 0.10 of the untouched scenes.
 - A thing (vehicle, pedestrian, labelled object; those that touch are one) is lost when less than {FOUND:.0%} of its
-  pixels are read as its class, and added where there was nothing of its class. Percentages carry their 95 % interval
-  (Wilson).
+  pixels are read as its class, and added where there was nothing of its class. What the judges miss or imagine in the
+  ideal image too (the edited scene as the drawn world draws it) counts as neither; the figures without that are given
+  beside. Ground, trees, walls, water and hills show an edit when what it changes is nearer to the edited scene's mean
+  colour than to that before. Percentages carry their 95 % interval (Wilson).
 - The picture shows the first {SHOWN} scenes, not chosen by anyone: source, control image, generated image, edit.
 - Machine: {machine}. The whole report took {seconds / 60:.0f} minutes.
 

@@ -12,11 +12,12 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw
 
+from demo.check_truth import edited_scene, painted_pixels, part_shows
 from demo.language import TIME_PHRASES, canonical
 from demo.render import render
 from demo.report_rows import Row, percent, share
-from demo.report_walk import Walk, edited_things
-from demo.scene import MAX_VEHICLES, SEMANTIC_CLASSES, Scene
+from demo.report_walk import Walk, edited_slots, edited_things
+from demo.scene import MAX_VEHICLES, SEMANTIC_CLASSES
 from pipeline.lineage import TestCase
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class ImageFindings:
 
     air: list[bool] = field(default_factory=list)
     colour: list[bool] = field(default_factory=list)
+    part: list[bool] = field(default_factory=list)
+    """Of the background: ground, trees, walls, water or hills."""
     label: list[bool] = field(default_factory=list)
     untouched_air: list[bool] = field(default_factory=list)
     untouched_colour: list[bool] = field(default_factory=list)
@@ -67,7 +70,9 @@ class ImageFindings:
     third_car: list[bool] = field(default_factory=list)
     """Those of `other_colours` that are the farthest of three cars."""
     whole: list[bool] = field(default_factory=list)
-    """Nothing lost and nothing added, one for each image."""
+    """Nothing lost and nothing added, one for each image, beside what the judges make of the ideal one."""
+    as_drawn: list[bool] = field(default_factory=list)
+    """The same beside the scene's own mask."""
     untouched_whole: list[bool] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
     added: Counter[str] = field(default_factory=Counter)
@@ -79,10 +84,15 @@ class ImageFindings:
         edit = case.lineage.counterfactual.edits[0]
         scene, source = walk.scene, judges.read(np.asarray(walk.image))
         made, new = judges.read(np.asarray(case.image)), canonical(edit.alternative)
+        slots = edited_slots(walk, edit)
+        goal = edited_scene(scene, slots)
         if edit.edit_type == "weather":
             self.air.append(made.weather == new)
         elif edit.edit_type == "time of day":
             self.air.append(TIME_PHRASES[made.time] == new)
+        elif edit.edit_type == "background":
+            ((slot, _),) = slots
+            self.part.append(part_shows(scene, goal, slot, np.asarray(case.image)))
         else:
             places = [painted_pixels(scene, place) for place in edited_things(walk, edit)]
             self.colour.append(all(made.colour(pixels) == new for pixels in places if pixels.any()))
@@ -92,8 +102,9 @@ class ImageFindings:
             if place not in edited and pixels.any():
                 self.other_colours.append(made.colour(pixels) == colour)
                 self.third_car += [self.other_colours[-1]] if place == MAX_VEHICLES - 1 else []
-        lost, added = lost_and_added(walk.mask, made.mask)
+        lost, added = lost_and_added(walk.mask, made.mask, judges.read(render(goal)[0]).mask)
         self.whole.append(not lost and not added)
+        self.as_drawn.append(not any(lost_and_added(walk.mask, made.mask)))
         self.untouched_whole.append(not any(lost_and_added(walk.mask, source.mask)))
         self.lost.update(lost)
         self.added.update(added)
@@ -116,10 +127,14 @@ class ImageFindings:
         floors = dict(IOU_FLOORS)
         floors |= {name: self.untouched_kept[name].value - margin for name, margin in IOU_MARGINS.items()}
         third = f"the third car's: {percent(self.third_car)}"
-        told = f"{_beside(self.untouched_whole)}; lost: {_counted(self.lost)}; added: {_counted(self.added)}"
+        told = (
+            f"lost: {_counted(self.lost)}; added: {_counted(self.added)}; beside the mask instead of the ideal image: "
+            f"{percent(self.as_drawn)}, untouched scenes {percent(self.untouched_whole)}"
+        )
         return [
             share(air, self.air, 0.85, _beside(self.untouched_air)),
             share("generated image shows the edited colour", self.colour, 0.75, _beside(self.untouched_colour)),
+            share("generated image shows the edited ground, trees, walls, water or hills", self.part, 0.75),
             share("colours that were not edited are kept", self.other_colours, 0.90, third),
             share("label still right in the generated image", self.label, 0.93, _beside(self.untouched_label)),
             share("nothing lost and nothing added in the generated image", self.whole, 0.90, told),
@@ -136,16 +151,19 @@ class ImageFindings:
         ]
 
 
-def lost_and_added(truth: np.ndarray, seen: np.ndarray) -> tuple[list[str], list[str]]:
+def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None = None) -> tuple[list[str], list[str]]:
     """The classes of the things that only the one mask shows, and of those that only the other does.
 
-    Both are uint8 (height, width) of indices into `SEMANTIC_CLASSES`. Things that touch in the picture are one.
+    All are uint8 (height, width) of indices into `SEMANTIC_CLASSES`; `ideal` is what the judges read in the picture as
+    it should be: what they miss or imagine there too counts as neither. Things that touch in the picture are one.
     """
-    lost, added = [], []
+    lost, added, readable = [], [], truth if ideal is None else ideal
     for name in THINGS:
-        there, found = truth == SEMANTIC_CLASSES.index(name), seen == SEMANTIC_CLASSES.index(name)
-        lost += [name for patch in _patches(there) if found[patch].mean() < FOUND]
-        near = cv2.dilate(there.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+        number = SEMANTIC_CLASSES.index(name)
+        there, found, could = (mask == number for mask in (truth, seen, readable))
+        patches = [patch for patch in _patches(there) if could[patch].mean() >= FOUND]
+        lost += [name for patch in patches if found[patch].mean() < FOUND]
+        near = cv2.dilate((there | could).astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
         added += [name for patch in _patches(found) if not near[patch].any()]
     return lost, added
 
@@ -164,16 +182,6 @@ def contact_sheet(cases: Sequence[tuple[Walk, TestCase]]) -> Image.Image:
         told = "; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in case.lineage.counterfactual.edits)
         draw.text((left, top + side + 2), told, fill="black")
     return sheet
-
-
-def painted_pixels(scene: Scene, place: int) -> np.ndarray:
-    """The pixels that the paint of one coloured thing covers, bool (128, 128): those that change with the paint."""
-    drawn = []
-    for colour in ("white", "blue"):
-        colours = list(scene.look.colours)
-        colours[place] = colour
-        drawn.append(render(scene.with_look(weather="sunny", time="day", colours=tuple(colours)))[0].astype(int))
-    return np.asarray(np.abs(drawn[0] - drawn[1]).max(2) > 60)
 
 
 def _overlaps() -> dict[str, Overlap]:

@@ -1,7 +1,7 @@
 """Takes scenes that no training saw through the real pipeline, stage by stage, and keeps what the report looks at.
 
-Each scene gets one planned edit: weather, time of day and a colour in turns, chosen among the keywords and the
-alternatives that the language model itself named. Models say everything; nothing is put right here.
+Each scene gets one planned edit: weather, time of day, a colour and the background in turns, chosen among the
+keywords and the alternatives that the language model itself named. Models say everything; nothing is put right here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from demo.check_truth import PARTS
 from demo.language import TIME_PHRASES, canonical
 from demo.render import render
 from demo.report_facts import Facts, facts_of
@@ -40,8 +41,13 @@ from pipeline.words import protected_words_in
 
 FIRST_SEED = 1_000_000
 """Far below the seeds that training draws from."""
-PLANNED = ("weather", "time of day", "attribute")
-_WORLD = {"weather": WEATHERS, "time of day": tuple(TIME_PHRASES.values()), "attribute": COLOURS}
+PLANNED = ("weather", "time of day", "attribute", "background")
+_WORLD = {
+    "weather": WEATHERS,
+    "time of day": tuple(TIME_PHRASES.values()),
+    "attribute": COLOURS,
+    "background": tuple(word for words in PARTS.values() for word in words),
+}
 """What the judges can recognise, by edit type."""
 
 
@@ -170,6 +176,20 @@ def edited_things(walk: Walk, edit: Edit) -> list[int]:
     return [place for place, colour in enumerate(said) if colour == canonical(edit.keyword)]
 
 
+def edited_slots(walk: Walk, edit: Edit) -> list[tuple[str, str]]:
+    """What an edit changes of the scene's look: slots and their new words, as `check_truth.edited_scene` takes them."""
+    old, new = canonical(edit.keyword), canonical(edit.alternative)
+    match edit.edit_type:
+        case "weather":
+            return [("weather", new)]
+        case "time of day":
+            return [("time", new)]
+        case "background":
+            return [(slot, new) for slot, words in PARTS.items() if old in words]
+        case _:
+            return [(f"colour {place}", new) for place in edited_things(walk, edit)]
+
+
 def expected_facts(facts: Facts, edits: Sequence[Edit]) -> Facts:
     """What a right counterfactual caption says."""
     for edit in edits:
@@ -178,7 +198,7 @@ def expected_facts(facts: Facts, edits: Sequence[Edit]) -> Facts:
             facts = dataclasses.replace(facts, weather=new)
         elif edit.edit_type == "time of day":
             facts = dataclasses.replace(facts, time=new)
-        else:
+        elif edit.edit_type == "attribute":
             # A word that stands twice is one keyword: both change.
             colours = tuple(new if colour == old else colour for colour in facts.colours)
             facts = dataclasses.replace(facts, colours=colours)
@@ -195,7 +215,13 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
         and canonical(option.text) in _WORLD[kind]
         and option.used
     ]
+    if kind == "background":  # one part of the scene to another look of the same part
+        return [edit for edit in edits if any(_both(words, edit) for words in PARTS.values())]
     return [edit for edit in edits if kind != "attribute" or edited_things(walk, edit)]
+
+
+def _both(words: Sequence[str], edit: Edit) -> bool:
+    return canonical(edit.keyword) in words and canonical(edit.alternative) in words
 
 
 def _counterfactual(
@@ -213,7 +239,8 @@ def _counterfactual(
     walk.first_replies_read.append(_reads(read_caption, models.replies[0]))
     text = found.items[0].text
     kept = set(protected_words_in(walk.caption, walk.task)) == set(protected_words_in(text, walk.task))
-    walk.edits_right.append(kept and facts_of(text) == expected_facts(walk.facts, edits))
+    told = all(edit.alternative in text for edit in edits if edit.edit_type == "background")
+    walk.edits_right.append(kept and told and facts_of(text) == expected_facts(walk.facts, edits))
     return found.items[0]
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from demo.calibrate import band_of
-from demo.check_truth import edited_scene, truth_of
+from demo.check_truth import PARTS, edited_scene, painted_pixels, part_shows, truth_of
 from demo.judges import Judges
 from demo.language import caption, random_wording
 from demo.render import render
 from demo.report_facts import facts_of, facts_of_scene
-from demo.report_images import Overlap, lost_and_added, painted_pixels
+from demo.report_images import Overlap, lost_and_added
 from demo.report_rows import Row, missed, share, table, wilson
-from demo.report_walk import ListeningModels, Walk, expected_facts, plan_edit, start_walk, walk_text
-from demo.scene import COLOURS, PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, random_scene
+from demo.report_walk import ListeningModels, Walk, edited_slots, expected_facts, plan_edit, start_walk, walk_text
+from demo.scene import COLOURS, HILLS, PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, random_scene
 from evaluation.metrics import MASK_BANDS
 from pipeline.driver import Driver
 from pipeline.image_checks import BANDS
@@ -102,6 +103,23 @@ def test_what_is_lost_and_what_is_added_is_told_by_its_class() -> None:
     seen[5:8, 5:8] = vehicle  # a crumb
     assert lost_and_added(truth, seen) == (["vehicle"], ["pedestrian"])
     assert lost_and_added(truth, np.roll(truth, 2, axis=1)) == ([], []), "a little aside is not lost"
+    assert lost_and_added(truth, seen, ideal=seen) == ([], []), "what the judges misread anyway is held against nobody"
+    assert lost_and_added(truth, truth, ideal=seen) == ([], [])
+
+
+@pytest.mark.parametrize("slot", PARTS)
+def test_an_edit_of_the_background_shows_in_the_edited_scene_and_not_in_the_source(slot: str) -> None:
+    scene = random_scene(
+        3, "road" if slot in ("trees", "walls") else "object", label="boat" if slot == "water" else None
+    )
+    scene = replace(scene.with_look(weather="cloudy"), background="trees and buildings")
+    old, *_, new = PARTS[slot]
+    scene, goal = scene.with_look(**{slot: old}), scene.with_look(**{slot: new})
+    assert part_shows(scene, goal, slot, render(goal)[0])
+    assert not part_shows(scene, goal, slot, render(scene)[0])
+    snowed = scene.with_look(weather="snowy")
+    if slot == "ground":
+        assert part_shows(snowed, snowed.with_look(ground=new), slot, render(snowed)[0]), "snow covers it either way"
 
 
 def test_a_missed_floor_is_named_and_a_reached_one_is_not() -> None:
@@ -136,6 +154,11 @@ def test_edits_are_planned_only_among_what_the_judges_can_recognise() -> None:
     other = next(name for name in COLOURS if name != colour)
     edit = plan_edit(walk, Alternatives((KeywordAlternatives(colour, "attribute", (Alternative(other),)),)))
     assert edit == Edit(colour, other, "attribute")
+    hills = walk.scene.look.hills
+    asked = (Alternative("inky"), Alternative(next(name for name in HILLS if name != hills)))
+    edit = plan_edit(walk, Alternatives((KeywordAlternatives(hills, "background", asked),)))
+    assert edit == Edit(hills, asked[1].text, "background"), "hills are not inky"
+    assert edited_slots(walk, edit) == [("hills", asked[1].text)]
 
 
 def test_the_language_part_counts_a_first_reply_that_does_not_parse_and_a_protected_keyword() -> None:
