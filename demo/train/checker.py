@@ -10,19 +10,13 @@ import random
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from demo.scene import SEMANTIC_CLASSES
 from demo.train.batches import soften
-from demo.train.common import Run, arguments, device, half_precision
+from demo.train.common import arguments
 from demo.train.dataset import SceneSet, open_scenes
 from demo.under_test.fair import save_checkpoint
-from evaluation.small import SmallUNet
-
-SCENES = 6000
-"""Rendered scenes; half of them are roads."""
-_RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.0])
-"""Weight of each class in the loss: thin things would be given up for their background otherwise."""
+from demo.under_test.train_segmenter import ARCHITECTURE, trained
 
 
 class RoadScenes:
@@ -46,21 +40,9 @@ class RoadScenes:
 
 def main() -> None:
     options = arguments("segmenter for the checks", 15)
-    scenes = RoadScenes(open_scenes(options.work, SCENES), seed=11)
-    net = SmallUNet(len(SEMANTIC_CLASSES)).to(device(), memory_format=torch.channels_last)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=4e-3, weight_decay=1e-2)
-    run = Run("checker", options, optimizer, net=net)
-    for _ in run:
-        images, masks = scenes.draw(16)
-        images = images.to(device(), memory_format=torch.channels_last)
-        with half_precision():
-            logits = net(images)
-        loss = functional.cross_entropy(logits.float(), masks.to(device()), _RARE.to(device()))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        run.report(loss=loss.item())
-    save_checkpoint(net, options.out / "checker.safetensors", "small-unet", SEMANTIC_CLASSES)
+    scenes = RoadScenes(open_scenes(options.work), seed=11)
+    net = trained("checker", options, scenes.draw)
+    save_checkpoint(net, options.out / "checker.safetensors", ARCHITECTURE, SEMANTIC_CLASSES)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ IoU on 150 road scenes that no training saw, after 7 minutes on one CPU core:
 
 from __future__ import annotations
 
+import argparse
 from collections import defaultdict
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -34,11 +36,22 @@ _RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.0])
 def main() -> None:
     options = arguments("segmenter under test", 7)
     scenes = FairScenes(open_scenes(options.work), seed=3, family="road")
+    net = trained("segmenter", options, lambda count: scenes.draw(count)[:2])
+    save_checkpoint(net, FOLDER / "segmenter.safetensors", ARCHITECTURE, SEMANTIC_CLASSES)
+    check(net)
+
+
+def trained(
+    name: str, options: argparse.Namespace, draw: Callable[[int], tuple[torch.Tensor, torch.Tensor]]
+) -> SmallUNet:
+    """A segmenter of road scenes, trained on what `draw` gives for a number of them: images in -1..1
+    (count, 3, 128, 128) and masks of indices into `SEMANTIC_CLASSES`, int64 (count, 128, 128).
+    """
     net = SmallUNet(len(SEMANTIC_CLASSES)).to(device(), memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(net.parameters(), lr=4e-3, weight_decay=1e-2)
-    run = Run("segmenter", options, optimizer, net=net)
+    run = Run(name, options, optimizer, net=net)
     for _ in run:
-        images, masks, _ = scenes.draw(16)
+        images, masks = draw(16)
         images = images.to(device(), memory_format=torch.channels_last)
         with half_precision():
             logits = net(images)
@@ -47,8 +60,7 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         run.report(loss=loss.item())
-    save_checkpoint(net, FOLDER / "segmenter.safetensors", ARCHITECTURE, SEMANTIC_CLASSES)
-    check(net)
+    return net
 
 
 @torch.inference_mode()
