@@ -18,27 +18,27 @@ FOLDER = Path(__file__).resolve().parent / "samples"
 
 
 def _road(
-    seed: int, background: str, pedestrians: int, weather: str, time: str, colours: tuple[str, ...], ground: str
+    seed: int, background: str, pedestrians: int, weather: str, time: str, colours: tuple[str, ...], **look: str
 ) -> Scene:
-    look = Look(weather, time, colours, ground)
-    return Scene("road", seed, look, vehicles=len(colours), pedestrians=pedestrians, background=background)
+    told = Look(weather, time, colours, "grassy", **look)
+    return Scene("road", seed, told, vehicles=len(colours), pedestrians=pedestrians, background=background)
 
 
-def _object(label: str, seed: int, colour: str, weather: str, time: str, ground: str = "grassy") -> Scene:
-    return Scene("object", seed, Look(weather, time, (colour,), ground), label=label)
+def _object(label: str, seed: int, colour: str, weather: str, time: str, ground: str = "grassy", **look: str) -> Scene:
+    return Scene("object", seed, Look(weather, time, (colour,), ground, **look), label=label)
 
 
 SAMPLES: dict[str, Scene] = {
-    "street-two-cars": _road(367, "trees", 1, "sunny", "day", ("blue", "red"), "grassy"),
+    "street-two-cars": _road(367, "trees", 1, "sunny", "day", ("blue", "red")),
     "bird-on-a-twig": _object("bird", 12, "yellow", "sunny", "day"),
-    "town-at-night": _road(107, "buildings", 0, "sunny", "night", ("yellow", "white", "red"), "grassy"),
-    "sailing-boat": _object("boat", 41, "blue", "cloudy", "day"),
-    "snowy-avenue": _road(212, "trees and buildings", 1, "snowy", "day", ("green",), "grassy"),
+    "town-at-night": _road(107, "buildings", 0, "sunny", "night", ("yellow", "white", "red"), walls="whitewashed"),
+    "sailing-boat": _object("boat", 41, "blue", "cloudy", "day", water="silvery"),
+    "snowy-avenue": _road(212, "trees and buildings", 1, "snowy", "day", ("green",), trees="golden", walls="stone"),
     "red-mushroom": _object("mushroom", 33, "red", "sunny", "day"),
-    "lighthouse": _object("lighthouse", 58, "red", "sunny", "sunset"),
-    "rainy-street": _road(55, "buildings", 2, "rainy", "day", ("orange", "purple"), "grassy"),
-    "balloon": _object("balloon", 71, "orange", "cloudy", "day"),
-    "butterfly": _object("butterfly", 90, "purple", "sunny", "day", "sandy"),
+    "lighthouse": _object("lighthouse", 58, "red", "sunny", "sunset", hills="heathery"),
+    "rainy-street": _road(55, "buildings", 2, "rainy", "day", ("orange", "purple"), walls="plastered"),
+    "balloon": _object("balloon", 71, "orange", "cloudy", "dawn"),
+    "butterfly": _object("butterfly", 90, "purple", "sunny", "day", "sandy", hills="bare"),
 }
 """Seeds are below `demo.train.common.TRAIN_SEEDS`: no training sees these scenes."""
 
