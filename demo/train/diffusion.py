@@ -53,13 +53,13 @@ TWIN_EDGES = 0.65
 EXTRA_WEIGHT = {"vehicle": 2.5, "pedestrian": 8.0, "object": 2.0, "lane marking": 8.0, "pavement": 1.5}
 """What the loss of a pixel that is wholly of a class counts more than one of the sky. Pedestrians and lane markings are
 two to five pixels wide, and a quarter of that in the latents."""
-SMALL = 300
-"""Pixels of a car or a person at whose size the extra weight is as it stands; a smaller one's is more, up to
-`SMALL_MOST` times, or the farthest of three cars would never be asked for its colour."""
-SMALL_MOST = 4.0
+LARGE = {"vehicle": 900, "pedestrian": 300}
+"""Pixels of a car or a person at whose size the extra weight is as it stands. A smaller one's is more, so that each
+counts as much, up to `MOST` times: or the farthest of three cars would never be asked for its colour."""
+MOST = 6.0
 OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
 """How much more often a road with so many cars is drawn than a single object, which is learnt sooner."""
-GOING_ON = 2e-4
+GOING_ON = 4e-4
 """Learning rate of a finished model, a lesser one than at first: what is learnt already must not be shaken off."""
 EMA_DECAY = 0.999
 
@@ -193,12 +193,11 @@ class Examples:
 def extra_weights(mask: np.ndarray) -> np.ndarray:
     """What each pixel of a mask, uint8 (h, w) of indices into `SEMANTIC_CLASSES`, counts more in the loss; float32."""
     extra = np.array([EXTRA_WEIGHT.get(name, 0.0) for name in SEMANTIC_CLASSES], np.float32)[mask]
-    for name in ("vehicle", "pedestrian"):
+    for name, large in LARGE.items():
         there = (mask == SEMANTIC_CLASSES.index(name)).astype(np.uint8)
         count, numbered, stats, _ = cv2.connectedComponentsWithStats(there, connectivity=8)
         for number in range(1, count):
-            more = np.clip(SMALL / stats[number, cv2.CC_STAT_AREA], 1.0, SMALL_MOST)
-            extra[numbered == number] *= more
+            extra[numbered == number] *= np.clip(large / stats[number, cv2.CC_STAT_AREA], 1.0, MOST)
     return extra
 
 
