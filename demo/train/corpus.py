@@ -305,10 +305,15 @@ def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[D
 
 
 def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
-    """At most `count` of what the world knows in place of a keyword, shuffled; things for what it cannot place."""
-    kinds = [kind for kind in CHOICES if keyword in CHOICES[kind] or keyword in MORE[kind]]
-    options = [value for value in CHOICES[kinds[0] if kinds else "x"] if canonical(value) != canonical(keyword)]
+    """At most `count` of the `options_of` a keyword, shuffled."""
+    options = options_of(keyword)
     return rng.sample(options, min(count, len(options), MOST_OPTIONS))
+
+
+def options_of(keyword: str) -> list[str]:
+    """All that the world knows in place of a keyword; things for what it cannot place."""
+    kinds = [kind for kind in CHOICES if keyword in CHOICES[kind] or keyword in MORE[kind]]
+    return [value for value in CHOICES[kinds[0] if kinds else "x"] if canonical(value) != canonical(keyword)]
 
 
 def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
