@@ -170,7 +170,7 @@ def test_the_gate_counts_tells_the_time_lists_and_makes_nothing_without_the_yes(
 def test_presets_seeds_strengths_and_what_must_not_show_reach_the_image(page: Page) -> None:
     begin(page)
     pressed = page.locator("[data-key^=preset-][aria-pressed=true]")
-    for name, steps, guidance in (("draft", "8", "3"), ("paper", "20", "7.5"), ("balanced", "16", "3")):
+    for name, steps, guidance in (("draft", "8", "1"), ("paper", "20", "7.5"), ("balanced", "16", "1")):
         page.click(f"[data-key=preset-{name}]")
         expect(pressed).to_have_text(name)
         expect(page.locator("#setting-generation-steps")).to_have_value(steps)
