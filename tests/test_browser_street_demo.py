@@ -41,7 +41,7 @@ def test_a_sample_through_all_five_stages(desk: Desk) -> None:
     assert lines(page).count() == 4
 
     # An edit in the middle: only the weather may change.
-    for chip in ("by day", "blue", "red", "grassy"):
+    for chip in ("by day", "blue", "red", "leafy", "grassy"):
         page.locator(f"#stage-keywords .chip.on:has-text('{chip}') .toggle").first.click()
         settled(page)
     for stage in ("alternatives", "counterfactuals"):
