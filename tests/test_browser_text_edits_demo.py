@@ -164,7 +164,7 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(desk: Desk) -> None:
     page.click("#caption-text")
     page.keyboard.press("End")
     page.keyboard.type(" It sings.")
-    theirs = caption.replace("sunny", "rainy")
+    theirs = caption.replace("bird", "small bird", 1)
     write_caption(other, theirs)
     # The first page learns of it while its person still types, and is not disturbed.
     page.evaluate("studio.send({ name: 'poll' })")  # which it does every few seconds

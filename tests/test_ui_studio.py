@@ -130,6 +130,14 @@ def test_an_edit_makes_later_stages_stale_and_they_run_again_from_there(studio: 
     assert "is-stale" in part(studio, run_id, "keywords")
 
 
+def test_a_captioner_that_says_the_same_again_is_told_to_be_sure(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    do(studio, run_id, "run", stage="caption")
+    assert "asked 4 times, each time with another seed" in part(studio, run_id, "caption")
+    assert words(studio.states.of(run_id), "keywords") == "ready", "nothing is outdated by it"
+
+
 def test_keeping_a_stale_value_makes_it_fresh(studio: Studio) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
