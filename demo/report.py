@@ -19,8 +19,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from demo.judges import WEIGHTS as JUDGES
-from demo.language import caption
-from demo.report_facts import facts_of_scene
+from demo.language import caption, keywords
+from demo.report_facts import facts_of_scene, names_word
 from demo.report_images import FOUND
 from demo.report_rows import Row, missed, percent, share, table
 from demo.report_walk import FIRST_SEED, ListeningModels, Walk, start_walk, walk_text
@@ -159,6 +159,12 @@ def caption_rows(walks: list[Walk]) -> list[Row]:
         for said, shown in pairs
         for place, colour in enumerate(shown.colours)
     ]
+    around = [
+        names_word(walk.caption, keyword.text)
+        for walk in walks
+        for keyword in keywords(walk.scene)
+        if keyword.edit_type == "background"
+    ]
     vehicles = [said.vehicles == shown.vehicles for said, shown in roads]
     pedestrians = [said.pedestrians == shown.pedestrians for said, shown in roads]
     return [
@@ -166,6 +172,7 @@ def caption_rows(walks: list[Walk]) -> list[Row]:
         share("caption names the right colour", colours, 0.90, "of each object and each vehicle"),
         share("caption names the right weather", [said.weather == shown.weather for said, shown in pairs], 0.90),
         share("caption names the right time of day", [said.time == shown.time for said, shown in pairs], 0.90),
+        share("caption names the right ground, trees, walls, water and hills", around, 0.90),
         share("caption gives the number of vehicles", vehicles, 0.90),
         share("caption gives the number of pedestrians", pedestrians, 0.90),
     ]

@@ -46,6 +46,11 @@ def facts_of(text: str) -> Facts:
     )
 
 
+def names_word(text: str, word: str) -> bool:
+    """Whether a text holds a word of the world, by any of its names."""
+    return any(re.search(rf"\b{re.escape(name)}\b", text) for name in _names((word,)))
+
+
 def facts_of_scene(scene: Scene) -> Facts:
     """The facts that a right caption states."""
     road = scene.family == "road"

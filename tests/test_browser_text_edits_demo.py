@@ -82,7 +82,7 @@ def test_what_the_models_were_told_can_be_read_edited_and_put_back(desk: Desk) -
     expect(page.locator("#problem-keywords")).to_contain_text("asked 4 times for keywords")
     expect(page.locator("#state-keywords")).to_have_text("failed")
     settled(page, DEMO_SECONDS)
-    expect(card.locator("pre.prompt")).to_contain_text("Edits: sunny -> rainy\nCaption: A yellow bird")
+    expect(card.locator("pre.prompt")).to_contain_text(f"Edits: sunny -> rainy\nCaption: {caption}")
     card.locator(".raw summary").click()
     assert card.locator(".raw pre").inner_text().strip() == card.locator("pre.reply").inner_text().strip() != ""
     assert texts(card) == held, "what was there stays"
