@@ -66,7 +66,7 @@ def new_processor(words: BertTokenizer) -> BlipProcessor:
 
 
 def main() -> None:
-    options = arguments("captioner", 50, can_go_on=True)
+    options = arguments("captioner", 60, can_go_on=True)
     folder: Path = options.out / "captioner"
     words = bert_tokenizer(options.work / "captioner-words")
     batches = Batches(open_scenes(options.work), seed=2, roads=0.7)  # roads have more to tell than single objects

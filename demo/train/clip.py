@@ -128,7 +128,7 @@ def contrast(logits: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
 
 
 def main() -> None:
-    options = arguments("clip", 8)
+    options = arguments("clip", 45)
     folder: Path = options.out / "clip"
     words = clip_tokenizer(options.work / "clip-words")
     batches = Batches(open_scenes(options.work), seed=3)

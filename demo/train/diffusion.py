@@ -314,7 +314,7 @@ def train(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    train(arguments("diffusion model", 150, can_go_on=True))
+    train(arguments("diffusion model", 230, can_go_on=True))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def colour_loss(scores: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, float
 
 
 def main() -> None:
-    options = arguments("judges", 18)
+    options = arguments("judges", 70)
     batches = Batches(open_scenes(options.work), seed=1, roads=0.35)  # ten classes of objects take the longest to learn
     net = JudgeNet().to(device(), memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=1e-2)

@@ -155,7 +155,7 @@ def load_finished(path: Path, model: LlamaForCausalLM, pieces: sentencepiece.Sen
 
 
 def main() -> None:
-    options = arguments("language model", 40, can_go_on=True)
+    options = arguments("language model", 75, can_go_on=True)
     torch.manual_seed(0)
     tokenizer_file = options.work / "llama-tokenizer.model"
     if options.fresh or not tokenizer_file.exists():

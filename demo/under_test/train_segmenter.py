@@ -34,7 +34,7 @@ _RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.0])
 
 
 def main() -> None:
-    options = arguments("segmenter under test", 7)
+    options = arguments("segmenter under test", 8)
     scenes = FairScenes(open_scenes(options.work), seed=3, family="road")
     net = trained("segmenter", options, lambda count: scenes.draw(count)[:2])
     save_checkpoint(net, FOLDER / "segmenter.safetensors", ARCHITECTURE, SEMANTIC_CLASSES)
