@@ -220,11 +220,26 @@ def _open(folder: Path, asked: RunFile) -> RunFile:
     return held
 
 
+_NO_OTHER_RUN = {
+    "title",
+    "notice",
+    "licence",
+    "samples",
+    "tasks",
+    "model_under_test",
+    "checks",
+    "settings",
+    "recipes",
+    "presets",
+}
+"""Of a profile: what is only shown or tried on the images, and the defaults of settings, which a run holds itself."""
+
+
 def _as_now(profile: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A profile as this version would write it: what an earlier one did not know is at its default. How images are
-    checked is left out: it changes none, and each check says what it had to reach.
+    """What of a profile makes a run another one, as this version would write it: what an earlier one did not know is at
+    its default.
     """
     try:
-        return Profile.model_validate(profile).model_dump(mode="json", exclude={"checks"})
+        return Profile.model_validate(profile).model_dump(mode="json", exclude=_NO_OTHER_RUN)
     except ValidationError:
         return profile

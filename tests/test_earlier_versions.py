@@ -630,6 +630,8 @@ def test_an_earlier_folder_that_was_stopped_is_finished_by_the_same_command(
     source = tmp_path / "source picture.png"
     shutil.copy(out / "source.png", source)
     asked = ["--task", "classification", "--label", "bird", "--seed", "7", "--captions", "3", "--steps", "2"]
+    # What a profile sets where nobody says otherwise may change from version to version.
+    asked += ["--set", "caption.temperature=0", "--set", "generation.guidance=3"]
     assert run_command(monkeypatch, models, "augment", str(source), *asked, "--out", str(out)) == 0
     assert len(models.generator.made) == 2 and not models.captioner.calls and not models.language.prompts
     now = plain(folder_facts(out))
@@ -672,11 +674,17 @@ def test_an_earlier_png_finds_its_run_in_the_workspace_it_came_from(folder: Path
 
 @pytest.mark.demo
 @pytest.mark.slow
-def test_the_images_of_an_earlier_folder_are_made_again(tmp_path: Path) -> None:
-    """By the embedded models that made them: the same to the bit on such a machine, and to the eye on any other."""
-    assert cli.main(["again", str(FIXTURES / "folder" / "run.json"), "--out", str(tmp_path / "two")]) in (0, 1)
-    for name in ("image-001.png", "image-002.png"):
-        with Image.open(FIXTURES / "folder" / name) as then, Image.open(tmp_path / "two" / name) as now:
-            assert then.size == now.size
-            pairs = list(zip(then.convert("RGB").tobytes(), now.convert("RGB").tobytes(), strict=True))
-            assert sum(abs(one - other) for one, other in pairs) / len(pairs) < 1.0
+def test_the_images_of_an_earlier_folder_are_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The embedded models are trained anew from time to time, and then draw other pixels, which is told. What today's
+    make is made again to the bit.
+    """
+    earlier = str(FIXTURES / "folder" / "run.json")
+    assert cli.main(["again", earlier, "--image", "image-001.png", "--out", str(tmp_path / "now")]) in (0, 1)
+    assert " pixels" in capsys.readouterr().out
+    with (
+        Image.open(FIXTURES / "folder" / "image-001.png") as then,
+        Image.open(tmp_path / "now" / "image-001.png") as now,
+    ):
+        assert then.size == now.size
+    assert cli.main(["again", earlier, "--image", "image-001.png", "--out", str(tmp_path / "later")]) in (0, 1)
+    assert (tmp_path / "now" / "image-001.png").read_bytes() == (tmp_path / "later" / "image-001.png").read_bytes()
