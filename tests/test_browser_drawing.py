@@ -182,7 +182,7 @@ def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:
     # Presets, and what they are called when something else is set.
     expect(page.locator("[data-key=preset-balanced]")).to_have_attribute("aria-pressed", "true")
     page.click("[data-key=preset-draft]")
-    expect(page.locator("#setting-generation-steps")).to_have_value("8")
+    expect(page.locator("#setting-generation-steps")).to_have_value("5")
     expect(page.locator("[data-key=preset-draft]")).to_have_attribute("aria-pressed", "true")
     page.fill("#setting-generation-steps", "3")
     page.press("#setting-generation-steps", "Enter")
