@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from demo.judges import WEIGHTS as JUDGES
 from demo.language import caption, keywords
-from demo.report_facts import facts_of_scene, names_word
+from demo.report_facts import facts_of_scene, names_in
 from demo.report_images import FOUND
 from demo.report_rows import Row, missed, percent, share, table
 from demo.report_walk import FIRST_SEED, ListeningModels, Walk, start_walk, walk_text
@@ -160,7 +160,7 @@ def caption_rows(walks: list[Walk]) -> list[Row]:
         for place, colour in enumerate(shown.colours)
     ]
     around = [
-        names_word(walk.caption, keyword.text)
+        bool(names_in(walk.caption, keyword.text))
         for walk in walks
         for keyword in keywords(walk.scene)
         if keyword.edit_type == "background"

@@ -46,9 +46,9 @@ def facts_of(text: str) -> Facts:
     )
 
 
-def names_word(text: str, word: str) -> bool:
-    """Whether a text holds a word of the world, by any of its names."""
-    return any(re.search(rf"\b{re.escape(name)}\b", text) for name in _names((word,)))
+def names_in(text: str, word: str) -> list[str]:
+    """By which of its names a text holds a word of the world."""
+    return [name for name in _names((word,)) if re.search(rf"\b{re.escape(name)}\b", text)]
 
 
 def facts_of_scene(scene: Scene) -> Facts:

@@ -18,7 +18,7 @@ from PIL import Image
 from demo.check_truth import PARTS
 from demo.language import TIME_PHRASES, canonical
 from demo.render import render
-from demo.report_facts import Facts, facts_of
+from demo.report_facts import Facts, facts_of, names_in
 from demo.scene import COLOURS, WEATHERS, Scene, random_scene
 from pipeline.driver import Driver
 from pipeline.errors import UnreadableReply
@@ -165,8 +165,9 @@ def plan_edit(walk: Walk, alternatives: Alternatives) -> Edit | None:
 
 
 def plan_second_edit(walk: Walk, alternatives: Alternatives, first: Edit) -> Edit | None:
-    """An edit of another type than `first`."""
+    """An edit of another type than `first`, which shows beside it."""
     others = [edit for kind in PLANNED if kind != first.edit_type for edit in _edits(walk, alternatives, kind)]
+    others = [edit for edit in others if not _buried((first, edit))]
     return random.Random(walk.number + 1).choice(others) if others else None
 
 
@@ -217,7 +218,17 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
     ]
     if kind == "background":  # one part of the scene to another look of the same part
         return [edit for edit in edits if any(_both(words, edit) for words in PARTS.values())]
-    return [edit for edit in edits if kind != "attribute" or edited_things(walk, edit)]
+    if kind != "attribute":
+        return edits
+    # Where one colour is told by two names, an edit of the one leaves the other: nobody could say which car is meant.
+    once = [edit for edit in edits if len(names_in(walk.caption, canonical(edit.keyword))) == 1]
+    return [edit for edit in once if edited_things(walk, edit)]
+
+
+def _buried(edits: Sequence[Edit]) -> bool:
+    """Whether one edit brings the snow under which another one's ground cannot be seen, and is not told of."""
+    snow = any(canonical(edit.alternative) == "snowy" for edit in edits)
+    return snow and any(_both(PARTS["ground"], edit) for edit in edits)
 
 
 def _both(words: Sequence[str], edit: Edit) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from demo.calibrate import band_of
+from demo.calibrate import band_of, raised
 from demo.check_truth import PARTS, edited_scene, painted_pixels, part_shows, truth_of
 from demo.judges import Judges
 from demo.language import caption, random_wording
@@ -239,6 +239,14 @@ def test_the_lines_of_a_check_lie_where_good_and_bad_ones_part() -> None:
     assert 0.1 < apart[0] == apart[1] < 0.5
     mixed = band_of([number / 100 for number in range(20, 120)], [number / 100 for number in range(60)])
     assert 0.2 <= mixed[0] < 0.25 and 0.5 < mixed[1] < 0.6, "few good ones below, few bad ones above"
+
+
+def test_lines_are_raised_where_it_costs_fewest_good_images_until_few_broken_ones_pass_all() -> None:
+    bands = {"edit shows": (-1.0, 0.0), "mask kept": (0.2, 0.5)}
+    images = [(True, {"edit shows": 0.1, "mask kept": 0.7}), (True, {"edit shows": 0.2, "mask kept": 0.3})]
+    images += [(False, {"edit shows": 0.5, "mask kept": 0.6 + number / 100}) for number in range(30)]
+    assert raised(bands, images) == {"edit shows": (-1.0, 0.101), "mask kept": (0.2, 0.5)}
+    assert raised(bands, images[1:]) == bands
 
 
 def test_the_demo_profile_has_lines_for_every_check_of_an_image() -> None:
