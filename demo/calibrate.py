@@ -171,34 +171,38 @@ class Measured:
 
     by_check: dict[str, tuple[list[float], list[float]]]
     """Of images that are good in what a check is about, and of those that are not."""
-    images: list[tuple[bool, dict[str, float]]]
-    """Of each generated image: whether it is broken, and what each check measures of it."""
+    images: list[tuple[Truth, dict[str, float]]]
+    """Of each generated image: the truth, and what each check measures of it."""
 
 
-def raised(bands: Bands, images: Sequence[tuple[bool, dict[str, float]]]) -> Bands:
+def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Bands:
     """The bands, with the lines from which a check passes raised until few of the broken images pass all checks: always
-    the one at whose cost fewest good images do.
+    the one at whose cost fewest good images do, of the checks that are about what is wrong.
     """
     held = dict(bands)
 
     def passes(measured: dict[str, float]) -> bool:
         return all(value >= held[name][1] for name, value in measured.items())
 
-    most = THROUGH * sum(broken for broken, _ in images)
-    while len(through := [measured for broken, measured in images if broken and passes(measured)]) > most:
-        good = [measured for broken, measured in images if not broken and passes(measured)]
-        _, name, line = min(
+    most = THROUGH * sum(truth.broken for truth, _ in images)
+    while len(through := [(truth, found) for truth, found in images if truth.broken and passes(found)]) > most:
+        good = [found for truth, found in images if not truth.broken and passes(found)]
+        costs = [
             (sum(one.get(name, math.inf) <= value for one in good), name, value)
-            for measured in through
-            for name, value in measured.items()
-        )
+            for truth, found in through
+            for name, value in found.items()
+            if name in ABOUT and getattr(truth, ABOUT[name])
+        ]
+        if not costs:  # what is wrong with them no check is about
+            break
+        _, name, line = min(costs)
         held[name] = held[name][0], round(line + 0.001, 3)
     return held
 
 
 def collect(drawn: Sequence[Drawn], profile: Profile, clip: Embedder) -> Measured:
     """What the checks measure of drawn images, and of such that are held against what they are not."""
-    images = list[tuple[bool, dict[str, float]]]()
+    images = list[tuple[Truth, dict[str, float]]]()
     good, bad = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     judges, checker = Judges(), MaskChecker(profile)
 
@@ -212,7 +216,7 @@ def collect(drawn: Sequence[Drawn], profile: Profile, clip: Embedder) -> Measure
         truth = truth_of(one.scene, one.edits, np.asarray(one.image), judges)
         found = figures(checks_of(one, clip))
         add(truth, found)
-        images.append((truth.broken, found))
+        images.append((truth, found))
         unedited = figures(checks_of(one, clip, one.source, labels=()))
         for name in ("edit shows", "edit direction"):
             bad[name].append(unedited[name])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from demo.calibrate import band_of, raised
-from demo.check_truth import PARTS, edited_scene, painted_pixels, part_shows, truth_of
+from demo.check_truth import PARTS, Truth, edited_scene, painted_pixels, part_shows, truth_of
 from demo.judges import Judges
 from demo.language import caption, random_wording
 from demo.render import render
@@ -241,10 +241,14 @@ def test_the_lines_of_a_check_lie_where_good_and_bad_ones_part() -> None:
     assert 0.2 <= mixed[0] < 0.25 and 0.5 < mixed[1] < 0.6, "few good ones below, few bad ones above"
 
 
+NAMES = [field.name for field in fields(Truth)]
+
+
 def test_lines_are_raised_where_it_costs_fewest_good_images_until_few_broken_ones_pass_all() -> None:
     bands = {"edit shows": (-1.0, 0.0), "mask kept": (0.2, 0.5)}
-    images = [(True, {"edit shows": 0.1, "mask kept": 0.7}), (True, {"edit shows": 0.2, "mask kept": 0.3})]
-    images += [(False, {"edit shows": 0.5, "mask kept": 0.6 + number / 100}) for number in range(30)]
+    missing, lost, good = (Truth(*(name == wrong for name in NAMES)) for wrong in ("edit_missing", "class_lost", ""))
+    images = [(missing, {"edit shows": 0.1, "mask kept": 0.9}), (lost, {"edit shows": 0.3, "mask kept": 0.3})]
+    images += [(good, {"edit shows": 0.5, "mask kept": 0.6 + number / 100}) for number in range(30)]
     assert raised(bands, images) == {"edit shows": (-1.0, 0.101), "mask kept": (0.2, 0.5)}
     assert raised(bands, images[1:]) == bands
 
