@@ -182,20 +182,20 @@ def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:
     # Presets, and what they are called when something else is set.
     expect(page.locator("[data-key=preset-balanced]")).to_have_attribute("aria-pressed", "true")
     page.click("[data-key=preset-draft]")
-    expect(page.locator("#setting-generation-steps")).to_have_value("5")
+    expect(page.locator("#setting-generation-steps")).to_have_value("3")
     expect(page.locator("[data-key=preset-draft]")).to_have_attribute("aria-pressed", "true")
-    page.fill("#setting-generation-steps", "3")
+    page.fill("#setting-generation-steps", "4")
     page.press("#setting-generation-steps", "Enter")
     expect(page.locator("[data-key=preset-own]")).to_be_visible()
     page.fill("#setting-generation-steps", "0")
     page.press("#setting-generation-steps", "Enter")
-    said = "“steps” was not changed: it has to be a whole number from 1 to 150. It stays at 3."
+    said = "“steps” was not changed: it has to be a whole number from 1 to 150. It stays at 4."
     expect(page.locator("label:has(#setting-generation-steps) .refusal")).to_have_text(said)
     assert page.locator("#stage-generation .problem").count() == 0, "it is said once"
     look(page)
     settled(page)
     expect(page.locator("#setting-generation-steps")).to_have_value("0")
-    page.fill("#setting-generation-steps", "4")
+    page.fill("#setting-generation-steps", "6")
     expect(page.locator(".refusal")).to_have_count(0)
 
     # Seeds: fixed ones are the same for every caption.

@@ -549,7 +549,7 @@ def test_several_pictures_are_given_at_once_labelled_and_run_in_one_table(
     expect(said).to_contain_text("Left out (a mask is given to the run of its picture): holiday/red.mask.png.")
     expect(said).not_to_contain_text("DS_Store")
     page.click("[data-do=together-preset][data-preset=draft]")
-    expect(page.locator("#together-steps")).to_have_value("5")
+    expect(page.locator("#together-steps")).to_have_value("3")
     page.click("[data-close-together]")
     # The same is chosen; without a picture in it nothing begins.
     (tmp_path / "letters").mkdir()

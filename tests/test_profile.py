@@ -54,7 +54,7 @@ def test_unknown_name_lists_those_there_are() -> None:
     [
         ('title = "', 'titel = "x"\ntitle = "', r"unknown key: titel"),
         ("context_length = 512", "context_length = 512\nwindow = 3", r"unknown key: language.window"),
-        ("steps = 10", "steps = 10000", r"settings.generation.steps: it has to be a whole number from 1 to 150\.$"),
+        ("steps = 5", "steps = 5000", r"settings.generation.steps: it has to be a whole number from 1 to 150\.$"),
         ('kind = "blip"', 'kind = "flamingo"', r"captioner: its kind is 'flamingo': take blip, blip-2\.$"),
         ("[embedder]", "[recipes.x.y]", r"mine.toml lacks embedder: add it\. Those in .*profiles show how\.$"),
         ('kind = "blip"', "", r"captioner: its kind is missing\.$"),
