@@ -632,6 +632,7 @@ def test_an_earlier_folder_that_was_stopped_is_finished_by_the_same_command(
     asked = ["--task", "classification", "--label", "bird", "--seed", "7", "--captions", "3", "--steps", "2"]
     # What a profile sets where nobody says otherwise may change from version to version.
     asked += ["--set", "caption.temperature=0", "--set", "generation.guidance=3"]
+    asked += ["--set", "alternatives.temperature=0.2", "--set", "generation.control_strength=1"]
     assert run_command(monkeypatch, models, "augment", str(source), *asked, "--out", str(out)) == 0
     assert len(models.generator.made) == 2 and not models.captioner.calls and not models.language.prompts
     now = plain(folder_facts(out))
