@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -19,12 +20,11 @@ DESERT = "A red bird in a desert in sunny weather by day. The bird sits on a twi
 
 
 class OtherCaptioner(ScriptedCaptioner):
-    """Says something else when it samples."""
+    """Says something else when it is asked again."""
 
     def caption(self, image: object, task: object, settings: object, seed: int) -> tuple[str, str]:
         self.calls += 1
-        sampled = settings.temperature > 0  # type: ignore[attr-defined]
-        return (SUNNY_BIRD.replace("grassy", f"sandy {seed}") if sampled else SUNNY_BIRD), ""
+        return (SUNNY_BIRD.replace("grassy", f"sandy {seed}") if self.calls > 1 else SUNNY_BIRD), ""
 
 
 def reply(prompt: str) -> str:
@@ -51,6 +51,8 @@ served = one_server(TextModels)
 def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
     """A new run of a bird, at the gate."""
     behind = served.begin(request)
+    models: Any = behind.driver.models
+    models.captioner.calls = 0
     open_run(served.page, text_run(behind))
     return behind
 

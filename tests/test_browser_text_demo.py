@@ -197,6 +197,8 @@ def test_keywords_are_ticked_added_reworded_dropped_refused_and_forced(desk: Des
     if state(page, "alternatives") != "ready":  # the model has no other word for a bird
         stage(page, "alternatives").locator("button[data-do=keep]").click()
         settled(page, DEMO_SECONDS)
+    for text in texts(row(page, "bird")):  # what it says in its place is another matter
+        row(page, "bird").locator(f".toggle[data-text='{text}']").click()
     add_alternative(page, "bird", "butterfly")
     page.click("#run-counterfactuals")
     settled(page, DEMO_SECONDS)
