@@ -183,12 +183,12 @@ def language_rows(walks: list[Walk]) -> list[Row]:
     parsed = [read for walk in walks for read in walk.first_replies_read]
     free = [bool(walk.keywords_free) for walk in walks if walk.keywords_free is not None]
     edits = [right for walk in walks for right in walk.edits_right]
-    keywords = {text for walk in walks for text in walk.keywords}
-    alternatives = {text for walk in walks for text in walk.alternatives}
+    changed = {text for walk in walks for text in walk.keywords}
+    offered = {text for walk in walks for text in walk.alternatives}
     one_edit = [walk.edits_right[0] for walk in walks if walk.edits_right]
     return [
-        Row("different keywords", len(keywords), 60, ""),
-        Row("different alternatives", len(alternatives), 80, ""),
+        Row("different keywords", len(changed), 60, ""),
+        Row("different alternatives", len(offered), 80, ""),
         share("language reply parses at the first try", parsed, 0.99),
         share("keywords leave out the label and the protected classes", free, 0.99, "first replies, nothing filtered"),
         share(
