@@ -18,7 +18,7 @@ from tests.serving import serving_here, until
 from tests.test_predictions import Bright
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page
 
     from services.studio import Studio
 
@@ -151,25 +151,6 @@ def open_start(page: Page, url: str) -> None:
     page.goto(f"{url}?run=")
     page.wait_for_selector(".start h1")
     settled(page)
-
-
-class HeldBack:
-    """A handler of requests that keeps them from the server until they are let through."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Route] | None = []
-
-    def __call__(self, route: Route) -> None:
-        if self.waiting is None:
-            route.continue_()
-        else:
-            self.waiting.append(route)
-
-    def let_through(self) -> None:
-        """Those that wait, and all that come."""
-        waiting, self.waiting = self.waiting or [], None
-        for route in waiting:
-            route.continue_()
 
 
 def encoded(image: Image.Image, form: str = "PNG", **options: object) -> bytes:

@@ -31,6 +31,7 @@ from tests.annotating import (
     picture,
     running,
 )
+from tests.routing import routed
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here, until
 
@@ -180,22 +181,22 @@ def test_a_picture_that_does_not_come_is_told_and_asked_for_again(place: Place) 
             else:
                 route.abort()
 
-        page.route("**/image/*", refuse_twice)
-        page.clock.install()
-        page.goto(f"{place.url}annotate/#join={link}")
-        page.click("#join")
-        page.click("#code-kept")
-        page.click("#agree")
-        expect(page.locator(".picture .loading")).to_contain_text("The image did not come")
-        page.keyboard.press("y")
-        assert not votes(place, study_id), "nobody judges what they have not seen"
-        # It is asked for again after three seconds, twice; they go by at once.
-        page.clock.run_for(3000)
-        until(lambda: page.evaluate("true") and len(asked) > 1)
-        page.clock.run_for(3000)
-        at(page, 1)
-        page.keyboard.press("y")
-        at(page, 2)
+        with routed(page, "**/image/*", refuse_twice):
+            page.clock.install()
+            page.goto(f"{place.url}annotate/#join={link}")
+            page.click("#join")
+            page.click("#code-kept")
+            page.click("#agree")
+            expect(page.locator(".picture .loading")).to_contain_text("The image did not come")
+            page.keyboard.press("y")
+            assert not votes(place, study_id), "nobody judges what they have not seen"
+            # It is asked for again after three seconds, twice; they go by at once.
+            page.clock.run_for(3000)
+            until(lambda: page.evaluate("true") and len(asked) > 1)
+            page.clock.run_for(3000)
+            at(page, 1)
+            page.keyboard.press("y")
+            at(page, 2)
 
 
 def test_training_tells_after_each_answer_and_goes_on_with_a_key(place: Place) -> None:
@@ -411,20 +412,19 @@ def test_a_reply_that_is_lost_after_saving_gives_one_vote(place: Place) -> None:
             else:
                 route.continue_()
 
-        page.route("**/api/submit", answer)
-        page.keyboard.press("n")
-        at(page, 2)
+        with routed(page, "**/api/submit", answer):
+            page.keyboard.press("n")
+            at(page, 2)
     assert [answers["valid"] for _, answers in votes(place, study_id)] == ["no"]
 
 
 def test_an_answer_under_way_survives_that_the_page_is_left(place: Place) -> None:
     study_id, link = place.running(3)
     with place.annotator(link) as page:
-        page.route("**/api/submit", lambda route: route.abort())
-        page.keyboard.press("n")
-        page.wait_for_selector(".lost:visible")
-        page.goto("about:blank")
-        page.unroute("**/api/submit")
+        with routed(page, "**/api/submit", lambda route: route.abort()):
+            page.keyboard.press("n")
+            page.wait_for_selector(".lost:visible")
+            page.goto("about:blank")
         assert not votes(place, study_id)
         page.goto(f"{place.url}annotate/")
         at(page, 2)
@@ -661,15 +661,14 @@ def test_an_invitation_that_is_opened_on_an_open_page_stays(place: Place) -> Non
             else:
                 held.append(route)
 
-        page.route(address, hold)
-        with page.expect_request(address):
-            ask()
-        page.goto(f"{place.url}annotate/#join={invitation}")
-        page.wait_for_selector("#join")
-        with page.expect_response(address) as replied:
-            held[0].continue_()
-        replied.value.finished()
-        page.unroute(address)
+        with routed(page, address, hold):
+            with page.expect_request(address):
+                ask()
+            page.goto(f"{place.url}annotate/#join={invitation}")
+            page.wait_for_selector("#join")
+            with page.expect_response(address) as replied:
+                held[0].continue_()
+            replied.value.finished()
         # What is asked now is answered later than what the page has just got.
         page.evaluate("fetch('/annotate/api/state').then((reply) => reply.text())")
 
@@ -709,15 +708,15 @@ def test_a_late_reply_of_one_study_does_not_take_the_place_of_another(place: Pla
             else:
                 route.continue_()
 
-        page.route("**/api/next", hold)
-        with page.expect_request("**/api/next"):
-            page.click("#look-again")
-        page.click("#others")
-        page.click(".study-line:has-text('Boats')")
-        at(page, 1)
-        with page.expect_response("**/api/next") as replied:
-            held[0].continue_()
-        replied.value.finished()
+        with routed(page, "**/api/next", hold):
+            with page.expect_request("**/api/next"):
+                page.click("#look-again")
+            page.click("#others")
+            page.click(".study-line:has-text('Boats')")
+            at(page, 1)
+            with page.expect_response("**/api/next") as replied:
+                held[0].continue_()
+            replied.value.finished()
         # What is asked now is answered later than what the page has just got.
         page.evaluate("fetch('/annotate/api/state').then((reply) => reply.text())")
         page.keyboard.press("y")

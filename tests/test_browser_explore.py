@@ -15,7 +15,6 @@ from playwright.sync_api import FilePayload, Page, Route, expect
 from benchmarks.serving import settled
 from services.studio import Studio
 from tests.explorer import (
-    HeldBack,
     Served,
     draw,
     encoded,
@@ -28,6 +27,7 @@ from tests.explorer import (
     upload,
     upload_bird,
 )
+from tests.routing import HeldBack, routed
 from tests.serving import until
 
 served = one_server()
@@ -271,12 +271,11 @@ def test_back_and_forward_go_through_what_was_looked_at(studio: Studio, page: Pa
 
     # Also faster than the studio answers.
     held = HeldBack()
-    page.route("**/component_server/", held)
-    for by, wanted in ((-1, ""), (-1, first), (1, "")):
-        go(page, by, wanted)
-    held.let_through()
-    page.wait_for_function("!studio.run && studio.idle")
-    page.unroute("**/component_server/")
+    with routed(page, "**/component_server/", held):
+        for by, wanted in ((-1, ""), (-1, first), (1, "")):
+            go(page, by, wanted)
+        held.let_through()
+        page.wait_for_function("!studio.run && studio.idle")
     go(page, 1, second)
     page.wait_for_function("run => studio.run === run && studio.idle", arg=second)
 

@@ -8,7 +8,8 @@ from playwright.sync_api import Page, expect
 
 from benchmarks.serving import settled
 from tests.cutting_proxy import cutting_proxy
-from tests.explorer import HeldBack, Served, look, one_server, text_run
+from tests.explorer import Served, look, one_server, text_run
+from tests.routing import HeldBack, routed
 from tests.scripted import SUNNY_BIRD
 from tests.serving import until
 
@@ -61,25 +62,24 @@ def test_a_text_that_was_given_up_is_saved_when_its_person_says_so_again(served:
     page.wait_for_selector("#generate")
     settled(page)
     held = HeldBack()
-    page.route("**/component_server/", held)
-    caption.fill(said)
-    caption.press("Enter")
-    wait_for_requests(page, held, 1)
-    page.clock.fast_forward(20_500)
-    page.wait_for_function("studio.lost")
-    for route in held.waiting or []:
-        route.continue_(post_data=(route.request.post_data or "").replace('"name":"caption"', '"name":"poll"'))
-    held.waiting = None
-    page.clock.fast_forward(4_500)
-    page.wait_for_function("!studio.lost && studio.idle")
-    expect(page.locator("#stage-caption .unsaved")).to_be_visible()
-    assert len(served.studio.workspace.runs.history(run, "caption")) == 1
-    caption.click()
-    caption.press("Enter")
-    expect(page.locator("#state-caption")).to_have_text("edited by you")
-    expect(caption).to_have_value(said)
-    page.goto("about:blank")
-    page.unroute("**/component_server/")
+    with routed(page, "**/component_server/", held):
+        caption.fill(said)
+        caption.press("Enter")
+        wait_for_requests(page, held, 1)
+        page.clock.fast_forward(20_500)
+        page.wait_for_function("studio.lost")
+        for route in held.waiting or []:
+            route.continue_(post_data=(route.request.post_data or "").replace('"name":"caption"', '"name":"poll"'))
+        held.waiting = None
+        page.clock.fast_forward(4_500)
+        page.wait_for_function("!studio.lost && studio.idle")
+        expect(page.locator("#stage-caption .unsaved")).to_be_visible()
+        assert len(served.studio.workspace.runs.history(run, "caption")) == 1
+        caption.click()
+        caption.press("Enter")
+        expect(page.locator("#state-caption")).to_have_text("edited by you")
+        expect(caption).to_have_value(said)
+        page.goto("about:blank")
 
 
 def wait_for_requests(page: Page, held: HeldBack, count: int) -> None:

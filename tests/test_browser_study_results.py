@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from study.types import NewItem
-from tests.explorer import HeldBack
+from tests.routing import HeldBack, routed
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
 from tests.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, cast, picture, study_of
@@ -209,13 +209,12 @@ def test_the_focus_stays_with_the_worker_who_was_decided_of(page: Page, served: 
 def test_what_was_decided_is_not_told_as_refused(page: Page, served: tuple[str, Studio, str]) -> None:
     url, studio, study_id = served
     page.goto(f"{url}workers")
-    page.route("**/live?*", lambda route: route.abort())
-    page.locator("[id='worker-imported-bo']").get_by_role("button", name="Approve").click()
-    expect(page.locator("dialog")).to_contain_text("It is done")
-    assert "Not done" not in page.locator("dialog").inner_text()
-    of_bo = [vote for vote in studio.workspace.studies.data(study_id).votes if vote.worker == "imported-bo"]
-    assert {vote.verdict for vote in of_bo} == {"approved"}
-    page.unroute("**/live?*")
+    with routed(page, "**/live?*", lambda route: route.abort()):
+        page.locator("[id='worker-imported-bo']").get_by_role("button", name="Approve").click()
+        expect(page.locator("dialog")).to_contain_text("It is done")
+        assert "Not done" not in page.locator("dialog").inner_text()
+        of_bo = [vote for vote in studio.workspace.studies.data(study_id).votes if vote.worker == "imported-bo"]
+        assert {vote.verdict for vote in of_bo} == {"approved"}
 
 
 def test_workers_are_sorted_by_any_column(page: Page, served: tuple[str, Studio, str]) -> None:

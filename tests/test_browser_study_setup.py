@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.explorer import HeldBack, open_start
+from tests.explorer import open_start
+from tests.routing import HeldBack, routed
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
 from tests.study_cases import object_runs
@@ -189,16 +190,15 @@ def test_a_tick_that_is_set_while_its_part_is_drawn_anew_stays(desk: Desk) -> No
     answers = page.locator("[name='questions.0.valid']")
     first = answers.first.get_attribute("value")
     before = answers.first.is_checked()
-    page.route("**/save-draft", save)
-    page.select_option("[name='questions.1.kind']", "text")  # draws the questions anew
-    page.wait_for_selector("#saved >> text=saving")
-    page.locator("label.chip:has([name='questions.0.valid'])").first.click()
-    save.let_through()
-    expect(page.locator("[name='questions.1.valid']")).to_have_count(0)
-    desk.saved()
-    assert answers.first.is_checked() is not before
-    assert (first in desk.study.rules.questions[0].valid) is not before
-    page.unroute("**/save-draft")
+    with routed(page, "**/save-draft", save):
+        page.select_option("[name='questions.1.kind']", "text")  # draws the questions anew
+        page.wait_for_selector("#saved >> text=saving")
+        page.locator("label.chip:has([name='questions.0.valid'])").first.click()
+        save.let_through()
+        expect(page.locator("[name='questions.1.valid']")).to_have_count(0)
+        desk.saved()
+        assert answers.first.is_checked() is not before
+        assert (first in desk.study.rules.questions[0].valid) is not before
 
 
 def test_what_was_typed_last_is_saved_when_the_page_is_left(desk: Desk) -> None:
@@ -269,19 +269,18 @@ def test_what_is_typed_while_a_question_moves_does_not_land_in_another(desk: Des
     page, move = desk.page, HeldBack()
     desk.new("lance")
     first, second = (question.text for question in desk.study.rules.questions[:2])
-    page.route("**/edit-questions", move)
-    page.click("[data-question=up][data-place='1']")
-    page.locator("[name='questions.1.text']").focus()
-    page.keyboard.type("Too early. ")
-    page.fill("[name=name]", "Birds, typed meanwhile")
-    move.let_through()
-    expect(page.locator("[name='questions.0.text']")).to_have_value(second)
-    expect(page.locator("[name='questions.1.text']")).to_have_value(first)
-    page.fill("[name='questions.1.text']", "Typed after it?")
-    desk.saved()
-    assert [question.text for question in desk.study.rules.questions[:2]] == [second, "Typed after it?"]
-    assert desk.study.name == "Birds, typed meanwhile", "the rest of the form goes on meanwhile"
-    page.unroute("**/edit-questions")
+    with routed(page, "**/edit-questions", move):
+        page.click("[data-question=up][data-place='1']")
+        page.locator("[name='questions.1.text']").focus()
+        page.keyboard.type("Too early. ")
+        page.fill("[name=name]", "Birds, typed meanwhile")
+        move.let_through()
+        expect(page.locator("[name='questions.0.text']")).to_have_value(second)
+        expect(page.locator("[name='questions.1.text']")).to_have_value(first)
+        page.fill("[name='questions.1.text']", "Typed after it?")
+        desk.saved()
+        assert [question.text for question in desk.study.rules.questions[:2]] == [second, "Typed after it?"]
+        assert desk.study.name == "Birds, typed meanwhile", "the rest of the form goes on meanwhile"
 
 
 def test_who_moves_questions_by_keys_stays_at_them(desk: Desk) -> None:

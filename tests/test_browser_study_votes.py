@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 
 from study.templates import TEMPLATES
 from study.types import ControlPolicy, Eligibility, NewItem
+from tests.routing import routed
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
 
@@ -50,9 +51,9 @@ def test_a_file_of_votes_is_looked_at_and_then_taken(page: Page, served: tuple[s
     page.set_input_files("#bring", tmp_path / "another.png")
     expect(page.locator("#bring-note")).to_contain_text("its images come in at once")
     assert studies.get(study_id).items == 2
-    page.route("**/study/files/**", lambda route: route.abort(), times=1)
-    page.click("#bring-go")
-    expect(page.locator("[data-problem=bring]")).to_contain_text("No answer from the studio")
+    with routed(page, "**/study/files/**", lambda route: route.abort()):
+        page.click("#bring-go")
+        expect(page.locator("[data-problem=bring]")).to_contain_text("No answer from the studio")
     page.click("#bring-go")  # the file is still at hand
     expect(page.locator("#bring-note")).to_contain_text("1 image added")
     assert studies.get(study_id).items == 3
