@@ -1,7 +1,7 @@
 """People of a panel: the settings of a study for them, their ids there, what they said of themselves.
 
-Apart from everything else: no result, no analysis and no export of votes reads these tables. How a link let people in,
-which a report states, is read off the log.
+Apart from everything else: no result, no analysis and no export of votes reads who they are and what they said. How a
+link let people in, which a report states, is read off the settings and off when the link was open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from storage.workers import add_worker, came_from, enrol
 from study.panel import Panel
 
 NOBODYS_PANEL = ("the link takes anybody", "participants by nothing")
-"""What the log says where the link names no participants; the second as earlier versions wrote it."""
+"""What the log says where the link names no participants, the second as earlier versions wrote it: read only where the
+settings themselves are gone, since the files of studies once held the latest alone."""
 _LINK = {"invitation opened": True, "invitation ended": False, "restored": False, "closed": False}
 """What opens and ends the link, as the log names it."""
 APPEND_ONLY = ("study_panels", "participants", "person_answers")
@@ -135,15 +136,22 @@ def ways_in(db: sqlite_utils.Database, study_id: str) -> tuple[bool, bool]:
     """
     query = "SELECT event, detail, created FROM study_log WHERE study = ? ORDER BY id"
     joined = [row["created"] for row in db.query("SELECT created FROM enrolments WHERE study = ?", [study_id])]
+    settings = [
+        (row["created"], bool(unpack_value(Panel, row["settings"]).parameter))
+        for row in db.query("SELECT created, settings FROM study_panels WHERE study = ? ORDER BY id", [study_id])
+    ]
     opened = named = panelled = False
-    since, times = "", list[tuple[str, str]]()
+    since, changed, times = "", "", list[tuple[str, str]]()
     for row in db.query(query, [study_id]):
         if opened and not named:
             times.append((since, row["created"]))
         if row["event"] in _LINK:
             opened = _LINK[row["event"]]
         elif row["event"] == "panel changed":
-            named = row["detail"] not in NOBODYS_PANEL
+            # Saved just before this line, in one transaction.
+            saved = [names for time, names in settings if changed < time <= row["created"]]
+            named = saved[-1] if saved else row["detail"] not in NOBODYS_PANEL
+            changed = row["created"]
         panelled |= opened and named
         since = row["created"]
     if opened and not named:

@@ -67,10 +67,10 @@ _QUERIES: Mapping[str, str] = {
         "SELECT training_read.* FROM training_read JOIN assignments ON assignments.id = assignment WHERE study = ? "
         "ORDER BY assignment"
     ),
-    # That its link takes only people of a panel; the completion code is for them alone.
+    # Since when its link takes only people of a panel; the completion code is for them alone.
     "panels": (
         "SELECT json_object('parameter', json_extract(settings, '$.parameter')) AS settings, created "
-        "FROM study_panels WHERE study = ? ORDER BY id DESC LIMIT 1"
+        "FROM study_panels WHERE study = ? ORDER BY id"
     ),
 }
 _LATER = frozenset({"training_read", "panels"})

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import sqlite_utils
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
@@ -27,6 +28,7 @@ from services.studies.exports import EXPORTS, ZIP, opened, parquet, zipped
 from services.studies.imports import files_of, import_items, import_votes, read_items
 from services.studies.restore import restore_study
 from services.studies.services import study_services
+from storage.study_rows import append_log
 from storage.workspace import Workspace
 from study.cells import csv_text
 from study.panel import Panel, PersonQuestion
@@ -391,6 +393,30 @@ def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: P
         given = other.studies.assignments.claim(again, late.id, "item")
         assert given is not None and given.answers == {"valid": "no"}
         assert other.studies.assignments.submit(given.public, late.id, YES, "", 1.0, "three") == "saved"
+
+
+def test_how_a_link_let_people_in_does_not_hang_on_the_words_of_the_log(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def in_other_words(db: sqlite_utils.Database, event: str, detail: str, study_id: str) -> None:
+        append_log(db, event, f"in other words: {detail}", study_id)
+
+    monkeypatch.setattr("storage.panels.append_log", in_other_words)
+    studies, study_id = workspace.studies, voted(workspace, BIRD, {"a": YES}, items=2)
+    studies.panels.set(study_id, Panel(code="C1"))
+    studies.set_link(study_id, True)
+    late, _ = studies.workers.add()
+    studies.workers.enrol(study_id, late.id)
+    studies.panels.set(study_id, Panel("PID", code="C1"))
+    studies.panels.set(study_id, Panel("PID", code="C2"))
+    data = studies.data(study_id)
+    assert data.linked and data.panelled, "first it took anybody, then only people whom a panel named"
+    file = b"".join(zipped(workspace, study_id)[1])
+    with Workspace(tmp_path / "other") as other:
+        restore_study(other, file)
+        data = other.studies.data(study_id)
+        assert data.linked and data.panelled
+        assert other.studies.panels.get(study_id) == Panel("PID")
 
 
 def test_a_worker_of_a_restored_study_is_never_taken_for_somebody_else(workspace: Workspace, tmp_path: Path) -> None:
