@@ -107,6 +107,8 @@ class RunState:
     """All that a page shows of one run."""
 
     run: Run
+    source_size: tuple[int, int]
+    """Width and height of the source image."""
     recipe: Recipe
     recipes: tuple[Recipe, ...]
     """All that it may be given instead."""
@@ -178,6 +180,7 @@ class RunStates:
         failures, warming_up = self._notes.failures(run_id), self._estimates.warming_up
         return RunState(
             run=run,
+            source_size=size,
             recipe=recipe_of(run.recipe),
             recipes=known_recipes(),
             settings=settings,

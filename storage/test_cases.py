@@ -25,8 +25,9 @@ from storage.types import JOB_STATES, VERDICTS, Job, JobState, Review, StoredArt
 
 _CASES: Final = """
     SELECT test_cases.*, jobs.inputs_key, reviews.verdict, reviews.reason, reviews.created AS reviewed,
+        images.width, images.height,
         (SELECT json_group_object(name, image) FROM artifacts WHERE test_case = test_cases.id) AS artifacts
-    FROM test_cases LEFT JOIN jobs ON jobs.id = test_cases.job
+    FROM test_cases JOIN images ON images.sha = test_cases.image LEFT JOIN jobs ON jobs.id = test_cases.job
     LEFT JOIN test_case_states AS state ON state.test_case = test_cases.id
     LEFT JOIN reviews ON reviews.id = state.review
 """
@@ -303,6 +304,7 @@ def _case(row: Row, images: Path) -> StoredTestCase:
         job_id=row["job"],
         image_sha=row["image"],
         image_path=images / file_name(row["image"]),
+        image_size=(row["width"], row["height"]),
         lineage=Lineage(
             counterfactual=unpack_value(CounterfactualCaption, row["counterfactual"]),
             seed=int(row["seed"]),

@@ -79,6 +79,8 @@ class StoredTestCase:
     job_id: int | None
     image_sha: str
     image_path: Path
+    image_size: tuple[int, int]
+    """Width and height of the image."""
     lineage: Lineage
     artifacts: Mapping[str, StoredArtifact]
     """By name, as in `TestCase`."""

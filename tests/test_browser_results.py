@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
@@ -16,6 +17,8 @@ from tests.explorer import (
     Served,
     choose_a_model_that_is_none,
     draw,
+    encoded,
+    fill,
     held_drawing,
     look,
     one_server,
@@ -23,6 +26,8 @@ from tests.explorer import (
     shows_every_check,
     text_run,
 )
+from tests.routing import HeldBack
+from tests.serving import until
 from tests.test_predictions import Bright
 
 SOON = 60_000
@@ -32,6 +37,17 @@ SOON = 60_000
 PLACES = """[...document.querySelectorAll('#viewer :is(.pane, .verdict-line, .checks, .review)')].map((part) => {
   const { x, y, width, height } = part.getBoundingClientRect(); return [x, y, width, height].map(Math.round); })"""
 """Where the pictures and what stands below them are."""
+
+EVERY_PLACE = """[...document.querySelectorAll('.studio *')].filter((one) => one.checkVisibility()).map((one) => {
+  const { x, y, width, height } = one.getBoundingClientRect();
+  return [one.outerHTML.slice(0, 90), ...[x, y + scrollY, width, height].map(Math.round)].join(' '); })"""
+"""Where everything on the page is."""
+
+PICTURES = re.compile(r"/(images|masks|control)/")
+
+MISSING = """[...document.querySelectorAll('.studio img')].filter(
+  (one) => one.checkVisibility() && !(one.complete && one.naturalWidth)).map((one) => one.outerHTML)"""
+"""The pictures that have not come yet."""
 
 
 COVERED = """[...document.querySelectorAll("button, input, textarea, a, summary")].filter((one) => {
@@ -99,6 +115,47 @@ def test_every_way_to_look_has_its_tab_and_its_key(studio: Studio, page: Page) -
     press(page, "2")
     press(page, "ArrowRight")
     expect(page.locator(".tab.on")).to_have_text("Slider")  # the way to look stays with the next result
+
+
+def test_nothing_moves_when_the_pictures_come(served: Served, request: pytest.FixtureRequest) -> None:
+    """Whatever the pictures take to come: before and after, everything on the page is where it is."""
+    behind, page = served.begin(request), served.page
+    run_id = text_run(behind, Image.new("RGB", (96, 64), (40, 20, 20)))
+    kept = {"kind": "segmentation", "label": "", "protected": ["road"]}
+    behind.commands.send("task", {"run": run_id, **kept})
+    behind.runs.give_mask(run_id, encoded(Image.new("L", (96, 64), 1)), "1 road")
+
+    def nothing_moves(*clicked: str) -> None:
+        held = HeldBack()
+        page.route(PICTURES, held)
+        try:
+            page.reload(wait_until="commit")  # its load waits for the pictures
+            page.wait_for_selector("#run-all")
+            settled(page)
+            page.wait_for_function("!studio.predicting", timeout=SOON)
+            for button in clicked:
+                page.click(button)
+            settled(page)
+            until(lambda: page.evaluate("true") and held.waiting)
+            assert page.evaluate(MISSING)
+            before = page.evaluate(EVERY_PLACE)
+            held.let_through()
+            until(lambda: not page.evaluate(MISSING), 20)
+            moved = set(before) ^ set(page.evaluate(EVERY_PLACE))
+            assert not moved, sorted(moved)
+        finally:
+            held.let_through()
+            page.unroute(PICTURES)
+
+    fill(behind, run_id)
+    open_run(page, run_id)
+    nothing_moves("#toggle-conditioning", "#source .overlay")
+    draw(behind, run_id)
+    look(page)
+    page.wait_for_function("studio.cases.length > 0")
+    nothing_moves()
+    nothing_moves("#tile-difference", "#tool-zoom")
+    page.click("#tool-zoom")
 
 
 def test_a_whole_run_fits_one_screen_of_a_laptop(studio: Studio, page: Page) -> None:

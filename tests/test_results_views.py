@@ -54,6 +54,7 @@ def case(number: int = 1, review: Review | None = None) -> StoredTestCase:
         None,
         SHA,
         Path("i"),
+        (64, 64),
         replace(LINEAGE, counterfactual=caption, seed=7, task=Task("classification", label="bird")),
         {CONTROL_IMAGE: StoredArtifact(SHA, Path("c"))},
         checks,
@@ -73,6 +74,7 @@ def state(*cases: StoredTestCase, kind: str = "classification", masked: bool = F
         run = replace(run, mask_sha=SHA, mask_classes={1: "road", 2: EVIL})
     return RunState(
         run=run,
+        source_size=(64, 64),
         recipe=DILLEMA,
         recipes=(DILLEMA,),
         settings=SETTINGS,

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from pipeline.profile import Profile
 from pipeline.settings import ConditioningSettings, ControlKind
 from services.run_state import RunState
-from ui.views.large import image_url
+from ui.views.large import image_url, picture
 from ui.views.markup import Child, Html, el
 from ui.views.parts import bar, button
 from ui.views.stage import panel
@@ -92,7 +92,7 @@ def _kinds(settings: ConditioningSettings, profile: Profile) -> Html:
 def _pair(state: RunState, settings: ConditioningSettings) -> Html:
     source = el(
         "figure",
-        el("img", src=image_url(state.run.source_sha), alt="The source image", loading="lazy"),
+        picture(image_url(state.run.source_sha), state.source_size, alt="The source image", loading="lazy"),
         el("figcaption", el("span", "original")),
     )
     shown: Child
@@ -104,6 +104,7 @@ def _pair(state: RunState, settings: ConditioningSettings) -> Html:
         # The script loads it, the latest settings first; what it shows is its own.
         shown = el(
             "img",
+            style="aspect-ratio: {} / {}".format(*state.source_size),
             alt="The control image that these settings give",
             id="control-preview",
             data_own=True,

@@ -14,7 +14,7 @@ from pipeline.recipes import edits_in_words
 from services.predictions import ModelComparison
 from services.run_state import RunState
 from storage.types import StoredTestCase
-from ui.views.markup import Child, Html, el
+from ui.views.markup import Attribute, Child, Html, el
 from ui.views.parts import icon
 from ui.views.text_stages import caption_text
 
@@ -81,6 +81,11 @@ def image_url(sha: str) -> str:
     return f"images/{sha}.png"
 
 
+def picture(src: str, size: tuple[int, int], **attributes: Attribute) -> Html:
+    """A picture whose place the page knows before it has come: its size in pixels tells the shape."""
+    return el("img", src=src, width=size[0], height=size[1], **attributes)
+
+
 def overlay_url(sha: str) -> str:
     """Where a mask of the workspace is served as colours to lay over its image."""
     return f"masks/{sha}.png"
@@ -127,7 +132,7 @@ def source_picture(state: RunState) -> Html:
     words = f"Source image: {caption_text(state) or state.run.name}"
     return el(
         "figure",
-        el("img", src=image_url(state.run.source_sha), alt=words, id="big-source", class_="sizer"),
+        picture(image_url(state.run.source_sha), state.source_size, alt=words, id="big-source", class_="sizer"),
         el("figcaption", el("span", "source")),
         class_="large",
     )
@@ -138,8 +143,8 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
     run, result = state.run, image_url(case.image_sha)
     label, words = edit_words(case), f"Generated image: {case.lineage.counterfactual.text}"
     # A key of its own has the page make the picture anew: the one before must not stay under this one's name.
-    made = el("img", src=result, alt=words, id=f"big-{mode}", data_key=f"big-{case.image_sha}")
-    source = image_url(run.source_sha)
+    made = picture(result, case.image_size, alt=words, id=f"big-{mode}", data_key=f"big-{case.image_sha}")
+    source, size = image_url(run.source_sha), state.source_size
     match mode:
         case "slider":
             wipe = el(
@@ -152,18 +157,18 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
                 aria_label="How much of the source is shown",
                 data_own=True,
             )
-            over = el("img", src=source, alt="Source image", class_="over")
-            below = el("img", src=result, alt=words, data_key=f"big-{case.image_sha}")
+            over = picture(source, size, alt="Source image", class_="over")
+            below = picture(result, case.image_size, alt=words, data_key=f"big-{case.image_sha}")
             return beside_source(state, mode, (below, over, wipe, el("i", class_="line")), ("source", label))
         case "source":
-            return beside_source(
-                state, mode, (el("img", src=source, alt="Source image", id="big-source"),), ("source",)
-            )
+            shown = picture(source, size, alt="Source image", id="big-source")
+            return beside_source(state, mode, (shown,), ("source",))
         case "difference":
-            return beside_source(state, mode, (made, el("img", src=source, alt="", class_="over")), ("difference",))
+            return beside_source(state, mode, (made, picture(source, size, alt="", class_="over")), ("difference",))
         case "mask" if run.mask_sha is not None:
-            over = el("img", src=overlay_url(run.mask_sha), alt="The mask", class_="over")
-            both = (el("img", src=source, alt=""), el("img", src=overlay_url(run.mask_sha), alt="", class_="over"))
+            mask = overlay_url(run.mask_sha)
+            over = picture(mask, size, alt="The mask", class_="over")
+            both = (picture(source, size, alt=""), picture(mask, size, alt="", class_="over"))
             legend = _legend(run.mask_classes)
             return beside_source(
                 state, mode, (made, over), (f"{label}, with the mask",), legend, both, "source, with the mask"
@@ -172,11 +177,11 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
             return _maps(state, case, comparison)
     known = modes(artifacts_of(case)).get(mode, Mode("", ""))
     if known.artifact in case.artifacts:
-        shown = image_url(case.artifacts[known.artifact].sha)
+        artifact = image_url(case.artifacts[known.artifact].sha)
         if mode.startswith("made-"):
-            picture = el("img", src=shown, alt=known.words, id=f"big-{mode}", data_key=shown)
-            return beside_source(state, mode, (picture,), (known.artifact,))
-        trace = el("i", class_="trace", style=f"-webkit-mask-image:url('{shown}');mask-image:url('{shown}')")
+            shown = picture(artifact, case.image_size, alt=known.words, id=f"big-{mode}", data_key=artifact)
+            return beside_source(state, mode, (shown,), (known.artifact,))
+        trace = el("i", class_="trace", style=f"-webkit-mask-image:url('{artifact}');mask-image:url('{artifact}')")
         return beside_source(state, mode, (made, trace), (f"{label}, with the lines it was drawn on",))
     return beside_source(state, "result", (made,), (label,))
 
@@ -210,7 +215,9 @@ def beside_source(
     """Two places of the same size, which stay where they are: the source, or what stands `before` in its place, and
     what is `shown`.
     """
-    source = el("img", src=image_url(state.run.source_sha), alt="Source image", class_="sizer", id="beside-source")
+    source = picture(
+        image_url(state.run.source_sha), state.source_size, alt="Source image", class_="sizer", id="beside-source"
+    )
     layers = el("div", before, class_="layers", data_key=f"before-{mode}") if before else None
     whole = f"big-{mode}" if mode in ("slider", "seen", "drawing") else None
     panes = (

@@ -7,13 +7,9 @@ from collections.abc import Mapping, Sequence
 from pipeline.masks import classes_text, colour
 from services.run_state import RunState
 from services.samples import Sample, known_classes, sample_of
+from ui.views.large import image_url, overlay_url, picture
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, icon, notice
-
-
-def mask_url(sha: str) -> str:
-    """Where the colours of a stored mask are served: a PNG, clear enough to lie over its image."""
-    return f"masks/{sha}.png"
 
 
 def legend(classes: Mapping[int, str], protected: Sequence[str] = ()) -> Html:
@@ -45,8 +41,8 @@ def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
         parts += [
             el(
                 "button",
-                el("img", src=f"images/{run.source_sha}.png", alt=""),
-                el("img", src=mask_url(run.mask_sha), alt="The mask over the source image", class_="over"),
+                picture(image_url(run.source_sha), state.source_size, alt=""),
+                el("img", src=overlay_url(run.mask_sha), alt="The mask over the source image", class_="over"),
                 type="button",
                 class_="overlay",
                 data_key="mask-overlay",
