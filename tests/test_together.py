@@ -76,6 +76,8 @@ def test_several_pictures_get_one_task_and_the_same_settings_and_all_are_run(stu
     states = studio.together.of(runs).runs
     assert [len(state.run.test_cases) for state in states] == [2, 2, 2] and now.images == 6
     assert {case.lineage.settings.steps for state in states for case in state.run.test_cases} == {2}
+    markup = parts_of(studio, "", tuple(runs))["together"]
+    assert markup.count("</svg>drawn</span>") == 3 and "to draw" not in markup and "Generate 6 more images" in markup
 
 
 def test_several_pictures_take_recipe_preset_and_every_setting_as_one_does(studio: Studio) -> None:

@@ -92,7 +92,7 @@
   function showRefused() {
     const refused = studio.refusedPictures ?? [], place = document.getElementById("together-refused");
     if (!place) { if (refused.length) say(refused.join(" "), "bad"); return; }
-    place.className = refused.length ? "problem" : "";
+    place.className = refused.length ? "notice" : "";   // the others were taken
     place.replaceChildren(...refused.map((text) => Object.assign(document.createElement("div"), { textContent: text })));
   }
 

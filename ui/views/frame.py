@@ -77,7 +77,7 @@ def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
         doing = f"{doing} · {job.progress.note}"
     doing += left(job.progress.seconds_left) if job.progress is not None else ""
     if job.run_id != run_id:
-        doing = f"another run: {doing}"
+        doing = f"{'another' if run_id else 'a'} run: {doing}"
     if job.stopping:
         doing = "stopping"
     cancel = button("Cancel", "cancel", "s", data_run=job.run_id, id="cancel-top", disabled=job.stopping)

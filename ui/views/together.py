@@ -61,7 +61,7 @@ def _for_all(together: TogetherState, profile: Profile, runs: str) -> Html:
     writing = any(
         _active(state) and GENERATION not in (state.job.stages if state.job else ()) for state in together.runs
     )
-    drawn = all(state.run.test_cases for state in together.runs)
+    drawn = all(_drawn(state) for state in together.runs)
     accepted = sum(len(accepted_of(state.run)) for state in together.runs)
     start = len([state for state in ready if not task_problem(state.run.task)])
     run = button(
@@ -73,7 +73,8 @@ def _for_all(together: TogetherState, profile: Profile, runs: str) -> Html:
         disabled=not start,
         title="Caption, keywords, alternatives and counterfactual captions of each; no image is drawn yet",
     )
-    images = f"{together.images} images" if together.images != 1 else "1 image"
+    more = " more" if drawn else ""
+    images = f"{together.images}{more} images" if together.images != 1 else f"1{more} image"
     draw = button(
         f"Generate {images}" if together.images else "Generate",
         "together-generate",
@@ -116,7 +117,7 @@ def _task(together: TogetherState, profile: Profile, runs: str) -> Html:
         button(
             name,
             "together-task",
-            f"s{' on' if all(state.run.task.kind == name for state in together.runs) else ''}",
+            f"chip{' on' if all(state.run.task.kind == name for state in together.runs) else ''}",
             data_runs=runs,
             data_kind=name,
             aria_pressed="true" if all(state.run.task.kind == name for state in together.runs) else "false",
@@ -223,9 +224,11 @@ def _far(state: RunState) -> list[Child]:
     if state.problems:
         stage, problem = next(iter(state.problems.items()))
         return [pill(f"{stage_title(stage).lower()}: failed", "bad"), el("small", problem.text)]
+    if _drawn(state):
+        return [pill([icon("check"), "drawn"], "ok")]
     if state.gate.plan is not None:
         number = len(state.gate.plan.images)
-        return [pill(f"{number} image{'s' if number > 1 else ''} to draw", "ok")]
+        return [pill(f"{number} image{'s' if number > 1 else ''} to draw", "acc")]
     done = [name for name in state.recipe.names if name in state.run.values and name not in state.stale]
     return [pill(f"{len(done)} of {len(state.recipe.names)} stages" if done else "not begun")]
 
@@ -235,7 +238,13 @@ def _results(state: RunState) -> Child:
     if not number:
         return None
     words = f"{number} result" if number == 1 else f"{number} results"
-    return f"{words}, {accepted} accepted" if accepted else words
+    words = f"{words}, {accepted} accepted" if accepted else words
+    return el("a", words, href=f"?run={state.run.id}", data_go="open", data_run=state.run.id)
+
+
+def _drawn(state: RunState) -> bool:
+    """Whether it has images that fit what it shows: a further yes draws others of them."""
+    return len(state.outdated) < len(state.run.test_cases)
 
 
 def _active(state: RunState) -> bool:
