@@ -18,6 +18,15 @@ from tests.test_browser_drawing_demo import generate, pixels, tick
 from tests.test_browser_results import press
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
+OUT_OF_SIGHT = """parts => parts.filter(part => {
+  const { top, left, right, bottom, height } = part.getBoundingClientRect();
+  return !height || !part.contains(document.elementFromPoint((left + right) / 2, top + 4)) || bottom > innerHeight;
+}).map(part => part.textContent)"""
+BROKEN = """heads => heads.filter(head => {
+  const words = document.createRange();
+  words.selectNodeContents(head);
+  return !head.textContent.includes(" ") && words.getClientRects().length > 1;
+}).map(head => head.textContent)"""
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +82,23 @@ def test_a_sample_through_all_five_stages(desk: Desk) -> None:
     page.wait_for_selector("#results .thumb")
     assert page.url == address and page.locator("#results .thumb").count() == 1
     assert page.inner_text("#state-keywords") == "edited by you"
+
+
+def test_all_that_is_decided_of_a_town_fits_one_screen_of_a_laptop(desk: Desk) -> None:
+    page = desk.at_gate("town-at-night")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.click("#tool-open")
+    try:
+        rows = page.locator("#stage-alternatives .row-line")
+        assert rows.count() >= 6
+        assert page.evaluate("document.documentElement.scrollHeight") == 800, "nothing to scroll to"
+        changes = ".line:not(:has(.unfold)) ins, .line .unfold"
+        parts = f".chip:has(> .toggle), .stage .line, {changes}, #generate"
+        assert page.locator(parts).evaluate_all(OUT_OF_SIGHT) == []
+        assert rows.locator(".row-head b").evaluate_all(BROKEN) == [], "no word is broken while there is room"
+    finally:
+        page.set_viewport_size({"width": 1440, "height": 1000})
+        page.click("#tool-open")
 
 
 def test_a_street_at_night_misleads_the_embedded_segmenter(desk: Desk) -> None:

@@ -40,6 +40,16 @@ def test_differences_are_marked_by_more_than_colour() -> None:
     assert markup == "a <del>sunny</del> <ins>&lt;snowy&gt;</ins>"
 
 
+def test_words_far_from_a_change_are_marked() -> None:
+    after = BEFORE.replace("sunny", "snowy").replace("by day", "at night")
+    said = differences(word_diff(BEFORE, after), near=2)
+    assert said == (
+        '<span class="far">A road with two </span>cars in <del>sunny</del> <ins>snowy</ins> weather '
+        '<del>by day</del> <ins>at night</ins>. The <span class="far">near car is blue. Trees line the road.</span>'
+    )
+    assert "far" not in differences(word_diff(BEFORE, BEFORE), near=2), "where nothing was changed all of it is shown"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "shown"),
     [

@@ -36,6 +36,8 @@ REMARKS = {
     "protected changed on purpose": ("protected word forced", "warn"),
 }
 """What a check is called that passed with a remark, and its tone."""
+NEAR = 4
+"""Words beside a change that a small window shows too."""
 EDITS_AT_ONCE = ((1, "1"), (2, "2"), (3, "3"), (0, "all"))
 
 
@@ -99,7 +101,7 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
         aria_label=f"Use caption {place + 1}",
         **data,
     )
-    shown = el("p", differences(shortened(pieces)), class_="diff", title=item.text, data_edit=True)
+    shown = el("p", differences(shortened(pieces), NEAR), class_="diff", title=item.text, data_edit=True)
     field = el(
         "textarea",
         item.text,

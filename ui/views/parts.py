@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -14,6 +15,8 @@ Tone = Literal["", "ok", "warn", "bad", "acc"]
 CONTROL = "drawing the control image"
 """What a job does that runs and is at no stage."""
 
+WORTH_A_MARK = 3
+"""Fewer words than this are shown wherever they stand."""
 _POINTS = (".", ",", ";", ":", "!", "?")
 _ICONS = {
     "check": '<path d="M3.5 8.5l3 3 6-7"/>',
@@ -86,8 +89,11 @@ def notice(text: Child, element_id: str | None = None) -> Html:
     return el("p", text, class_="notice", id=element_id)
 
 
-def differences(pieces: tuple[Piece, ...]) -> Html:
-    """A text with what was removed and what was added, told apart by more than colour."""
+def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
+    """A text with what was removed and what was added, told apart by more than colour.
+
+    With `near`, words that are farther than so many from any change are marked: a small window may leave them out.
+    """
     names = {"removed": "del", "added": "ins"}
     parts: list[Child] = []
     before = " "
@@ -103,9 +109,19 @@ def differences(pieces: tuple[Piece, ...]) -> Html:
             following = pieces[place + 1].text if place + 1 < len(pieces) else "."
             if piece.kind == "removed":
                 text = "" if following.startswith(_POINTS) else " "
-        parts.append(text)
+        far = near is not None and piece.kind == "same" and len(pieces) > 1
+        parts.append(_far(text, near or 0, place > 0, place + 1 < len(pieces)) if far else text)
         before = text or "x"
     return join(parts)
+
+
+def _far(text: str, near: int, follows: bool, precedes: bool) -> Child:
+    """An unchanged text that follows a change, precedes one, or both, with a mark around what is far from them."""
+    words = re.findall(r"\S+\s*|^\s+", text)
+    start, end = near * follows, len(words) - near * precedes
+    if end - start < WORTH_A_MARK:
+        return text
+    return ["".join(words[:start]), el("span", "".join(words[start:end]), class_="far"), "".join(words[end:])]
 
 
 def seconds(value: float) -> str:
