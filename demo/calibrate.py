@@ -30,11 +30,12 @@ from demo.judges import Judges
 from demo.language import caption, keywords
 from demo.mask_checker import ABOUT, MaskChecker
 from demo.render import render
-from demo.scene import OBJECT_CLASSES, Scene, random_scene
+from demo.scene import OBJECT_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
 from pipeline.driver import Driver, MemoryStore, Request
 from pipeline.errors import UserError
 from pipeline.image_checks import image_checks
 from pipeline.images import image_sha
+from pipeline.masks import NamedMask
 from pipeline.models import load_models
 from pipeline.profile import PROFILES, Profile, load_profile
 from pipeline.recipes import DEFAULT, recipe_of
@@ -148,7 +149,19 @@ def checks_of(
     task = Task("classification", label=label) if label else drawn.task
     conditioning, source_caption = load_profile("demo").settings.conditioning, caption(drawn.scene)
     shown, wanted = image or drawn.image, made or drawn.counterfactual
-    return image_checks(drawn.source, shown, drawn.control, source_caption, wanted, task, clip, labels, conditioning)
+    mask = NamedMask(Image.fromarray(drawn.mask), dict(enumerate(SEMANTIC_CLASSES)))
+    return image_checks(
+        drawn.source,
+        shown,
+        drawn.control,
+        source_caption,
+        wanted,
+        task,
+        clip,
+        labels,
+        conditioning,
+        mask=mask,
+    )
 
 
 def figures(checks: Sequence[Check]) -> dict[str, float]:
@@ -229,7 +242,7 @@ def collect(drawn: Sequence[Drawn], profile: Profile, clip: Embedder) -> Measure
             made = CounterfactualCaption(text, one.counterfactual.edits)
             bad["label seen"].append(figures(checks_of(one, clip, made=made, label=wrong))["label seen"])
             continue
-        masked = figures(checker.checks(one.source, one.image, one.mask))
+        masked = figures(checker.checks(one.source, one.image, one.mask, one.counterfactual.edits))
         add(truth, masked)
         found |= masked
     return Measured({name: (good[name], bad[name]) for name in good}, images)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from PIL import Image
 
 from demo.scene import SEMANTIC_CLASSES
-from evaluation.metrics import MASK_KEPT, THINGS_KEPT, kept_checks, kept_in_mask
+from evaluation.metrics import MASK_KEPT, SURROUNDINGS_KEPT, THINGS_KEPT, kept_checks, kept_in_mask
 from evaluation.models import ModelUnderTest
 from evaluation.types import decode_map
+from pipeline.image_checks import FORMS_KEPT
 from pipeline.profile import Profile
-from pipeline.types import Check
+from pipeline.types import Check, Edit
 
 ABOUT = {
     "edit shows": "edit_missing",
@@ -18,6 +21,8 @@ ABOUT = {
     "label seen": "label_lost",
     MASK_KEPT: "class_lost",
     THINGS_KEPT: "thing_lost",
+    SURROUNDINGS_KEPT: "surroundings_lost",
+    FORMS_KEPT: "form_lost",
 }
 """What of the truth a check is about; one that is not named is about all of it."""
 
@@ -30,8 +35,10 @@ class MaskChecker:
         assert wanted is not None  # the demo profile brings one
         self._model, self._profile = ModelUnderTest(wanted), profile
 
-    def checks(self, source: Image.Image, image: Image.Image, mask: np.ndarray) -> tuple[Check, ...]:
-        """Of one road scene."""
+    def checks(
+        self, source: Image.Image, image: Image.Image, mask: np.ndarray, edits: Sequence[Edit] = ()
+    ) -> tuple[Check, ...]:
+        """Of one road scene and the image that was made of it with these edits."""
         before, after = self._model.predict(source), self._model.predict(image)
         kept = kept_in_mask(
             decode_map(before.class_map),
@@ -41,5 +48,6 @@ class MaskChecker:
             dict(enumerate(SEMANTIC_CLASSES)),
             self._profile.tasks.protected,
             self._profile.checks.things,
+            [edit.keyword for edit in edits],
         )
         return kept_checks(kept, self._profile.checks.bands)

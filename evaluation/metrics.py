@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
 from pipeline.bands import Band
+from pipeline.image_checks import LARGE_PIECE
 from pipeline.masks import UNLABELLED
 from pipeline.types import Check, Task
 from pipeline.words import classes_in
@@ -17,6 +18,9 @@ MASK_KEPT = "mask kept"
 """What the check of the mask is called."""
 THINGS_KEPT = "things kept"
 """What the check of the single things in the mask is called."""
+SURROUNDINGS_KEPT = "surroundings kept"
+"""What the check of what the mask does not protect is called."""
+MASK_CHECKS = (MASK_KEPT, THINGS_KEPT, SURROUNDINGS_KEPT)
 SEEN = 0.5
 """The share of a class or thing that a segmenter has to find in the source to say something of it in a result."""
 SMALLEST_THING = 0.0012
@@ -24,6 +28,7 @@ SMALLEST_THING = 0.0012
 MASK_BANDS: Mapping[str, Band] = {
     MASK_KEPT: Band(failed_below=0.25, passed_from=0.5),
     THINGS_KEPT: Band(failed_below=0.25, passed_from=0.5),
+    SURROUNDINGS_KEPT: Band(failed_below=0.25, passed_from=0.5),
 }
 """What holds for a segmenter whose profile sets no band of its own: half of a thing is a thing that was found."""
 DROPPED = 0.15
@@ -118,10 +123,11 @@ def without_mask(
 
 @dataclass(frozen=True)
 class Kept:
-    """A protected class, or one thing of it, and how much of it a segmenter finds: recall within the mask, 0 to 1."""
+    """A class of the mask, or one piece of it, and how much of it a segmenter finds: recall within the mask, 0 to 1."""
 
     name: str
-    thing: bool
+    check: str
+    """Of `MASK_CHECKS`: a whole protected class, one thing of it, or a large piece of what is not protected."""
     source: float
     found: float
 
@@ -134,35 +140,57 @@ def kept_in_mask(
     mask_classes: Mapping[int, str],
     protected: Sequence[str],
     things: Sequence[str],
+    edited: Sequence[str] = (),
 ) -> tuple[Kept, ...]:
     """What a segmenter finds of the mask in source and result (class numbers each, of the mask's size): every protected
-    class that it knows, and of those among `things` every piece that is not tiny.
+    class that it knows, of those among `things` every piece that is not tiny, and of what is not protected every large
+    piece, where none of the `edited` words names it.
     """
-    import cv2
-
     numbers, before, after = (np.asarray(image) for image in (mask, source, found))
-    smallest, kept = SMALLEST_THING * numbers.size, list[Kept]()
+    guarded = {number for name in protected for number in numbers_of(name, mask_classes)}
+    told = Task("segmentation", protected=tuple(mask_classes.values()))
+    changed = {name for words in edited for name in classes_in(words, told)}
+    around = [
+        name for number, name in mask_classes.items() if number not in {*guarded, UNLABELLED} and name not in changed
+    ]
+    kept = list[Kept]()
+
+    def look(check: str, name: str, where: np.ndarray) -> None:
+        seen = numbers_of(name, classes)
+        if seen:
+            shares = (float(np.isin(one[where], seen).mean()) for one in (before, after))
+            kept.append(Kept(name, check, *shares))
+
     for name in protected:
-        true, seen = numbers_of(name, mask_classes), numbers_of(name, classes)
-        where = np.isin(numbers, true)
-        if not seen or where.sum() < smallest:
-            continue
-        in_source, in_found = np.isin(before, seen), np.isin(after, seen)
-        pieces = [(False, where)]
-        if name in things:
-            count, pieces_of = cv2.connectedComponents(where.astype(np.uint8))
-            pieces += [(True, piece) for one in range(1, count) if (piece := pieces_of == one).sum() >= smallest]
-        kept += [Kept(name, thing, float(in_source[p].mean()), float(in_found[p].mean())) for thing, p in pieces]
+        where = np.isin(numbers, numbers_of(name, mask_classes))
+        if where.sum() >= SMALLEST_THING * numbers.size:
+            look(MASK_KEPT, name, where)
+            for piece in _pieces(where, SMALLEST_THING) if name in things else ():
+                look(THINGS_KEPT, name, piece)
+    for name in around:
+        for piece in _pieces(np.isin(numbers, numbers_of(name, mask_classes)), LARGE_PIECE):
+            look(SURROUNDINGS_KEPT, name, piece)
     return tuple(kept)
 
 
+def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:
+    """What hangs together, and covers at least that share of the image."""
+    import cv2
+
+    count, numbers = cv2.connectedComponents(where.astype(np.uint8))
+    for one in range(1, count):
+        piece = numbers == one
+        if piece.sum() >= smallest * piece.size:
+            yield piece
+
+
 def kept_checks(kept: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check, ...]:
-    """The checks of a segmenter that is not the model under test: is each class, and each thing, still there? The
-    figure is that of the one that is found least.
+    """The checks of a segmenter that is not the model under test: is each class, each thing, and all around, still
+    there? The figure is that of the one that is found least.
     """
     lines, checks = {**MASK_BANDS, **bands}, list[Check]()
-    for name, thing in ((MASK_KEPT, False), (THINGS_KEPT, True)):
-        ours = [one for one in kept if one.thing == thing]
+    for name in MASK_CHECKS:
+        ours = [one for one in kept if one.check == name]
         known = [one for one in ours if one.source >= SEEN]
         unknown = list(dict.fromkeys(one.name for one in ours if one.source < SEEN))
         if not ours:
@@ -171,7 +199,8 @@ def kept_checks(kept: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check,
             checks.append(Check(name, None, None, f"The checking model does not find {_and(unknown)} in the source."))
             continue
         least = min(known, key=lambda one: one.found)
-        lost = f"{'A piece' if thing else 'Much'} of the class “{least.name}” is no longer where the mask has it."
+        much = "Much" if name == MASK_KEPT else "A piece"
+        lost = f"{much} of the class “{least.name}” is no longer where the mask has it."
         check = lines[name].judge(name, least.found, lost)
         if check.passed and unknown:
             note = f"The rest is there; {_and(unknown)} the checking model does not find in the source either."

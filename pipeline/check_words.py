@@ -23,6 +23,11 @@ WORDS = {
         "The share of the source's outlines that are found again in the image, 0 to 1. "
         "With few of them, something moved, vanished or melted.",
     ),
+    "forms kept": CheckWords(
+        "nothing melted",
+        "How well the outlines of each large piece of the mask, such as one building, run in the direction that they "
+        "have in the source, 0 to 1: the least of them. By chance it is 0.5.",
+    ),
     "edit shows": CheckWords(
         "edit visible",
         "How much better the image fits its new caption than the caption without the edit, by CLIP. "
@@ -54,6 +59,11 @@ WORDS = {
         "each thing still there",
         "How much of each single thing of the mask, such as one car, a model other than the one under test still "
         "finds, 0 to 1: the least of them.",
+    ),
+    "surroundings kept": CheckWords(
+        "surroundings in place",
+        "How much of each large piece of what the mask does not protect, such as one building, a model other than the "
+        "one under test still finds, 0 to 1: the least of them.",
     ),
 }
 """By the name of the check, which is what is recorded."""

@@ -17,8 +17,8 @@ from pydantic import Field, ValidationError
 
 from evaluation.architectures import checkpoint_path
 from evaluation.metrics import (
+    MASK_CHECKS,
     MASK_KEPT,
-    THINGS_KEPT,
     ClassFigures,
     against_mask,
     kept_checks,
@@ -222,7 +222,8 @@ class PredictionService:
         if source is None or found is None:
             return None
         assert run.mask_sha is not None
-        return self._keep(source, found, run.mask_sha, _frozen(run.mask_classes), case.task.protected)
+        edited = tuple(edit.keyword for edit in case.lineage.counterfactual.edits)
+        return self._keep(source, found, run.mask_sha, _frozen(run.mask_classes), case.task.protected, edited)
 
     def _kept_checks(
         self,
@@ -231,6 +232,7 @@ class PredictionService:
         mask_sha: str,
         mask_classes: tuple[tuple[int, str], ...],
         protected: tuple[str, ...],
+        edited: tuple[str, ...],
     ) -> tuple[Check, ...]:
         if "classification" in (source.kind, found.kind):
             return ()
@@ -242,7 +244,8 @@ class PredictionService:
             return ()
         after = after if after.size == before.size else resized(after, before.size)
         settings = self._profile.checks
-        kept = kept_in_mask(before, after, source.classes, mask, dict(mask_classes), protected, settings.things)
+        named = dict(mask_classes)
+        kept = kept_in_mask(before, after, source.classes, mask, named, protected, settings.things, edited)
         return kept_checks(kept, settings.bands)
 
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
@@ -387,7 +390,7 @@ def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: 
     """The checks with those of the mask, last. Those that came with a file count while the run is `masked` and nothing
     better is known.
     """
-    others = tuple(check for check in checks if check.name not in (MASK_KEPT, THINGS_KEPT))
+    others = tuple(check for check in checks if check.name not in MASK_CHECKS)
     if found and not isinstance(found, str):
         return (*others, *found)
     return tuple(checks) if masked else others

@@ -22,7 +22,7 @@ from evaluation.metrics import (
 from evaluation.outcomes import outcome_of
 from evaluation.types import LARGEST_MAP, Prediction, coloured_map, decode_map, encode_map
 from pipeline.errors import UserError
-from pipeline.masks import colour
+from pipeline.masks import UNLABELLED, colour
 from pipeline.settings import UnderTestSettings
 from pipeline.types import Task
 
@@ -199,6 +199,25 @@ def test_a_model_of_its_own_tells_which_thing_is_gone() -> None:
     assert (things.name, things.outcome, things.value) == ("things kept", "failed", 0.0) and "vehicle" in things.note
     blind = kept_in_mask(images[1], images[1], ("sky", "car"), images[2], {1: "vehicle"}, ("vehicle",), ("vehicle",))
     assert [check.outcome for check in kept_checks(blind, {})] == ["passed", "cannot tell"]
+
+
+def test_what_stands_around_and_is_gone_is_told_unless_it_was_to_go() -> None:
+    """One of two houses is gone; nothing that is protected is. A shed is too small to be missed."""
+    mask = np.zeros((40, 40), np.uint8)
+    mask[2:12, 2:12], mask[2:12, 25:35], mask[20:22, 30:32], mask[30:] = 2, 2, 2, 1
+    gone = mask.copy()
+    gone[2:12, 25:35], gone[20:22, 30:32] = 0, 0
+    named = {0: "sky", 1: "road", 2: "building", UNLABELLED: "nothing"}
+    seen, found, whole = (Image.fromarray(pixels) for pixels in (mask, gone, mask))
+
+    def checks(result: Image.Image, *edited: str) -> dict[str, str]:
+        kept = kept_in_mask(seen, result, ("sky", "road", "building"), whole, named, ("road",), (), edited)
+        return {check.name: f"{check.outcome} {check.note}".strip() for check in kept_checks(kept, {})}
+
+    assert checks(seen) == {"mask kept": "passed", "surroundings kept": "passed"}
+    assert checks(found)["mask kept"] == "passed"
+    assert checks(found)["surroundings kept"].startswith("failed A piece of the class “building”")
+    assert checks(found, "brick houses")["surroundings kept"] == "passed", "the houses were to become something else"
 
 
 def test_the_check_of_a_mask_is_the_mean_over_the_classes() -> None:

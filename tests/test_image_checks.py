@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from demo.render import render
-from demo.scene import random_scene
+from demo.scene import SEMANTIC_CLASSES, random_scene
 from pipeline.bands import Band
 from pipeline.conditioning import condition
-from pipeline.image_checks import DIRECTION, EDGES_KEPT, edge_tolerance, edges_kept, image_checks
+from pipeline.image_checks import (
+    DIRECTION,
+    EDGES_KEPT,
+    FORMS_KEPT,
+    edge_tolerance,
+    edges_kept,
+    forms_kept,
+    image_checks,
+)
+from pipeline.masks import UNLABELLED, NamedMask
 from pipeline.settings import ConditioningSettings
 from pipeline.types import Check, CounterfactualCaption, Task
 
@@ -63,6 +73,32 @@ def test_edges_of_the_same_scene_under_another_look_are_kept() -> None:
     assert kept.passed and kept.value is not None and kept.value > 0.8 and not kept.note
     assert not other.passed and other.value is not None and other.value < EDGES_KEPT and "outlines" in other.note
     assert edges_kept(source, control, SETTINGS).value == 1.0
+
+
+def test_what_has_melted_has_outlines_that_run_elsewhere() -> None:
+    """A town under another look keeps its forms; the same through wavy glass does not."""
+    scene = random_scene(107, "road").with_look(weather="sunny", time="day")
+    scene = replace(scene, background="buildings")
+    source, mask = render(scene)
+    named = NamedMask(Image.fromarray(mask), dict(enumerate(SEMANTIC_CLASSES)))
+    at_sunset = render(scene.with_look(time="sunset"))[0]
+    rows, columns = np.mgrid[0:128, 0:128]
+    wavy = at_sunset[
+        np.clip(rows + np.round(3 * np.sin(columns / 3)), 0, 127).astype(int),
+        np.clip(columns + np.round(3 * np.sin(rows / 3)), 0, 127).astype(int),
+    ]
+    images = [Image.fromarray(pixels) for pixels in (source, at_sunset, wavy)]
+    kept, melted = (forms_kept(images[0], image, named) for image in images[1:])
+    assert kept is not None and kept.passed and kept.value is not None and kept.value > 0.9
+    assert melted is not None and not melted.passed and melted.value is not None and melted.value < 0.65
+    assert "melted" in melted.note
+    big, small = (forms_kept(images[0].resize(size), images[2], named) for size in ((512, 512), (130, 130)))
+    assert big is not None and small is not None and big.value == pytest.approx(small.value, abs=0.1)
+    assert forms_kept(images[0], images[1], NamedMask(Image.new("L", (128, 128), UNLABELLED))) is None
+    street = Task("segmentation", protected=("road",))
+    for task, given, wanted in ((street, named, True), (street, None, False), (BIRD, named, False)):
+        checks = image_checks(images[0], images[2], images[0], SUN, SNOW, task, None, mask=given)
+        assert (FORMS_KEPT in [check.name for check in checks]) is wanted
 
 
 def test_a_line_may_move_by_the_tolerance_and_no_further() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import fields, replace
 
+import cv2
 import numpy as np
 import pytest
 
@@ -232,6 +233,20 @@ def test_the_truth_of_an_image_is_that_of_its_scene() -> None:
     empty = ideal.copy()
     empty[mask == SEMANTIC_CLASSES.index("vehicle")] = np.median(ideal[mask == SEMANTIC_CLASSES.index("road")], axis=0)
     assert truth_of(scene, edits, empty, judges).thing_lost
+
+
+def test_a_town_without_its_buildings_or_with_melted_ones_is_broken() -> None:
+    judges = Judges()
+    scene = replace(random_scene(107, "road").with_look(weather="sunny", time="day"), background="buildings")
+    edits = (("time", "at sunset"),)
+    ideal, mask = render(edited_scene(scene, edits))
+    assert not truth_of(scene, edits, ideal, judges).broken
+    gone, walls = ideal.copy(), mask == SEMANTIC_CLASSES.index("building")
+    gone[walls] = ideal[10, 10]
+    assert truth_of(scene, edits, gone, judges).surroundings_lost
+    smooth = np.where(walls[..., None], cv2.GaussianBlur(ideal, (0, 0), 2.5), ideal)
+    melted = truth_of(scene, edits, smooth, judges)
+    assert melted.form_lost and not melted.thing_lost and not melted.edit_missing
 
 
 def test_the_lines_of_a_check_lie_where_good_and_bad_ones_part() -> None:

@@ -252,6 +252,7 @@ class ControlNetMethod:
             self._labels,
             settings.conditioning,
             drawn,
+            source.mask,
         )
         return TestCase(image, lineage, prepared.artifacts, checks)
 
