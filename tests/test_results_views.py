@@ -200,6 +200,9 @@ def test_a_check_passed_failed_or_cannot_tell_and_says_what_it_wants() -> None:
     pills = dict(re.findall(r'class="pill ?(\w*)" title="([^"]*)" data-outcome', markup))
     assert list(pills) == ["ok", "bad", ""], "three outcomes, each with a tone of its own"
     assert pills["ok"].startswith("Passed. At least 0.60 passes.") and "outlines" in pills["ok"]
+    just_below = replace(case(), checks=(Check("edges kept", None, 0.5987, threshold=0.6),))
+    said = re.sub("<[^>]*>", "", picture_column(state(just_below), View(), ModelComparison(None)))
+    assert "0.599, from 0.600" in said, "it does not look as if it had reached its line"
     assert pills["bad"].startswith("Failed.")
     assert pills[""].startswith("Cannot tell here. It is weak on the source too.")
 

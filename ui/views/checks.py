@@ -59,7 +59,7 @@ def checks_list(state: RunState, case: StoredTestCase, comparison: ModelComparis
 
 def explained(check: Check) -> str:
     """The outcome with its reason, what had to be reached, and what the check looks at."""
-    wanted = "" if check.threshold is None else f"At least {check.threshold:.2f} passes."
+    wanted = "" if check.threshold is None else f"At least {_rounded(check, check.threshold)} passes."
     outcome = f"{OUTCOME_WORDS[check.outcome]}."
     return " ".join(part for part in (outcome, check.note, wanted, words_of(check).explanation) if part)
 
@@ -85,5 +85,15 @@ def _figure(check: Check) -> Child:
     """Such as: 0.82, from 0.60; in words where there is none."""
     if check.value is None:
         return "cannot tell" if check.passed is None else None
-    wanted = "" if check.threshold is None else f", from {check.threshold:.2f}"
-    return [f"{check.value:.2f}", el("small", wanted) if wanted else None]
+    wanted = "" if check.threshold is None else f", from {_rounded(check, check.threshold)}"
+    return [_rounded(check, check.value), el("small", wanted) if wanted else None]
+
+
+def _rounded(check: Check, figure: float) -> str:
+    """A figure of the check; one that is just below the line does not look as if it had reached it."""
+    near = (
+        not check.passed
+        and None not in (check.value, check.threshold)
+        and f"{check.value:.2f}" == f"{check.threshold:.2f}"
+    )
+    return f"{figure:.{3 if near else 2}f}"
