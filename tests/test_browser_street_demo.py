@@ -96,6 +96,13 @@ def test_all_that_is_decided_of_a_town_fits_one_screen_of_a_laptop(desk: Desk) -
         parts = f".chip:has(> .toggle), .stage .line, {changes}, #generate"
         assert page.locator(parts).evaluate_all(OUT_OF_SIGHT) == []
         assert rows.locator(".row-head b").evaluate_all(BROKEN) == [], "no word is broken while there is room"
+        tall = rows.evaluate_all("rows => rows.map(row => row.offsetHeight)")
+        for row in rows.all()[-3:]:
+            row.hover()
+            expect(row.locator(".ask")).to_have_css("opacity", "1")
+            assert rows.evaluate_all("rows => rows.map(row => row.offsetHeight)") == tall, (
+                "pointing at it moves nothing"
+            )
     finally:
         page.set_viewport_size({"width": 1440, "height": 1000})
         page.click("#tool-open")

@@ -25,6 +25,7 @@ _ICONS = {
     "cross": '<path d="M4 4l8 8M12 4l-8 8"/>',
     "full": '<path d="M3 6V3h3M10 3h3v3M13 10v3h-3M6 13H3v-3"/>',
     "plus": '<path d="M8 3.5v9M3.5 8h9"/>',
+    "ask": '<path d="M2.5 3h11v7.5H8l-3 3v-3H2.5z"/><path d="M8 4.8v4M6 6.8h4"/>',
     "down": '<path d="M8 2.5v8M4.5 7.5L8 11l3.5-3.5M3 13.5h10"/>',
     "up": '<path d="M8 13V3.5M4 7.5L8 3.5l4 4"/>',
     "alert": '<path d="M8 2l6.3 11.2H1.7z"/><path d="M8 6.5v3M8 11.4v.1"/>',

@@ -161,7 +161,7 @@ def _row(item: KeywordAlternatives, task: Task, too_close: float, shut: bool) ->
     chips: list[Child] = [_alternative_chip(item, option, task, too_close) for option in item.options]
     chips.append(_add("alternative-add", f"instead of “{item.keyword}”", of, False, f"add-{item.keyword}"))
     more = button(
-        [icon("plus"), el("span", "ask for more", class_="word")],
+        [icon("ask"), el("span", "ask for more", class_="word")],
         "alternative-more",
         "s q ask",
         disabled=shut,
