@@ -35,6 +35,11 @@ CHECKS = (
 )
 """Of an image of a classification, as the page names them."""
 
+EVERY_PLACE = """[...document.querySelectorAll('.studio *')].filter((one) => one.checkVisibility()).map((one) => {
+  const { x, y, width, height } = one.getBoundingClientRect();
+  return [one.tagName, one.id, ...[x, y + scrollY, width, height].map(Math.round)].join(' '); })"""
+"""Where everything on a page of the lead is."""
+
 
 @dataclass
 class Served:

@@ -14,6 +14,7 @@ from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
 from services.studio import Studio
 from tests.explorer import (
+    EVERY_PLACE,
     Served,
     choose_a_model_that_is_none,
     draw,
@@ -37,11 +38,6 @@ SOON = 60_000
 PLACES = """[...document.querySelectorAll('#viewer :is(.pane, .verdict-line, .checks, .review)')].map((part) => {
   const { x, y, width, height } = part.getBoundingClientRect(); return [x, y, width, height].map(Math.round); })"""
 """Where the pictures and what stands below them are."""
-
-EVERY_PLACE = """[...document.querySelectorAll('.studio *')].filter((one) => one.checkVisibility()).map((one) => {
-  const { x, y, width, height } = one.getBoundingClientRect();
-  return [one.outerHTML.slice(0, 90), ...[x, y + scrollY, width, height].map(Math.round)].join(' '); })"""
-"""Where everything on the page is."""
 
 PICTURES = re.compile(r"/(images|masks|control)/")
 
@@ -140,7 +136,7 @@ def test_nothing_moves_when_the_pictures_come(served: Served, request: pytest.Fi
             assert page.evaluate(MISSING)
             before = page.evaluate(EVERY_PLACE)
             held.let_through()
-            until(lambda: not page.evaluate(MISSING), 20)
+            until(lambda: not page.evaluate(MISSING))
             moved = set(before) ^ set(page.evaluate(EVERY_PLACE))
             assert not moved, sorted(moved)
         finally:

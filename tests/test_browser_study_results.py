@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from study.types import NewItem
+from tests.explorer import EVERY_PLACE
 from tests.routing import HeldBack, routed
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
@@ -120,6 +121,7 @@ def test_approval_rejection_escape_and_a_new_code(page: Page, served: tuple[str,
     code = page.locator("dialog code").inner_text()
     assert studio.workspace.studies.workers.of_code(code) == "imported-bo"
     page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_have_count(0)
     assert code not in page.content()
 
 
@@ -314,8 +316,10 @@ def test_nobody_decides_on_an_image_that_has_not_come(page: Page, served: tuple[
     page.goto(f"{url}adjudication", wait_until="commit")
     expect(page.locator("[data-answer=yes]")).to_be_disabled()
     page.keyboard.press("y")
+    places = page.evaluate(EVERY_PLACE)
     pictures.let_through()
     expect(page.locator("[data-answer=yes]")).to_be_enabled()
+    assert page.evaluate(EVERY_PLACE) == places, "nothing moves when the pictures come"
     assert not studio.workspace.studies.data(study_id).adjudications
     with page.expect_navigation():
         page.keyboard.press("n")

@@ -93,7 +93,7 @@ def test_an_estimate_is_rounded() -> None:
 
 def waits_for(event: threading.Event) -> Callable[[JobHandle], None]:
     def work(_handle: JobHandle) -> None:
-        event.wait(10)
+        event.wait(60)
 
     return work
 
@@ -151,16 +151,17 @@ def test_people_go_before_what_nobody_waits_for() -> None:
 
 
 def test_closing_stops_what_is_running() -> None:
-    jobs, seen = JobQueue(), []
+    jobs, seen, begun = JobQueue(), [], threading.Event()
 
     def work(handle: JobHandle) -> None:
         handle.at("generation")
-        handle.cancelled.wait(10)
+        begun.set()
+        handle.cancelled.wait(60)
         seen.append(handle.closing)
         raise Cancelled
 
     jobs.submit("a", ("generation",), work)
-    time.sleep(0.05)
+    assert begun.wait(60)
     jobs.close()
     view = jobs.of_run("a")
     assert seen == [True] and view is not None and view.state == "cancelled" and view.stage == "generation"

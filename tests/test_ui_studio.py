@@ -442,7 +442,7 @@ def test_a_run_that_is_worked_on_takes_no_second_job(workspace: Workspace) -> No
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
     perform(studio, run_id, "generate")
-    assert slow.at_work.wait(10)
+    assert slow.at_work.wait(60)
     assert "worked on already" in perform(studio, run_id, "run", stage="caption").problem
     studio.close()
     assert workspace.runs.get(run_id).jobs[-1].state == "interrupted", "the server stopped it, and no person"

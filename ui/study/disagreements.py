@@ -20,7 +20,7 @@ from ui.study.frame import study_address
 from ui.study.plots import answer_bar
 from ui.study.words import count, divided_votes, image_url, in_order, when
 from ui.views.markup import Child, Html, el
-from ui.views.parts import bar, differences, key, pill
+from ui.views.parts import Size, bar, differences, key, picture, pill
 
 SHOWN = 12
 """On the page of results."""
@@ -28,22 +28,24 @@ PAGE = 60
 """On a page of all of them."""
 
 
-def image_page(report: Report, data: StudyData, item: Item) -> Html:
+def image_page(report: Report, data: StudyData, item: Item, sizes: Mapping[str, Size]) -> Html:
     """Pictures on the left, facts and votes on the right."""
     return el(
         "div",
-        el("div", pictures(item), class_="card box"),
+        el("div", pictures(item, sizes), class_="card box"),
         el("div", _facts(item), _outcomes(report, item), _votes(report, data, item), class_="r-stack"),
         class_="one-image",
     )
 
 
-def pictures(item: Item) -> Html:
-    """The generated image, the source beside it if there is one, and the captions with what was changed."""
+def pictures(item: Item, sizes: Mapping[str, Size]) -> Html:
+    """The generated image, the source beside it if there is one, and the captions with what was changed. `sizes` has
+    those of the pictures, in pixels.
+    """
     figures = [
         el(
             "figure",
-            el("img", src=image_url(item.image_sha), alt=item.counterfactual or item.label or "image"),
+            picture(image_url(item.image_sha), sizes[item.image_sha], alt=item.counterfactual or item.label or "image"),
             el("figcaption", "judged image" if item.source_sha else "image"),
         )
     ]
@@ -51,7 +53,7 @@ def pictures(item: Item) -> Html:
         figures.append(
             el(
                 "figure",
-                el("img", src=image_url(item.source_sha), alt=item.caption or "source image"),
+                picture(image_url(item.source_sha), sizes[item.source_sha], alt=item.caption or "source image"),
                 el("figcaption", "source"),
             )
         )
@@ -307,7 +309,9 @@ def address(report: Report, case: Disagreement) -> str:
     return decide_address(report, case.item, case.question)
 
 
-def adjudication_page(report: Report, data: StudyData, item: int | None, question: str) -> Html:
+def adjudication_page(
+    report: Report, data: StudyData, item: int | None, question: str, sizes: Mapping[str, Size]
+) -> Html:
     """The case that was asked for, or the first that is left, or what there is to say without one."""
     found = cases(report)
     if not found:
@@ -326,7 +330,7 @@ def adjudication_page(report: Report, data: StudyData, item: int | None, questio
     ahead = items[found[after].item] if after is not None else None
     return el(
         "div",
-        el("div", pictures(items[case.item]), class_="card box"),
+        el("div", pictures(items[case.item], sizes), class_="card box"),
         el(
             "div",
             el(

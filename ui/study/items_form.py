@@ -12,7 +12,7 @@ from study.types import LONGEST_WHY, Item, Question, Rules, Study
 from ui.study.fields import Problems, card, number_input, select, text_input, wrong
 from ui.study.words import image_url
 from ui.views.markup import Child, Html, el
-from ui.views.parts import button, pill
+from ui.views.parts import Size, button, picture, pill
 
 MOST_READ = "whichever has read most of them"
 """Of the models under test."""
@@ -210,7 +210,7 @@ def _group(group: str, items: Sequence[Item]) -> Html:
     )
 
 
-def item_window(item: Item, rules: Rules, draft: bool) -> Html:
+def item_window(item: Item, rules: Rules, draft: bool, sizes: Mapping[str, Size]) -> Html:
     """One item, large, with the answers that may be known and what can be done with it."""
     expected = item.expected
     questions = asked(rules.questions, item, expected)
@@ -248,11 +248,11 @@ def item_window(item: Item, rules: Rules, draft: bool) -> Html:
             ),
             class_="known",
         )
-    pictures = [el("figure", el("img", src=image_url(item.image_sha), alt="The image"), el("figcaption", "image"))]
+    shown = picture(image_url(item.image_sha), sizes[item.image_sha], alt="The image")
+    pictures = [el("figure", shown, el("figcaption", "image"))]
     if item.source_sha and item.source_sha != item.image_sha:
-        pictures.append(
-            el("figure", el("img", src=image_url(item.source_sha), alt="The source image"), el("figcaption", "source"))
-        )
+        shown = picture(image_url(item.source_sha), sizes[item.source_sha], alt="The source image")
+        pictures.append(el("figure", shown, el("figcaption", "source")))
     return el(
         "div",
         el("div", pictures, class_="pair"),

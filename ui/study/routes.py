@@ -158,7 +158,8 @@ def _add_result_pages(app: FastAPI, workspace: Workspace, analyses: Analyses) ->
     @app.get("/study/{study_id}/adjudication", include_in_schema=False)
     def adjudication(request: Request, study_id: str, item: str = "", question: str = "") -> Response:
         def make(found: Analysis) -> Child:
-            return adjudication_page(found.report, found.data, _number(item) if item else None, question)
+            wanted, sizes = _number(item) if item else None, studies.picture_sizes(study_id)
+            return adjudication_page(found.report, found.data, wanted, question, sizes)
 
         return shown(request, study_id, "adjudication", make)
 
@@ -175,7 +176,7 @@ def _add_result_pages(app: FastAPI, workspace: Workspace, analyses: Analyses) ->
             item = next((one for one in found.data.items if one.public == public), None)
             if item is None:
                 raise Missing("There is no such image in this study.")
-            return image_page(found.report, found.data, item)
+            return image_page(found.report, found.data, item, studies.picture_sizes(study_id))
 
         return shown(request, study_id, "results", make)
 
@@ -258,7 +259,8 @@ def _add_fetched(app: FastAPI, workspace: Workspace, drafts: Drafts) -> None:
     def item(study_id: str, item: int) -> Response:
         def make() -> Mapping[str, Any]:
             study = studies.get(study_id)
-            return {"html": item_window(drafts.item(study_id, item), study.rules, study.state == "draft")}
+            shown, sizes = drafts.item(study_id, item), studies.picture_sizes(study_id)
+            return {"html": item_window(shown, study.rules, study.state == "draft", sizes)}
 
         return _fetched(make)
 

@@ -11,9 +11,9 @@ from pydantic.fields import FieldInfo
 from pipeline.profile import Profile
 from pipeline.settings import ConditioningSettings, ControlKind
 from services.run_state import RunState
-from ui.views.large import image_url, picture
+from ui.views.large import image_url
 from ui.views.markup import Child, Html, el
-from ui.views.parts import bar, button
+from ui.views.parts import bar, button, picture
 from ui.views.stage import panel
 
 NAMES: dict[ControlKind, str] = {

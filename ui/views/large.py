@@ -14,8 +14,8 @@ from pipeline.recipes import edits_in_words
 from services.predictions import ModelComparison
 from services.run_state import RunState
 from storage.types import StoredTestCase
-from ui.views.markup import Attribute, Child, Html, el
-from ui.views.parts import icon
+from ui.views.markup import Child, Html, el
+from ui.views.parts import icon, picture
 from ui.views.text_stages import caption_text
 
 
@@ -79,11 +79,6 @@ class View:
 def image_url(sha: str) -> str:
     """Where an image of the workspace is served."""
     return f"images/{sha}.png"
-
-
-def picture(src: str, size: tuple[int, int], **attributes: Attribute) -> Html:
-    """A picture whose place the page knows before it has come: its size in pixels tells the shape."""
-    return el("img", src=src, width=size[0], height=size[1], **attributes)
 
 
 def overlay_url(sha: str) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pipeline.masks import classes_text, colour
 from services.run_state import RunState
 from services.samples import Sample, known_classes, sample_of
-from ui.views.large import image_url, overlay_url, picture
+from ui.views.large import image_url, overlay_url
 from ui.views.markup import Child, Html, el
-from ui.views.parts import button, icon, notice
+from ui.views.parts import button, icon, notice, picture
 
 
 def legend(classes: Mapping[int, str], protected: Sequence[str] = ()) -> Html:

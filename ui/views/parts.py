@@ -8,9 +8,11 @@ from typing import Literal
 
 from pipeline.types import EDIT_TYPES, Task
 from ui.diff import Piece
-from ui.views.markup import Child, Html, el, join
+from ui.views.markup import Attribute, Child, Html, el, join
 
 Tone = Literal["", "ok", "warn", "bad", "acc"]
+Size = tuple[int, int]
+"""Width and height of a picture, in pixels."""
 
 CONTROL = "drawing the control image"
 """What a job does that runs and is at no stage."""
@@ -50,6 +52,11 @@ _ICONS = {
 def icon(name: str) -> Html:
     """A line drawing of the size of the text."""
     return Html(f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>')
+
+
+def picture(src: str, size: Size, **attributes: Attribute) -> Html:
+    """A picture whose place the page knows before it has come: its size tells its shape."""
+    return el("img", src=src, width=size[0], height=size[1], **attributes)
 
 
 def pill(text: Child, tone: Tone = "", **attributes: str | bool | None) -> Html:
