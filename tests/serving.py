@@ -64,9 +64,9 @@ def nothing_missed() -> Iterator[None]:
 
 
 def _soon(true: Callable[[], object]) -> bool:
-    """Whether it is so, or comes to be so in the next seconds."""
+    """Whether it is so, or comes to be so."""
     try:
-        until(true, 10)
+        until(true)
     except AssertionError:
         return False
     return True

@@ -288,7 +288,7 @@ def jobs() -> Iterator[JobQueue]:
 def test_images_that_wait_are_moved_up_and_removed(jobs: JobQueue) -> None:
     work = Painter()
     number = jobs.submit("a", ("generation",), work, ("one", "two", "three", "four"), 2.0)
-    assert work.begun.wait(10)
+    assert work.begun.wait(60)
     assert jobs.move_up(number, 3) and not jobs.move_up(number, 1) and not jobs.move_up(number, 0)
     view = jobs.view(number)
     assert view is not None and [part.name for part in view.waiting] == ["two", "four", "three"]
@@ -302,7 +302,7 @@ def test_images_that_wait_are_moved_up_and_removed(jobs: JobQueue) -> None:
 def test_the_image_at_work_is_cancelled_alone(jobs: JobQueue) -> None:
     work = Painter()
     number = jobs.submit("a", ("generation",), work, ("one", "two"))
-    assert work.begun.wait(10) and jobs.drop_part(number, 0)
+    assert work.begun.wait(60) and jobs.drop_part(number, 0)
 
     def second_at_work() -> bool:
         view = jobs.view(number)
@@ -317,7 +317,7 @@ def test_the_image_at_work_is_cancelled_alone(jobs: JobQueue) -> None:
 def test_jobs_that_wait_pass_each_other_and_all_of_them_are_cancelled_at_once(jobs: JobQueue) -> None:
     work = Painter()
     numbers = [jobs.submit(run_id, ("generation",), work, (run_id,)) for run_id in "abc"]
-    assert work.begun.wait(10)
+    assert work.begun.wait(60)
     assert jobs.move_up(numbers[2]) and not jobs.move_up(numbers[2]) and not jobs.move_up(numbers[0])
     assert [view.run_id for view in jobs.active()] == ["a", "c", "b"]
     assert jobs.drop_part(numbers[1], 0), "a job of nothing is over"
@@ -330,7 +330,7 @@ def test_jobs_that_wait_pass_each_other_and_all_of_them_are_cancelled_at_once(jo
 def test_a_job_that_was_cancelled_is_in_nobodys_way(jobs: JobQueue) -> None:
     work = Painter()
     numbers = [jobs.submit(run_id, ("generation",), work, (run_id,)) for run_id in "abcd"]
-    assert work.begun.wait(10) and jobs.cancel_job(numbers[2])
+    assert work.begun.wait(60) and jobs.cancel_job(numbers[2])
     assert jobs.move_up(numbers[3]) and not jobs.move_up(numbers[3]) and not jobs.move_up(numbers[2])
     assert [view.run_id for view in jobs.active()] == ["a", "d", "b"]
     work.go_on.set()
@@ -342,7 +342,7 @@ def test_the_queue_says_what_is_at_work_and_how_long_it_takes(jobs: JobQueue) ->
     work = Painter()
     first = jobs.submit("a", ("generation",), work, ("<b>snowy</b> · seed 1", "rainy · seed 2"), 3.0)
     jobs.submit("b", ("generation",), work, ("foggy · seed 3",), 4.0)
-    assert work.begun.wait(10)
+    assert work.begun.wait(60)
     jobs._update(first, progress=Progress("generation", 2, 8, 5.0, "image 1 of 2"), preview="abc")
     shown = queue_part(jobs.active(), {"a": "one", "b": "a <i>bird</i>"}, "a", "another run")
     assert "3 running or waiting · 9 s left" in shown and "previews/abc.png" in shown
@@ -531,7 +531,7 @@ def test_the_first_estimate_counts_the_whole_image_and_makes_way_for_people(stud
     generator = studio.driver.models.generator
     blocker = Painter()
     studio.jobs.submit("another", ("generation",), blocker, ("x",))
-    assert blocker.begun.wait(10)
+    assert blocker.begun.wait(60)
     studio.estimates.probe()
     assert generator.made == [] and not studio.driver.speeds  # type: ignore[attr-defined]
     blocker.go_on.set()
@@ -565,7 +565,7 @@ def test_a_waiting_job_makes_what_the_gate_showed(studio: Studio) -> None:
     do(studio, run_id, "run-all")
     blocker = Painter()
     studio.jobs.submit("another", ("generation",), blocker, ("x",))
-    assert blocker.begun.wait(10)
+    assert blocker.begun.wait(60)
     plan = studio.states.of(run_id).gate.plan
     assert plan is not None
     perform(studio, run_id, "generate")
@@ -584,7 +584,7 @@ def test_a_generation_that_waits_is_recorded_and_what_becomes_of_it(tmp_path: Pa
         do(studio, run_id, "run-all")
         blocker = Painter()
         studio.jobs.submit("another", ("generation",), blocker, ("x",))
-        assert blocker.begun.wait(10)
+        assert blocker.begun.wait(60)
         perform(studio, run_id, "generate")
         assert [(job.state, job.done, job.total) for job in workspace.runs.get(run_id).jobs] == [("running", 0, 4)]
         perform(studio, run_id, "cancel")

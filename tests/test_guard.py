@@ -286,6 +286,10 @@ def test_many_who_guess_at_once_all_count_and_keep_nobody_waiting(workspace: Wor
 
     workspace.studies.sessions.set_secret(SECRET, hashed(PASSWORD))  # which takes its time, as in a real studio
 
+    begun = time.monotonic()
+    hashed(PASSWORD)
+    one = time.monotonic() - begun  # on a busy machine everything takes longer, a guess too
+
     async def guess() -> tuple[list[int], float]:
         transport = httpx.ASGITransport(locked.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://studio.test", timeout=120) as client:
@@ -301,4 +305,4 @@ def test_many_who_guess_at_once_all_count_and_keep_nobody_waiting(workspace: Wor
     found, waited = asyncio.run(guess())
     assert found.count(401) == ATTEMPTS
     assert found.count(429) == 60 - ATTEMPTS
-    assert waited < 1, "60 guesses take all of the 40 threads that answer annotators"
+    assert waited < 1 + 4 * one, "60 guesses take all of the 40 threads that answer annotators"

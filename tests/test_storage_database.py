@@ -111,7 +111,7 @@ def test_writes_that_wait_are_done_before_closing(tmp_path: Path) -> None:
     database.open(lambda db: None, _create)
     slow = threading.Event()
     with ThreadPoolExecutor(5) as pool:
-        first = pool.submit(database.write, lambda db: slow.wait(5))
+        first = pool.submit(database.write, lambda db: slow.wait(60))
         rest = [pool.submit(database.write, lambda db: db.table("t").insert({}) and None) for _ in range(4)]
         while database._queue.qsize() < 4:
             pass
