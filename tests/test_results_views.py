@@ -203,6 +203,9 @@ def test_a_check_passed_failed_or_cannot_tell_and_says_what_it_wants() -> None:
     just_below = replace(case(), checks=(Check("edges kept", None, 0.5987, threshold=0.6),))
     said = re.sub("<[^>]*>", "", picture_column(state(just_below), View(), ModelComparison(None)))
     assert "0.599, from 0.600" in said, "it does not look as if it had reached its line"
+    none = replace(case(), checks=(Check("edit direction", False, -0.001, threshold=0.2),))
+    said = re.sub("<[^>]*>", "", picture_column(state(none), View(), ModelComparison(None)))
+    assert "changed as asked 0.00, from 0.20" in said
     assert pills["bad"].startswith("Failed.")
     assert pills[""].startswith("Cannot tell here. It is weak on the source too.")
 

@@ -96,4 +96,5 @@ def _rounded(check: Check, figure: float) -> str:
         and None not in (check.value, check.threshold)
         and f"{check.value:.2f}" == f"{check.threshold:.2f}"
     )
-    return f"{figure:.{3 if near else 2}f}"
+    digits = 3 if near else 2
+    return f"{round(figure, digits) + 0.0:.{digits}f}"  # no zero has a minus
