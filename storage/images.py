@@ -7,10 +7,11 @@ temporary file that carries the number of the process that writes it; what dead 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -123,6 +124,14 @@ class Images(ImageFiles):
         stored = self.save(image)
         self._database.write(lambda db: keep_image(db, stored))
         return stored.sha
+
+    def sizes(self, shas: Iterable[str | None]) -> dict[str, tuple[int, int]]:
+        """Width and height of those of these images that are stored, by hash. No file is opened."""
+        query = "SELECT sha, width, height FROM images WHERE sha IN (SELECT value FROM json_each(?))"
+        asked = [json.dumps(list(shas))]
+        return self._database.read(
+            lambda db: {row["sha"]: (row["width"], row["height"]) for row in db.query(query, asked)}
+        )
 
 
 def keep_image(db: sqlite_utils.Database, image: StoredImage) -> None:

@@ -228,16 +228,6 @@ class Studies(Repository):
         return _items(db, study_id)
 
     @read
-    def picture_sizes(self, db: sqlite_utils.Database, study_id: str) -> dict[str, tuple[int, int]]:
-        """Width and height of every picture that an item of the study shows, by its hash."""
-        query = """
-            SELECT sha, width, height FROM images WHERE sha IN (
-                SELECT image FROM study_items WHERE study = :study UNION
-                SELECT source FROM study_items WHERE study = :study)
-        """
-        return {row["sha"]: (row["width"], row["height"]) for row in db.query(query, {"study": study_id})}
-
-    @read
     def rules_history(self, db: sqlite_utils.Database, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
         """The versions of the rules since the start and since when each counted, oldest first; () of a draft."""
         require_study(db, study_id)

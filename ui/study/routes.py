@@ -6,7 +6,7 @@ analysis a study. What the pages send stands in `requests`. Whoever adds a page 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -29,7 +29,7 @@ from services.studies.exports import EXPORTS, ZIP, opened, stem, zipped
 from services.studies.life_cycle import LifeCycle
 from services.studies.services import StudyServices
 from storage.workspace import Workspace
-from study.types import Study
+from study.types import Item, Study
 from ui.annotate.page import POLICY, annotate_page
 from ui.bodies import refusal
 from ui.frame import page
@@ -43,6 +43,7 @@ from ui.study.run_page import Invited, actions, progress_part, run_page
 from ui.study.setup import Assumptions, dialogs, example_window, plain, plan_figures, read_assumptions, setup_page
 from ui.study.workers import all_workers, control_items_box, worker_page
 from ui.views.markup import Child, Html, el
+from ui.views.parts import Size
 
 SHEETS, SCRIPTS = ("results-study.css",), ("results-study.js",)
 LOG_LIMIT = 500
@@ -158,8 +159,8 @@ def _add_result_pages(app: FastAPI, workspace: Workspace, analyses: Analyses) ->
     @app.get("/study/{study_id}/adjudication", include_in_schema=False)
     def adjudication(request: Request, study_id: str, item: str = "", question: str = "") -> Response:
         def make(found: Analysis) -> Child:
-            wanted, sizes = _number(item) if item else None, studies.picture_sizes(study_id)
-            return adjudication_page(found.report, found.data, wanted, question, sizes)
+            sizes = _sizes(workspace, found.data.items)
+            return adjudication_page(found.report, found.data, _number(item) if item else None, question, sizes)
 
         return shown(request, study_id, "adjudication", make)
 
@@ -176,7 +177,7 @@ def _add_result_pages(app: FastAPI, workspace: Workspace, analyses: Analyses) ->
             item = next((one for one in found.data.items if one.public == public), None)
             if item is None:
                 raise Missing("There is no such image in this study.")
-            return image_page(found.report, found.data, item, studies.picture_sizes(study_id))
+            return image_page(found.report, found.data, item, _sizes(workspace, [item]))
 
         return shown(request, study_id, "results", make)
 
@@ -259,8 +260,9 @@ def _add_fetched(app: FastAPI, workspace: Workspace, drafts: Drafts) -> None:
     def item(study_id: str, item: int) -> Response:
         def make() -> Mapping[str, Any]:
             study = studies.get(study_id)
-            shown, sizes = drafts.item(study_id, item), studies.picture_sizes(study_id)
-            return {"html": item_window(shown, study.rules, study.state == "draft", sizes)}
+            shown = drafts.item(study_id, item)
+            html = item_window(shown, study.rules, study.state == "draft", _sizes(workspace, [shown]))
+            return {"html": html}
 
         return _fetched(make)
 
@@ -275,6 +277,11 @@ def _add_fetched(app: FastAPI, workspace: Workspace, drafts: Drafts) -> None:
     @app.get("/study/api/{study_id}/examples", include_in_schema=False)
     def examples(study_id: str) -> Response:
         return _fetched(lambda: {"html": example_window(drafts.possible_examples(studies.get(study_id).id))})
+
+
+def _sizes(workspace: Workspace, items: Iterable[Item]) -> Mapping[str, Size]:
+    """Of the pictures that these items show."""
+    return workspace.images.sizes(sha for item in items for sha in (item.image_sha, item.source_sha))
 
 
 def workers_parts(found: Analysis) -> Mapping[str, Html | None]:
