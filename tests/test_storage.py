@@ -463,5 +463,6 @@ def test_an_image_from_elsewhere_is_kept_without_a_run(tmp_path: Path) -> None:
     with Workspace(tmp_path) as workspace:
         sha = workspace.images.add(image)
         assert workspace.images.add(image) == sha
+        assert workspace.images.sizes([sha, None, "0" * 64]) == {sha: image.size}
         assert workspace.images.load(sha).tobytes() == image.tobytes()
         assert workspace.predictions.append(sha, "model", Prediction("classification", "model")) > 0
