@@ -5,7 +5,9 @@ Profiles differ in data only; every one of them takes the same code path. Knows 
 
 from __future__ import annotations
 
+import re
 import tomllib
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
@@ -15,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from pipeline.bands import Band
 from pipeline.errors import UserError
-from pipeline.refusals import reason
+from pipeline.refusals import place_of, reason
 from pipeline.settings import ControlKind, GenerationSettings, Settings, UnderTestSettings
 from pipeline.types import TaskKind
 
@@ -26,6 +28,18 @@ PROFILES = Path(__file__).resolve().parent / "profiles"
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 DRAWN_BY_MODEL: frozenset[ControlKind] = frozenset(("soft edges", "line art", "depth"))
 """The kinds of control image that a model draws; the others are computed."""
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def in_bytes(number: float) -> str:
+    """As people read it, in powers of a thousand as disks are sold: "31 GB", "2.7 GB", "29 MB"."""
+    for power, unit in ((9, "GB"), (6, "MB"), (3, "kB")):
+        share = number / 10**power
+        if share >= 0.9995:
+            return f"{share:.0f} {unit}" if share >= 9.95 or power < 9 else f"{share:.1f} {unit}"
+    return f"{number:.0f} bytes"
 
 
 class _Data(BaseModel):
@@ -42,13 +56,20 @@ class Weights(_Data):
     """A folder (a file for GGUF), relative to the repository or absolute."""
     hub: str = Field("", pattern=r"^$|^[\w.-]+/[\w.-]+$")
     """owner/name on the Hugging Face hub; fetched at first use."""
-    revision: str = "main"
+    revision: str = Field("main", min_length=1)
+    """A commit of the hub id, so that the weights stay the same ones; a branch such as "main" is what it holds now."""
     files: tuple[str, ...] = ()
     """Which of the hub's files are fetched, as patterns; empty for all."""
     variant: str = ""
     """Such as "fp16", where the half-precision files are named so."""
+    bytes: int = Field(0, ge=0)
+    """How much these files take on the disk; 0 where it is not known."""
+    memory_half: int = Field(0, ge=0)
+    """Bytes in use at half precision, which is what runs on a GPU, without what a picture in work adds; 0: unknown."""
+    memory_full: int = Field(0, ge=0)
+    """The same at full precision, which is what runs on a CPU."""
     size: str = ""
-    """In words, such as "about 31 GB": said before a download."""
+    """In words, such as "about 31 GB", where `bytes` is not given."""
     licence: str = ""
     """In words."""
 
@@ -66,6 +87,16 @@ class Weights(_Data):
     def title(self) -> str:
         """What the records call this model: its id on the hub, or its path as the profile gives it."""
         return self.hub or self.path
+
+    @property
+    def pinned(self) -> bool:
+        """Whether `revision` names one commit, and not a branch that moves."""
+        return bool(_COMMIT.fullmatch(self.revision))
+
+    @property
+    def size_in_words(self) -> str:
+        """How much is fetched, such as "about 31 GB"; "size unknown" where nobody said."""
+        return f"about {in_bytes(self.bytes)}" if self.bytes else self.size or "size unknown"
 
 
 class BlipCaptioner(Weights):
@@ -346,11 +377,25 @@ def load_profile(name: str) -> Profile:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"The profile {file} is not valid TOML: {error}.") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise UserError(f"The profile {file} has an unknown key: {key}. Take it out or correct it.") from error
-        if first["type"] == "missing":
-            raise UserError(f"The profile {file} lacks {key}: add it. Those in {PROFILES} show how.") from error
-        where = f" at {key}" if key else ""
-        raise UserError(f"The profile {file} has a wrong value{where}: {reason(error, Profile)}.") from error
+        raise UserError(_refusal(file, error)) from error
+
+
+def _refusal(file: Path, error: ValidationError) -> str:
+    """What is wrong with a profile: the file, the key, and what may stand there."""
+    first = error.errors()[0]
+    place = place_of(Profile, first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = sorted(place.holder.model_fields) if place.holder is not None else []
+        name = place.key.rpartition(".")[2]
+        near = get_close_matches(name, known, 1, 0.7)
+        meant = f"is {near[0]} meant?" if near else "take it out or correct it."
+        return f"The profile {file} has an unknown key: {place.key}; {meant} Known there: {', '.join(known)}."
+    if first["type"] == "missing":
+        return f"The profile {file} lacks {place.key}: add it. Those in {PROFILES} show how."
+    where = f" at {place.key}" if place.key else ""
+    if first["type"] == "union_tag_not_found":
+        return f"The profile {file} lacks {place.key}.kind: add it. It is one of {', '.join(place.kinds)}."
+    given = first["input"]
+    said = reason(error, Profile).replace("yes or no", "true or false")  # as TOML has it
+    was = f" {given!r:.60}" if isinstance(given, str | int | float) and first["type"] != "value_error" else ""
+    return f"The profile {file} has a wrong value{was}{where}: {said}."

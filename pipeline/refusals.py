@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -71,7 +72,7 @@ def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
     if kind in ("literal_error", "enum"):
         return f"take {_bare(context['expected'])}"
     if kind in _NUMBERS:
-        field = _field(model, first["loc"]) if model is not None else None
+        field = place_of(model, first["loc"]).field if model is not None else None
         return f"it has to be {_number(kind, field)}"
     if kind == "string_unicode":
         return "it holds half a letter"
@@ -84,19 +85,61 @@ def _bare(words: object) -> str:
     return str(words).replace("'", "")
 
 
-def _field(model: type[BaseModel], place: Sequence[int | str]) -> FieldInfo | None:
-    """The field that a place leads to, through models in models; None where it leads to none."""
-    found: FieldInfo | None = None
-    for part in place:
-        if found is not None:
-            inner = found.annotation
-            if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-                return found
-            model = inner
-        found = model.model_fields.get(str(part))
+@dataclass(frozen=True)
+class Place:
+    """Where in a model something stands."""
+
+    key: str
+    """As a person writes it, such as "captioner.questions.0.prompt"."""
+    holder: type[BaseModel] | None
+    """The model that has it, or would have it; None where that cannot be told."""
+    field: FieldInfo | None
+    """None where there is no such field."""
+    kinds: tuple[str, ...] = ()
+    """What its `kind` may be, where it is a model of one of several."""
+
+
+def place_of(model: type[BaseModel], places: Sequence[int | str]) -> Place:
+    """What pydantic's place of a mistake means: through models in models, tables, lists, and models of several kinds,
+    whose kind pydantic names as if it were a key.
+    """
+    holder: type[BaseModel] | None = model
+    field: FieldInfo | None = None
+    inner: Any = model
+    key = list[str]()
+    for part in places:
+        choices = _choices(inner)
+        kinds = {str(kind): choice for choice in choices for kind in _kinds(choice)}
+        if len(choices) > 1 and part in kinds:
+            inner = kinds[str(part)]
+            continue
+        if part != "[key]":
+            key.append(str(part))
+        found = next(iter(choices), None)
         if found is None:
-            return None
-    return found
+            within = [one for one in get_args(_bare_type(inner)) if one is not Ellipsis]
+            holder, field, inner = None, None, within[-1] if within else None
+        else:
+            holder, field = found, found.model_fields.get(str(part))
+            inner = field.annotation if field is not None else None
+    kinds = tuple(str(kind) for choice in _choices(inner) for kind in _kinds(choice))
+    return Place(".".join(key), holder, field, kinds)
+
+
+def _bare_type(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _choices(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a value of this type may be."""
+    bare = _bare_type(annotation)
+    parts = [_bare_type(part) for part in _types(bare)] if get_origin(bare) in (UnionType, typing.Union) else [bare]
+    return [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
+
+
+def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:
+    field = model.model_fields.get("kind")
+    return get_args(field.annotation) if field is not None and get_origin(field.annotation) is Literal else ()
 
 
 def _number(kind: str, field: FieldInfo | None) -> str:

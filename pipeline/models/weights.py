@@ -61,7 +61,7 @@ def _fetch(role: str, weights: Weights, file: str) -> Path:
         "revision": weights.revision,
         "allow_patterns": [file] if file else list(weights.files) or None,
     }
-    about = f"{weights.hub} ({weights.size or 'size unknown'}; licence: {weights.licence or 'see its page'})"
+    about = f"{weights.hub} ({weights.size_in_words}; licence: {weights.licence or 'see its page'})"
     try:
         snapshot_download(**wanted, local_files_only=True)
     except LocalEntryNotFoundError:
