@@ -109,9 +109,9 @@ def place_of(model: type[BaseModel], places: Sequence[int | str]) -> Place:
     key = list[str]()
     for part in places:
         choices = _choices(inner)
-        kinds = {str(kind): choice for choice in choices for kind in _kinds(choice)}
-        if len(choices) > 1 and part in kinds:
-            inner = kinds[str(part)]
+        by_kind = {str(kind): choice for choice in choices for kind in _kinds(choice)}
+        if len(choices) > 1 and part in by_kind:
+            inner = by_kind[str(part)]
             continue
         if part != "[key]":
             key.append(str(part))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import CannotLoad, UserError, out_of_memory
-from pipeline.profile import DType, Weights
+from pipeline.models import hub
+from pipeline.profile import DType, Weights, in_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -46,41 +46,43 @@ def locate(role: str, weights: Weights) -> Path:
     check_local(role, weights)
     file: str = getattr(weights, "file", "")
     place = weights.local()
-    folder = place if place is not None else _fetch(role, weights, file)
+    folder = place if place is not None else _fetch(role, weights)
     return folder / file if file else folder
 
 
-def _fetch(role: str, weights: Weights, file: str) -> Path:
-    """The hub's files in the local cache; those that are missing are downloaded with a progress bar."""
-    import httpx
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+def _fetch(role: str, weights: Weights) -> Path:
+    """The hub's files in the local cache; those that are missing are downloaded with a progress bar.
 
-    wanted: dict[str, Any] = {
-        "repo_id": weights.hub,
-        "revision": weights.revision,
-        "allow_patterns": [file] if file else list(weights.files) or None,
-    }
-    about = f"{weights.hub} ({weights.size_in_words}; licence: {weights.licence or 'see its page'})"
+    What is complete is taken as it is. Where nobody can tell and there is no network, what is there is taken.
+    """
+    from tqdm import tqdm
+
+    there = hub.held(weights)
+    if there.complete and there.folder is not None:
+        return there.folder
     try:
-        snapshot_download(**wanted, local_files_only=True)
-    except LocalEntryNotFoundError:
-        log.warning("Fetching the %s from huggingface.co: %s", role, about)
-    try:
-        # Also when something is cached: it may be half a download. Without a network, what is cached is taken.
-        return Path(snapshot_download(**wanted))
-    except RepositoryNotFoundError as error:
-        raise CannotLoad(
-            f"The {role} {weights.hub} is not on huggingface.co, or not open to you: "
-            "correct it in the profile, or log in there."
-        ) from error
-    except (LocalEntryNotFoundError, HfHubHTTPError, httpx.HTTPError, OSError) as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise CannotLoad(f"The disk is too full for the weights of the {role}, {about}: make room.") from error
-        raise CannotLoad(
-            f"The weights of the {role}, {about}, could not be fetched from huggingface.co ({type(error).__name__}). "
-            "Connect to the network and try again, or start the demo profile, which needs none."
-        ) from error
+        found = hub.listing(role, weights)
+    except CannotLoad:
+        if there.complete is None and there.folder is not None:
+            return there.folder
+        raise
+    if found.missing:
+        needed = found.bytes_missing
+        log.warning(
+            "Fetching the %s from huggingface.co: %s (%s; licence: %s)",
+            role,
+            weights.hub,
+            in_bytes(needed),
+            weights.licence or "see its page",
+        )
+        hub.require_room(needed)
+        with tqdm(total=needed, unit="B", unit_scale=True, desc=role) as bar:
+
+            def told(count: int) -> None:
+                bar.update(count)
+
+            return hub.download(role, found, told)
+    return hub.download(role, found, lambda count: None)
 
 
 @contextmanager

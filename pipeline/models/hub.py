@@ -1,0 +1,366 @@
+"""Weights on the Hugging Face hub: what of them is on this machine, what is still to come, and getting it.
+
+The library downloads a file anew when it was stopped in its midst, and believes what comes; files here are tens of
+gigabytes. So each goes on where it stopped, and counts only once its hash is the one that the hub gives.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import CannotLoad
+from pipeline.profile import Weights, in_bytes
+from pipeline.progress import stop_if
+
+SPARE = 500_000_000
+"""Bytes that a download leaves free on the disk."""
+Told = Callable[[int], None]
+"""Is told of every piece that came, in bytes; fewer than none where a piece has to come again."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is on this machine of a model's weights."""
+
+    folder: Path | None
+    """Where it is; None while nothing is."""
+    bytes: int = 0
+    complete: bool | None = False
+    """None: nobody can tell without asking the hub."""
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """One file of a commit."""
+
+    path: str
+    bytes: int
+    hash: str
+    """sha256 of a large file; of a small one the hash that git gives it. The cache calls the file so."""
+    large: bool
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Which files of a model the hub has, and which of them are still to come."""
+
+    weights: Weights
+    commit: str
+    files: tuple[HubFile, ...]
+    missing: tuple[HubFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def bytes_missing(self) -> int:
+        """Less what is there of files that were stopped in their midst."""
+        return sum(file.bytes - min(file.bytes, _size(self.part(file))) for file in self.missing)
+
+    @property
+    def cache(self) -> Path:
+        return cache_of(self.weights)
+
+    def blob(self, file: HubFile) -> Path:
+        return self.cache / "blobs" / file.hash
+
+    def part(self, file: HubFile) -> Path:
+        """What came of a file so far."""
+        return self.blob(file).with_suffix(".part")
+
+
+def cache_of(weights: Weights) -> Path:
+    """The folder of a hub id in the hub's cache; may not be there yet."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    return Path(constants.HF_HUB_CACHE).expanduser() / repo_folder_name(repo_id=weights.hub, repo_type="model")
+
+
+def page_of(weights: Weights) -> str:
+    """Where a person reads of the model, and accepts its licence."""
+    from huggingface_hub import constants
+
+    return f"{constants.ENDPOINT}/{weights.hub}"
+
+
+def held(weights: Weights) -> Held:
+    """What is on this machine of these weights. Asks nobody."""
+    place = weights.local()
+    if place is not None:
+        file = getattr(weights, "file", "")
+        wanted = place / file if file else place
+        size = _size(wanted) if wanted.is_file() else sum(_size(one) for one in wanted.rglob("*") if one.is_file())
+        return Held(wanted, size, True) if size else Held(None)
+    from huggingface_hub import get_cached_repo_tree, snapshot_download
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError, LocalEntryNotFoundError
+
+    parts = sum(_size(part) for part in (cache_of(weights) / "blobs").glob("*.part"))
+    try:
+        get_cached_repo_tree(weights.hub, revision=weights.revision)
+        known = True
+    except (CachedRepoTreeNotFoundError, OSError):
+        known = False
+    try:
+        folder = Path(snapshot_download(**_wanted(weights), local_files_only=True))
+    except LocalEntryNotFoundError as error:
+        folder_there = getattr(error, "snapshot_path", None)
+        size = _matching(weights, Path(folder_there)) if folder_there else 0
+        return Held(Path(folder_there) if folder_there else None, size + parts)
+    size = _matching(weights, folder)
+    return Held(folder, size + parts, True if known and size else None if size else False)
+
+
+def listing(role: str, weights: Weights) -> Listing:
+    """What the hub has of these weights. Raises CannotLoad where it cannot be asked, and where it would give nothing:
+    before anything is fetched.
+    """
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub.utils import filter_repo_objects
+
+    api = HfApi(endpoint=constants.ENDPOINT)
+    with refused(role, weights):
+        info = api.model_info(weights.hub, revision=weights.revision)
+        if info.gated:
+            api.auth_check(weights.hub)
+        found = api.list_repo_tree(weights.hub, recursive=True, revision=info.sha)
+        files = tuple(
+            HubFile(one.path, one.size, one.lfs.sha256 if one.lfs else one.blob_id, one.lfs is not None)
+            for one in found
+            if isinstance(one, RepoFile)
+        )
+    wanted = set(filter_repo_objects([file.path for file in files], allow_patterns=_wanted(weights)["allow_patterns"]))
+    files = tuple(file for file in files if file.path in wanted)
+    if not files:
+        named = ", ".join(_wanted(weights)["allow_patterns"] or ("any",))
+        raise CannotLoad(
+            f"The {role} {weights.hub} has none of the files that the profile names ({named}): see {page_of(weights)} "
+            "and correct the profile."
+        )
+    whole = Listing(weights, str(info.sha), files, ())
+    snapshot = whole.cache / "snapshots" / whole.commit
+    missing = tuple(one for one in files if not ((snapshot / one.path).exists() or whole.blob(one).exists()))
+    return Listing(weights, whole.commit, files, missing)
+
+
+def damaged(found: Listing) -> Listing:
+    """The same, with every file whose hash is another than the hub's put away and counted as missing. Reads all."""
+    wrong = []
+    for file in found.files:
+        place = next((p for p in (found.blob(file), snapshot_of(found) / file.path) if p.exists()), None)
+        if place is not None and _hash(place, file.large) != file.hash:
+            place.resolve().unlink()
+            place.unlink(missing_ok=True)
+            (snapshot_of(found) / file.path).unlink(missing_ok=True)
+            wrong.append(file)
+    return Listing(found.weights, found.commit, found.files, (*found.missing, *wrong))
+
+
+def snapshot_of(found: Listing) -> Path:
+    """The folder with the files of a commit under their names."""
+    return found.cache / "snapshots" / found.commit
+
+
+def require_room(needed: int, free: int | None = None) -> None:
+    """Raises CannotLoad when so many bytes do not go on the disk of the cache. `free` stands in for what is free."""
+    from huggingface_hub import constants
+
+    cache = Path(constants.HF_HUB_CACHE).expanduser()
+    there = free_on_disk(cache) if free is None else free
+    if needed and needed + SPARE > there:
+        raise CannotLoad(
+            f"The disk of {cache} has too little room: {in_bytes(needed)} are to be fetched, and {in_bytes(there)} are "
+            f"free, of which {in_bytes(SPARE)} stay free. Make room, or set HF_HOME to a folder on another disk."
+        )
+
+
+def free_on_disk(folder: Path) -> int:
+    """Free bytes on the disk of a folder, which may not be there yet."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def download(role: str, found: Listing, told: Told, cancelled: threading.Event | None = None) -> Path:
+    """The folder with all files, those that are missing fetched first. Goes on where an earlier call stopped.
+
+    Raises CannotLoad where that cannot be, and Cancelled.
+    """
+    from huggingface_hub import constants, snapshot_download
+
+    with refused(role, found.weights):
+        for file in found.missing:
+            _get(role, found, file, told, cancelled)
+        with _no_bars():  # all files are there: it remembers what belongs to the commit
+            return Path(snapshot_download(**_wanted(found.weights), endpoint=constants.ENDPOINT))
+
+
+def _get(role: str, found: Listing, file: HubFile, told: Told, cancelled: threading.Event | None) -> None:
+    from huggingface_hub import constants, hf_hub_download, hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import WeakFileLock, build_hf_headers
+
+    class Counted:
+        """What the library takes for a progress bar."""
+
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        def __enter__(self) -> Counted:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def update(self, count: float | None = 1) -> None:
+            stop_if(cancelled)
+            told(int(count or 0))
+
+    blob, part = found.blob(file), found.part(file)
+    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # the library's own
+    for folder in (blob.parent, lock.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    url = hf_hub_url(found.weights.hub, file.path, revision=found.commit, endpoint=constants.ENDPOINT)
+    with WeakFileLock(lock):
+        if blob.exists():  # another process was faster
+            told(file.bytes)
+            return
+        # A small file may come packed, of which no end can be asked for.
+        start = _size(part) if file.large and _size(part) <= file.bytes else 0
+        while True:
+            with part.open("ab" if start else "wb") as out:
+                bars: Any = Counted
+                http_get(
+                    url,
+                    out,
+                    resume_size=start,
+                    headers=build_hf_headers(),
+                    expected_size=file.bytes,
+                    displayed_filename=file.path,
+                    tqdm_class=bars,
+                )
+            if _hash(part, file.large) == file.hash:
+                break
+            part.unlink()
+            told(-file.bytes)
+            if not start:
+                raise CannotLoad(
+                    f"What came as {file.path} of the {role} {found.weights.hub} is not what the hub has (its hash is "
+                    "another one), and was thrown away: try again, without a proxy between where there is one."
+                )
+            start = 0  # the beginning, of another day, may be what is wrong
+        os.replace(part, blob)
+    # Gives it its name. What is named is told as being here, also when the next file does not come.
+    hf_hub_download(found.weights.hub, file.path, revision=found.weights.revision, endpoint=constants.ENDPOINT)
+
+
+@contextmanager
+def refused(role: str, weights: Weights) -> Iterator[None]:
+    """While it holds, what the hub, the network or the disk refuses becomes one sentence that says what to do."""
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HTTPError,  # of whichever HTTP library it is built on
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    about = f"{weights.hub} ({weights.size_in_words}; licence: {weights.licence or 'see its page'})"
+    try:
+        yield
+    except GatedRepoError as error:
+        if error.response.status_code == 401:
+            said = (
+                f"The {role} {weights.hub} is given to those only who accepted its licence: accept it at "
+                f"{page_of(weights)}, then log in here with `hf auth login`, or set HF_TOKEN."
+            )
+        else:
+            said = (
+                f"The account of your token was not given the {role} {weights.hub} yet: accept its licence at "
+                f"{page_of(weights)}, and try again once it is granted."
+            )
+        raise CannotLoad(said) from error
+    except RevisionNotFoundError as error:
+        raise CannotLoad(
+            f"The {role} {weights.hub} has no revision {weights.revision}: see {page_of(weights)} and correct the "
+            "profile."
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise CannotLoad(
+            f"The {role} {weights.hub} is not on huggingface.co, or not open to you: see {page_of(weights)}, then "
+            "correct it in the profile, or log in with `hf auth login`."
+        ) from error
+    except OfflineModeIsEnabled as error:
+        raise CannotLoad(
+            f"The weights of the {role}, {about}, could not be fetched: HF_HUB_OFFLINE is set, which forbids the "
+            "network. Unset it and try again, or start the demo profile, which needs none."
+        ) from error
+    except (LocalEntryNotFoundError, HTTPError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CannotLoad(f"The disk is too full for the weights of the {role}, {about}: make room.") from error
+        status = f"it answered {error.response.status_code}" if isinstance(error, HfHubHTTPError) else ""
+        raise CannotLoad(
+            f"The weights of the {role}, {about}, could not be fetched from huggingface.co "
+            f"({status or type(error).__name__}). Connect to the network and try again, or start the demo profile, "
+            "which needs none."
+        ) from error
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    before = are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not before:
+            enable_progress_bars()
+
+
+def _wanted(weights: Weights) -> dict[str, Any]:
+    """Repository, revision and files, as the library takes them."""
+    file = getattr(weights, "file", "")
+    return {
+        "repo_id": weights.hub,
+        "revision": weights.revision,
+        "allow_patterns": [file] if file else list(weights.files) or None,
+    }
+
+
+def _matching(weights: Weights, folder: Path) -> int:
+    """Bytes of those files in a folder that the profile names."""
+    from huggingface_hub.utils import filter_repo_objects
+
+    names = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
+    return sum(
+        _size(folder / name) for name in filter_repo_objects(names, allow_patterns=_wanted(weights)["allow_patterns"])
+    )
+
+
+def _hash(file: Path, large: bool) -> str:
+    """As the hub has it: sha256, or git's hash of a small file."""
+    with file.open("rb") as opened:
+        if large:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+        data = opened.read()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,151 @@
+"""A small server that speaks the endpoints of the Hugging Face hub, and can misbehave as networks and gates do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+SMALL = 200
+"""Files up to so many bytes are kept in git, larger ones in the store for large files."""
+
+
+@dataclass
+class Repository:
+    """A model on the hub."""
+
+    files: dict[str, bytes]
+    token: str = ""
+    """Gated: only who brings it is let in; whoever brings another one has not accepted the licence."""
+
+    @property
+    def commit(self) -> str:
+        return hashlib.sha1(repr(sorted(self.files)).encode()).hexdigest()
+
+
+@dataclass
+class Hub:
+    """What the server has, what it does wrong, and what it was asked."""
+
+    repositories: dict[str, Repository] = field(default_factory=dict)
+    breaks: dict[str, list[int]] = field(default_factory=dict)
+    """By file: after how many bytes each of the next answers breaks off."""
+    wrong: set[str] = field(default_factory=set)
+    """Files that come with other bytes than they should."""
+    busy: bool = False
+    """Answers 503 to everything."""
+    asked: list[tuple[str, str, str]] = field(default_factory=list)
+    """Method, path and range of each request."""
+    url: str = ""
+
+    def sent(self, file: str) -> list[str]:
+        """The ranges in which a file was asked for, "" for all of it."""
+        return [wanted for method, path, wanted in self.asked if method == "GET" and path.endswith("/" + file)]
+
+
+@contextmanager
+def serving_hub(hub: Hub) -> Iterator[Hub]:
+    """Serves it at `hub.url` while it holds."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None: ...
+
+        def do_HEAD(self) -> None:
+            self._answer()
+
+        def do_GET(self) -> None:
+            self._answer()
+
+        def _answer(self) -> None:
+            path = urlsplit(self.path).path
+            hub.asked.append((self.command, path, self.headers.get("Range", "")))
+            found = re.fullmatch(r"(?:/api/models)?/([^/]+/[^/]+)(?:/(revision|tree|auth-check|resolve)(/.*)?)?", path)
+            repository = hub.repositories.get(found[1]) if found else None
+            if hub.busy:
+                return self._say(503, {"error": "busy"})
+            if found is None or repository is None:
+                # As the hub has it for whoever is not logged in.
+                return self._say(401, {"error": "Invalid username or password."}, {"X-Error-Code": "RepoNotFound"})
+            what, rest = found[2], (found[3] or "").strip("/")
+            revision, _, file = rest.partition("/")
+            if what in ("revision", "tree", "resolve") and revision not in ("main", repository.commit):
+                return self._say(404, {"error": "no such revision"}, {"X-Error-Code": "RevisionNotFound"})
+            if what in ("auth-check", "resolve") and repository.token:
+                brought = self.headers.get("Authorization", "")
+                if brought != f"Bearer {repository.token}":
+                    return self._say(403 if brought else 401, {"error": "gated"}, {"X-Error-Code": "GatedRepo"})
+            if what == "tree":
+                return self._say(200, [_entry(name, data) for name, data in repository.files.items()])
+            if what == "resolve":
+                if file not in repository.files:
+                    return self._say(404, {"error": "no such file"}, {"X-Error-Code": "EntryNotFound"})
+                return self._send(repository, file)
+            plain = {"id": found[1], "sha": repository.commit, "gated": bool(repository.token) and "auto"}
+            return self._say(200, {**plain, "siblings": [], "tags": [], "private": False})
+
+        def _say(self, status: int, said: object, more: dict[str, str] | None = None) -> None:
+            data = json.dumps(said).encode()
+            self.send_response(status)
+            for name, value in {"Content-Type": "application/json", **(more or {})}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(data)
+
+        def _send(self, repository: Repository, file: str) -> None:
+            data = repository.files[file]
+            etag = hashlib.sha256(data).hexdigest() if len(data) > SMALL else _git_hash(data)
+            whole = bytes(255 - byte for byte in data) if file in hub.wrong else data
+            begin = int((re.match(r"bytes=(\d+)-", self.headers.get("Range", "")) or ["", "0"])[1])
+            body = whole[begin:]
+            self.send_response(206 if begin else 200)
+            self.send_header("X-Repo-Commit", repository.commit)
+            self.send_header("ETag", f'"{etag}"')
+            self.send_header("Accept-Ranges", "bytes")
+            self.send_header("Content-Length", str(len(body)))
+            if begin:
+                self.send_header("Content-Range", f"bytes {begin}-{len(whole) - 1}/{len(whole)}")
+            self.end_headers()
+            if self.command == "HEAD":
+                return
+            broken = hub.breaks.get(file)
+            if broken:
+                self.wfile.write(body[: broken.pop(0)])
+                self.close_connection = True
+                return
+            self.wfile.write(body)
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None: ...  # who asks may hang up in the midst of an answer
+
+    server = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _entry(name: str, data: bytes) -> dict[str, object]:
+    plain: dict[str, object] = {"type": "file", "path": name, "size": len(data), "oid": _git_hash(data)}
+    if len(data) > SMALL:
+        oid = hashlib.sha256(data).hexdigest()
+        plain["lfs"] = {"oid": oid, "sha256": oid, "size": len(data), "pointerSize": 134}
+    return plain
+
+
+def _git_hash(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
