@@ -1,5 +1,5 @@
 """The command line: `python -m pipeline augment IMAGE ...` does the whole job, `again` repeats it, `recipes` and
-`profiles` list what there is.
+`profiles` list what there is, and `models`, `fetch` and `check` care for the models (`model_commands.py`).
 
 Results go to stdout, a path a line; progress and remarks to stderr. A person's mistake ends with one sentence and exit
 code 2. When some of the images failed it is 3, a Ctrl-C gives 130, SIGTERM 143, and a reader that closed the pipe 141.
@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from pipeline import run_file
+from pipeline import model_commands, run_file
 from pipeline.driver import Driver, Event, ImageDone, ImageFailed, Request
 from pipeline.errors import Cancelled, CannotLoad, UnreadableReply, UserError, one_line
 from pipeline.folder import FolderStore, RepeatStore, make_folder
@@ -321,6 +321,7 @@ def _parser() -> argparse.ArgumentParser:
     every.add_argument("--profile", default="demo")
     every.add_argument("--recipe", default=DEFAULT)
     every.set_defaults(command=settings_list)
+    model_commands.add_to(commands)
     return parser
 
 

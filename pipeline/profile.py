@@ -38,7 +38,8 @@ def in_bytes(number: float) -> str:
     for power, unit in ((9, "GB"), (6, "MB"), (3, "kB")):
         share = number / 10**power
         if share >= 0.9995:
-            return f"{share:.0f} {unit}" if share >= 9.95 or power < 9 else f"{share:.1f} {unit}"
+            digits = f"{share:.1f}" if power == 9 and share < 9.95 else f"{share:.0f}"
+            return f"{digits.removesuffix('.0')} {unit}"
     return f"{number:.0f} bytes"
 
 

@@ -7,6 +7,7 @@ scenes and with judges; here a few scenes show that the whole thing is put toget
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import pipeline.__main__ as cli
 from demo.language import TIME_PHRASES, canonical, caption, protected_words
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
@@ -23,7 +25,7 @@ from pipeline.driver import Driver, Event
 from pipeline.errors import Cancelled
 from pipeline.images import read_image
 from pipeline.methods.controlnet import CONTROL_IMAGE
-from pipeline.profile import load_profile
+from pipeline.profile import PROFILES, load_profile
 from pipeline.progress import Progress
 from pipeline.recipes import DILLEMA
 from pipeline.settings import CounterfactualSettings, GenerationSettings, Settings
@@ -205,3 +207,23 @@ def test_a_stop_ends_the_work_before_another_step(driver: Driver) -> None:
     with pytest.raises(Cancelled):
         driver.draw(picture(scene), task_of(scene), chosen, emit=watch, cancelled=stop)
     assert steps[-1] == 2
+
+
+# Trying each model of a profile
+
+
+def test_check_tries_each_model_and_one_that_fails_stops_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (PROFILES / "demo.toml").read_text()
+    (tmp_path / "model.gguf").write_bytes(b"GGUF not really")
+    text = text.replace("demo/weights/llama", str(tmp_path)).replace("demo/weights/clip", str(tmp_path / "none"))
+    (tmp_path / "mine.toml").write_text(text)
+    assert cli.main(["check", str(tmp_path / "mine.toml"), "--json"]) == 3
+    tried = {one["role"]: one for one in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert list(tried) == list(load_profile("demo").weights())
+    assert "cannot be loaded" in tried["language model"]["problem"]
+    assert tried["embedder"]["problem"] == "it is not here: correct the profile."
+    works = {role: one for role, one in tried.items() if not one["problem"]}
+    assert set(works) == set(tried) - {"language model", "embedder"}
+    assert all(one["seconds_of_a_step"] > 0 for one in works.values())

@@ -50,7 +50,7 @@ def test_a_profile_says_what_is_pinned_and_how_much_is_fetched() -> None:
         "31 GB",
         "2.7 GB",
         "29 MB",
-        "1.0 GB",
+        "1 GB",
         "1200 GB",
     ]
     assert Weights(hub="a/b", size="some 3 GB").size_in_words == "some 3 GB", "as profiles of before have it"

@@ -104,16 +104,20 @@ def text_config(tokenizer: CLIPTokenizer) -> dict[str, int]:
     }
 
 
-def save_clip(folder: Path) -> None:
+def save_clip(folder: Path, width: int = 32, layers: int = 2) -> int:
+    """Gives how many bytes its weights are."""
     import torch
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor
 
     tokenizer = save_clip_tokenizer(folder)
     torch.manual_seed(0)
-    config = CLIPConfig(text_config=text_config(tokenizer), vision_config=VISION, projection_dim=16)
-    CLIPModel(config).save_pretrained(folder)
+    size = {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers}
+    config = CLIPConfig(text_config=text_config(tokenizer) | size, vision_config=VISION | size, projection_dim=16)
+    model = CLIPModel(config)
+    model.save_pretrained(folder)
     images = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
     CLIPProcessor(images, tokenizer).save_pretrained(folder)
+    return sum(weights.numel() * weights.element_size() for weights in model.parameters())
 
 
 def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = False) -> None:
@@ -180,7 +184,7 @@ def _checker() -> object:
     return checker
 
 
-def save_llama(file: Path, positions: int = 4096) -> None:
+def save_llama(file: Path, positions: int = 4096, width: int = 64, layers: int = 2) -> None:
     """A LLaMA of random weights with a sentencepiece tokenizer with byte fallback, as GGUF."""
     import sentencepiece
     import torch
@@ -203,9 +207,9 @@ def save_llama(file: Path, positions: int = 4096) -> None:
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=pieces.vocab_size(),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         max_position_embeddings=positions,
         rms_norm_eps=1e-5,

@@ -5,55 +5,153 @@ The only place that knows which class fills which seam; `pipeline.seams` says wh
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pipeline.errors import UserError, out_of_memory
-from pipeline.models.weights import check_local, no_room
-from pipeline.profile import BlipCaptioner, Profile
+from pipeline.models.room import free_memory, give_back_memory, memory_of, to_release
+from pipeline.models.weights import check_local, no_room, pick_device
+from pipeline.profile import BlipCaptioner, Profile, Weights
 from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Sentences
 from pipeline.settings import ControlKind
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class _Once(Generic[T]):
     """Makes a thing at the first call, one caller at a time. A call that fails is tried again by the next one."""
 
-    def __init__(self, make: Callable[[], T], name: str) -> None:
-        """`name` is what it is, in words."""
-        self._make, self._name = make, name
+    def __init__(self, make: Callable[[], T], name: str, before: Callable[[], None], on_no_room: Callable[[], bool]):
+        """`name` is what it is, in words. `before` runs before it is made, and `on_no_room` when there was no memory
+        for it: True when some was freed since, so that it is worth another try.
+        """
+        self._make, self._name, self._before, self._on_no_room = make, name, before, on_no_room
         self._lock = threading.Lock()
         self._made: T | None = None
+        self.used = 0.0
+        """When it was last asked for, on the clock of `time.monotonic`."""
 
     def __call__(self) -> T:
         with self._lock:
+            self.used = time.monotonic()
             if self._made is None:
-                try:
-                    self._made = self._make()
-                except Exception as error:
-                    if not isinstance(error, UserError) and out_of_memory(error):
-                        raise no_room(self._name) from error
-                    raise
+                self._before()
+                self._made = self._tried()
             return self._made
+
+    def _tried(self) -> T:
+        for _ in range(2):
+            try:
+                return self._make()
+            except Exception as error:
+                # A loader may have said it in its own words already.
+                if not (out_of_memory(error) or (error.__cause__ and out_of_memory(error.__cause__))):
+                    raise
+                failed: Exception = error
+            if not self._on_no_room():
+                break
+        raise failed if isinstance(failed, UserError) else no_room(self._name) from failed
+
+    @property
+    def loaded(self) -> bool:
+        return self._made is not None
+
+    def release(self) -> bool:
+        """Lets go of it; whoever works with it still finishes. False when there was nothing, or it is being made."""
+        if not self._lock.acquire(blocking=False):  # two that are made at once do not wait for each other
+            return False
+        try:
+            made, self._made = self._made, None
+        finally:
+            self._lock.release()
+        if made is None:
+            return False
+        close = getattr(made, "close", None)  # what is not only memory of this process, such as a process of its own
+        if callable(close):
+            close()
+        return True
 
 
 class Models:
-    """The models of a profile. Reading a property loads the model; UserError when that cannot be."""
+    """The models of a profile. Reading a property loads the model; UserError when that cannot be.
 
-    def __init__(self, profile: Profile) -> None:
-        self.profile = profile
-        self._captioner = _Once(self._load_captioner, "the captioner")
-        self._language = _Once(self._load_language, "the language model")
-        self._generator = _Once(self._load_generator, "the image generator")
-        self._embedder = _Once(self._load_embedder, "the embedder")
-        self._sentences = _Once(self._load_sentences, "the sentence model")
+    Models stay loaded as long as there is room. Where there is not, those that were not used for longest make room for
+    the next one, so that a machine which holds one stage at a time is enough.
+    """
+
+    def __init__(self, profile: Profile, free: Callable[[str], int] | None = None) -> None:
+        """`free` says how many bytes are free on "cuda" or "cpu"; the machine's where it is not given."""
+        self.profile, self._free = profile, free or free_memory
+        self._held: dict[str, _Once[Any]] = {}
+        self._captioner = self._once("captioner", self._load_captioner)
+        self._language = self._once("language model", self._load_language)
+        self._generator = self._once("image generator", self._load_generator)
+        self._embedder = self._once("embedder", self._load_embedder)
+        self._sentences = self._once("sentence model", self._load_sentences)
         self._detectors: dict[ControlKind, _Once[Detector]] = {
-            kind: _Once(partial(self._load_detector, kind), f"the detector of {kind}")
+            kind: self._once(f"detector of {kind}", partial(self._load_detector, kind))
             for kind in profile.generator.controlnets
         }
+
+    def _once(self, role: str, make: Callable[[], T]) -> _Once[T]:
+        once = _Once(make, f"the {role}", partial(self._make_room, role), partial(self._release_others, role))
+        self._held[role] = once
+        return once
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The roles of the models that are in memory, in the order of their last use."""
+        return tuple(sorted((r for r, once in self._held.items() if once.loaded), key=lambda r: self._held[r].used))
+
+    def release(self, role: str) -> None:
+        """Frees the memory of a model, such as "captioner"; a ControlNet goes with the generator. It is loaded again
+        when it is next asked for. Whoever works with it finishes first. Raises KeyError for an unknown role.
+        """
+        if self._held[role].release():
+            give_back_memory()
+
+    def release_all(self) -> None:
+        """Frees the memory of all models, as before another profile takes their place."""
+        self._release_others("")
+
+    def _release_others(self, role: str) -> bool:
+        """Whether any memory was freed."""
+        freed = sum(once.release() for other, once in self._held.items() if other != role)
+        if freed:
+            give_back_memory()
+        return bool(freed)
+
+    def _make_room(self, role: str) -> None:
+        """Before a model is loaded: frees others where there is too little memory for it."""
+        weights = self.profile.weights()
+        needed = self._needed(role, weights)
+        loaded = [other for other in self.loaded if other != role]
+        if not (loaded and needed[1]):  # nothing is known of what it needs, as of small models: nothing is freed
+            return
+        place = needed[0]
+        there = {other: self._needed(other, weights) for other in loaded}
+        same = {other: size for other, (at, size) in there.items() if at == place}
+        for other in to_release(needed[1], self._free(place), same):
+            log.info("Freeing the %s to make room for the %s", other, role)
+            self.release(other)
+
+    def _needed(self, role: str, weights: Mapping[str, Weights]) -> tuple[str, int]:
+        """Where a model goes, "cuda" or "cpu", and how many bytes it takes there; 0 where the profile does not say."""
+        section = weights.get(role)  # a kind whose control images are computed has no detector
+        if section is None or not section.memory_full:
+            return "", 0
+        cuda = pick_device() == "cuda" and getattr(section, "gpu_layers", 1) != 0
+        size = memory_of(section, cuda)
+        if role == "image generator":
+            size += max(
+                (memory_of(one, cuda) for name, one in weights.items() if name.startswith("ControlNet ")), default=0
+            )
+        return ("cuda" if cuda else "cpu"), size
 
     def check(self) -> None:
         """Raises UserError when weights that should be on this machine are missing. Loads nothing, fetches nothing."""

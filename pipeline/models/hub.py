@@ -63,9 +63,13 @@ class Listing:
         return sum(file.bytes for file in self.files)
 
     @property
+    def left(self) -> dict[Path, int]:
+        """Of each missing file, by where it goes: its bytes, less what is there where it was stopped in its midst."""
+        return {self.blob(file): file.bytes - min(file.bytes, _size(self.part(file))) for file in self.missing}
+
+    @property
     def bytes_missing(self) -> int:
-        """Less what is there of files that were stopped in their midst."""
-        return sum(file.bytes - min(file.bytes, _size(self.part(file))) for file in self.missing)
+        return sum(self.left.values())
 
     @property
     def cache(self) -> Path:

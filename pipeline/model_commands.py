@@ -1,0 +1,259 @@
+"""What the command line does with models: `models` lists them, `fetch` brings their weights, `check` tries each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from PIL import Image
+
+from pipeline.errors import Cancelled, CannotLoad, UserError, one_line
+from pipeline.machine import memory_in_use, this_machine
+from pipeline.model_list import in_table, listed
+from pipeline.models import Models, hub, load_models
+from pipeline.profile import Profile, Weights, in_bytes, load_profile, profile_names
+from pipeline.progress import Pace, Progress
+from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind, LanguageSettings
+from pipeline.terminal import ProgressLine, stop_on_signals
+from pipeline.types import Task
+
+SOME_FAILED = 3
+"""The exit code when something could not be had, or does not work, and the rest could and does."""
+
+
+class Commands(Protocol):
+    """The part of argparse that takes one command more."""
+
+    def add_parser(self, name: str, *, help: str, description: str | None) -> argparse.ArgumentParser: ...
+
+
+def add_to(commands: Commands) -> None:
+    """The three commands with their options."""
+    listing = commands.add_parser("models", help="list models: what is here, what fits", description=models.__doc__)
+    listing.add_argument(
+        "profiles", metavar="PROFILE", nargs="*", help="names or files (default: all that are shipped)"
+    )
+    listing.add_argument("--json", action="store_true", help="for a program")
+    listing.set_defaults(command=models)
+
+    getting = commands.add_parser("fetch", help="bring the weights of a profile", description=fetch.__doc__)
+    getting.add_argument("profile", metavar="PROFILE", help="its name, or a file")
+    getting.add_argument("--yes", action="store_true", help="do not ask")
+    getting.add_argument(
+        "--verify", action="store_true", help="also read what is here already, and fetch anew what is damaged"
+    )
+    getting.set_defaults(command=fetch)
+
+    trying = commands.add_parser("check", help="load each model of a profile, one step each", description=check.__doc__)
+    trying.add_argument("profile", metavar="PROFILE", help="its name, or a file")
+    trying.add_argument("--json", action="store_true", help="for a program: an object a line")
+    trying.set_defaults(command=check)
+
+
+def models(options: argparse.Namespace) -> int:
+    """The models of the profiles: where each comes from, what of it is on this machine, how much would be fetched, what
+    memory it takes, and whether this machine can hold it. Asks no network.
+    """
+    machine = this_machine()
+    found = [listed(load_profile(name), machine) for name in options.profiles or profile_names()]
+    if options.json:
+        plain = {"machine": vars(machine), "profiles": [profile.plain() for profile in found]}
+        print(json.dumps(plain, ensure_ascii=False, indent=2))
+        return 0
+    print(machine.in_words())
+    for profile in found:
+        print()
+        print(in_table(profile, origins=bool(options.profiles)))
+    return 0
+
+
+def fetch(options: argparse.Namespace) -> int:
+    """Brings the weights of a profile from the hub: says how many bytes first and asks, goes on where an earlier try
+    stopped, and compares what came with the hub's own hashes. 0 when all is here, 3 when some could not be had.
+    """
+    profile, line = load_profile(options.profile), ProgressLine()
+    found, failed = list[tuple[str, hub.Listing]](), 0
+    wanted = {role: weights for role, weights in profile.weights().items() if weights.hub}
+    for role, weights in wanted.items():
+        try:
+            there = hub.listing(role, weights)
+            found.append((role, hub.damaged(there) if options.verify else there))
+        except CannotLoad as error:
+            if _no_network(error):
+                raise  # the next model would say the same
+            line.say(str(error))
+            failed += 1
+    # Two roles may have the same file.
+    needed = sum({place: left for _, listing in found for place, left in listing.left.items()}.values())
+    for role, listing in found:
+        state = f"{in_bytes(listing.bytes_missing)} to fetch" if listing.missing else "here"
+        licence = listing.weights.licence or "see its page"
+        print(f"{role:<28} {listing.weights.hub}  {in_bytes(listing.bytes)}, {state}  (licence: {licence})", flush=True)
+    if any(listing.missing for _, listing in found):
+        hub.require_room(needed)
+        _require_yes(needed, options.yes)
+        failed += _fetch_all(found, needed, line)
+    if not failed:
+        print(f"All weights of {profile.name} are here.")
+    return SOME_FAILED if failed else 0
+
+
+def _no_network(error: CannotLoad) -> bool:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return not isinstance(error.__cause__, HfHubHTTPError | None)
+
+
+def _require_yes(needed: int, given: bool) -> None:
+    if given:
+        return
+    if not sys.stdin.isatty():
+        raise UserError(f"{in_bytes(needed)} would be fetched: say --yes, as nobody can be asked here.")
+    sys.stderr.write(f"Fetch {in_bytes(needed)}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UserError("Nothing was fetched.")
+
+
+def _fetch_all(found: list[tuple[str, hub.Listing]], needed: int, line: ProgressLine) -> int:
+    """Gives how many models could not be had."""
+    pace, came, failed = Pace(needed), 0, 0
+    with stop_on_signals() as stop:
+        for role, listing in found:
+
+            def told(count: int, role: str = role) -> None:
+                nonlocal came
+                came += count
+                # In steps of 5 %, as each other note is a line where nobody looks at a terminal.
+                share = min(100, came * 100 // max(1, needed)) // 5 * 5
+                note = f"{share} % of {in_bytes(needed)}"
+                left = pace.seconds_left(came) if came * 100 >= needed else None  # the first bytes tell little
+                line(Progress(role, min(came, needed), needed, left, note))
+
+            try:
+                if listing.missing:
+                    hub.download(role, listing, told, stop.asked)
+            except CannotLoad as error:
+                line.say(str(error))
+                failed += 1
+            except (Cancelled, KeyboardInterrupt):
+                line.say("Stopped. What came is kept: the same command goes on from there.")
+                raise
+    line.clear()
+    return failed
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of one model."""
+
+    role: str
+    name: str
+    seconds_to_load: float = 0.0
+    seconds_of_a_step: float = 0.0
+    memory: int = 0
+    """Bytes that it took more than there were in use before, on the machine."""
+    gpu_memory: int = 0
+    """The most that was in use of the GPU, where there is one."""
+    problem: str = ""
+
+    def in_words(self) -> str:
+        """One line."""
+        if self.problem:
+            return f"{self.role:<28} {self.name}: {self.problem}"
+        gpu = f", GPU {in_bytes(self.gpu_memory)}" if self.gpu_memory else ""
+        return (
+            f"{self.role:<28} works: loaded in {self.seconds_to_load:.1f} s, one step {self.seconds_of_a_step:.1f} s, "
+            f"memory {in_bytes(max(0, self.memory))}{gpu}  {self.name}"
+        )
+
+
+def check(options: argparse.Namespace) -> int:
+    """Loads each model of a profile once and has it do one step: a few words, one denoising step, one drawing. Fetches
+    nothing. Says what each took; one that fails stops no other. 0 when all work, 3 when one does not.
+    """
+    profile = load_profile(options.profile)
+    failed, held = 0, load_models(profile)
+    with stop_on_signals() as stop:
+        for role, weights in profile.weights().items():
+            _stop_if(stop.asked)
+            tried = _tried(held, profile, role, weights)
+            failed += bool(tried.problem)
+            print(json.dumps(vars(tried), ensure_ascii=False) if options.json else tried.in_words(), flush=True)
+            if not _needed_still(role):
+                held.release_all()
+    return SOME_FAILED if failed else 0
+
+
+def _stop_if(asked: threading.Event) -> None:
+    if asked.is_set():
+        raise Cancelled
+
+
+def _needed_still(role: str) -> bool:
+    """The generator stays, for its ControlNets and what draws their control images."""
+    return role == "image generator" or role.startswith(("ControlNet for ", "detector of "))
+
+
+def _tried(held: Models, profile: Profile, role: str, weights: Weights) -> Tried:
+    there = hub.held(weights)
+    if there.complete is False:
+        size = f" ({weights.size_in_words})" if weights.hub else ""
+        advice = f"`python -m pipeline fetch {profile.name}` brings it" if weights.hub else "correct the profile"
+        return Tried(role, weights.title, problem=f"it is not here{size}: {advice}.")
+    before = memory_in_use(anew=True)
+    started = time.monotonic()
+    try:
+        step = _step_of(held, profile, role)
+        loaded = time.monotonic()
+        step()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one model, the others are tried
+        return Tried(role, weights.title, problem=one_line(error))
+    ended, after = time.monotonic(), memory_in_use()
+    return Tried(role, weights.title, loaded - started, ended - loaded, after[0] - before[0], after[1])
+
+
+def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
+    """Loads the model; gives what it then does once."""
+    picture = Image.radial_gradient("L").resize((512, 512)).convert("RGB")
+    task = Task("classification", label=(profile.tasks.labels or ("bird",))[0])
+    if role == "captioner":
+        captioner = held.captioner
+        return lambda: captioner.caption(picture, task, CaptionSettings(max_new_tokens=8), 0)
+    if role == "language model":
+        language = held.language
+        return lambda: language.complete("Name a colour.", LanguageSettings(max_new_tokens=8), 0)
+    if role == "sentence model":
+        sentences = held.sentences
+        return lambda: sentences.vectors(["a bird on a twig", "a boat"])
+    if role == "embedder":
+        embedder = held.embedder
+        return lambda: (embedder.image(picture), embedder.text("a bird on a twig"))
+    if role.startswith("detector of "):
+        kind = _kind(profile, role.removeprefix("detector of "))
+        detector = held.detector(kind)
+        return lambda: detector.draw(picture, ConditioningSettings(kind=kind))
+    kinds = profile.generator.controlnets
+    kind = (
+        _kind(profile, role.removeprefix("ControlNet for "))
+        if role.startswith("ControlNet for ")
+        else next(iter(kinds))
+    )
+    generator = held.generator.on(kind)
+    settings = profile.settings.generation.model_copy(update={"steps": 1})
+    side = settings.short_side
+    control = picture.resize((side, side))
+    return lambda: generator.generate("a bird on a twig", control, settings, 0, _nothing)
+
+
+def _kind(profile: Profile, name: str) -> ControlKind:
+    return next(kind for kind in profile.generator.controlnets if kind == name)
+
+
+def _nothing(_done: int, _total: int) -> None: ...
