@@ -35,6 +35,7 @@ def drawn(studio: Studio, kind: str) -> str:
     settings = studio.profile.settings.model_dump(mode="json")
     settings["generation"] |= {"steps": 2, "short_side": 64, "images_per_caption": 1}
     settings["conditioning"]["kind"] = kind
+    settings["counterfactuals"] |= {"combinations": "spread", "edits_at_once": 1}  # the same ones when made again
     # The checks of a scene do not matter here, but a bird is what the stand-ins speak of.
     task, picture = Task("classification", label="bird"), Image.new("RGB", (52, 36), (200, 40, 40))
     run_id = studio.workspace.runs.create(picture, task, "paper", "bird", settings)

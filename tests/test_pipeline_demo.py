@@ -218,6 +218,7 @@ def test_check_tries_each_model_and_one_that_fails_stops_no_other(
     text = (PROFILES / "demo.toml").read_text()
     (tmp_path / "model.gguf").write_bytes(b"GGUF not really")
     text = text.replace("demo/weights/llama", str(tmp_path)).replace("demo/weights/clip", str(tmp_path / "none"))
+    text = text.replace("short_side = 128", "short_side = 64")
     (tmp_path / "mine.toml").write_text(text)
     assert cli.main(["check", str(tmp_path / "mine.toml"), "--json"]) == 3
     tried = {one["role"]: one for one in map(json.loads, capsys.readouterr().out.splitlines())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -55,6 +56,55 @@ def test_a_profile_says_what_is_pinned_and_how_much_is_fetched() -> None:
     ]
     assert Weights(hub="a/b", size="some 3 GB").size_in_words == "some 3 GB", "as profiles of before have it"
     assert Weights(hub="a/b").size_in_words == "size unknown"
+
+
+def test_the_paper_profile_is_as_near_to_the_released_code_as_it_can_be() -> None:
+    """HED, UniPC, guidance 7.5, up to three edits of chance, five test cases an image, temperature 0.1 and top-p 0.85;
+    its five steps are a preset. docs/paper-and-here.md has the rest."""
+    paper = load_profile("paper")
+    held, preset = paper.settings, paper.preset("paper")
+    assert (held.conditioning.kind, held.generation.guidance, held.generation.short_side) == ("soft edges", 7.5, 512)
+    assert paper.generator.scheduler is not None and paper.generator.scheduler.name == "UniPCMultistepScheduler"
+    assert (preset["steps"], preset["guidance"], preset["short_side"]) == (5, 7.5, 512)
+    counted = held.counterfactuals
+    assert (counted.edits_at_once, counted.combinations, counted.captions) == (3, "at random", 5)
+    for stage in (held.keywords, held.alternatives, held.counterfactuals):
+        assert (stage.temperature, stage.top_p) == (0.1, 0.85)
+
+
+def test_the_table_of_models_is_that_of_the_profile() -> None:
+    rows = [line.strip("| ").split(" | ") for line in (ROOT / "docs/models.md").read_text().splitlines()]
+    told = {row[0]: row[1:] for row in rows if len(row) == 6}
+    for role, weights in load_profile("paper").weights().items():
+        if weights.hub:
+            half, full = in_bytes(weights.memory_half), in_bytes(weights.memory_full)
+            revision = weights.revision[:12] if weights.pinned else "not pinned: the newest is taken"
+            memory = full if half == full else f"{half} or {full}"
+            assert told[role] == [weights.hub, revision, weights.licence, in_bytes(weights.bytes), memory]
+
+
+def test_the_own_profile_of_the_docs_loads_and_says_what_it_lacks(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/models.md").read_text(), re.DOTALL)
+    (tmp_path / "mine.toml").write_text(text)
+    mine = load_profile(str(tmp_path / "mine.toml"))
+    assert mine.name == "mine" and DILLEMA.prompts(mine.prompts).name == "paper"
+    assert list(mine.weights())[:2] == ["captioner", "language model"] and not mine.weights()["captioner"].pinned
+    with pytest.raises(CannotLoad, match=r"language model are missing: there is nothing at /models/llama-2-7b-chat"):
+        load_models(mine).check()
+
+
+def test_what_undoes_a_difference_to_the_paper_is_there() -> None:
+    """Each setting and each key of the profile that docs/paper-and-here.md names."""
+    paper = load_profile("paper")
+    text = (ROOT / "docs/paper-and-here.md").read_text()
+    settings = set(re.findall(r"`settings\.(\w+)\.(\w+)", text))
+    assert len(settings) > 15
+    for stage, name in settings:
+        assert name in type(getattr(paper.settings, stage)).model_fields, (stage, name)
+    keys = set(re.findall(r"`(captioner|language|generator)\.(\w+)", text))
+    assert {section for section, _ in keys} == {"captioner", "language", "generator"}
+    for section, name in keys:
+        assert name in type(getattr(paper, section)).model_fields, (section, name)
 
 
 def test_models_of_a_path_are_called_by_their_family() -> None:

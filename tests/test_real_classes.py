@@ -40,6 +40,7 @@ def paper_at(folder: Path, **changes: Any) -> Profile:
     nets = data["generator"]["controlnets"]
     # Detectors have tests of their own, in `tests/test_detectors.py`.
     data["generator"]["controlnets"] = nets = {kind: net for kind, net in nets.items() if "detector" not in net}
+    data["settings"]["conditioning"]["kind"] = "canny"
     for section in nets.values():
         del section["hub"]
         section["path"] = str(folder / "controlnet")
