@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +106,12 @@ def test_the_rule_frees_no_more_than_it_needs() -> None:
 def test_a_lack_of_memory_frees_the_others_and_is_tried_once_more(
     made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tries = []
+    tries, halves = [], list[Any]()
 
     def too_large(models: Models) -> Loaded:
+        half = Loaded()
+        assert not [one for one in halves if one()], "what was loaded until it failed takes no room any more"
+        halves.append(weakref.ref(half))
         tries.append(models.loaded)
         if models.loaded:
             raise CannotLoad("said by the loader") from RuntimeError("CUDA out of memory")

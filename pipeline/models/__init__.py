@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -53,6 +54,7 @@ class _Once(Generic[T]):
                 if not (out_of_memory(error) or (error.__cause__ and out_of_memory(error.__cause__))):
                     raise
                 failed: Exception = error
+                _let_go(error)
             if not self._on_no_room():
                 break
         raise failed if isinstance(failed, UserError) else no_room(self._name) from failed
@@ -75,6 +77,13 @@ class _Once(Generic[T]):
         if callable(close):
             close()
         return True
+
+
+def _let_go(error: BaseException | None) -> None:
+    """What was loaded until it failed hangs on the error's frames: it would take the room of the next try."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 class Models:
