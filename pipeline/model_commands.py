@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +14,16 @@ from PIL import Image
 
 from pipeline.errors import Cancelled, CannotLoad, UserError, one_line
 from pipeline.machine import memory_in_use, this_machine
-from pipeline.model_list import in_table, listed
+from pipeline.model_list import in_table, listed, sections
 from pipeline.models import Models, hub, load_models
 from pipeline.profile import Profile, Weights, in_bytes, load_profile, profile_names
-from pipeline.progress import Pace, Progress
+from pipeline.progress import Pace, Progress, stop_if
 from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind, LanguageSettings
 from pipeline.terminal import ProgressLine, stop_on_signals
 from pipeline.types import Task
 
+_ALONE = ("captioner", "language model", "sentence model", "embedder")
+"""Models that are tried alone; the others draw together, and are freed with them."""
 SOME_FAILED = 3
 """The exit code when something could not be had, or does not work, and the rest could and does."""
 
@@ -181,29 +182,18 @@ def check(options: argparse.Namespace) -> int:
     profile = load_profile(options.profile)
     failed, held = 0, load_models(profile)
     with stop_on_signals() as stop:
-        for role, weights in profile.weights().items():
-            _stop_if(stop.asked)
-            tried = _tried(held, profile, role, weights)
+        for role, section in sections(profile).items():
+            stop_if(stop.asked)
+            tried = _tried(held, profile, role, section)
             failed += bool(tried.problem)
             print(json.dumps(vars(tried), ensure_ascii=False) if options.json else tried.in_words(), flush=True)
-            if not _needed_still(role):
+            if role in _ALONE:
                 held.release_all()
     return SOME_FAILED if failed else 0
 
 
-def _stop_if(asked: threading.Event) -> None:
-    if asked.is_set():
-        raise Cancelled
-
-
-def _needed_still(role: str) -> bool:
-    """The generator stays, for its ControlNets and what draws their control images."""
-    return role == "image generator" or role.startswith(("ControlNet for ", "detector of "))
-
-
-def _tried(held: Models, profile: Profile, role: str, weights: Weights) -> Tried:
-    there = hub.held(weights)
-    if there.complete is False:
+def _tried(held: Models, profile: Profile, role: str, weights: Any) -> Tried:
+    if isinstance(weights, Weights) and hub.held(weights).complete is False:
         size = f" ({weights.size_in_words})" if weights.hub else ""
         advice = f"`python -m pipeline fetch {profile.name}` brings it" if weights.hub else "correct the profile"
         return Tried(role, weights.title, problem=f"it is not here{size}: {advice}.")

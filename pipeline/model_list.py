@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.machine import Machine, model_fits, profile_fits
 from pipeline.models.hub import SPARE, held, page_of
-from pipeline.profile import Profile, in_bytes
+from pipeline.profile import Profile, Weights, in_bytes
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class ListedModel:
     @property
     def on_disk(self) -> str:
         """In words."""
+        if self.complete and not self.bytes_here:
+            return "on a server"
         if self.complete:
             return f"here, {in_bytes(self.bytes_here)}"
         if not self.page:
@@ -86,10 +88,19 @@ class ListedProfile:
         return {"name": self.name, "title": self.title, "to_fetch": self.to_fetch, "fits": self.fits, "models": models}
 
 
+def sections(profile: Profile) -> dict[str, Any]:
+    """The section of every model by what it is for, in the order of use: weights, and models that a server has."""
+    asked = {"captioner": profile.captioner, "language model": profile.language}
+    return {**asked, **profile.weights()}
+
+
 def listed(profile: Profile, machine: Machine) -> ListedProfile:
     """What is on this machine is looked up, nothing is asked of the hub."""
     models, on_disk = [], {}
-    for role, weights in profile.weights().items():
+    for role, weights in sections(profile).items():
+        if not isinstance(weights, Weights):
+            models.append(_on_server(role, weights))
+            continue
         there = held(weights)
         # Files of which nobody can tell whether they are all are taken for such when they are about as large.
         complete = bool(there.complete) or (there.complete is None and there.bytes >= 0.95 * weights.bytes)
@@ -113,6 +124,12 @@ def listed(profile: Profile, machine: Machine) -> ListedProfile:
         )
     fits = profile_fits(profile, machine, on_disk)
     return ListedProfile(profile.name, profile.title, tuple(models), fits, machine.disk_free)
+
+
+def _on_server(role: str, section: Any) -> ListedModel:
+    address = str(getattr(section, "address", ""))
+    licence = str(getattr(section, "licence", ""))
+    return ListedModel(role, section.title, "", "", False, licence, 0, 0, True, address, 0, 0, "takes nothing of it")
 
 
 def in_table(profile: ListedProfile, origins: bool) -> str:

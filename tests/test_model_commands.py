@@ -14,7 +14,7 @@ import pytest
 import pipeline.__main__ as cli
 from pipeline import model_commands
 from pipeline.machine import Machine
-from pipeline.profile import PROFILES, ROOT
+from pipeline.profile import PROFILES, ROOT, Profile, load_profile
 from tests.hub_server import Hub
 from tests.test_hub import hub as hub
 from tests.test_hub import wanted
@@ -59,6 +59,22 @@ def test_models_lists_what_is_here_and_what_fits(laptop: Machine, hub: Hub, caps
     assert data["machine"]["memory"] == 16 * GB and by_name["demo"]["to_fetch"] == 0
     assert all(model["complete"] and model["bytes_here"] for model in by_name["demo"]["models"])
     assert by_name["paper"]["to_fetch"] == sum(model["to_fetch"] for model in by_name["paper"]["models"]) > 45 * GB
+
+
+def test_a_model_that_a_server_has_takes_nothing_of_this_machine(
+    laptop: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Served:
+        title, address = "some-model", "http://127.0.0.1:8000/v1"
+
+    whole, here = load_profile("demo"), load_profile("demo").weights()
+    profile = whole.model_copy(update={"language": Served()})
+    monkeypatch.setattr(Profile, "weights", lambda _: {role: here[role] for role in here if role != "language model"})
+    monkeypatch.setattr(model_commands, "load_profile", lambda name: profile)
+    assert cli.main(["models", "demo"]) == 0
+    told = capsys.readouterr().out
+    assert "language model        some-model                     on a server" in told
+    assert "http://127.0.0.1:8000/v1" in told and "All models are here." in told
 
 
 def test_fetch_says_the_bytes_first_asks_and_brings_them(
