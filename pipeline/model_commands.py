@@ -62,7 +62,7 @@ def models(options: argparse.Namespace) -> int:
     memory it takes, and whether this machine can hold it. Asks no network.
     """
     machine = this_machine()
-    found = [listed(load_profile(name), machine) for name in options.profiles or profile_names()]
+    found = [listed(load_profile(name), machine, name) for name in options.profiles or profile_names()]
     if options.json:
         plain = {"machine": vars(machine), "profiles": [profile.plain() for profile in found]}
         print(json.dumps(plain, ensure_ascii=False, indent=2))
@@ -184,7 +184,7 @@ def check(options: argparse.Namespace) -> int:
     with stop_on_signals() as stop:
         for role, section in sections(profile).items():
             stop_if(stop.asked)
-            tried = _tried(held, profile, role, section)
+            tried = _tried(held, profile, role, section, options.profile)
             failed += bool(tried.problem)
             print(json.dumps(vars(tried), ensure_ascii=False) if options.json else tried.in_words(), flush=True)
             if role in _ALONE:
@@ -192,10 +192,10 @@ def check(options: argparse.Namespace) -> int:
     return SOME_FAILED if failed else 0
 
 
-def _tried(held: Models, profile: Profile, role: str, weights: Any) -> Tried:
+def _tried(held: Models, profile: Profile, role: str, weights: Any, called: str) -> Tried:
     if isinstance(weights, Weights) and hub.held(weights).complete is False:
         size = f" ({weights.size_in_words})" if weights.hub else ""
-        advice = f"`python -m pipeline fetch {profile.name}` brings it" if weights.hub else "correct the profile"
+        advice = f"`python -m pipeline fetch {called}` brings it" if weights.hub else "correct the profile"
         return Tried(role, weights.title, problem=f"it is not here{size}: {advice}.")
     before = memory_in_use(anew=True)
     started = time.monotonic()

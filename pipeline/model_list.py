@@ -76,6 +76,8 @@ class ListedProfile:
     models: tuple[ListedModel, ...]
     fits: str
     disk_free: int
+    called: str = ""
+    """How it was asked for, where that is not its name."""
 
     @property
     def to_fetch(self) -> int:
@@ -94,8 +96,10 @@ def sections(profile: Profile) -> dict[str, Any]:
     return {**asked, **profile.weights()}
 
 
-def listed(profile: Profile, machine: Machine) -> ListedProfile:
-    """What is on this machine is looked up, nothing is asked of the hub."""
+def listed(profile: Profile, machine: Machine, called: str = "") -> ListedProfile:
+    """What is on this machine is looked up, nothing is asked of the hub. `called` is how the profile was asked for,
+    where that is not its name.
+    """
     models, on_disk = [], {}
     for role, weights in sections(profile).items():
         if not isinstance(weights, Weights):
@@ -123,7 +127,7 @@ def listed(profile: Profile, machine: Machine) -> ListedProfile:
             )
         )
     fits = profile_fits(profile, machine, on_disk)
-    return ListedProfile(profile.name, profile.title, tuple(models), fits, machine.disk_free)
+    return ListedProfile(profile.name, profile.title, tuple(models), fits, machine.disk_free, called)
 
 
 def _on_server(role: str, section: Any) -> ListedModel:
@@ -138,7 +142,7 @@ def in_table(profile: ListedProfile, origins: bool) -> str:
     rows = [(model.role, model.name, model.on_disk, model.memory, model.fits) for model in profile.models]
     lines = _columns([heading, *rows])
     told = [f"{profile.name}: {profile.title}"]
-    fetch = f"{in_bytes(profile.to_fetch)} to fetch (python -m pipeline fetch {profile.name})"
+    fetch = f"{in_bytes(profile.to_fetch)} to fetch (python -m pipeline fetch {profile.called or profile.name})"
     if profile.to_fetch + SPARE > profile.disk_free:
         fetch += f", for which the disk has too little room: {in_bytes(profile.disk_free)} are free"
     missing = [model.role for model in profile.models if not model.complete]
