@@ -11,9 +11,7 @@ from contextlib import suppress
 from pipeline.profile import Weights
 
 WORK = 1_500_000_000
-"""Bytes that a model is given beside its weights, for what it computes: a picture of 512 pixels in work takes about so
-many at full precision.
-"""
+"""Bytes that are allowed beside the weights, for what a model computes."""
 
 
 def memory_of(weights: Weights, on_gpu: bool) -> int:
