@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import pipeline.__main__ as cli
 from pipeline import model_commands
 from pipeline.machine import Machine
 from pipeline.profile import PROFILES, ROOT, Profile, load_profile
+from pipeline.progress import Pace
 from tests.hub_server import Hub
 from tests.test_hub import hub as hub
 from tests.test_hub import wanted
@@ -113,6 +115,24 @@ def wanted_cache() -> Path:
     from pipeline.models.hub import cache_of
 
     return cache_of(wanted())
+
+
+def test_a_download_that_a_person_stops_goes_on_with_the_same_command(
+    hub: Hub, profile: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(Pace):
+        def seconds_left(self, done: int) -> float | None:
+            if done == 1_000_012:  # ten pieces of the large file, and the small one before it
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().seconds_left(done)
+
+    monkeypatch.setattr(model_commands, "Pace", Stopped)
+    assert cli.main(["fetch", str(profile), "--yes"]) == 130
+    assert "Stopped. What came is kept: the same command goes on from there." in capsys.readouterr().err
+    monkeypatch.setattr(model_commands, "Pace", Pace)
+    assert cli.main(["fetch", str(profile), "--yes"]) == 0
+    assert "2 MB to fetch" in capsys.readouterr().out
+    assert hub.sent("model.safetensors") == ["", "bytes=1000000-"]
 
 
 def test_what_cannot_be_had_stops_nothing_else(
