@@ -17,6 +17,8 @@ from pipeline.models.weights import locate
 from pipeline.profile import Weights
 from tests.hub_server import Hub, Repository, serving_hub
 
+pytestmark = pytest.mark.slow  # together a few seconds of downloads and hashes
+
 MEGABYTES = random.Random(0).randbytes(3_000_000)
 FILES = {"config.json": b'{"width": 4}', "model.safetensors": MEGABYTES, "model.bin": b"\1" * 900, "a/b.txt": b"two"}
 

@@ -21,6 +21,8 @@ from tests.hub_server import Hub
 from tests.test_hub import hub as hub
 from tests.test_hub import wanted
 
+pytestmark = pytest.mark.slow  # together a few seconds of downloads and hashes
+
 GB = 1_000_000_000
 
 
