@@ -20,7 +20,7 @@ from pipeline.lineage import Failure, Lineage, TestCase
 from pipeline.masks import NamedMask
 from pipeline.methods import Preparations, method_of
 from pipeline.profile import Profile
-from pipeline.progress import OnProgress, Progress, stop_if
+from pipeline.progress import OnProgress, Progress, stop_if, stoppable
 from pipeline.prompting import PromptSet, edited_prompts
 from pipeline.recipes import DEFAULT, Recipe, recipe_of
 from pipeline.seams import Models, Source
@@ -338,7 +338,8 @@ class Driver:
             progress=progress,
             cancelled=cancelled,
         )
-        made = stage.run(given)
+        with stoppable(cancelled):
+            made = stage.run(given)
         key = inputs_key(recipe, name, task, image_sha(source) if stage.reads_source else "", values, settings)
         producer = self.producers(recipe, prompts).get(name)
         return replace(made, inputs_key=key if producer is None else with_producer(key, producer))
@@ -453,7 +454,8 @@ class Driver:
     def producers(self, recipe: Recipe, prompts: PromptSet) -> dict[StageName, Producer]:
         """What would produce the values of the text stages now. Loads nothing."""
         model = self.profile.language
-        title = f"{model.title}/{model.file}" if model.file else model.title
+        file = getattr(model, "file", "")  # of GGUF; others have none
+        title = f"{model.title}/{file}" if file else model.title
         return producers(recipe, self.profile.captioner.title, title, prompts)
 
     def made(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from pipeline.errors import Cancelled
@@ -57,6 +59,24 @@ class StepTimer:
         if self.steps <= 0:
             return None if self._known is None else self._known * steps
         return (time.monotonic() - self._start) / self.steps * steps
+
+
+_STOP: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+
+
+@contextmanager
+def stoppable(cancelled: threading.Event | None) -> Iterator[None]:
+    """While it holds, a model that waits in this thread can ask by `stop_signal` whether it has to go on waiting."""
+    before = _STOP.set(cancelled)
+    try:
+        yield
+    finally:
+        _STOP.reset(before)
+
+
+def stop_signal() -> threading.Event | None:
+    """What is set when the person asks to stop the work of this thread; None where nobody can."""
+    return _STOP.get()
 
 
 def stop_if(cancelled: threading.Event | None) -> None:

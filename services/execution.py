@@ -19,7 +19,7 @@ from pipeline.driver import DrawingBegan, Driver, Event, ImageFailed, Preview, R
 from pipeline.errors import Cancelled, UserError
 from pipeline.freshness import drawing_key
 from pipeline.lineage import Failure, Lineage, TestCase
-from pipeline.progress import Progress, stop_if
+from pipeline.progress import Progress, stop_if, stoppable
 from pipeline.recipes import edits_in_words, recipe_of
 from pipeline.seeds import LARGEST
 from pipeline.stages import alternatives
@@ -304,18 +304,19 @@ class Execution:
             if "caption" not in run.values:
                 raise UserError(recipe_of(run.recipe).missing("caption"))
             caption, own = run.values["caption"].value.value, self.runs.settings(run).alternatives
-            grown, trace = alternatives.more(
-                caption,
-                before,
-                keyword,
-                run.task,
-                models.language,
-                prompt,
-                own,
-                seed,
-                models.sentences,
-                handle.cancelled,
-            )
+            with stoppable(handle.cancelled):
+                grown, trace = alternatives.more(
+                    caption,
+                    before,
+                    keyword,
+                    run.task,
+                    models.language,
+                    prompt,
+                    own,
+                    seed,
+                    models.sentences,
+                    handle.cancelled,
+                )
         except UserError as error:
             self.notes.failed(run_id, "alternatives", error)
             raise
