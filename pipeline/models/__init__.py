@@ -16,7 +16,16 @@ from typing import Any, Generic, TypeVar, cast
 from pipeline.errors import UserError, out_of_memory
 from pipeline.models.room import free_memory, give_back_memory, memory_of, to_release
 from pipeline.models.weights import check_local, no_room, pick_device
-from pipeline.profile import BlipCaptioner, Profile, Weights
+from pipeline.profile import (
+    Blip2Captioner,
+    BlipCaptioner,
+    ChatCaptioner,
+    Florence2Captioner,
+    Profile,
+    ServerCaptioner,
+    ServerLanguage,
+    Weights,
+)
 from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Sentences
 from pipeline.settings import ControlKind
 
@@ -199,15 +208,27 @@ class Models:
         return self._sentences()
 
     def _load_captioner(self) -> Captioner:
-        from pipeline.models.captioner import Blip, Blip2
+        from pipeline.models import captioner, captioner_chat
 
         section = self.profile.captioner
-        return Blip(section) if isinstance(section, BlipCaptioner) else Blip2(section)
+        match section:
+            case BlipCaptioner():
+                return captioner.Blip(section)
+            case Blip2Captioner():
+                return captioner.Blip2(section)
+            case Florence2Captioner():
+                return captioner.Florence2(section)
+            case ChatCaptioner():
+                return captioner_chat.ChatModel(section)
+            case ServerCaptioner():
+                return captioner_chat.ServedChatModel(section)
 
     def _load_language(self) -> LanguageModel:
         from pipeline.models.language import GgufModel
+        from pipeline.models.server_language import ServedLanguage
 
-        return GgufModel(self.profile.language)
+        section = self.profile.language
+        return ServedLanguage(section) if isinstance(section, ServerLanguage) else GgufModel(section)
 
     def _load_generator(self) -> Generator:
         from pipeline.models.generator import ControlNetPipeline

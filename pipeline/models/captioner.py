@@ -1,4 +1,6 @@
-"""Captioners: BLIP, which captions unasked, and BLIP-2, which answers one question a sentence."""
+"""Captioners: BLIP, which captions unasked; BLIP-2, asked questions or left to caption several times; and Florence-2,
+which goes by the name of a task. Those that chat are in `captioner_chat`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
-from pipeline.profile import Blip2Captioner, BlipCaptioner
+from pipeline.profile import Blip2Captioner, BlipCaptioner, Florence2Captioner
 from pipeline.settings import CaptionSettings
 from pipeline.types import Task
 
@@ -57,7 +59,9 @@ class Blip:
 
 
 class Blip2:
-    """A BLIP-2 of transformers, asked every question of the profile; each answer becomes one sentence."""
+    """A BLIP-2 of transformers, asked every question of the profile, each answer becoming one sentence; or, where the
+    profile says so, left to caption several times, as in the paper's released code.
+    """
 
     def __init__(self, section: Blip2Captioner) -> None:
         from transformers import Blip2ForConditionalGeneration, Blip2Processor
@@ -65,6 +69,7 @@ class Blip2:
         folder = locate("captioner", section)
         self.name = section.title
         self._questions = section.questions
+        self._samples, self._top_p = section.samples, section.top_p
         self._lock = threading.Lock()
         self._device = pick_device()
         self._dtype = pick_dtype(section.dtype, self._device)
@@ -77,12 +82,20 @@ class Blip2:
         self._model: Any = model.to(self._device).eval()
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """The sentences as one text, and the prompts sent, one a line. No sentence for a question without an answer."""
+        """The sentences as one text, and the prompts sent, one a line. No sentence for a question without an answer.
+
+        Samples are drawn in one go, without a prompt, and each is said once; at temperature 0 there is only one.
+        """
+        if self._samples:
+            free = {"do_sample": True, "temperature": settings.temperature, "top_p": self._top_p}
+            drawn = free | {"num_return_sequences": self._samples} if settings.temperature else sampling(settings)
+            said = self._answers(self.encode(image, ""), settings, seed, drawn)
+            return " ".join(dict.fromkeys(as_sentence(text) for text in said if text)), ""
         sentences, prompts = [], []
         for number, question in enumerate(self._questions):
             prompt = Template(question.prompt).substitute(task=task.describe())
             prompts.append(prompt)
-            answer = self._answer(self.encode(image, prompt), settings, seed + number)
+            (answer,) = self._answers(self.encode(image, prompt), settings, seed + number, sampling(settings))
             if answer:
                 sentences.append(as_sentence(Template(question.sentence).substitute(answer=answer)))
         return " ".join(sentences), "\n".join(prompts)
@@ -106,13 +119,47 @@ class Blip2:
             "attention_mask": encoded.attention_mask.to(self._device),
         }
 
-    def _answer(self, encoded: dict[str, torch.Tensor], settings: CaptionSettings, seed: int) -> str:
+    def _answers(
+        self, encoded: dict[str, torch.Tensor], settings: CaptionSettings, seed: int, drawn: dict[str, Any]
+    ) -> list[str]:
+        with self._lock, seeded(seed):
+            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
+        # What comes back begins with the prompt.
+        new = ids[:, encoded["input_ids"].shape[1] :]
+        texts = self._processor.tokenizer.batch_decode(new, skip_special_tokens=True)
+        return [" ".join(str(text).split()).strip(" .") for text in texts]
+
+
+class Florence2:
+    """A Florence-2 of transformers. One caption at a time."""
+
+    def __init__(self, section: Florence2Captioner) -> None:
+        from transformers import AutoProcessor, Florence2ForConditionalGeneration
+
+        folder = locate("captioner", section)
+        self.name = section.title
+        self._task = section.task
+        self._lock = threading.Lock()
+        self._device = pick_device()
+        self._dtype = pick_dtype(section.dtype, self._device)
+        try:
+            with loading():
+                self._processor: Any = AutoProcessor.from_pretrained(folder, local_files_only=True)
+                model = Florence2ForConditionalGeneration.from_pretrained(
+                    folder, dtype=self._dtype, local_files_only=True
+                )
+        except LOAD_ERRORS as error:
+            raise unreadable("captioner", section, error) from error
+        self._model: Any = model.to(self._device).eval()
+
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        """The caption, and the name of the model's own task, which stands for the words that it was trained on."""
+        encoded = self._processor(images=image, text=self._task, return_tensors="pt").to(self._device, self._dtype)
         with self._lock, seeded(seed):
             ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **sampling(settings))
-        # What comes back begins with the prompt.
-        new = ids[0, encoded["input_ids"].shape[1] :]
-        text = str(self._processor.tokenizer.decode(new, skip_special_tokens=True))
-        return " ".join(text.split()).strip(" .")
+        # What its processor would do with it is for boxes and regions; of a caption it leaves the text.
+        (text,) = self._processor.batch_decode(ids, skip_special_tokens=True)
+        return str(text).strip(), self._task
 
 
 def sampling(settings: CaptionSettings) -> dict[str, Any]:

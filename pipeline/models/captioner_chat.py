@@ -1,0 +1,171 @@
+"""Captioners that are told in words what to say: chat models that see pictures, of transformers or on a server."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import threading
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from pipeline.errors import CannotLoad, UserError
+from pipeline.models.captioner import LOAD_ERRORS, sampling, seeded
+from pipeline.models.server import ChatServer, without_thoughts
+from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.profile import ChatCaptioner, ServerCaptioner
+from pipeline.settings import CaptionSettings
+from pipeline.types import Task
+
+if TYPE_CHECKING:
+    import torch
+
+SHORTEST_SIDE = 32
+"""Pixels: processors cut pictures into patches, and refuse one that holds none."""
+LARGEST_ASPECT = 100
+"""Processors refuse strips that are longer than this, or twice that."""
+
+
+class ChatModel:
+    """An image-text-to-text model of transformers, asked in its chat template. One caption at a time."""
+
+    def __init__(self, section: ChatCaptioner) -> None:
+        from transformers import AutoModelForImageTextToText, AutoProcessor
+
+        folder = locate("captioner", section)
+        self.name = section.title
+        self._section = section
+        self._lock = threading.Lock()
+        self._device = pick_device()
+        self._dtype = self._precision(section)
+        try:
+            with loading():
+                self._processor: Any = AutoProcessor.from_pretrained(folder, local_files_only=True)
+                model = AutoModelForImageTextToText.from_pretrained(folder, dtype=self._dtype, local_files_only=True)
+        except ImportError as error:  # some processors want a package that few do, and say which
+            raise CannotLoad(f"The captioner {self.name} needs more than is installed here: {_first(error)}") from error
+        except LOAD_ERRORS as error:
+            raise unreadable("captioner", section, error) from error
+        template = getattr(self._processor, "chat_template", None)
+        if not template:
+            raise CannotLoad(
+                f"The captioner {self.name} brings no chat template, so it cannot be asked as kind chat: take a model "
+                "that was trained to chat, often called Instruct."
+            )
+        if not self._shows_pictures():
+            raise CannotLoad(
+                f"The chat template of the captioner {self.name} has no place for a picture, so captions would not "
+                "depend on it: name another revision or another model in the profile."
+            )
+        # A template that does not know the word would have it handed on to the picture's processor.
+        self._words = {"enable_thinking": section.thinking} if "enable_thinking" in str(template) else {}
+        self._model: Any = model.to(self._device).eval()
+
+    def _precision(self, section: ChatCaptioner) -> torch.dtype:
+        """On a GPU these models run in the format that they were trained in: in the usual one some overflow."""
+        import torch
+
+        if section.dtype == "auto" and self._device == "cuda" and torch.cuda.is_bf16_supported():
+            return torch.bfloat16
+        return pick_dtype(section.dtype, self._device)
+
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        """The caption without thoughts, and the instruction that was sent beside the picture."""
+        prompt = Template(self._section.prompt).substitute(task=task.describe())
+        encoded = self.encode(image, prompt)
+        with self._lock, seeded(seed):
+            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **sampling(settings))
+        # What comes back begins with the prompt.
+        new = ids[0, encoded["input_ids"].shape[1] :]
+        text = str(self._processor.decode(new, skip_special_tokens=True))
+        return without_thoughts(text)[0], prompt
+
+    def _shows_pictures(self) -> bool:
+        """Whether a message with a picture reads otherwise than the same one without."""
+        import jinja2
+
+        text = {"type": "text", "text": "What is it?"}
+        try:
+            without = self._processor.apply_chat_template([{"role": "user", "content": [text]}])
+        except jinja2.TemplateError:  # it insists on a picture
+            return True
+        seeing = self._processor.apply_chat_template([{"role": "user", "content": [{"type": "image"}, text]}])
+        return bool(seeing != without)
+
+    def encode(self, image: Image.Image, prompt: str) -> dict[str, torch.Tensor]:
+        """What the model reads: the chat template with picture and instruction, ready for its device.
+
+        Raises UserError for a picture that its processor does not take.
+        """
+        from huggingface_hub.errors import StrictDataclassError
+
+        picture = {"type": "image", "image": fitting(image, self._section.max_pixels)}
+        try:
+            encoded = self._processor.apply_chat_template(
+                [{"role": "user", "content": [picture, {"type": "text", "text": prompt}]}],
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=True,
+                return_tensors="pt",
+                processor_kwargs=dict(self._section.image_options),
+                **self._words,
+            )
+        except (ValueError, TypeError, StrictDataclassError) as error:
+            raise UserError(
+                f"The captioner {self.name} does not take this picture ({_first(error)}): try another one, or correct "
+                "prompt and image_options in the profile."
+            ) from error
+        return {
+            name: value.to(self._device, self._dtype) if value.is_floating_point() else value.to(self._device)
+            for name, value in encoded.items()
+            if hasattr(value, "is_floating_point")
+        }
+
+
+class ServedChatModel:
+    """A model on an OpenAI-compatible server, which is sent the picture."""
+
+    def __init__(self, section: ServerCaptioner) -> None:
+        self._section = section
+        self.server = ChatServer(section, "captioner")
+        self.name = f"{section.title} by a server"
+
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        """The caption without thoughts, and the instruction that was sent beside the picture. A server knows no beams.
+
+        Raises what `ChatServer.chat` does.
+        """
+        prompt = Template(self._section.prompt).substitute(task=task.describe())
+        picture = {"type": "image_url", "image_url": {"url": data_url(fitting(image, self._section.max_pixels))}}
+        reply = self.server.chat(
+            [{"role": "user", "content": [picture, {"type": "text", "text": prompt}]}],
+            longest=settings.max_new_tokens,
+            temperature=settings.temperature,
+            seed=seed,
+        )
+        return reply.text, prompt
+
+
+def _first(error: Exception) -> str:
+    """The first line that says something."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def fitting(image: Image.Image, max_pixels: int) -> Image.Image:
+    """The picture with at most so many pixels, its aspect kept; only what no model takes is stretched."""
+    width, height = image.size
+    scale = min(1.0, math.sqrt(max_pixels / (width * height)))
+    width, height = max(1, int(width * scale)), max(1, int(height * scale))
+    longest = max(width, height)
+    shortest = max(SHORTEST_SIDE, math.ceil(longest / LARGEST_ASPECT))
+    size = max(width, shortest), max(height, shortest)
+    return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
+
+
+def data_url(image: Image.Image) -> str:
+    """The picture as an address that holds it, without a loss."""
+    held = io.BytesIO()
+    image.save(held, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(held.getvalue()).decode()}"

@@ -1,0 +1,492 @@
+"""A client of an OpenAI-compatible server: one chat completion after another. Knows no stage and no captioner.
+
+A fault that may pass is tried again; every other answer that is no reply becomes one sentence, with what the server
+said beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import ssl
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from pipeline.errors import CannotLoad, UnreadableReply
+from pipeline.profile import Server
+from pipeline.progress import stop_if, stop_signal
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
+"""Seconds between two tries: the first pause, which doubles, and the longest one that a server may ask for."""
+CONNECT_SECONDS = 10.0
+MOST_BYTES = 8 << 20
+"""No answer to one request is longer."""
+SHOWN = 4_000
+"""So many letters of an answer are kept beside an error."""
+MOST_STOPS = 4
+"""OpenAI's own server takes no more; what it leaves is cut here."""
+
+_TOO_LONG = re.compile(r"context[ _](length|size|window)|prompt is too long", re.IGNORECASE)
+"""In the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
+
+
+class ServerFault(UnreadableReply):
+    """The server gave no reply to one request. The raw reply is what it answered instead."""
+
+    def __init__(self, message: str, prompt: str = "", raw_reply: str = "") -> None:
+        super().__init__(message, prompt, raw_reply, attempts=0)  # no seed is spent: it may work with the same one
+
+
+class NoServer(ServerFault, CannotLoad):
+    """The server answers no request as it is: every other one would end in the same way."""
+
+
+class NothingSaid(ServerFault):
+    """The model answered, but with no reply in it."""
+
+
+class Refused(ServerFault):
+    """The server does not take the request as it is."""
+
+
+class _Passing(Exception):
+    """A fault that may be over at the next try. `told` is what is said when it is not."""
+
+    def __init__(self, told: ServerFault, wait: float | None = None, most: int = 10) -> None:
+        super().__init__(str(told))
+        self.told, self.wait, self.most = told, wait, most
+
+
+@dataclass(frozen=True)
+class ServerReply:
+    """What the model said."""
+
+    text: str
+    """Without thoughts."""
+    cut: bool
+    """Whether it ended because the longest reply was reached."""
+    thought: int
+    """Tokens that were spent on thoughts; an estimate where the server does not tell."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    def json(self) -> Any:
+        """None for what is no JSON."""
+        try:
+            return json.loads(self.text)
+        except ValueError:
+            return None
+
+    @property
+    def is_page(self) -> bool:
+        return "html" in self.headers.get("content-type", "") or self.text.lstrip()[:1] == "<"
+
+    @property
+    def said(self) -> str:
+        """The server's own words about a fault, in one line; "" where it has none."""
+        found = self.json()
+        for key in ("error", "message", "detail"):
+            if isinstance(found, dict) and found.get(key):
+                found = found[key]
+        if self.is_page or found is None:
+            found = "" if self.is_page else self.text
+        words = " ".join((found if isinstance(found, str) else json.dumps(found)).split())
+        return words[:300].rstrip(". ")
+
+
+class ChatServer:
+    """One model of one server. Every method may be called from any thread, and by several at once."""
+
+    def __init__(self, section: Server, role: str) -> None:
+        """`role` is what the model is for, as in "language model". Raises CannotLoad when the key is not there."""
+        import httpx
+
+        self._section, self._role = section, role
+        self._address = section.address
+        secure = self._address.startswith("https:")
+        self._tls: ssl.SSLContext | bool = httpx.create_ssl_context() if secure else False
+        # A proxy of the surroundings is for the world outside, never for this machine.
+        self._local = urlsplit(self._address).hostname in ("localhost", "127.0.0.1", "::1")
+        self._key = self._find_key()
+        self._without: set[str] = set()
+        self._longest_field = "max_tokens"
+        self._counts = True
+        self._lock = threading.Lock()
+        self.thought = 0
+        """Tokens that were spent on thoughts so far."""
+        self.told_not_to_think = False
+        """Whether the model thought although its chat template was asked not to have it: then it is told in another
+        way, that of Ollama and of OpenAI itself, from then on.
+        """
+
+    def _find_key(self) -> str:
+        variable = self._section.key_variable
+        key = os.environ.get(variable, "").strip() if variable else ""
+        if variable and not key:
+            raise CannotLoad(
+                f"The key of the server at {self._address} belongs into the environment variable {variable}, which is "
+                "not set: set it and start again, or correct key_variable in the profile."
+            )
+        if not key.isascii() or not key.isprintable():
+            raise CannotLoad(f"The environment variable {variable} holds no key: it has letters that no key has.")
+        if key and not self._local and not self._address.startswith("https:"):
+            log.warning(
+                "The key in %s goes unencrypted to %s: an address with https keeps it.", variable, self._address
+            )
+        return key
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        longest: int,
+        temperature: float,
+        seed: int,
+        top_p: float = 1.0,
+        stop: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+    ) -> ServerReply:
+        """The model's answer to `messages`, up to a stop or `longest` tokens; with `schema`, the server is told of it.
+
+        Raises ServerFault with what the server said, NoServer where no request would be answered, and Cancelled within
+        a moment when the person asks to stop.
+        """
+        body: dict[str, Any] = {
+            "model": self._section.model,
+            "messages": list(messages),
+            "temperature": temperature,
+            "top_p": top_p,
+            "seed": seed,
+            self._longest_field: longest,
+            **self._section.more,
+        }
+        if stop:
+            body["stop"] = list(stop[:MOST_STOPS])
+        if schema is not None:
+            held = {"name": "reply", "strict": True, "schema": dict(schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": held}
+        if not self._section.thinking:
+            body["chat_template_kwargs"] = {"enable_thinking": False, **body.get("chat_template_kwargs", {})}
+            if self.told_not_to_think:
+                body.setdefault("reasoning_effort", "none")
+        body = {name: value for name, value in body.items() if name not in self._without}
+        reply = self._tried(body, _words_of(messages))
+        ends = [at for s in stop if s and (at := reply.text.find(s)) >= 0]
+        return ServerReply(reply.text[: min(ends)].strip(), False, reply.thought) if ends else reply
+
+    def _tried(self, body: dict[str, Any], prompt: str) -> ServerReply:
+        """The reply, asked for again where that may help."""
+        import tenacity
+
+        def last(state: tenacity.RetryCallState) -> bool:
+            error = state.outcome.exception() if state.outcome is not None else None
+            most = error.most if isinstance(error, _Passing) else 1
+            return state.attempt_number >= min(self._section.tries, most)
+
+        doubling = tenacity.wait_exponential_jitter(multiplier=FIRST_WAIT, max=LONGEST_WAIT, jitter=FIRST_WAIT / 2)
+
+        def pause(state: tenacity.RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome is not None else None
+            asked = error.wait if isinstance(error, _Passing) else None
+            return doubling(state) if asked is None else asked
+
+        def sleep(seconds: float) -> None:
+            stopped = stop_signal()
+            if stopped is None:
+                threading.Event().wait(seconds)
+            else:
+                stopped.wait(seconds)
+                stop_if(stopped)
+
+        again = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_Passing),
+            stop=last,
+            wait=pause,
+            sleep=sleep,
+            before_sleep=lambda state: log.info("Another try: %s", state.outcome and state.outcome.exception()),
+            reraise=True,
+        )
+        try:
+            return again(self._once, body, prompt)
+        except _Passing as error:
+            raise error.told from error
+
+    def _once(self, body: dict[str, Any], prompt: str) -> ServerReply:
+        answer = self._send("POST", "/chat/completions", body, prompt)
+        while answer.status in (400, 422) and (left := self._left_out(body, answer.said)) is not None:
+            body = left
+            answer = self._send("POST", "/chat/completions", body, prompt)
+        found = answer.json()
+        if answer.status == 200 and isinstance(found, dict) and found.get("error") and "choices" not in found:
+            # Some say by 200 that something failed.
+            code = found["error"].get("code") if isinstance(found["error"], dict) else None
+            failed = code if isinstance(code, int) and 400 <= code < 600 else 400
+            answer = replace(answer, status=failed)
+        if answer.status != 200:
+            raise self._fault(answer, prompt)
+        return self._read(answer, prompt)
+
+    def _left_out(self, body: dict[str, Any], said: str) -> dict[str, Any] | None:
+        """The request without a field that this server says it does not know, for this time and from now on."""
+        if "max_completion_tokens" in said and "max_tokens" in body:
+            self._longest_field = "max_completion_tokens"
+            return {("max_completion_tokens" if name == "max_tokens" else name): body[name] for name in body}
+        for name in ("chat_template_kwargs", "reasoning_effort", "seed", "top_p", "temperature"):
+            if name in body and name not in self._section.more and re.search(rf"\b{name}\b", said):
+                if name in ("seed", "top_p", "temperature"):
+                    log.warning("The server at %s does not take %s: its replies go without.", self._address, name)
+                self._without.add(name)
+                return {other: value for other, value in body.items() if other != name}
+        return None
+
+    def _read(self, answer: _Answer, prompt: str) -> ServerReply:
+        found = answer.json()
+        who = f"The server at {self._address}"
+        if found is None and answer.is_page:
+            message = (
+                f"{who} answered with a web page and not with a reply: correct the address in the profile, which "
+                "mostly ends in /v1."
+            )
+            raise NoServer(message, prompt, self._shown(answer.text))
+        try:
+            choice = found["choices"][0]
+            message = choice["message"]
+            said = message.get("content")
+            said = "".join(part.get("text", "") for part in said) if isinstance(said, list) else said or ""
+            thoughts = message.get("reasoning_content") or message.get("reasoning") or ""
+            usage = found.get("usage") or {}
+            if not isinstance(said, str) or not isinstance(thoughts, str) or not isinstance(usage, dict):
+                raise TypeError("a message of another kind")
+        except (TypeError, KeyError, IndexError, AttributeError) as error:
+            told = f"{who} answered with something that is no chat completion ({self._masked(answer.said)[:120]})"
+            message = f"{told}: correct the address in the profile, or look at what runs there."
+            raise NoServer(message, prompt, self._shown(answer.text)) from error
+        text, inside = without_thoughts(said)
+        thought = _count_thoughts(usage, thoughts + inside, text)
+        with self._lock:
+            self.thought += thought
+        if thought:
+            log.info("%s spent %d tokens on thoughts, which were taken off.", self._section.model, thought)
+            self.told_not_to_think = not self._section.thinking
+        cut, raw = choice.get("finish_reason") == "length", self._shown(answer.text)
+        if not text and cut:
+            todo = "switch thinking off in the profile, or raise that setting" if thought else "raise that setting"
+            on = " on thoughts" if thought else ""
+            raise NothingSaid(f"The {self._role} spent its longest reply{on} and said nothing: {todo}.", prompt, raw)
+        if not text:
+            message = f"The {self._role} at {self._address} replied with nothing: run it again, or fill it in yourself."
+            raise _Passing(NothingSaid(message, prompt, raw), most=2)
+        return ServerReply(text, cut, thought)
+
+    def _fault(self, answer: _Answer, prompt: str) -> Exception:
+        """What is made of a status that is no success."""
+        status, who = answer.status, f"The server at {self._address}"
+        said = self._masked(answer.said)
+        words = f" ({status}: {said})" if said else f" ({status})"
+        raw = self._shown(answer.text)
+        if status in (400, 413, 422, 500) and _TOO_LONG.search(answer.said):
+            return ServerFault(
+                f"The prompt and the longest reply together are more than the {self._role} reads{words}: shorten the "
+                "caption or the longest reply.",
+                prompt,
+                raw,
+            )
+        if status in (401, 403):
+            variable = self._section.key_variable
+            todo = (
+                f"put a key that it takes into the environment variable {variable} and start again"
+                if variable
+                else "name the environment variable that holds its key as key_variable in the profile"
+            )
+            return NoServer(f"{who} does not let us in{words}: {todo}.", prompt, raw)
+        if status == 404:
+            known = self.models()
+            has = f"; it has {', '.join(sorted(known)[:10])}" if known else ""
+            return NoServer(
+                f"{who} has no model {self._section.model!r} or no chat there{words}{has}: correct model or address in "
+                "the profile.",
+                prompt,
+                raw,
+            )
+        if 300 <= status < 400:
+            to = answer.headers.get("location", "elsewhere")[:200]
+            return NoServer(f"{who} sends on to {to}: put the address that is meant into the profile.", prompt, raw)
+        if status == 429:
+            told = ServerFault(
+                f"{who} takes no more requests for now{words}: wait a while and run it again.", prompt, raw
+            )
+            return self._later(told, answer)
+        if status >= 500 or status in (408, 409, 425):
+            told = ServerFault(f"{who} failed{words}: look at its log, and run it again.", prompt, raw)
+            return self._later(told, answer)
+        return Refused(f"{who} refuses the request{words}: correct the profile or the settings.", prompt, raw)
+
+    def _later(self, told: ServerFault, answer: _Answer) -> Exception:
+        """Another try, when the server says so; not at all where it asks for more patience than a person has."""
+        try:
+            wait = max(0.0, float(answer.headers.get("retry-after", "")))
+        except ValueError:
+            return _Passing(told)
+        return _Passing(told, wait) if wait <= LONGEST_WAIT else told
+
+    def _shown(self, raw: str) -> str:
+        return self._masked(raw[:SHOWN])
+
+    def _masked(self, text: str) -> str:
+        """The text without the key, which some servers repeat."""
+        return text.replace(self._key, "…") if self._key else text
+
+    # What the server says of itself
+
+    def models(self) -> dict[str, Mapping[str, Any]]:
+        """Its models by id; empty where it does not tell."""
+        try:
+            found = self._send("GET", "/models", None, "").json()
+        except (_Passing, ServerFault):
+            return {}
+        rows = found.get("data") if isinstance(found, dict) else None
+        return {str(row["id"]): row for row in rows or () if isinstance(row, dict) and "id" in row}
+
+    def context_length(self) -> int:
+        """Tokens that prompt and reply share: by the profile, or as the server says; 0 where nobody does."""
+        if self._section.context_length:
+            return self._section.context_length
+        row = self.models().get(self._section.model, {})
+        meta = row.get("meta")
+        told = [row.get(name) for name in ("max_model_len", "loaded_context_length", "context_length")]
+        told.append(meta.get("n_ctx") if isinstance(meta, dict) else None)
+        return next((value for value in told if isinstance(value, int) and value > 0), 0)
+
+    def count(self, text: str) -> int | None:
+        """How many tokens a prompt has, where the server counts (vLLM, SGLang and llama-server do); else None."""
+        if not self._counts:
+            return None
+        model, messages = self._section.model, [{"role": "user", "content": text}]
+        for fields in ({"messages": messages}, {"content": text, "add_special": True}, {"prompt": text}):
+            try:
+                answer = self._send("POST", "/tokenize", {"model": model, **fields}, text, root=True)
+            except (_Passing, ServerFault):
+                break
+            found = answer.json()
+            if answer.status == 200 and isinstance(found, dict):
+                pieces = found.get("tokens")
+                count = found.get("count") or (len(pieces) if isinstance(pieces, list) else 0)
+                if isinstance(count, int) and count > 0:
+                    return count
+        self._counts = False
+        return None
+
+    # The wire
+
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None, prompt: str, root: bool = False) -> _Answer:
+        """One request. Raises _Passing when nobody answers in time, Cancelled when the person asks to stop."""
+        import httpx
+
+        address = self._address.removesuffix("/v1") if root else self._address
+        who = f"The server at {self._address}"
+        try:
+            return asyncio.run(self._exchange(method, address + path, body))
+        except TimeoutError as error:
+            raise _Passing(
+                ServerFault(
+                    f"{who} gave no whole answer within {self._section.timeout:g} seconds: try again when it is less "
+                    "busy, or raise timeout in the profile.",
+                    prompt,
+                ),
+                most=2,  # a server that is too slow is not made faster by asking it more often
+            ) from error
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            why = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+            message = f"{who} cannot be reached ({self._masked(why)}): start it, or correct the address in the profile."
+            raise _Passing(NoServer(message, prompt)) from error
+        except _TooMuch as error:
+            raise NoServer(f"{who} answers without an end: look at what runs there.", prompt) from error
+
+    async def _exchange(self, method: str, url: str, body: Mapping[str, Any] | None) -> _Answer:
+        """In a task of its own, so that neither a slow server nor one that says nothing keeps anybody from stopping;
+        the connection is closed then, and a server that looks stops working on it.
+        """
+        import httpx
+
+        headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
+        limits = httpx.Timeout(None, connect=min(CONNECT_SECONDS, self._section.timeout))
+
+        async def read() -> _Answer:
+            async with (
+                httpx.AsyncClient(verify=self._tls, trust_env=not self._local, timeout=limits) as client,
+                client.stream(method, url, json=body, headers=headers) as response,
+            ):
+                data = bytearray()
+                async for piece in response.aiter_bytes():
+                    data += piece
+                    if len(data) > MOST_BYTES:
+                        raise _TooMuch
+                return _Answer(response.status_code, response.headers, data.decode("utf-8", errors="replace"))
+
+        stopped, reading = stop_signal(), asyncio.ensure_future(read())
+        try:
+            async with asyncio.timeout(self._section.timeout):
+                while not reading.done():
+                    await asyncio.wait({reading}, timeout=0.1)
+                    stop_if(stopped)
+            return reading.result()
+        finally:
+            reading.cancel()
+            with suppress(asyncio.CancelledError, httpx.HTTPError, _TooMuch):
+                await reading
+
+
+class _TooMuch(Exception):
+    """The answer is longer than any reply."""
+
+
+def without_thoughts(text: str) -> tuple[str, str]:
+    """A reply without its `<think>` blocks, and what stood in them. A block may lack its beginning, which some chat
+    templates write themselves, or its end, when the longest reply was reached.
+    """
+    thoughts = re.findall(r"<think>(.*?)</think>", text, re.DOTALL)
+    rest = re.sub(r"<think>.*?</think>", "", text, flags=re.DOTALL)
+    before, end, after = rest.rpartition("</think>")
+    if end:
+        thoughts.append(before)
+        rest = after
+    rest, start, unfinished = rest.partition("<think>")
+    if start:
+        thoughts.append(unfinished)
+    return rest.strip(), "".join(thoughts).strip()
+
+
+def _count_thoughts(usage: Mapping[str, Any], thoughts: str, reply: str) -> int:
+    """Tokens of thoughts: as the server says, or by their share of the letters."""
+    details = usage.get("completion_tokens_details")
+    told = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    if isinstance(told, int) and told > 0:
+        return told
+    if not thoughts:
+        return 0
+    spent = usage.get("completion_tokens")
+    if isinstance(spent, int):
+        return max(1, round(spent * len(thoughts) / (len(thoughts) + len(reply))))
+    return max(1, len(thoughts) // 4)
+
+
+def _words_of(messages: Sequence[Mapping[str, Any]]) -> str:
+    """What the last message says, without its pictures."""
+    content = messages[-1]["content"]
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part.get("type") == "text")

@@ -1,0 +1,163 @@
+"""A language model on an OpenAI-compatible server.
+
+What the server promises is not believed: it is asked at the start whether it holds a reply to a JSON schema.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pipeline.errors import UnreadableReply, UserError
+from pipeline.models.server import ChatServer, NoServer, NothingSaid, Refused, ServerFault, ServerReply
+from pipeline.profile import ServerLanguage
+from pipeline.settings import LanguageSettings
+
+log = logging.getLogger(__name__)
+
+Holding = Literal["held", "asked", "none"]
+"""Whether replies fit a schema: the server makes them fit, the model does so when asked in words, or neither."""
+
+TEMPLATE_ROOM = 64
+"""Tokens that a chat template may put around a prompt."""
+PROBE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}, "empty": {"type": "boolean"}},
+    "required": ["colour", "empty"],
+    "additionalProperties": False,
+}
+PROBE_PROMPT = "Say hello."
+"""Asks for no JSON: a reply that fits the schema nevertheless was held to it."""
+
+
+class ServedLanguage:
+    """A language model on a server."""
+
+    def __init__(self, section: ServerLanguage) -> None:
+        """Asks the server to see what it does with a schema. Raises ServerFault when it gives no reply at all."""
+        self._section = section
+        self.server = ChatServer(section, "language model")
+        self.holds: Holding = self._probe()
+        self._context = self.server.context_length()
+        self.name = f"{section.title} by a server, schema {self.holds}"
+
+    def _probe(self) -> Holding:
+        settings = LanguageSettings(temperature=0, max_new_tokens=1000 if self._section.thinking else 60)
+        thinks = True
+        while thinks:  # a second time when it thought, which it is told not to from then on
+            before = self.server.told_not_to_think
+            try:
+                if fits_probe(self._say(PROBE_PROMPT, settings, 0, schema=PROBE_SCHEMA).text):
+                    return "held"
+            except NoServer:
+                raise
+            except ServerFault as error:
+                log.info("The server did not take a schema: %s", error)
+            thinks = self.server.told_not_to_think != before
+        try:
+            reply = self._say(in_words(PROBE_PROMPT, PROBE_SCHEMA), settings, 0)
+        except NothingSaid:
+            return "none"
+        return "asked" if fits_probe(without_fence(reply.text)) else "none"
+
+    def complete(
+        self,
+        prompt: str,
+        settings: LanguageSettings,
+        seed: int,
+        stop: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The reply to `prompt`. With a `schema`, one that fits it where the server holds it; where it does not, but
+        the model does as asked, the schema stands at the end of the prompt. Whoever reads the reply validates it.
+
+        Raises UserError when the prompt and the longest reply do not fit the context, UnreadableReply when a reply that
+        has to fit a schema was cut off, and what `ChatServer.chat` does.
+        """
+        if schema is not None and self.holds == "held":
+            self._require_room(prompt, settings)
+            try:
+                return _whole(self._say(prompt, settings, seed, schema=schema), prompt, settings)
+            except Refused as error:
+                log.warning("The server does not take this schema, so it goes into the prompt: %s", error)
+        if schema is not None and self.holds != "none":
+            prompt = in_words(prompt, schema)
+            self._require_room(prompt, settings)
+            return without_fence(_whole(self._say(prompt, settings, seed), prompt, settings))
+        self._require_room(prompt, settings)
+        return self._say(prompt, settings, seed, stop).text
+
+    def _say(
+        self,
+        prompt: str,
+        settings: LanguageSettings,
+        seed: int,
+        stop: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+    ) -> ServerReply:
+        system = [{"role": "system", "content": self._section.system}] if self._section.system else []
+        return self.server.chat(
+            [*system, {"role": "user", "content": prompt}],
+            longest=settings.max_new_tokens,
+            temperature=settings.temperature,
+            top_p=settings.top_p if settings.temperature else 1.0,
+            seed=seed,
+            stop=[s for s in stop if s],
+            schema=schema,
+        )
+
+    def _require_room(self, prompt: str, settings: LanguageSettings) -> None:
+        """Counted only where it may not fit: no text has more tokens than bytes."""
+        text = f"{self._section.system}\n{prompt}" if self._section.system else prompt
+        longest = settings.max_new_tokens
+        if not self._context or len(text.encode(errors="replace")) + longest + TEMPLATE_ROOM <= self._context:
+            return
+        tokens = self.server.count(text)
+        if tokens is not None and tokens + longest > self._context:
+            raise UserError(
+                f"The prompt is {tokens} tokens long and the reply may take {longest} more, but the language model "
+                f"reads {self._context} in all: shorten the caption or the longest reply."
+            )
+
+
+def _whole(reply: ServerReply, prompt: str, settings: LanguageSettings) -> str:
+    """A reply that has to fit a schema: half of one never does."""
+    if reply.cut:
+        raise UnreadableReply(
+            f"The reply was cut off after {settings.max_new_tokens} tokens: raise the longest reply, or run it again.",
+            prompt,
+            reply.text,
+            attempts=1,
+        )
+    return reply.text
+
+
+def in_words(prompt: str, schema: Mapping[str, Any]) -> str:
+    """The prompt with a schema at its end, for a server that holds none."""
+    return (
+        f"{prompt}\n\nReply with one JSON value that fits the following JSON schema, and with nothing else:\n"
+        f"{json.dumps(schema, ensure_ascii=False)}"
+    )
+
+
+def without_fence(text: str) -> str:
+    """The text without the fence that models like to put around code."""
+    fenced = re.fullmatch(r"\s*```\w*\n(.*?)\n?```\s*", text, re.DOTALL)
+    return fenced[1].strip() if fenced else text
+
+
+def fits_probe(text: str) -> bool:
+    """Whether a reply is what the schema of the probe allows for."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    return (
+        isinstance(found, dict)
+        and set(found) == set(PROBE_SCHEMA["required"])
+        and found["colour"] in ("red", "blue")
+        and isinstance(found["empty"], bool)
+    )
