@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,9 +111,16 @@ class ListeningModels:
         """The model that draws this kind of control image."""
         return self._models.detector(kind)
 
-    def complete(self, prompt: str, settings: LanguageSettings, seed: int, stop: Sequence[str] = ()) -> str:
+    def complete(
+        self,
+        prompt: str,
+        settings: LanguageSettings,
+        seed: int,
+        stop: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
         """The real model's continuation."""
-        reply = self._models.language.complete(prompt, settings, seed, stop)
+        reply = self._models.language.complete(prompt, settings, seed, stop, schema)
         self.replies.append(reply)
         return reply
 

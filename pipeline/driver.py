@@ -453,10 +453,7 @@ class Driver:
 
     def producers(self, recipe: Recipe, prompts: PromptSet) -> dict[StageName, Producer]:
         """What would produce the values of the text stages now. Loads nothing."""
-        model = self.profile.language
-        file = getattr(model, "file", "")  # of GGUF; others have none
-        title = f"{model.title}/{file}" if file else model.title
-        return producers(recipe, self.profile.captioner.title, title, prompts)
+        return producers(recipe, self.profile.captioner.title, self.profile.language.title, prompts)
 
     def made(
         self, recipe: Recipe, drawn: Iterable[Lineage], settings: Settings, task: Task, prompts: PromptSet

@@ -310,6 +310,10 @@ class GgufLanguage(Weights):
     """-1 for as many as ctransformers likes."""
     gpu_layers: int = Field(0, ge=0)
 
+    @property
+    def title(self) -> str:
+        return f"{super().title}/{self.file}" if self.file else super().title
+
     @field_validator("chat_template")
     @classmethod
     def _prompt(cls, template: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from PIL import Image
 
@@ -40,8 +40,19 @@ class LanguageModel(Protocol):
 
     name: str
 
-    def complete(self, prompt: str, settings: LanguageSettings, seed: int, stop: Sequence[str] = ()) -> str:
-        """The continuation, without the prompt. Raises UserError when the prompt does not fit the context."""
+    def complete(
+        self,
+        prompt: str,
+        settings: LanguageSettings,
+        seed: int,
+        stop: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The continuation, without the prompt. Raises UserError when the prompt does not fit the context.
+
+        `schema` is a JSON schema that the reply has to fit where the model can be held to one. Whoever reads the reply
+        takes nothing for granted.
+        """
         ...
 
 

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from benchmarks.serving import browsing
 from pipeline.models import Models, load_models
 from pipeline.profile import load_profile
 from pipeline.seams import OnStep
-from pipeline.settings import GenerationSettings, LanguageSettings
+from pipeline.settings import GenerationSettings
 from services.studio import Studio
 from tests.serving import serving_here, until
 
@@ -108,16 +108,16 @@ def images_held(step: int) -> Iterator[Held]:
 @contextmanager
 def replies_held(words: str) -> Iterator[Held]:
     """Every reply of the embedded language model to a prompt with these words waits."""
-    from pipeline.models.language import GgufModel
+    from pipeline.models.language_process import GgufProcess
 
-    plain, held = GgufModel.complete, Held()
+    plain, held = GgufProcess.complete, Held()
 
-    def complete(self: Any, prompt: str, settings: LanguageSettings, seed: int, stop: Sequence[str] = ()) -> str:
+    def complete(self: Any, prompt: str, *arguments: Any) -> str:
         if words in prompt:
             held.wait()
-        return plain(self, prompt, settings, seed, stop)
+        return plain(self, prompt, *arguments)
 
-    with held.in_place_of(GgufModel, "complete", complete):
+    with held.in_place_of(GgufProcess, "complete", complete):
         yield held
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,14 @@ class ScriptedLanguageModel:
         self.prompts: list[str] = []
         self.seeds: list[int] = []
 
-    def complete(self, prompt: str, settings: LanguageSettings, seed: int, stop: Sequence[str] = ()) -> str:
+    def complete(
+        self,
+        prompt: str,
+        settings: LanguageSettings,
+        seed: int,
+        stop: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
         self.prompts.append(prompt)
         self.seeds.append(seed)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]

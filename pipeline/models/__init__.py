@@ -224,11 +224,14 @@ class Models:
                 return captioner_chat.ServedChatModel(section)
 
     def _load_language(self) -> LanguageModel:
-        from pipeline.models.language import GgufModel
-        from pipeline.models.server_language import ServedLanguage
-
         section = self.profile.language
-        return ServedLanguage(section) if isinstance(section, ServerLanguage) else GgufModel(section)
+        if isinstance(section, ServerLanguage):
+            from pipeline.models.server_language import ServedLanguage
+
+            return ServedLanguage(section)
+        from pipeline.models.language_process import GgufProcess
+
+        return GgufProcess(section)
 
     def _load_generator(self) -> Generator:
         from pipeline.models.generator import ControlNetPipeline

@@ -1,4 +1,4 @@
-"""A LLaMA in a GGUF file, run by ctransformers.
+"""A LLaMA in a GGUF file, run by ctransformers. It stands in a process of its own: see `language_process`.
 
 Two calls at once on one such model kill the process, a prompt over the context length gives garbage, and the library's
 own tokenize() writes past its buffer when a text has more tokens than letters: all three are prevented here.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from string import Template
 from typing import Any
 
-from pipeline.errors import UserError
-from pipeline.models.weights import locate, unreadable
+from pipeline.errors import CannotLoad, UserError, out_of_memory
+from pipeline.models.weights import no_room, unreadable
 from pipeline.profile import GgufLanguage
 from pipeline.settings import LanguageSettings
 
@@ -21,11 +22,10 @@ from pipeline.settings import LanguageSettings
 class GgufModel:
     """One model, one call at a time."""
 
-    def __init__(self, section: GgufLanguage) -> None:
+    def __init__(self, section: GgufLanguage, file: str, build: str | None) -> None:
+        """`file` is where the weights are, `build` that of the library which fits (`which_build`)."""
         from ctransformers import LLM, Config
 
-        file = locate("language model", section)
-        self.name = f"{section.title}/{section.file}" if section.file else section.title
         self._section = section
         self._lock = threading.Lock()
         config = Config(
@@ -35,11 +35,18 @@ class GgufModel:
             gpu_layers=section.gpu_layers,
         )
         try:
-            self._llm: Any = LLM(str(file), "gguf", config=config, lib=_build(section))
+            self._llm: Any = LLM(file, "gguf", config=config, lib=build)
         except (OSError, ValueError, RuntimeError) as error:
-            raise unreadable("language model", section, error) from error
+            raise cannot_run(section, Path(file), error) from error
 
-    def complete(self, prompt: str, settings: LanguageSettings, seed: int, stop: Sequence[str] = ()) -> str:
+    def complete(
+        self,
+        prompt: str,
+        settings: LanguageSettings,
+        seed: int,
+        stop: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
         """The continuation of `prompt` in the profile's chat template, up to a stop, an end token or the longest reply.
 
         Raises UserError when the prompt and the longest reply together do not fit the context.
@@ -98,12 +105,41 @@ class GgufModel:
         return reply
 
 
-def _build(section: GgufLanguage) -> str | None:
+def cannot_run(section: GgufLanguage, file: Path, error: Exception | str) -> UserError:
+    """What is said of a file that ctransformers does not load: what is in it, and what runs such."""
+    if isinstance(error, Exception) and out_of_memory(error):
+        return no_room(f"the language model at {section.title}")
+    family, tokenizer = _written_in(file)
+    if not family:
+        failure = error if isinstance(error, Exception) else RuntimeError(error)
+        return unreadable("language model", section, failure)
+    return CannotLoad(
+        f"The language model at {section.title} (architecture {family}, tokenizer {tokenizer or 'unknown'}) cannot be "
+        "run by ctransformers, which takes LLaMA 2 and its like: serve the file with llama-server or Ollama and name "
+        "that server in the profile, or get the file again if it should be one of those."
+    )
+
+
+def _written_in(file: Path) -> tuple[str, str]:
+    """The architecture and the kind of tokenizer that a GGUF file names; "" where it cannot be read."""
+    from gguf import GGUFReader
+
+    try:
+        fields = GGUFReader(file).fields
+    except (OSError, ValueError, IndexError, KeyError):
+        return "", ""
+    names = (fields.get(key) for key in ("general.architecture", "tokenizer.ggml.model"))
+    family, tokenizer = (str(field.contents()) if field is not None else "" for field in names)
+    return family, tokenizer
+
+
+def which_build(section: GgufLanguage) -> str | None:
     """Which build of the library fits this processor; None where the library has to find out itself.
 
     It asks a package that looks at everything about the processor, in processes of its own: a second for one word.
     """
-    import torch
-
-    on_processor = section.gpu_layers == 0
-    return "avx2" if on_processor and torch.backends.cpu.get_cpu_capability().startswith(("AVX2", "AVX512")) else None
+    told = Path("/proc/cpuinfo")
+    if section.gpu_layers or not told.is_file():
+        return None
+    flags = next((line for line in told.read_text().splitlines() if line.startswith("flags")), "").split()
+    return "avx2" if {"avx2", "fma", "f16c"} <= set(flags) else None

@@ -1,0 +1,201 @@
+"""A GGUF model in a process of its own: a crash of its library, or a kill, is an error at the stage and no more.
+
+Both ends of one pipe are here. A request and its reply are a line of JSON each. The process ends when the pipe does,
+which is when whoever started it ends, in whatever way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from pipeline.errors import CannotLoad, UserError, out_of_memory
+from pipeline.models.language import GgufModel, cannot_run, which_build
+from pipeline.models.weights import locate, no_room
+from pipeline.profile import ROOT, GgufLanguage
+from pipeline.settings import LanguageSettings
+
+LEAVING_SECONDS = 10
+"""So long a process that was told to end, or whose pipe is shut, may take before it is made to."""
+
+
+class GgufProcess:
+    """`GgufModel` behind a pipe, one call at a time. A process that ended is started anew by the next call."""
+
+    def __init__(self, section: GgufLanguage) -> None:
+        self.name = section.title
+        self._section = section
+        self._lock = threading.Lock()
+        self._file = locate("language model", section)
+        self._build = which_build(section)
+        self._process = self._start()
+
+    @property
+    def pid(self) -> int:
+        """The number of the process that would take the next call."""
+        return self._process.pid
+
+    def complete(
+        self,
+        prompt: str,
+        settings: LanguageSettings,
+        seed: int,
+        stop: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
+        """As `GgufModel.complete`. Raises UserError when the process ends before its reply."""
+        plain = settings.model_dump(mode="json", include=set(LanguageSettings.model_fields))
+        return str(self._call("complete", prompt, plain, seed, list(stop), schema))
+
+    def count(self, text: str) -> int:
+        """How many tokens a text has, the start token included."""
+        return int(self._call("count", text))
+
+    def close(self) -> None:
+        """End the process, and free its memory. The next call starts another one."""
+        with self._lock:
+            _end(self._process)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "pipeline.models.language_process"]
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        weakref.finalize(self, _end, process)
+        try:
+            _ask(process, "load", self._section.model_dump(mode="json"), str(self._file), self._build)
+        except EOFError as error:
+            raise self._cannot_load(process) from error
+        except BaseException:
+            _end(process)
+            raise
+        return process
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        with self._lock:
+            if self._process.poll() is not None:
+                self._process = self._start()
+            try:
+                return _ask(self._process, name, *arguments)
+            except EOFError as error:
+                raise _died(self._process) from error
+            except (UserError, RuntimeError):
+                raise
+            except BaseException:  # its reply would be taken for that of the next call
+                _end(self._process)
+                raise
+
+    def _cannot_load(self, process: subprocess.Popen[bytes]) -> UserError:
+        _end(process)
+        if process.returncode == -signal.SIGKILL:
+            return no_room(f"the language model at {self.name}")
+        return cannot_run(self._section, self._file, f"its process ended: {_how(process)}")
+
+
+def _ask(process: subprocess.Popen[bytes], name: str, *arguments: Any) -> Any:
+    """What the process replies. Raises EOFError when it ends before, and what was raised in it."""
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+    except OSError as error:
+        raise EOFError from error
+    if not line.endswith(b"\n"):
+        raise EOFError
+    outcome, said = json.loads(line)
+    if outcome == "done":
+        return said
+    if outcome == "failed":
+        raise RuntimeError(said)
+    raise CannotLoad(said) if outcome == "cannot load" else UserError(said)
+
+
+def _died(process: subprocess.Popen[bytes]) -> UserError:
+    _end(process)
+    if process.returncode == -signal.SIGKILL:
+        return UserError(
+            "The process of the language model was killed in the middle of a reply, most likely for want of memory: "
+            "end other programs that use it, and run the stage again."
+        )
+    return UserError(
+        f"The process of the language model ended in the middle of a reply ({_how(process)}): run the stage again. "
+        "If that happens every time, take another model in the profile."
+    )
+
+
+def _how(process: subprocess.Popen[bytes]) -> str:
+    code = process.returncode
+    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Have it ended, whatever it is doing. Does no harm to one that has."""
+    assert process.stdin is not None and process.stdout is not None
+    with suppress(OSError):  # something for a process that is no more was left in the pipe
+        process.stdin.close()
+    try:
+        process.wait(LEAVING_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+
+
+# The process itself
+
+
+def main() -> None:
+    """Answer what comes down the pipe until it is shut."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it, whose end it then sees
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the library prints is no reply
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    model: GgufModel | None = None
+    while True:
+        name, *arguments = json.loads(requests.get())
+        try:
+            if name == "load":
+                section, file, build = arguments
+                model, said = GgufModel(GgufLanguage.model_validate(section), file, build), None
+            else:
+                assert model is not None
+                said = _done(model, name, arguments)
+            outcome = "done"
+        except UserError as error:
+            outcome, said = "cannot load" if isinstance(error, CannotLoad) else "refused", str(error)
+        except (RuntimeError, OSError, MemoryError, ValueError) as error:  # any other ends it
+            if out_of_memory(error):
+                outcome, said = "refused", str(no_room("what the language model needs for this reply"))
+            else:
+                traceback.print_exc()
+                outcome, said = "failed", f"{type(error).__name__}: {error}"
+        replies.write(json.dumps([outcome, said]).encode() + b"\n")
+        replies.flush()
+
+
+def _done(model: GgufModel, name: str, arguments: list[Any]) -> Any:
+    if name == "count":
+        return model.count(*arguments)
+    prompt, settings, seed, stop, schema = arguments
+    return model.complete(prompt, LanguageSettings.model_validate(settings), seed, stop, schema)
+
+
+def _listen(requests: queue.SimpleQueue[bytes]) -> None:
+    """In a thread, so that the end of the pipe is seen in the middle of a reply too."""
+    for line in sys.stdin.buffer:
+        requests.put(line)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""The language model in a process of its own: what it survives, and what is said of what it does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline.errors import CannotLoad, UserError
+from pipeline.models.language_process import GgufProcess
+from pipeline.profile import ROOT, GgufLanguage
+from pipeline.prompting import load_prompts
+from pipeline.settings import KeywordSettings, LanguageSettings
+from pipeline.stages import keywords
+from pipeline.types import Caption, Task
+from tests import tiny
+from tests.scripted import SUNNY_BIRD
+from tests.serving import until
+
+pytestmark = pytest.mark.slow
+
+REPLY = LanguageSettings(max_new_tokens=24, temperature=0.8)
+LONG = "Name the colours of the bird. " * 150
+"""Takes seconds to read and to answer."""
+
+
+@pytest.fixture(scope="module")
+def section(tmp_path_factory: pytest.TempPathFactory) -> GgufLanguage:
+    file = tmp_path_factory.mktemp("llama") / "tiny.gguf"
+    tiny.save_llama(file)
+    return GgufLanguage(kind="llama-gguf", path=str(file), context_length=4096, threads=1)
+
+
+@pytest.fixture(scope="module")
+def model(section: GgufLanguage) -> Iterator[GgufProcess]:
+    made = GgufProcess(section)
+    yield made
+    made.close()
+
+
+def computing(pid: int) -> float:
+    """Seconds that a process has computed."""
+    return float(psutil.Process(pid).cpu_times().user)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [(signal.SIGKILL, "killed in the middle of a reply, most likely for want of memory"), (signal.SIGSEGV, "SIGSEGV")],
+)
+def test_a_process_that_ends_in_a_call_is_an_error_at_the_stage_and_the_next_call_works(
+    model: GgufProcess, how: signal.Signals, said: str
+) -> None:
+    prompts = load_prompts("paper", [keywords.KEYWORDS.prompt] if keywords.KEYWORDS.prompt else [])
+    before = model.complete("a bird", REPLY, 7)
+
+    def stage(seed: int) -> object:
+        settings = KeywordSettings(max_new_tokens=2000, attempts=10)
+        task = Task("classification", label="bird")
+        return keywords.run(Caption(SUNNY_BIRD), task, model, prompts["keywords"], settings, seed)
+
+    with ThreadPoolExecutor(1) as pool:
+        for seed in range(20):  # until it is hit in a call, which is at once
+            pid, start = model.pid, computing(model.pid)
+            asked = pool.submit(stage, seed)
+            until(lambda: asked.done() or computing(pid) > start + 0.02)  # noqa: B023 - all within this round
+            os.kill(pid, how)
+            if isinstance(error := asked.exception(), UserError) and said in str(error):
+                break
+            model.complete("a bird", REPLY, 7)
+        else:
+            pytest.fail("no call was hit")
+    assert "run the stage again" in str(error)
+    assert model.complete("a bird", REPLY, 7) == before and model.pid != pid
+
+
+def test_one_that_ended_between_two_calls_is_started_anew(model: GgufProcess) -> None:
+    before = model.complete("a bird", REPLY, 7)
+    process = psutil.Process(model.pid)
+    process.kill()
+    until(lambda: process.status() == psutil.STATUS_ZOMBIE)
+    assert model.complete("a bird", REPLY, 7) == before
+    pid = model.pid
+    model.close()
+    assert not psutil.pid_exists(pid), "closed, it is gone, and with it its memory"
+    assert model.complete("a bird", REPLY, 7) == before
+
+
+def test_it_ends_with_a_parent_that_is_killed_in_the_middle_of_a_call(section: GgufLanguage) -> None:
+    code = f"""if True:
+        from pipeline.models.language_process import GgufProcess
+        from pipeline.profile import GgufLanguage
+        from pipeline.settings import LanguageSettings
+        model = GgufProcess(GgufLanguage.model_validate_json({section.model_dump_json()!r}))
+        print(model.pid, flush=True)
+        while True:
+            model.complete({LONG!r}, LanguageSettings(max_new_tokens=500), 1)"""
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    with parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        until(lambda: child.cpu_times().user > 0.5)
+        parent.kill()
+    child.wait(60)
+
+
+def test_a_file_of_another_architecture_is_named_with_what_runs_it(tmp_path: Path) -> None:
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(tmp_path / "other.gguf", "qwen3")
+    writer.add_tokenizer_model("gpt2")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(CannotLoad, match=r"architecture qwen3, tokenizer gpt2.*serve the file with llama-server"):
+        GgufProcess(GgufLanguage(kind="llama-gguf", path=str(tmp_path / "other.gguf")))
+    (tmp_path / "other.gguf").write_bytes(b"GGUF, cut")
+    with pytest.raises(CannotLoad, match=r"cannot be loaded .*: get them again"):
+        GgufProcess(GgufLanguage(kind="llama-gguf", path=str(tmp_path / "other.gguf")))
