@@ -309,6 +309,7 @@ class GgufLanguage(Weights):
     threads: int = Field(-1, ge=-1)
     """-1 for as many as ctransformers likes."""
     gpu_layers: int = Field(0, ge=0)
+    """Layers that run on an NVIDIA GPU, which takes what requirements-gpu.txt names; more than there are is all."""
 
     @property
     def title(self) -> str:

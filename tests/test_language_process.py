@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import psutil
 import pytest
 
 from pipeline.errors import CannotLoad, UserError
+from pipeline.models import language
 from pipeline.models.language_process import GgufProcess
 from pipeline.profile import ROOT, GgufLanguage
 from pipeline.prompting import load_prompts
@@ -94,7 +97,8 @@ def test_one_that_ended_between_two_calls_is_started_anew(model: GgufProcess) ->
 
 def test_it_ends_with_a_parent_that_is_killed_in_the_middle_of_a_call(section: GgufLanguage) -> None:
     code = f"""if True:
-        from pipeline.models.language_process import GgufProcess
+        from pipeline.models import language
+from pipeline.models.language_process import GgufProcess
         from pipeline.profile import GgufLanguage
         from pipeline.settings import LanguageSettings
         model = GgufProcess(GgufLanguage.model_validate_json({section.model_dump_json()!r}))
@@ -124,3 +128,34 @@ def test_a_file_of_another_architecture_is_named_with_what_runs_it(tmp_path: Pat
     (tmp_path / "other.gguf").write_bytes(b"GGUF, cut")
     with pytest.raises(CannotLoad, match=r"cannot be loaded .*: get them again"):
         GgufProcess(GgufLanguage(kind="llama-gguf", path=str(tmp_path / "other.gguf")))
+
+
+# On a GPU. There is none where these run: that a model computes on one is not shown here.
+
+
+@pytest.mark.skipif(ctypes.util.find_library("cuda") is not None, reason="this machine has a driver")
+def test_layers_on_a_gpu_that_is_not_there_are_refused_with_the_way_out(section: GgufLanguage) -> None:
+    with pytest.raises(CannotLoad, match=r"puts 4 layers .* no NVIDIA GPU.*set gpu_layers = 0"):
+        GgufProcess(section.model_copy(update={"gpu_layers": 4}))
+
+
+def test_libraries_of_cuda_12_that_are_missing_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "CUDA_12", (("cublas", "libcublas.so.of-none"),))
+    with pytest.raises(CannotLoad, match=r"needs libcublas.so.of-none .* pip install -r requirements-gpu.txt"):
+        language.open_cuda(4)
+    named = (ROOT / "requirements-gpu.txt").read_text()
+    assert "nvidia-cuda-runtime-cu12==" in named and "nvidia-cublas-cu12==" in named
+
+
+def test_libraries_of_cuda_12_are_opened_where_their_packages_put_them(tmp_path: Path) -> None:
+    some_library = next(Path(sys.base_prefix, "lib").rglob("_bisect*.so"))
+    for package, name in language.CUDA_12:
+        folder = tmp_path / "nvidia" / package / "lib"
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(some_library, folder / name)
+    code = "from pipeline.models.language import open_cuda; open_cuda(4); print(open('/proc/self/maps').read())"
+    paths = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    opened = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=paths, capture_output=True, text=True, check=True
+    )
+    assert all(str(tmp_path / "nvidia" / package / "lib" / name) in opened.stdout for package, name in language.CUDA_12)

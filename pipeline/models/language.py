@@ -6,9 +6,12 @@ own tokenize() writes past its buffer when a text has more tokens than letters: 
 
 from __future__ import annotations
 
+import ctypes
 import random
+import sys
 import threading
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -18,6 +21,10 @@ from pipeline.models.weights import no_room, unreadable
 from pipeline.profile import GgufLanguage
 from pipeline.settings import LanguageSettings
 
+CUDA_12 = (("cuda_runtime", "libcudart.so.12"), ("cublas", "libcublasLt.so.12"), ("cublas", "libcublas.so.12"))
+"""What the library's build for GPUs wants, in the order of need: the folder below `nvidia` that has it when it comes as
+a Python package, and its name. Those of torch are of a later version."""
+
 
 class GgufModel:
     """One model, one call at a time."""
@@ -26,6 +33,9 @@ class GgufModel:
         """`file` is where the weights are, `build` that of the library which fits (`which_build`)."""
         from ctransformers import LLM, Config
 
+        if section.gpu_layers and sys.platform == "linux":
+            require_gpu(section.gpu_layers)
+            open_cuda(section.gpu_layers)
         self._section = section
         self._lock = threading.Lock()
         config = Config(
@@ -71,10 +81,8 @@ class GgufModel:
             return len(self._tokenize(text))
 
     def _tokenize(self, text: str) -> list[int]:
-        from ctypes import c_int
-
         data = text.replace("\0", " ").encode("utf-8", errors="replace")
-        buffer = (c_int * (len(data) + 8))()  # never more than one token a byte, and a few for the start
+        buffer = (ctypes.c_int * (len(data) + 8))()  # never more than one token a byte, and a few for the start
         count = self._llm.ctransformers_llm_tokenize(data, True, buffer)
         return list(buffer[:count])
 
@@ -103,6 +111,35 @@ class GgufModel:
                 return reply[: min(found)]
             llm.eval([token])
         return reply
+
+
+def require_gpu(layers: int) -> None:
+    """Raises CannotLoad where there is no driver of an NVIDIA GPU."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise CannotLoad(
+            f"The profile puts {layers} layers of the language model on a GPU, but this machine has no NVIDIA GPU, or "
+            "no driver for it: set gpu_layers = 0 in the profile, or install the driver."
+        ) from error
+
+
+def open_cuda(layers: int) -> None:
+    """Open the libraries of CUDA 12 for whatever is loaded next. Raises CannotLoad where they are not installed."""
+    nvidia = find_spec("nvidia")
+    folders = list(nvidia.submodule_search_locations or ()) if nvidia is not None else []
+    for package, name in CUDA_12:
+        places = [Path(folder) / package / "lib" / name for folder in folders]
+        found = next((str(place) for place in places if place.is_file()), name)  # by its name: the system may have it
+        try:
+            ctypes.CDLL(found, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            raise CannotLoad(
+                f"The profile puts {layers} layers of the language model on a GPU, for which ctransformers needs "
+                f"{name} of CUDA 12, and it is not installed: run pip install -r requirements-gpu.txt in the studio's "
+                "environment (nvidia-cuda-runtime-cu12 and nvidia-cublas-cu12, 0.6 GB), or set gpu_layers = 0 in the "
+                "profile."
+            ) from error
 
 
 def cannot_run(section: GgufLanguage, file: Path, error: Exception | str) -> UserError:

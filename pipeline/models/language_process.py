@@ -97,6 +97,11 @@ class GgufProcess:
         _end(process)
         if process.returncode == -signal.SIGKILL:
             return no_room(f"the language model at {self.name}")
+        if self._section.gpu_layers:
+            return CannotLoad(
+                f"The language model at {self.name} could not be put on the GPU ({_how(process)}; what CUDA said of it "
+                "is in the log): lower gpu_layers in the profile, or set it to 0."
+            )
         return cannot_run(self._section, self._file, f"its process ended: {_how(process)}")
 
 
