@@ -310,6 +310,8 @@ class GgufLanguage(Weights):
     """-1 for as many as ctransformers likes."""
     gpu_layers: int = Field(0, ge=0)
     """Layers that run on an NVIDIA GPU, which takes what requirements-gpu.txt names; more than there are is all."""
+    hold_form: bool = True
+    """Whether a reply is held to the form that a stage asks for, so that it can be read."""
 
     @property
     def title(self) -> str:

@@ -50,8 +50,8 @@ class LanguageModel(Protocol):
     ) -> str:
         """The continuation, without the prompt. Raises UserError when the prompt does not fit the context.
 
-        `schema` is a JSON schema that the reply has to fit where the model can be held to one. Whoever reads the reply
-        takes nothing for granted.
+        `schema` is a JSON schema that the reply has to fit where the model can be held to one: as JSON, or as the lines
+        that it stands for (see `pipeline.reply_schema`). Whoever reads the reply takes both, and neither for granted.
         """
         ...
 

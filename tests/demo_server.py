@@ -122,6 +122,21 @@ def replies_held(words: str) -> Iterator[Held]:
 
 
 @contextmanager
+def replies_free() -> Iterator[None]:
+    """The embedded language model is held to no form, as a model on a server may not be."""
+    from pipeline.models.language_process import GgufProcess
+
+    plain = GgufProcess.complete
+
+    def complete(self: Any, prompt: str, settings: Any, seed: int, stop: Any = (), _schema: Any = None) -> str:
+        return plain(self, prompt, settings, seed, stop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GgufProcess, "complete", complete)
+        yield
+
+
+@contextmanager
 def _no_errors() -> Iterator[None]:
     """What a server of its own would print with a traceback fails here."""
     told: list[str] = []

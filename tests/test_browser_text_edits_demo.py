@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from benchmarks.serving import settled
+from tests.demo_server import replies_free
 from tests.desk import (
     BIRD,
     TEXT_STAGES,
@@ -65,7 +66,8 @@ def test_what_the_models_were_told_can_be_read_edited_and_put_back(desk: Desk) -
     assert card.locator("pre.prompt").inner_text().count(caption) == 1, "nothing was asked"
     expect(card.locator("header")).not_to_contain_text("prompt edited")
 
-    # In a prompt Enter begins a line. Asked for something else, the model says something else: it can be read.
+    # In a prompt Enter begins a line. Asked for something else, a model that is held to no form says something else: it
+    # can be read.
     asked = ("### Counterfactual", "Task: $task", "Edits: sunny -> rainy", "Caption: $caption", "Reply:")
     template.fill("")
     for number, words in enumerate(asked):
@@ -78,10 +80,11 @@ def test_what_the_models_were_told_can_be_read_edited_and_put_back(desk: Desk) -
     expect(page.locator("#state-keywords")).to_have_text("stale: the prompt was changed after this was made")
     settled(page, DEMO_SECONDS)
     held = texts(card)
-    card.locator("button[data-do=run]").click()
-    expect(page.locator("#problem-keywords")).to_contain_text("asked 4 times for keywords")
-    expect(page.locator("#state-keywords")).to_have_text("failed")
-    settled(page, DEMO_SECONDS)
+    with replies_free():
+        card.locator("button[data-do=run]").click()
+        expect(page.locator("#problem-keywords")).to_contain_text("asked 4 times for keywords")
+        expect(page.locator("#state-keywords")).to_have_text("failed")
+        settled(page, DEMO_SECONDS)
     expect(card.locator("pre.prompt")).to_contain_text(f"Edits: sunny -> rainy\nCaption: {caption}")
     card.locator(".raw summary").click()
     assert card.locator(".raw pre").inner_text().strip() == card.locator("pre.reply").inner_text().strip() != ""

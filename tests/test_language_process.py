@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,8 +18,10 @@ import pytest
 from pipeline.errors import CannotLoad, UserError
 from pipeline.models import language
 from pipeline.models.language_process import GgufProcess
+from pipeline.parsing import read_alternatives, read_caption, read_keywords
 from pipeline.profile import ROOT, GgufLanguage
 from pipeline.prompting import load_prompts
+from pipeline.reply_schema import Schema, alternatives_schema, caption_schema, keywords_schema
 from pipeline.settings import KeywordSettings, LanguageSettings
 from pipeline.stages import keywords
 from pipeline.types import Caption, Task
@@ -128,6 +130,18 @@ def test_a_file_of_another_architecture_is_named_with_what_runs_it(tmp_path: Pat
     (tmp_path / "other.gguf").write_bytes(b"GGUF, cut")
     with pytest.raises(CannotLoad, match=r"cannot be loaded .*: get them again"):
         GgufProcess(GgufLanguage(kind="llama-gguf", path=str(tmp_path / "other.gguf")))
+
+
+def test_replies_of_random_weights_can_be_read_when_they_are_held_to_their_form(model: GgufProcess) -> None:
+    freely, task = LanguageSettings(max_new_tokens=700, temperature=1), Task("classification", label="bird")
+    wanted: list[tuple[Schema | None, Callable[[str], object]]] = [
+        (keywords_schema(SUNNY_BIRD, task), read_keywords),
+        (alternatives_schema(["red", "by day"], 2), read_alternatives),
+        (caption_schema(SUNNY_BIRD), read_caption),
+    ]
+    for schema, read in wanted:
+        for seed in range(3):
+            assert read(model.complete("a bird", freely, seed, schema=schema))
 
 
 # On a GPU. There is none where these run: that a model computes on one is not shown here.

@@ -16,7 +16,10 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
+
 from pipeline.errors import CannotLoad, UserError, out_of_memory
+from pipeline.models.language_forms import Form, Forms
 from pipeline.models.weights import no_room, unreadable
 from pipeline.profile import GgufLanguage
 from pipeline.settings import LanguageSettings
@@ -45,6 +48,7 @@ class GgufModel:
             gpu_layers=section.gpu_layers,
         )
         try:
+            self._forms: Forms | None = None
             self._llm: Any = LLM(file, "gguf", config=config, lib=build)
         except (OSError, ValueError, RuntimeError) as error:
             raise cannot_run(section, Path(file), error) from error
@@ -59,7 +63,9 @@ class GgufModel:
     ) -> str:
         """The continuation of `prompt` in the profile's chat template, up to a stop, an end token or the longest reply.
 
-        Raises UserError when the prompt and the longest reply together do not fit the context.
+        One that fits `schema` by itself is what it would be without one: of the tokens drawn only those that do not fit
+        are drawn again, from those that do. Raises UserError when the prompt and the longest reply together do not fit
+        the context.
         """
         text = Template(self._section.chat_template).substitute(prompt=prompt, system=self._section.system)
         stops = [s.encode() for s in (*self._section.stop, *stop) if s]
@@ -72,7 +78,8 @@ class GgufModel:
                     f"but the language model reads {self._section.context_length} in all: "
                     "shorten the caption or the longest reply."
                 )
-            reply = self._generate(tokens, settings, seed, stops)
+            form = self._known_forms().start(schema) if schema is not None and self._section.hold_form else None
+            reply = self._generate(tokens, settings, seed, stops, form)
         return reply.decode("utf-8", errors="replace").strip()
 
     def count(self, text: str) -> int:
@@ -81,26 +88,53 @@ class GgufModel:
             return len(self._tokenize(text))
 
     def _tokenize(self, text: str) -> list[int]:
-        data = text.replace("\0", " ").encode("utf-8", errors="replace")
+        return self._tokenize_bytes(text.replace("\0", " ").encode("utf-8", errors="replace"))
+
+    def _tokenize_bytes(self, data: bytes) -> list[int]:
         buffer = (ctypes.c_int * (len(data) + 8))()  # never more than one token a byte, and a few for the start
         count = self._llm.ctransformers_llm_tokenize(data, True, buffer)
         return list(buffer[:count])
 
-    def _generate(self, tokens: list[int], settings: LanguageSettings, seed: int, stops: Sequence[bytes]) -> bytes:
+    def _known_forms(self) -> Forms:
+        if self._forms is None:
+            llm = self._llm
+            pieces = [llm.detokenize([token], decode=False) for token in range(llm.vocab_size)]
+
+            def tokenize(text: bytes) -> list[int]:
+                # At its start a text gets a space of the tokenizer's own; behind a line break it stays as it is.
+                found = self._tokenize_bytes(b"\n" + text)
+                starts = (i for i in range(len(found)) if b"".join(pieces[token] for token in found[i:]) == text)
+                return found[next(starts, len(found)) :]
+
+            self._forms = Forms.of_pieces(pieces, llm.eos_token_id, tokenize)
+        return self._forms
+
+    def _generate(
+        self, tokens: list[int], settings: LanguageSettings, seed: int, stops: Sequence[bytes], form: Form | None
+    ) -> bytes:
         llm, section = self._llm, self._section
         # The library seeds anew for every token, so one seed for all would draw the same rank again and again.
         draws = random.Random(seed)
         llm.eval(llm.prepare_inputs_for_generation(tokens, reset=True))
         reply = b""
         longest = max(map(len, stops), default=0)
-        for _ in range(settings.max_new_tokens):
-            token = llm.sample(
-                top_k=1 if settings.temperature == 0 else section.top_k,
-                top_p=settings.top_p,
-                temperature=settings.temperature or 1.0,
-                repetition_penalty=section.repetition_penalty,
-                seed=draws.getrandbits(31),
+
+        def draw() -> int:
+            return int(
+                llm.sample(
+                    top_k=1 if settings.temperature == 0 else section.top_k,
+                    top_p=settings.top_p,
+                    temperature=settings.temperature or 1.0,
+                    repetition_penalty=section.repetition_penalty,
+                    seed=draws.getrandbits(31),
+                )
             )
+
+        for _ in range(settings.max_new_tokens):
+            token = draw()
+            if form is not None and not (form.may_end() if llm.is_eos_token(token) else form.takes(token)):
+                self._leave_only(form)
+                token = draw()
             if llm.is_eos_token(token):
                 break
             piece: bytes = llm.detokenize([token], decode=False)
@@ -109,8 +143,18 @@ class GgufModel:
             found = [at for s in stops if (at := reply.find(s, tail)) >= 0]
             if found:
                 return reply[: min(found)]
+            if form is not None:
+                form.add(token)
+                if form.is_over():
+                    break
             llm.eval([token])
         return reply
+
+    def _leave_only(self, form: Form) -> None:
+        """Make the tokens that may not come next impossible."""
+        size = self._llm.ctransformers_llm_logits_size()
+        logits = np.ctypeslib.as_array(self._llm.ctransformers_llm_logits_data(), (size,))
+        logits[~form.allowed(size)] = -np.inf
 
 
 def require_gpu(layers: int) -> None:

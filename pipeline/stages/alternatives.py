@@ -9,6 +9,7 @@ from pipeline.checks import alternative_checks, caption_checks, failed, keyword_
 from pipeline.errors import UserError
 from pipeline.parsing import Unreadable, read_alternatives
 from pipeline.prompting import Prompt, PromptSlot
+from pipeline.reply_schema import alternatives_schema
 from pipeline.seams import LanguageModel, Sentences
 from pipeline.settings import AlternativeSettings
 from pipeline.similarity import measured
@@ -82,6 +83,7 @@ def run(
         settings,
         seed,
         shortcomings=lambda items: sum(not any(option.used for option in item.options) for item in items),
+        schema=alternatives_schema([keyword.text for keyword in used], settings.per_keyword),
         cancelled=cancelled,
     )
     value = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close)
@@ -121,6 +123,7 @@ def more(
             raise Unreadable("it knows no other than those that are there")
         return (found,)
 
+    count = min(10, len(item.options) + settings.per_keyword)
     answer = ask(
         f"more alternatives of “{keyword.text}”",
         language_model,
@@ -129,11 +132,12 @@ def more(
             "task": task.describe(),
             "caption": caption.text,
             "keywords": keyword.text,
-            "count": min(10, len(item.options) + settings.per_keyword),
+            "count": count,
         },
         read,
         freely,
         seed,
+        schema=alternatives_schema([keyword.text], count),
         cancelled=cancelled,
     )
     found = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close).items[0]

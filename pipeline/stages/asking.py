@@ -12,6 +12,7 @@ from pipeline.errors import UnreadableReply
 from pipeline.parsing import Unreadable
 from pipeline.progress import stop_if
 from pipeline.prompting import Prompt
+from pipeline.reply_schema import Schema, as_lines
 from pipeline.seams import LanguageModel
 from pipeline.settings import LanguageSettings
 from pipeline.types import Trace
@@ -55,12 +56,14 @@ def ask(
     settings: LanguageSettings,
     seed: int,
     shortcomings: Callable[[V], int] = lambda _value: 0,
+    schema: Schema | None = None,
     cancelled: threading.Event | None = None,
 ) -> Answer[V]:
     """The first reply without shortcomings, asked for with `seed`, `seed + 1`, ... at most `settings.attempts` times.
 
     When all were asked for, the readable one with the fewest shortcomings (of two, the earlier). `read` raises
     `Unreadable` for a reply that it cannot use; raises UnreadableReply, with the last reply, when none could be read.
+    `schema` is what the model is held to where it can be: its reply may be JSON that fits it, or lines, or neither.
     `what` is what was asked for, in words, for that message. Raises Cancelled between two replies.
     """
     text, start = prompt.evaluate(**values), time.monotonic()
@@ -68,9 +71,9 @@ def ask(
     reply, reason, attempt = "", "", 0
     for attempt in range(1, settings.attempts + 1):
         stop_if(cancelled)
-        reply = language_model.complete(text, settings, seed + attempt - 1, prompt.stop)
+        reply = language_model.complete(text, settings, seed + attempt - 1, prompt.stop, schema)
         try:
-            value = read(reply)
+            value = read(as_lines(reply, schema))
         except Unreadable as error:
             reason = str(error)
             continue

@@ -25,6 +25,7 @@ from pipeline.errors import UserError
 from pipeline.parsing import read_caption
 from pipeline.progress import OnProgress, Pace, Progress, stop_if
 from pipeline.prompting import Prompt, PromptSlot
+from pipeline.reply_schema import caption_schema
 from pipeline.seams import LanguageModel
 from pipeline.seeds import derive_seed
 from pipeline.settings import MOST_COMBINATIONS, CounterfactualSettings
@@ -264,6 +265,7 @@ def _write(
         shortcomings=lambda text: len(
             failed(counterfactual_checks(caption.text, CounterfactualCaption(text, edits), task))
         ),
+        schema=caption_schema(caption.text),
         cancelled=cancelled,
     )
 

@@ -7,6 +7,7 @@ import threading
 from pipeline.checks import caption_checks, failed, keyword_checks, require, task_checks
 from pipeline.parsing import Unreadable, read_keywords
 from pipeline.prompting import Prompt, PromptSlot
+from pipeline.reply_schema import keywords_schema
 from pipeline.seams import LanguageModel
 from pipeline.settings import KeywordSettings
 from pipeline.stages.asking import ask
@@ -47,6 +48,7 @@ def run(
         read,
         settings,
         seed,
+        schema=keywords_schema(caption.text, task),
         cancelled=cancelled,
     )
     return StageValue(Keywords(answer.value), answer.trace(language_model, settings))

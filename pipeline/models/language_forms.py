@@ -1,0 +1,95 @@
+"""Holds the reply of a model whose logits we have to a JSON schema, by llguidance: as lines where it stands for lines.
+
+Knows nothing of how a model computes: it is given the tokens as they come, and says which may come next.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline.reply_schema import grammar
+
+log = logging.getLogger(__name__)
+
+KEPT = 32
+"""Grammars that are kept ready: one takes as long as a few tokens of a small model."""
+
+
+class Forms:
+    """The forms of replies for one vocabulary. Not for two threads at once."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        """`tokenizer` is an LLTokenizer of llguidance."""
+        self.tokenizer = tokenizer
+        self._ready: OrderedDict[str, Any] = OrderedDict()
+
+    @classmethod
+    def of_pieces(cls, pieces: Sequence[bytes], end: int, tokenize: Callable[[bytes], list[int]]) -> Forms:
+        """For the tokens that stand for these bytes; those that stand for none are never said."""
+        from llguidance import LLTokenizer, TokenizerWrapper
+
+        # What begins with 0xff is special to the library, and no text.
+        tokens = [piece or b"\xff<%d>" % number for number, piece in enumerate(pieces)]
+
+        class Vocabulary:
+            eos_token_id = end
+            bos_token_id = None
+            special_token_ids = tuple(number for number, piece in enumerate(pieces) if not piece)
+
+            def __call__(self, text: bytes) -> list[int]:
+                return tokenize(text)
+
+        vocabulary: Any = Vocabulary()
+        vocabulary.tokens = tokens
+        return cls(LLTokenizer(TokenizerWrapper(vocabulary)))
+
+    def start(self, schema: Mapping[str, Any]) -> Form | None:
+        """The form of one reply, at its beginning; None for a schema that the library cannot hold."""
+        from llguidance import LLMatcher
+
+        lines = grammar(schema)
+        key = lines or json.dumps(schema, sort_keys=True)
+        if key not in self._ready:
+            plan = LLMatcher.grammar_from_lark(lines) if lines else LLMatcher.grammar_from_json_schema(dict(schema))
+            self._ready[key] = LLMatcher(self.tokenizer, plan, log_level=0)
+            if len(self._ready) > KEPT:
+                self._ready.popitem(last=False)
+        self._ready.move_to_end(key)
+        matcher = self._ready[key]
+        if matcher.is_error():
+            log.warning("A reply cannot be held to its form: %s", matcher.get_error())
+            return None
+        return Form(matcher.deep_copy())
+
+
+class Form:
+    """How far one reply has come in its form."""
+
+    def __init__(self, matcher: Any) -> None:
+        self.matcher = matcher
+
+    def may_end(self) -> bool:
+        return bool(self.matcher.is_accepting())
+
+    def takes(self, token: int) -> bool:
+        """Whether it may come next."""
+        return bool(self.matcher.validate_tokens([token]) == 1)
+
+    def add(self, token: int) -> None:
+        self.matcher.consume_token(token)
+
+    def is_over(self) -> bool:
+        """Whether nothing may follow; also where the library gave up, after which nothing is held."""
+        return bool(self.matcher.is_stopped())
+
+    def allowed(self, size: int) -> np.ndarray:
+        """Which tokens may come next (the end among them), one a place in the logits."""
+        bits = np.frombuffer(self.matcher.compute_bitmask(), np.uint8)
+        mask = np.unpackbits(bits, bitorder="little")[:size].astype(bool)
+        return np.pad(mask, (0, size - len(mask)))
