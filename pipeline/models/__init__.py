@@ -20,6 +20,7 @@ from pipeline.profile import (
     Blip2Captioner,
     BlipCaptioner,
     ChatCaptioner,
+    ChatLanguage,
     Florence2Captioner,
     Profile,
     ServerCaptioner,
@@ -229,6 +230,10 @@ class Models:
             from pipeline.models.server_language import ServedLanguage
 
             return ServedLanguage(section)
+        if isinstance(section, ChatLanguage):
+            from pipeline.models.language_chat import ChatModel
+
+            return ChatModel(section)
         from pipeline.models.language_process import GgufProcess
 
         return GgufProcess(section)

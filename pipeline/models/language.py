@@ -71,13 +71,7 @@ class GgufModel:
         stops = [s.encode() for s in (*self._section.stop, *stop) if s]
         with self._lock:
             tokens = self._tokenize(text)
-            room = self._section.context_length - len(tokens)
-            if settings.max_new_tokens > room:
-                raise UserError(
-                    f"The prompt is {len(tokens)} tokens long and the reply may take {settings.max_new_tokens} more, "
-                    f"but the language model reads {self._section.context_length} in all: "
-                    "shorten the caption or the longest reply."
-                )
+            require_room(len(tokens), settings, self._section.context_length)
             form = self._known_forms().start(schema) if schema is not None and self._section.hold_form else None
             reply = self._generate(tokens, settings, seed, stops, form)
         return reply.decode("utf-8", errors="replace").strip()
@@ -155,6 +149,15 @@ class GgufModel:
         size = self._llm.ctransformers_llm_logits_size()
         logits = np.ctypeslib.as_array(self._llm.ctransformers_llm_logits_data(), (size,))
         logits[~form.allowed(size)] = -np.inf
+
+
+def require_room(tokens: int, settings: LanguageSettings, context: int) -> None:
+    """Raises UserError where a prompt of so many tokens leaves no room for the longest reply."""
+    if tokens + settings.max_new_tokens > context:
+        raise UserError(
+            f"The prompt is {tokens} tokens long and the reply may take {settings.max_new_tokens} more, but the "
+            f"language model reads {context} in all: shorten the caption or the longest reply."
+        )
 
 
 def require_gpu(layers: int) -> None:

@@ -82,6 +82,7 @@ class GgufProcess:
     def _call(self, name: str, *arguments: Any) -> Any:
         with self._lock:
             if self._process.poll() is not None:
+                _end(self._process)
                 self._process = self._start()
             try:
                 return _ask(self._process, name, *arguments)

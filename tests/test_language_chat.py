@@ -1,0 +1,111 @@
+"""Chat models of transformers with random weights, saved as on the hub and named in a profile as the big ones are."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pipeline.errors import CannotLoad, UserError
+from pipeline.models import load_models
+from pipeline.models.language_chat import ChatModel
+from pipeline.parsing import read_alternatives, read_caption, read_keywords
+from pipeline.profile import PROFILES, Profile
+from pipeline.reply_schema import Schema, alternatives_schema, caption_schema, keywords_schema
+from pipeline.settings import LanguageSettings
+from pipeline.types import Task
+from tests import tiny
+from tests.scripted import SUNNY_BIRD
+
+pytestmark = pytest.mark.slow
+
+REPLY = LanguageSettings(max_new_tokens=12, temperature=0.8)
+COLD = REPLY.model_copy(update={"temperature": 0.0})
+WANTED: list[tuple[Schema | None, Callable[[str], object]]] = [
+    (keywords_schema(SUNNY_BIRD, Task("classification", label="bird")), read_keywords),
+    (alternatives_schema(["red", "by day"], 2), read_alternatives),
+    (caption_schema(SUNNY_BIRD), read_caption),
+]
+
+
+def named(path: Path, **section: Any) -> ChatModel:
+    """The language model of a profile that names this folder."""
+    data = tomllib.loads((PROFILES / "demo.toml").read_text())
+    data["language"] = {"kind": "transformers", "path": str(path), **section}
+    return cast(ChatModel, load_models(Profile.model_validate(data)).language)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen 3, whose template thinks unless it is told not to, and a Llama, whose template knows no system message."""
+    folder = tmp_path_factory.mktemp("chat")
+    tiny.save_chat(folder / "qwen3", "qwen3", tiny.THINKING)
+    tiny.save_chat(folder / "llama", "llama", tiny.NO_SYSTEM)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def qwen(folder: Path) -> ChatModel:
+    return named(folder / "qwen3", system="You reply in one line.")
+
+
+@pytest.fixture(scope="module")
+def llama(folder: Path) -> ChatModel:
+    return named(folder / "llama", system="You reply in one line.")
+
+
+@pytest.fixture(params=["qwen", "llama"])
+def model(request: pytest.FixtureRequest) -> ChatModel:
+    return cast(ChatModel, request.getfixturevalue(request.param))
+
+
+def test_replies_hang_on_prompt_and_seed(model: ChatModel) -> None:
+    replies = [model.complete("Name the colours of the bird.", REPLY, seed) for seed in (7, 7, 8)]
+    assert replies[0] == replies[1] != replies[2]
+    assert model.complete("a bird", COLD, 1) == model.complete("a bird", COLD, 2)
+    assert model.complete("a bird", COLD, 1) != model.complete("a house", COLD, 1)
+
+
+def test_the_prompt_stands_in_the_models_own_template(qwen: ChatModel, llama: ChatModel) -> None:
+    head = "<|im_start|>system\nYou reply in one line.<|im_end|>\n<|im_start|>user\na bird<|im_end|>\n"
+    assert qwen.chat("a bird") == f"{head}<|im_start|>assistant\n<think>\n\n</think>\n\n", "it is told not to think"
+    assert llama.chat("a bird") == "<s>[INST] You reply in one line.\n\na bird [/INST]", "it refuses a system message"
+
+
+def test_a_reply_ends_at_a_stop_and_holds_none(model: ChatModel) -> None:
+    free = model.complete("a bird", REPLY, 3)
+    stop = free[len(free) // 2 :][:2]
+    assert model.complete("a bird", REPLY, 3, stop=(stop,)) == free[: free.index(stop)].strip()
+
+
+def test_a_prompt_that_does_not_fit_is_refused(model: ChatModel) -> None:
+    with pytest.raises(UserError, match=r"\d+ tokens long.*reads 1024 in all"):
+        model.complete("bird " * 1000, REPLY, 0)
+
+
+def test_replies_of_random_weights_can_be_read_when_they_are_held(model: ChatModel) -> None:
+    for (schema, read), longest in zip(WANTED, (60, 300, 30), strict=True):
+        assert read(model.complete("a bird", LanguageSettings(max_new_tokens=longest, temperature=1), 3, schema=schema))
+
+
+def test_thoughts_are_bounded_counted_and_taken_off(folder: Path) -> None:
+    model = named(folder / "qwen3", thinking=12)
+    assert model.chat("a bird").endswith("<|im_start|>assistant\n")
+    for schema, read in WANTED[::2]:
+        before = model.thought
+        reply = model.complete("a bird", LanguageSettings(max_new_tokens=60, temperature=1), 1, schema=schema)
+        assert read(reply) and "think>" not in reply and before < model.thought <= before + 12
+    with pytest.raises(UserError, match="reads 1024 in all"):
+        named(folder / "qwen3", thinking=1000).complete("a bird", REPLY, 0)
+
+
+def test_a_model_that_was_not_made_to_chat_is_refused(folder: Path, tmp_path: Path) -> None:
+    tiny.save_chat(tmp_path / "base", "llama", "")
+    with pytest.raises(CannotLoad, match=r"brings no chat template.*often called Instruct"):
+        named(tmp_path / "base")
+    with pytest.raises(CannotLoad, match=r"cannot be loaded .*get them again, or correct the profile"):
+        (tmp_path / "base" / "config.json").write_text('{"model_type": "none-such"}')
+        named(tmp_path / "base")
