@@ -41,7 +41,7 @@ test-fast: $(TEST_READY) ## The tests without the slow ones, the browser and the
 	@$(TESTING) exec $(BIN)/python -m pytest -m "not slow and not browser and not demo and not soak" \
 	  --ignore-glob="tests/test_browser_*" --numprocesses auto --dist worksteal $(ARGS)
 
-soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work, the paper's protocol in full
+soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work, the paper's protocol in full, a thousand replies
 	@exec $(BIN)/python -m pytest -m soak $(ARGS)
 
 lint: $(TEST_READY) ## Style, layout and types
