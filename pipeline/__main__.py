@@ -201,7 +201,8 @@ def again(options: argparse.Namespace) -> int:
 
     mask = run_file.load_mask(held, path.parent)
     store = RepeatStore(held, wanted, source, mask, folder, compared)
-    images = tuple(PlannedImage(image.record.lineage.counterfactual, image.record.lineage.seed) for image in wanted)
+    made = (image.record.lineage for image in wanted)
+    images = tuple(PlannedImage(one.counterfactual, one.seed, batch=one.settings.drawn_in) for one in made)
     request = Request(held.run.task, held.settings, held.run.recipe, held.seed, stages=(), images=images)
     with stop_on_signals() as stop:
         Driver(profile, models, held.prompts).run(request, store, tell, stop.asked)

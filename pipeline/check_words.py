@@ -55,6 +55,10 @@ WORDS = {
         "How much of each protected class of the mask a model other than the one under test still finds, 0 to 1: the "
         "least of them. Where the profile has no such model, it is the model under test, which can only vouch for it.",
     ),
+    "safety checker": CheckWords(
+        "safe to show",
+        "What the safety checker of the image generator says. An image that it flags is refused and never shown.",
+    ),
     "things kept": CheckWords(
         "each thing still there",
         "How much of each single thing of the mask, such as one car, a model other than the one under test still "

@@ -405,6 +405,7 @@ class Driver:
             None if known is None else known / (own.steps or 1),
             lambda image: emit(Preview(image)),
             failed,
+            max((image.batch.size for image in request.images or () if image.batch), default=1),
         )
         for case in cases:
             self.speeds.add(effort, case.lineage.seconds)

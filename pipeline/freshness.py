@@ -70,9 +70,7 @@ def drawing_key(
             "source": source_sha,
             "counterfactuals": captions_seen(captions),
             "task": [task.kind, *task.kept()],
-            "settings": [
-                getattr(settings, section).model_dump(mode="json") for section in method_of(recipe.method).sections
-            ],
+            "settings": [keyed(getattr(settings, section)) for section in method_of(recipe.method).sections],
         }
     )
 

@@ -10,12 +10,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from PIL import Image
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from pipeline.settings import MOST_AT_ONCE
 from pipeline.types import Check, CounterfactualCaption, StageName, Task, to_plain
 
 DILLEMA = "dillema"
 """The recipe of every image that was recorded without one."""
+
+
+class Batch(BaseModel):
+    """How an image was drawn with others at once. The bits of its pixels hang on it as they do on the machine."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    size: int = Field(1, ge=1, le=MOST_AT_ONCE)
+    """How many were drawn at once, with those that only filled it up."""
+    place: int = Field(0, ge=0, lt=MOST_AT_ONCE)
+    """Its own place among them, from 0."""
 
 
 class MethodSettings(BaseModel):
@@ -26,6 +38,11 @@ class MethodSettings(BaseModel):
     @property
     def steps(self) -> int | None:
         """Denoising steps of an image; None where there are none, or it is not known."""
+        return None
+
+    @property
+    def drawn_in(self) -> Batch | None:
+        """The batch that it was drawn in; None where that is not known, or means nothing."""
         return None
 
     def plain(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pipeline.bands import Band
 from pipeline.errors import UserError
 from pipeline.refusals import place_of, reason
-from pipeline.settings import ControlKind, GenerationSettings, Settings, UnderTestSettings
+from pipeline.settings import MOST_AT_ONCE, ControlKind, GenerationSettings, Settings, UnderTestSettings
 from pipeline.types import TaskKind
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -373,6 +373,8 @@ class ControlNetGenerator(Weights):
     dtype: DType = "auto"
     scheduler: Scheduler | None = None
     """The shipped one when missing."""
+    batch: int = Field(0, ge=0, le=MOST_AT_ONCE)
+    """Images drawn at once where a run's settings do not say; 0 leaves it to the machine."""
     safety_checker: bool = True
     """Whether a safety checker is loaded where one is shipped. What it flags is refused, never shown as black."""
 

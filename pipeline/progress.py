@@ -24,6 +24,8 @@ class Progress:
     """None as long as nothing was measured."""
     note: str = ""
     """In words, such as "image 2 of 6"."""
+    step: int = 0
+    """Of the images that are drawn now: how many denoising steps they have behind them."""
 
 
 OnProgress = Callable[[Progress], None]

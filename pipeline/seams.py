@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from PIL import Image
 
-from pipeline.lineage import MethodSettings, TestCase
+from pipeline.errors import UserError
+from pipeline.lineage import Batch, MethodSettings, TestCase
 from pipeline.masks import NamedMask
 from pipeline.progress import OnProgress
 from pipeline.settings import (
@@ -116,6 +117,55 @@ class Generator(Protocol):
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """One of the images of a batch."""
+
+    prompt: str
+    seed: int
+    place: int
+    """Its place in the batch, from 0."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What became of it."""
+
+    image: Image.Image | None
+    """RGB, the size of the control image; None where it was refused."""
+    batch: Batch
+    """The batch that it was drawn in: a smaller one than was asked for where there is too little memory."""
+    safe: bool | None = None
+    """What the safety checker says; None where there is none."""
+    refused: UserError | None = None
+    """Why there is no image."""
+
+
+@runtime_checkable
+class BatchGenerator(Protocol):
+    """A generator that draws several images on the same control image at once."""
+
+    name: str
+
+    def preview(self) -> Image.Image | None:
+        """As that of a `Generator`; of several images side by side."""
+        ...
+
+    def batch(self, size: tuple[int, int]) -> int:
+        """How many images of a size are best drawn at once here."""
+        ...
+
+    def draw(
+        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
+    ) -> Sequence[Drawn]:
+        """What became of each. `size` is that of the batch, which is filled up where fewer are `wanted`: then each has
+        the same pixels whatever is drawn beside it, on the same machine.
+
+        `on_step` is told of the steps of all of them together.
+        """
+        ...
+
+
+@dataclass(frozen=True)
 class Source:
     """What test cases are made from."""
 
@@ -138,6 +188,7 @@ class Prepared:
 
 
 P = TypeVar("P", bound=Prepared)
+P_contra = TypeVar("P_contra", bound=Prepared, contravariant=True)
 
 
 class Method(Protocol[P]):
@@ -168,6 +219,33 @@ class Method(Protocol[P]):
 
     def preview(self) -> Image.Image | None:
         """That of the generator: see `Generator.preview`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One of the test cases of a batch."""
+
+    counterfactual: CounterfactualCaption
+    seed: int
+    place: int
+
+
+@runtime_checkable
+class BatchMethod(Protocol[P_contra]):
+    """A method that can make several test cases of a source at once."""
+
+    def batch(self, prepared: P_contra, waiting: int) -> int:
+        """How many are made at once where so many wait; 1 for one after another."""
+        ...
+
+    def make_batch(
+        self, prepared: P_contra, images: Sequence[Planned], size: int, on_step: OnStep
+    ) -> Sequence[Callable[[], TestCase]]:
+        """Draws all of them, and gives for each what checks it and gives the test case, or raises why there is none.
+
+        `size` is that of the batch, and `on_step` as in `BatchGenerator.draw`. Raises what makes all of them fail.
+        """
         ...
 
 

@@ -11,6 +11,8 @@ from pipeline.seeds import LARGEST
 
 ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
 Combinations = Literal["spread", "all", "one of each", "at random", "chosen"]
+MOST_AT_ONCE = 64
+"""As many images are drawn at once at most."""
 Combination = tuple[tuple[str, str], ...]
 """The edits of one caption: keyword and alternative of each."""
 MOST_COMBINATIONS = 200
@@ -104,10 +106,15 @@ _OF_KIND: dict[ControlKind, tuple[str, ...]] = {"canny": ("low", "high", "median
 class GenerationSettings(_Settings):
     """Stage 5."""
 
+    later: ClassVar[frozenset[str]] = frozenset(("control_until", "batch"))
+
     images_per_caption: int = Field(1, ge=1, le=8, description="Images made from each caption")
     steps: int = Field(20, ge=1, le=150, description="Denoising steps")
     guidance: float = Field(4.0, ge=1, le=20, description="How strongly the caption steers; 1 is off")
     control_strength: float = Field(1.0, ge=0, le=2, description="How strongly the edges steer")
+    control_until: float = Field(
+        1.0, ge=0.05, le=1, description="Up to which share of the steps the edges steer; 1 is to the end"
+    )
     negative_prompt: str = Field("", max_length=500, description="What the image should not show")
     short_side: int = Field(512, ge=64, le=1024, multiple_of=8, description="Short side of the image, in pixels")
     seed_mode: SeedMode = Field(
@@ -115,6 +122,9 @@ class GenerationSettings(_Settings):
         description="Where seeds come from: the next ones of this run, always the same one, or new ones at every yes",
     )
     seed: int = Field(0, ge=0, le=LARGEST, description="The seed of every caption's first image, when it is fixed")
+    batch: int = Field(
+        0, ge=0, le=MOST_AT_ONCE, description="Images drawn at once; 0 leaves it to the profile and the machine"
+    )
 
 
 class UnderTestSettings(_Settings):

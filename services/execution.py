@@ -188,13 +188,15 @@ class _Wanted:
 
     def __init__(self, images: Sequence[PlannedImage], handle: JobHandle) -> None:
         self._images, self._handle = images, handle
+        self._taken: tuple[Part, ...] = ()
 
-    def take(self) -> PlannedImage | None:
-        part: Part | None = self._handle.take_part()
-        return None if part is None else self._images[part.id]
+    def take(self, most: int = 1) -> Sequence[PlannedImage]:
+        self._taken = self._handle.take_parts(most)
+        return [self._images[part.id] for part in self._taken]
 
-    def dropped(self) -> bool:
-        return self._handle.dropped()
+    def dropped(self) -> Collection[int]:
+        wanted = {part.id for part in self._handle.at_parts()}
+        return [place for place, part in enumerate(self._taken) if part.id not in wanted]
 
     def waiting(self) -> int:
         return self._handle.parts_waiting()

@@ -30,7 +30,7 @@ PartState = Literal["waiting", "running", "done", "dropped"]
 
 @dataclass(frozen=True)
 class Part:
-    """One of the things that a job makes, one after another."""
+    """One of the things that a job makes, one after another or a few together."""
 
     id: int
     """Its place when the job was lined up, from 0."""
@@ -75,9 +75,14 @@ class JobView:
         return tuple(part for part in self.parts if part.state == "waiting")
 
     @property
+    def at_parts(self) -> tuple[Part, ...]:
+        """The parts that are being made, together."""
+        return tuple(part for part in self.parts if part.state == "running")
+
+    @property
     def at_part(self) -> Part | None:
-        """The part that is being made."""
-        return next((part for part in self.parts if part.state == "running"), None)
+        """The first of them."""
+        return next(iter(self.at_parts), None)
 
     def seconds_left(self) -> float | None:
         """Until it is done, once it runs; None when that cannot be told."""
@@ -124,12 +129,20 @@ class JobHandle:
 
     def take_part(self) -> Part | None:
         """The part before is done; the next one begins. None when none is left."""
-        return self._jobs._take_part(self._id)
+        return next(iter(self.take_parts(1)), None)
+
+    def take_parts(self, most: int) -> tuple[Part, ...]:
+        """The same for several that are made together, so many at most."""
+        return self._jobs._take_parts(self._id, most)
 
     def dropped(self) -> bool:
         """Whether the part that was taken last is no longer wanted."""
+        return not self.at_parts()
+
+    def at_parts(self) -> tuple[Part, ...]:
+        """Those of the parts that were taken last that are still wanted."""
         view = self._jobs.view(self._id)
-        return view is not None and view.at_part is None
+        return () if view is None else view.at_parts
 
     def parts_waiting(self) -> int:
         """How many are not begun."""
@@ -316,17 +329,17 @@ class JobQueue:
             job.view = replace(job.view, parts=tuple(parts))
         return found
 
-    def _take_part(self, job_id: int) -> Part | None:
+    def _take_parts(self, job_id: int, most: int) -> tuple[Part, ...]:
         with self._changed:
             job = self._jobs[job_id]
-            if job.view.at_part is not None:
-                self._mark(job, job.view.at_part.id, ("running",), "done")
-            first = next(iter(job.view.waiting), None)
-            if first is not None:
-                self._mark(job, first.id, ("waiting",), "running")
+            for part in job.view.at_parts:
+                self._mark(job, part.id, ("running",), "done")
+            taken = job.view.waiting[:most]
+            for part in taken:
+                self._mark(job, part.id, ("waiting",), "running")
             job.view = replace(job.view, preview="")
             self._changes.tell()
-            return first
+            return taken
 
     def _start(self) -> None:
         if self._thread is None and not self.closing:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from pipeline.seams import OnStep
+from pipeline.errors import UserError
+from pipeline.lineage import Batch
+from pipeline.seams import Drawn, OnStep, Wanted
 from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind, GenerationSettings, LanguageSettings
 from pipeline.types import Task
 from tests.serving import until
@@ -122,6 +124,33 @@ class NoiseGenerator:
         self.made.append((prompt, seed))
         width, height = control.size
         return Image.frombytes("RGB", control.size, random.Random(f"{prompt} {seed}").randbytes(width * height * 3))
+
+
+class NoiseBatches(NoiseGenerator):
+    """The same, several at once; keeps which prompts and seeds were drawn together. Refuses what `refused` names."""
+
+    def __init__(self, at_once: int, *refused: int) -> None:
+        super().__init__()
+        self.at_once, self.refused = at_once, refused
+        self.batches: list[tuple[int, list[tuple[int, int]]]] = []
+
+    def batch(self, size: tuple[int, int]) -> int:
+        return self.at_once
+
+    def draw(
+        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
+    ) -> Sequence[Drawn]:
+        for step in range(settings.steps):
+            on_step(step + 1, settings.steps)
+        self.batches.append((size, [(one.place, one.seed) for one in wanted]))
+        return [self._drawn(one, size, control, settings) for one in wanted]
+
+    def _drawn(self, one: Wanted, size: int, control: Image.Image, settings: GenerationSettings) -> Drawn:
+        batch = Batch(size=size, place=one.place)
+        if one.seed in self.refused:
+            return Drawn(None, batch, False, UserError("The safety checker refused this image."))
+        image = self.generate(one.prompt, control, settings, one.seed, lambda _done, _total: None)
+        return Drawn(image, batch, True)
 
 
 class Refusing(NoiseGenerator):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +168,8 @@ class List(generation.Images):
 
     wanted = True
 
-    def dropped(self) -> bool:
-        return not self.wanted
+    def dropped(self) -> Collection[int]:
+        return () if self.wanted else (0,)
 
 
 def cases_of(
@@ -219,9 +219,9 @@ class Checking(ScriptedEmbedder):
 
 def test_an_image_that_is_dropped_while_it_is_checked_is_not_kept() -> None:
     class Shown(List):
-        def take(self) -> generation.PlannedImage | None:
+        def take(self, most: int = 1) -> Sequence[generation.PlannedImage]:
             self.wanted = True
-            return super().take()
+            return super().take(most)
 
         def drop_the_second(self) -> None:
             self.wanted = self.waiting() != 1

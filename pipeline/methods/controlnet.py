@@ -6,29 +6,45 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from PIL import Image
 from pydantic import model_validator
 
 from pipeline.conditioning import control_image, painted
+from pipeline.errors import UserError
 from pipeline.image_checks import image_checks
 from pipeline.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
-from pipeline.lineage import Lineage, MethodSettings, TestCase
+from pipeline.lineage import Batch, Lineage, MethodSettings, TestCase
 from pipeline.masks import NamedMask
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
 from pipeline.profile import DRAWN_BY_MODEL, Profile
 from pipeline.progress import OnProgress, Progress, stop_if
 from pipeline.prompting import PromptSet
-from pipeline.seams import Detector, Embedder, Generator, Models, OnStep, Prepared, Source
+from pipeline.seams import (
+    BatchGenerator,
+    Detector,
+    Drawn,
+    Embedder,
+    Generator,
+    Models,
+    OnStep,
+    Planned,
+    Prepared,
+    Source,
+    Wanted,
+)
 from pipeline.settings import ConditioningSettings, ControlKind, GenerationSettings
 from pipeline.speed import Effort, effort_of
-from pipeline.types import GENERATION, CounterfactualCaption, Task
+from pipeline.types import GENERATION, Check, CounterfactualCaption, Task
 from pipeline.webui import MadeWith, file_name, joined
 from pipeline.weight_hashes import weights_hash
 
 CONTROL_IMAGE = "control image"
 """The name of the artifact."""
+SAFE = "safety checker"
+"""The name of the check that holds its verdict."""
 _MODULES = {"canny": "canny", "soft edges": "softedge_hed", "line art": "lineart", "depth": "depth_midas"}
 """What the web UI's ControlNet extension calls the kinds of conditioning."""
 
@@ -38,6 +54,8 @@ class ControlNetSettings(MethodSettings):
 
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
+    batch: Batch = Batch()
+    """The one that the image was drawn in; no setting of a run."""
 
     @model_validator(mode="before")
     @classmethod
@@ -55,13 +73,22 @@ class ControlNetSettings(MethodSettings):
         """Denoising steps of an image."""
         return self.generation.steps
 
+    @property
+    def drawn_in(self) -> Batch | None:
+        """The batch that it was drawn in."""
+        return self.batch
+
+    def plain(self) -> dict[str, Any]:
+        """As versions wrote it that drew one image at a time, where that is so."""
+        return self.model_dump(mode="json", exclude=set() if self.batch != Batch() else {"batch"})
+
     def pixels(self) -> tuple[Any, ...]:
         """All that decides the pixels of an image.
 
         It leaves out how many images are asked for, where their seeds come from, and the settings of other kinds of
-        control image.
+        control image; and how many are drawn at once, which nobody sees in them.
         """
-        return self.control(), self.generation.model_dump(exclude={"images_per_caption", "seed_mode", "seed"})
+        return self.control(), self.generation.model_dump(exclude={"images_per_caption", "seed_mode", "seed", "batch"})
 
     def control(self) -> dict[str, Any]:
         """All that decides the control image of a source, but for its size."""
@@ -75,6 +102,11 @@ class ControlNetDescription(MethodDescription):
     settings_type = ControlNetSettings
     artifacts = (Artifact(CONTROL_IMAGE, "Control", "The control image that it was drawn on", lines=True),)
     draws_whole = True
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """What the control image shows, and how is drawn."""
+        return ("conditioning", "generation")
 
     def drawn_alike(self, recorded: MethodSettings, settings: MethodSettings) -> bool:
         """Whether the pixels would be the same: see `ControlNetSettings.pixels`."""
@@ -224,22 +256,61 @@ class ControlNetMethod:
         self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep
     ) -> TestCase:
         """One test case. Same arguments, same pixels on the same machine. Raises what the generator raises."""
+        (finish,) = self.make_batch(prepared, [Planned(counterfactual, seed, 0)], 1, on_step)
+        return finish()
+
+    def batch(self, prepared: ControlNetPrepared, waiting: int) -> int:
+        """As many as the settings say; else as are best for the generator, and no more than there are."""
+        generator = self._generator.on(prepared.settings.conditioning.kind)
+        if not isinstance(generator, BatchGenerator):
+            return 1
+        return prepared.settings.generation.batch or max(1, min(waiting, generator.batch(prepared.control.size)))
+
+    def make_batch(
+        self, prepared: ControlNetPrepared, images: Sequence[Planned], size: int, on_step: OnStep
+    ) -> Sequence[Callable[[], TestCase]]:
+        """The test cases of a batch: drawn together, then checked and given one by one."""
         start = time.monotonic()
-        source, settings = prepared.source, prepared.settings
-        prompt = CONTROLNET.prompt(self._prompts, counterfactual, source.task)
+        settings = prepared.settings
         self._at_work = generator = self._generator.on(settings.conditioning.kind)
-        drawn = generator.generate(prompt, prepared.control, settings.generation, seed, on_step)
-        size = source.image.size
+        prompts = [CONTROLNET.prompt(self._prompts, image.counterfactual, prepared.source.task) for image in images]
+        if isinstance(generator, BatchGenerator):
+            wanted = [Wanted(prompt, image.seed, image.place) for prompt, image in zip(prompts, images, strict=True)]
+            all_drawn = generator.draw(wanted, size, prepared.control, settings.generation, on_step)
+        else:
+            all_drawn = [
+                Drawn(generator.generate(prompt, prepared.control, settings.generation, image.seed, on_step), Batch())
+                for prompt, image in zip(prompts, images, strict=True)
+            ]
+        seconds = (time.monotonic() - start) / len(images)
+        return [
+            partial(self._case, prepared, image, prompt, drawn, generator.name, seconds)
+            for image, prompt, drawn in zip(images, prompts, all_drawn, strict=True)
+        ]
+
+    def _case(
+        self,
+        prepared: ControlNetPrepared,
+        planned: Planned,
+        prompt: str,
+        result: Drawn,
+        model: str,
+        seconds: float,
+    ) -> TestCase:
+        if result.image is None:
+            raise result.refused or UserError("This image was refused: try another seed, or change the caption.")
+        source, settings, counterfactual = prepared.source, prepared.settings, planned.counterfactual
+        size, drawn = source.image.size, result.image
         image = drawn if drawn.size == size else drawn.resize(size, Image.Resampling.LANCZOS)
         lineage = Lineage(
             counterfactual=counterfactual,
-            seed=seed,
+            seed=planned.seed,
             method=self.name,
-            model=generator.name,
+            model=model,
             prompt=prompt,
-            negative_prompt=settings.generation.negative_prompt,
-            settings=settings,
-            seconds=time.monotonic() - start,
+            negative_prompt=settings.generation.negative_prompt if settings.generation.guidance > 1 else "",
+            settings=settings.model_copy(update={"batch": result.batch}),
+            seconds=seconds,
         )
         checks = image_checks(
             source.image,
@@ -254,6 +325,8 @@ class ControlNetMethod:
             drawn,
             source.mask,
         )
+        if result.safe is not None:
+            checks = (*checks, Check(SAFE, result.safe))
         return TestCase(image, lineage, prepared.artifacts, checks)
 
     def preview(self) -> Image.Image | None:

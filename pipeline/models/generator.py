@@ -1,29 +1,42 @@
-"""A generator: a Stable Diffusion with one of several ControlNets, run by the stock pipeline of diffusers."""
+"""Generators that are held to a control image, run by the stock pipelines of diffusers: what they share, and Stable
+Diffusion with one of several ControlNets.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, out_of_memory
+from pipeline.images import image_sha
+from pipeline.lineage import Batch
 from pipeline.models.captioner import LOAD_ERRORS
-from pipeline.models.previews import Looks, StepWatch, watching
+from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
+from pipeline.models.steering import Held, sparing
 from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
 from pipeline.profile import ControlNetGenerator, Scheduler
-from pipeline.seams import OnStep
+from pipeline.seams import Drawn, OnStep, Wanted
 from pipeline.settings import ControlKind, GenerationSettings
 
 if TYPE_CHECKING:
     import torch
 
+KEPT_TEXTS = 64
+"""Texts whose embeddings are kept: the negative prompt, and the captions that are drawn more than once."""
+
+AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
+
 
 class ControlNetPipeline:
-    """One pipeline, one image at a time. Its ControlNets are loaded when they are first needed, and then kept."""
+    """Stable Diffusion: one pipeline, one batch at a time. Its ControlNets are loaded when they are first needed, and
+    then kept.
+    """
 
     def __init__(self, section: ControlNetGenerator, kind: ControlKind | None = None) -> None:
         """Draws on control images of `kind`; without one, of the profile's first."""
@@ -37,6 +50,11 @@ class ControlNetPipeline:
         self._nets: dict[ControlKind, Any] = {}
         self._shared = {"dtype": self._dtype, "local_files_only": True}
         self._watch: StepWatch | None = None
+        self._shown: tuple[int, ...] = ()
+        self._texts: OrderedDict[tuple[str, int], torch.Tensor] = OrderedDict()
+        self._held = Held()
+        self._room: dict[tuple[int, int], int] = {}
+        """By the size of an image: how many of them fit into memory at once, where it is known."""
         base = locate("image generator", section)
         without = {} if section.safety_checker else {"safety_checker": None, "requires_safety_checker": False}
         net = self._net(self._kind)
@@ -69,16 +87,13 @@ class ControlNetPipeline:
         return other
 
     def preview(self) -> Image.Image | None:
-        """What the image that it is drawing looks like now (see `pipeline.models.previews`); None between images."""
-        return None if self._watch is None else self._looks.of(self._watch.clean())
+        """What is being drawn looks like now (see `pipeline.models.previews`); None between images."""
+        return None if self._watch is None else side_by_side(self._looks.of(self._watch.clean(), self._shown))
 
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        try:
-            with watching(self._pipe.scheduler) as self._watch:
-                yield
-        finally:
-            self._watch = None
+    def batch(self, size: tuple[int, int]) -> int:
+        """What the profile says, else what suits the device: on a CPU, one after another is as quick."""
+        wanted = self._section.batch or (1 if self._device == "cpu" else ON_GPU)
+        return min(wanted, self._room.get(size, wanted))
 
     def _net(self, kind: ControlKind) -> Any:
         """The ControlNet of a kind, on the device. Raises UserError when it cannot be had."""
@@ -108,55 +123,138 @@ class ControlNetPipeline:
 
         Raises UserError when the safety checker refuses the image, and when it comes out black.
         """
+        (drawn,) = self.draw([Wanted(prompt, seed, 0)], 1, control, settings, on_step)
+        if drawn.image is None:
+            raise drawn.refused or UserError("There is no image.")
+        return drawn.image
+
+    def draw(
+        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
+    ) -> Sequence[Drawn]:
+        """What became of each, see `BatchGenerator.draw`. Where the memory does not hold a batch, half of it is tried,
+        and so on; what is out of memory for a single image is raised.
+        """
+        done: dict[int, Drawn] = {}
+        todo = list(enumerate(wanted))
+        with self._lock:
+            while todo:
+                now = min(size, self._room.get(control.size, size))
+                part, places = _next_batch(todo, now, now == size, self._windows_of)
+
+                def told(step: int, steps: int, part: list[tuple[int, Wanted]] = part) -> None:
+                    on_step(len(done) * steps + len(part) * step, len(wanted) * steps)
+
+                try:
+                    found = self._draw([one for _, one in part], places, now, control, settings, told)
+                except RuntimeError as error:
+                    if now == 1 or not out_of_memory(error):
+                        raise
+                    self._room[control.size] = now // 2
+                    found = None
+                if found is None:  # outside the handler, whose error still holds what was drawn so far
+                    free_memory()
+                    continue
+                done.update((at, drawn) for (at, _), drawn in zip(part, found, strict=True))
+                todo = [(at, one) for at, one in todo if at not in done]
+        return [done[at] for at in range(len(wanted))]
+
+    def _draw(
+        self,
+        wanted: Sequence[Wanted],
+        places: Sequence[int],
+        size: int,
+        control: Image.Image,
+        settings: GenerationSettings,
+        on_step: OnStep,
+    ) -> list[Drawn]:
+        """One batch, filled up with its first image: what stands in a row changes nothing in another one."""
         import torch
+
+        rows = [wanted[0]] * size
+        for one, place in zip(wanted, places, strict=True):
+            rows[place] = one
+        # On the CPU, so that a seed gives the same noise with and without a GPU; one for each image.
+        generators = [torch.Generator("cpu").manual_seed(one.seed) for one in rows]
 
         def after_step(pipe: Any, step: int, _time: Any, tensors: dict[str, Any]) -> dict[str, Any]:
             on_step(step + 1, pipe.num_timesteps)
             return tensors
 
-        with self._lock, torch.no_grad(), self._watched():
-            net = self._net(self._kind)
-            if self._pipe.controlnet is not net:
-                self._pipe.controlnet = net
-            wanted, unwanted = self.embeddings(prompt, settings.negative_prompt)
-            result = self._pipe(
-                prompt_embeds=wanted,
-                negative_prompt_embeds=unwanted,
-                image=control,
-                width=control.width,
-                height=control.height,
-                num_inference_steps=settings.steps,
-                guidance_scale=settings.guidance,
-                controlnet_conditioning_scale=settings.control_strength,
-                # On the CPU, so that a seed gives the same noise with and without a GPU.
-                generator=torch.Generator("cpu").manual_seed(seed),
-                callback_on_step_end=after_step,
-            )
-        image: Image.Image = result.images[0]
-        if any(result.nsfw_content_detected or ()):
-            raise UserError("The safety checker refused this image: try another seed, or change the caption.")
-        if image.convert("L").getextrema() == (0, 0):
-            raise UserError("The image came out black: try another seed, or set dtype to float32 in the profile.")
-        return image
+        with torch.no_grad(), ExitStack() as stack:
+            self._shown = tuple(places)
+            stack.enter_context(self._watched())
+            images, flagged = self._call(rows, generators, control, settings, after_step, stack)
+        return [
+            _judged(images[place], None if flagged is None else bool(flagged[place]), Batch(size=size, place=place))
+            for place in places
+        ]
+
+    def _call(
+        self,
+        rows: Sequence[Wanted],
+        generators: list[torch.Generator],
+        control: Image.Image,
+        settings: GenerationSettings,
+        after_step: AfterStep,
+        stack: ExitStack,
+    ) -> tuple[list[Image.Image], Sequence[bool] | None]:
+        """The images of the rows, and which of them the safety checker flags."""
+        import torch
+
+        net = self._net(self._kind)
+        if self._pipe.controlnet is not net:
+            self._pipe.controlnet = net
+        stack.enter_context(sparing(net, self._held, (self._kind, image_sha(control), len(rows))))
+        pairs = [self.embeddings(row.prompt, settings.negative_prompt) for row in rows]
+        result = self._pipe(
+            prompt_embeds=torch.cat([wanted for wanted, _ in pairs]),
+            negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
+            image=control,
+            width=control.width,
+            height=control.height,
+            num_inference_steps=settings.steps,
+            guidance_scale=settings.guidance,
+            controlnet_conditioning_scale=settings.control_strength,
+            control_guidance_end=settings.control_until,
+            generator=generators,
+            callback_on_step_end=after_step,
+        )
+        return result.images, result.nsfw_content_detected
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            with watching(self._pipe.scheduler) as self._watch:
+                yield
+        finally:
+            self._watch = None
 
     def embeddings(self, prompt: str, negative: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both texts as the pipeline reads them, (1, n, width) each.
+        """Both texts as the pipeline reads them, (1, n, width) each; each is read once for all images.
 
         A text longer than the encoder's window is read in several windows, one after another: cut off at the first,
         as the stock pipeline does it, the prompt would lose its end, and with it the label.
         """
+        count = max(len(self._windows(text)) for text in (prompt, negative))
+        return self._embedding(prompt, count), self._embedding(negative, count)
+
+    def _embedding(self, text: str, count: int) -> torch.Tensor:
         import torch
 
-        both = [self._windows(text) for text in (prompt, negative)]
-        count = max(map(len, both))
-        empty = self._windows("")[0]
-        encoder = self._pipe.text_encoder
-        parts = []
-        for windows in both:
-            ids = torch.tensor(windows + [empty] * (count - len(windows)), device=self._device)
-            states = encoder(ids)[0]
-            parts.append(states.reshape(1, -1, states.shape[-1]))
-        return parts[0], parts[1]
+        held = self._texts.get((text, count))
+        if held is None:
+            windows = self._windows(text)
+            ids = torch.tensor(windows + [self._windows("")[0]] * (count - len(windows)), device=self._device)
+            states = self._pipe.text_encoder(ids)[0]
+            held = self._texts[text, count] = states.reshape(1, -1, states.shape[-1])
+        self._texts.move_to_end((text, count))
+        while len(self._texts) > KEPT_TEXTS:
+            self._texts.popitem(last=False)
+        return held
+
+    def _windows_of(self, one: Wanted) -> int:
+        """How many windows its prompt takes: in a batch they are as many for all."""
+        return len(self._windows(one.prompt))
 
     def _windows(self, text: str) -> list[list[int]]:
         """The token ids of a text in windows as long as the encoder reads, each with its start, end and padding."""
@@ -166,6 +264,45 @@ class ControlNetPipeline:
         pieces = [ids[at : at + length - 2] for at in range(0, len(ids), length - 2)] or [[]]
         windows = [[tokenizer.bos_token_id, *piece, tokenizer.eos_token_id] for piece in pieces]
         return [window + [tokenizer.pad_token_id] * (length - len(window)) for window in windows]
+
+
+ON_GPU = 8
+"""Images that are drawn at once on a GPU where the profile does not say: more gain little, and wait longer."""
+
+
+def _next_batch(
+    todo: Sequence[tuple[int, Wanted]], size: int, as_asked: bool, length: Callable[[Wanted], int]
+) -> tuple[list[tuple[int, Wanted]], list[int]]:
+    """Those that are drawn next, and their places: all that have prompts as long as the first one's and fit in. A
+    batch of the size that was asked for has them at the places that were asked for.
+    """
+    like_first = [pair for pair in todo if length(pair[1]) == length(todo[0][1])]
+    if as_asked:
+        taken = {one.place: (at, one) for at, one in reversed(like_first) if one.place < size}
+        return [pair for _, pair in sorted(taken.items())], sorted(taken)
+    part = like_first[:size]
+    return part, list(range(len(part)))
+
+
+def _judged(image: Image.Image, flagged: bool | None, batch: Batch) -> Drawn:
+    safe = None if flagged is None else not flagged
+    refused = None
+    if flagged:
+        refused = UserError("The safety checker refused this image: try another seed, or change the caption.")
+    elif image.convert("L").getextrema() == (0, 0):
+        refused = UserError("The image came out black: try another seed, or set dtype to float32 in the profile.")
+    return Drawn(image if refused is None else None, batch, safe, refused)
+
+
+def free_memory() -> None:
+    """Gives back what nobody uses any more, on the GPU too."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def torch_channels_last() -> Any:

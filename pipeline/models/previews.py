@@ -7,7 +7,8 @@ four latent channels to RGB, which costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -88,12 +89,13 @@ class Looks:
         self._small = sum(weights.numel() for weights in vae.parameters()) <= SMALL_VAE
         self._linear = int(vae.config.latent_channels) == len(SD15_RGB)
 
-    def of(self, latents: torch.Tensor | None) -> Image.Image | None:
-        """RGB, up to `SIDE`; None where there is no cheap way, or nothing to show yet."""
+    def of(self, latents: torch.Tensor | None, rows: Sequence[int] = (0,)) -> list[Image.Image]:
+        """Those of the `rows`, RGB, up to `SIDE`; none where there is no cheap way, or nothing to show yet."""
         import torch
 
         if latents is None or not (self._small or self._linear):
-            return None
+            return []
+        latents = latents[list(rows)]
         with torch.no_grad():
             if self._small:
                 scaled = latents / self._vae.config.scaling_factor + (self._vae.config.get("shift_factor") or 0.0)
@@ -101,7 +103,21 @@ class Looks:
             else:
                 factors = torch.tensor(SD15_RGB, dtype=latents.dtype, device=latents.device)
                 found = torch.einsum("bchw,cr->brhw", latents, factors)
-            pixels = ((found[0].float() / 2 + 0.5).clamp(0, 1) * 255).round().byte().permute(1, 2, 0).cpu().numpy()
-        image = Image.fromarray(np.ascontiguousarray(pixels, np.uint8))
-        image.thumbnail((SIDE, SIDE))
-        return image
+            pixels = ((found.float() / 2 + 0.5).clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+        images = [Image.fromarray(np.ascontiguousarray(one, np.uint8)) for one in pixels]
+        for image in images:
+            image.thumbnail((SIDE, SIDE))
+        return images
+
+
+def side_by_side(images: Sequence[Image.Image]) -> Image.Image | None:
+    """One picture of several of one size, in rows of as many as there are rows, up to `SIDE`; None of none."""
+    if len(images) < 2:
+        return next(iter(images), None)
+    columns = math.ceil(len(images) ** 0.5)
+    width, height = images[0].size
+    sheet = Image.new("RGB", (columns * width, math.ceil(len(images) / columns) * height))
+    for place, image in enumerate(images):
+        sheet.paste(image, (place % columns * width, place // columns * height))
+    sheet.thumbnail((SIDE, SIDE))
+    return sheet

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from PIL import Image
 
 from pipeline.checks import require, task_checks
 from pipeline.errors import Cancelled, UserError
-from pipeline.lineage import Failure, TestCase
+from pipeline.lineage import Batch, Failure, TestCase
 from pipeline.progress import OnProgress, Progress, StepTimer, stop_if
-from pipeline.seams import Method, P
+from pipeline.seams import BatchMethod, Method, OnStep, P, Planned
 from pipeline.seeds import LARGEST, derive_seed, next_seed
 from pipeline.settings import GenerationSettings
 from pipeline.speed import Work
@@ -41,6 +42,8 @@ class PlannedImage:
     seed: int
     failed: Failure | None = None
     """What became of earlier tries, which took other seeds; None before the first."""
+    batch: Batch | None = None
+    """How it has to be drawn to have the same bits as one that is there; None for whatever suits."""
 
     def failure(self, message: str) -> Failure:
         """What is to be known of it when this try fails too."""
@@ -65,12 +68,14 @@ class Plan:
 class Worklist(Protocol):
     """The images that are to be made. It may change while they are: `Images` is one that does not."""
 
-    def take(self) -> PlannedImage | None:
-        """The next one, which is begun now; None when nothing is left."""
+    def take(self, most: int = 1) -> Sequence[PlannedImage]:
+        """The next ones, so many at most, which are begun now; none when nothing is left."""
         ...
 
-    def dropped(self) -> bool:
-        """Whether the one that was taken last is no longer wanted. Asked for after every step, and at the end."""
+    def dropped(self) -> Collection[int]:
+        """Those of the ones that were taken last that are no longer wanted, by their places from 0. Asked for after
+        every step, and at the end.
+        """
         ...
 
     def waiting(self) -> int:
@@ -84,11 +89,11 @@ class Images:
     def __init__(self, images: Iterable[PlannedImage]) -> None:
         self._images = deque(images)
 
-    def take(self) -> PlannedImage | None:
-        return self._images.popleft() if self._images else None
+    def take(self, most: int = 1) -> Sequence[PlannedImage]:
+        return [self._images.popleft() for _ in range(min(most, len(self._images)))]
 
-    def dropped(self) -> bool:
-        return False
+    def dropped(self) -> Collection[int]:
+        return ()
 
     def waiting(self) -> int:
         return len(self._images)
@@ -153,56 +158,115 @@ def run(
     seconds_per_step: float | None = None,
     on_preview: OnPreview | None = None,
     on_failure: OnFailure | None = None,
+    together: int = 1,
 ) -> Iterator[TestCase]:
     """The test cases of a worklist from a prepared source, each as soon as it is finished; its own pixels hang on its
-    own seed only.
+    own seed only, and on the size of the batch. So many as suit the method are drawn at once; `together` are looked
+    at where those that say how they have to be drawn may share a batch.
 
     Raises Cancelled within one denoising step when asked to stop, whatever was given before being whole. An image that
     is dropped while it is made stops as fast, and the next one begins. So it does after one that cannot be made, where
     somebody wants to know of it by `on_failure`; else what was raised ends the work.
     """
     timer, steps_each = StepTimer(seconds_per_step), prepared.settings.steps or 1
+    at_once = method.batch(prepared, images.waiting()) if isinstance(method, BatchMethod) else 1
     number = made = 0
     while True:
         stop_if(cancelled)
-        image = images.take()
-        if image is None:
+        taken = images.take(max(at_once, together))
+        if not taken:
             break
-        number += 1
-        drawing = _Drawing(method, steps_each, number, images, timer, progress, cancelled, on_preview)
-        drawing.tell(0)
-        try:
-            case = method.make(prepared, image.counterfactual, image.seed, drawing.on_step)
-            drawing.stop_if_unwanted()  # its checks come after its last step
-        except _Dropped:
-            number -= 1
-            continue
-        except Cancelled:
-            raise
-        except Exception as error:
-            if on_failure is None or drawing.stopped:
+        later = len(taken)
+        for places, size in _batches(taken, at_once):
+            batch = [taken[place] for place in places]
+            later -= len(batch)
+            drawing = _Drawing(
+                method, steps_each, number + 1, places, later, images, timer, progress, cancelled, on_preview
+            )
+            number += len(batch)
+            drawing.tell(0)
+            try:
+                finishing = _begun(method, prepared, batch, size, drawing.on_step)
+            except _Dropped:
+                number -= len(batch)
+                continue
+            except Cancelled:
                 raise
-            on_failure(image, error)
-            continue
-        made += 1
-        yield case
+            except Exception as error:
+                if on_failure is None or drawing.stopped:
+                    raise
+                for image in batch:
+                    on_failure(image, error)
+                continue
+            for place, finish in zip(places, finishing, strict=True):
+                try:
+                    case = finish()
+                    drawing.stop_if_unwanted(place)  # its checks come after its last step
+                except _Dropped:
+                    number -= 1
+                    continue
+                except Cancelled:
+                    raise
+                except Exception as error:
+                    if on_failure is None or drawing.stopped:
+                        raise
+                    on_failure(taken[place], error)
+                    continue
+                made += 1
+                yield case
     if progress is not None and number:
         steps = number * steps_each
         progress(Progress("generation", steps, steps, 0.0, f"{made} of {number} images"))
 
 
+def _batches(taken: Sequence[PlannedImage], at_once: int) -> Iterator[tuple[list[int], int]]:
+    """The places of those that are drawn together, and the size of their batch: those that say how they were drawn
+    as they were, the others so many `at_once`.
+    """
+    free = [place for place, image in enumerate(taken) if image.batch is None]
+    for first in range(0, len(free), at_once):
+        yield free[first : first + at_once], at_once
+    open_ones: list[tuple[list[int], int]] = []
+    for at, image in enumerate(taken):
+        if image.batch is None:
+            continue
+        for places, size in open_ones:
+            if size == image.batch.size and all(_place(taken[other], 0) != image.batch.place for other in places):
+                places.append(at)
+                break
+        else:
+            open_ones.append(([at], image.batch.size))
+    yield from open_ones
+
+
+def _place(image: PlannedImage, otherwise: int) -> int:
+    return otherwise if image.batch is None else image.batch.place
+
+
+def _begun(
+    method: Method[P], prepared: P, batch: Sequence[PlannedImage], size: int, on_step: OnStep
+) -> Sequence[Callable[[], TestCase]]:
+    """What gives the test cases of a batch, one after another."""
+    if size > 1 and isinstance(method, BatchMethod):
+        planned = [Planned(image.counterfactual, image.seed, _place(image, at)) for at, image in enumerate(batch)]
+        return method.make_batch(prepared, planned, size, on_step)
+    return [partial(method.make, prepared, image.counterfactual, image.seed, on_step) for image in batch]
+
+
 class _Dropped(Cancelled):
-    """The image that is being made is not wanted any more; those after it are."""
+    """What is being made is not wanted any more; what comes after it is."""
 
 
 class _Drawing:
-    """One image while it is drawn: tells how far all of them are, shows it, and looks whether to stop."""
+    """The images of a batch while they are drawn: tells how far they are, shows them, and looks whether to stop."""
 
     def __init__(
         self,
         method: Method[Any],
         steps: int,
         number: int,
+        places: Collection[int],
+        later: int,
         images: Worklist,
         timer: StepTimer,
         progress: OnProgress | None,
@@ -210,15 +274,18 @@ class _Drawing:
         on_preview: OnPreview | None,
     ) -> None:
         self._method, self._steps, self._number, self._images = method, steps, number, images
+        self._places, self._later = frozenset(places), later
         self._timer, self._progress, self._cancelled, self._on_preview = timer, progress, cancelled, on_preview
         self._before = timer.steps
         self._previews = Work()
         self.stopped = False
         """Whether it was whoever is told of the steps that ended it, and not the method."""
 
-    def stop_if_unwanted(self) -> None:
+    def stop_if_unwanted(self, place: int | None = None) -> None:
+        """Where the image at a place of those that were taken is no longer wanted; without one, none of the batch."""
         stop_if(self._cancelled)
-        if self._images.dropped():
+        asked = self._places if place is None else {place}
+        if asked <= set(self._images.dropped()):
             raise _Dropped
 
     def on_step(self, done: int, total: int) -> None:
@@ -230,21 +297,23 @@ class _Drawing:
         self.stop_if_unwanted()
         # A scheduler may take a few more steps than the settings say; the bar still ends at its end.
         step = min(done, total) * self._steps / max(total, 1)
-        self._timer.at(self._before + step)
-        self.tell(int(step))
+        self._timer.at(self._before + step * len(self._places))
+        self.tell(step)
         if self._on_preview is not None and done < total and self._previews.affordable(PREVIEW_SHARE):
             with self._previews.measured():
                 shown = self._method.preview()
                 if shown is not None:
                     self._on_preview(shown)
 
-    def tell(self, step: int) -> None:
+    def tell(self, step: float) -> None:
         if self._progress is None:
             return
-        waiting = self._images.waiting()
-        done, total = (self._number - 1) * self._steps + step, (self._number + waiting) * self._steps
-        note = f"image {self._number} of {self._number + waiting}"
-        self._progress(Progress("generation", done, total, self._timer.seconds_left(total - done), note))
+        count, waiting = len(self._places), self._later + self._images.waiting()
+        last = self._number + count - 1
+        done, total = (self._number - 1) * self._steps + int(step * count), (last + waiting) * self._steps
+        which = f"image {self._number}" if count == 1 else f"images {self._number} to {last}"
+        left = self._timer.seconds_left(total - done)
+        self._progress(Progress("generation", done, total, left, f"{which} of {last + waiting}", int(step)))
 
 
 def require_ready(task: Task, counterfactuals: CounterfactualCaptions) -> None:

@@ -1,4 +1,4 @@
-"""The image that is being drawn: as a thumbnail among the results, and large."""
+"""What is being drawn, an image or a few together: as a thumbnail among the results, and large."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ def drawing(state: RunState) -> JobView | None:
 
 def step_of(state: RunState, job: JobView) -> tuple[int, int]:
     """The denoising step that the image is at, and how many it takes."""
-    steps = state.settings.generation.steps
-    return (job.progress.done % steps if job.progress is not None else 0), steps
+    return job.progress.step if job.progress is not None else 0, state.settings.generation.steps
 
 
 def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:
@@ -36,7 +35,7 @@ def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:
         "button",
         _picture(state, job),
         el("b", f"{step}/{steps}"),
-        el("span", job.at_part.name.split(" · ")[0] if job.at_part is not None else "drawing"),
+        el("span", _name(job).split(" · ")[0]),
         type="button",
         class_=f"thumb drawing{' seen' if job.preview else ''}{' on' if followed else ''}",
         data_key="drawing",
@@ -51,9 +50,14 @@ def drawing_figure(state: RunState) -> Html | None:
     if job is None:
         return None
     step, steps = step_of(state, job)
-    name = job.at_part.name if job.at_part is not None else "drawing"
-    captions = (name, f"step {step} of {steps}")
+    captions = (_name(job), f"step {step} of {steps}")
     return beside_source(state, MODE, (_picture(state, job),), captions, looks="seen" if job.preview else "")
+
+
+def _name(job: JobView) -> str:
+    if len(job.at_parts) > 1:
+        return f"{len(job.at_parts)} images"
+    return job.at_part.name if job.at_part is not None else "drawing"
 
 
 def _picture(state: RunState, job: JobView) -> Html:

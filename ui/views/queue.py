@@ -17,7 +17,7 @@ def queue_part(jobs: tuple[JobView, ...], names: Mapping[str, str], run_id: str,
     """Nothing while there is nothing to do. `names` are those of the runs, `run_id` is the one that is looked at."""
     if not jobs:
         return Html("")
-    number = sum(len(job.waiting) + (job.at_part is not None) if job.parts else 1 for job in jobs)
+    number = sum(len(job.waiting) + len(job.at_parts) if job.parts else 1 for job in jobs)
     head = el(
         "header",
         el("h2", "Queue"),
@@ -48,8 +48,8 @@ def _rows(
     rows: list[Child] = []
     if not alone or not job.parts:
         rows.append(_job_row(job, names, run_id, waiting_for, first))
-    if job.state == "running" and job.at_part is not None:
-        rows.append(_running_row(job, job.at_part))
+    if job.state == "running":
+        rows += [_running_row(job, part) for part in job.at_parts]
     waiting = job.waiting
     for place, part in enumerate(waiting[:SHOWN]):
         rows.append(_waiting_row(job, part, place))
