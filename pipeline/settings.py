@@ -110,7 +110,9 @@ class GenerationSettings(_Settings):
 
     images_per_caption: int = Field(1, ge=1, le=8, description="Images made from each caption")
     steps: int = Field(20, ge=1, le=150, description="Denoising steps")
-    guidance: float = Field(4.0, ge=1, le=20, description="How strongly the caption steers; 1 is off")
+    guidance: float = Field(
+        4.0, ge=1, le=20, description="How strongly the caption steers; 1 is off, and drops the negative prompt"
+    )
     control_strength: float = Field(1.0, ge=0, le=2, description="How strongly the edges steer")
     control_until: float = Field(
         1.0, ge=0.05, le=1, description="Up to which share of the steps the edges steer; 1 is to the end"

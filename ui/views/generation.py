@@ -36,9 +36,12 @@ FIELDS = {
     "steps": "steps",
     "guidance": "guidance",
     "control_strength": "control strength",
+    "control_until": "control until",
     "short_side": "short side",
+    "batch": "drawn at once",
 }
 
+NOT_READ = "negative prompt (not read at guidance 1)"
 ANY_METHOD = ("images_per_caption",)
 """Of these fields, those that plan the images of any method."""
 OPEN_SECTIONS = ("generation", "conditioning")
@@ -224,7 +227,7 @@ def _negative(drawing: GenerationSettings) -> Html:
     info, field_id = type(drawing).model_fields["negative_prompt"], "setting-generation-negative_prompt"
     return el(
         "label",
-        el("span", "negative prompt", class_="mut"),
+        el("span", "negative prompt" if drawing.guidance > 1 else NOT_READ, class_="mut"),
         setting_input(STAGE, "negative_prompt", info, drawing.negative_prompt, field_id),
         for_=field_id,
         class_="negative",
