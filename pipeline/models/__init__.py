@@ -25,6 +25,7 @@ from pipeline.profile import (
     Profile,
     ServerCaptioner,
     ServerLanguage,
+    UnionGenerator,
     Weights,
 )
 from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Sentences
@@ -239,9 +240,12 @@ class Models:
         return GgufProcess(section)
 
     def _load_generator(self) -> Generator:
-        from pipeline.models.generator import ControlNetPipeline
+        from pipeline.models.generator import StableDiffusion
+        from pipeline.models.generator_sdxl import UnionPipeline
 
-        return cast(Generator, ControlNetPipeline(self.profile.generator))
+        section = self.profile.generator
+        made = UnionPipeline(section) if isinstance(section, UnionGenerator) else StableDiffusion(section)
+        return cast(Generator, made)
 
     def _load_detector(self, kind: ControlKind) -> Detector:
         from pipeline.models.detectors import DETECTORS

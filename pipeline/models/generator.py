@@ -9,7 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from PIL import Image
 
@@ -17,10 +19,11 @@ from pipeline.errors import UserError, out_of_memory
 from pipeline.images import image_sha
 from pipeline.lineage import Batch
 from pipeline.models.captioner import LOAD_ERRORS
+from pipeline.models.placing import parameters, place, this_machine
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
 from pipeline.models.steering import Held, sparing
-from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
-from pipeline.profile import ControlNetGenerator, Scheduler
+from pipeline.models.weights import loading, locate, unreadable
+from pipeline.profile import ControlledGenerator, ControlNetGenerator, Scheduler
 from pipeline.seams import Drawn, OnStep, Wanted
 from pipeline.settings import ControlKind, GenerationSettings
 
@@ -30,23 +33,21 @@ if TYPE_CHECKING:
 KEPT_TEXTS = 64
 """Texts whose embeddings are kept: the negative prompt, and the captions that are drawn more than once."""
 
+S = TypeVar("S", bound=ControlledGenerator)
 AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 
 
-class ControlNetPipeline:
-    """Stable Diffusion: one pipeline, one batch at a time. Its ControlNets are loaded when they are first needed, and
-    then kept.
-    """
+class ControlNetPipeline(Generic[S]):
+    """One pipeline, one batch at a time: what all that are held to a control image have in common."""
 
-    def __init__(self, section: ControlNetGenerator, kind: ControlKind | None = None) -> None:
+    def __init__(self, section: S, kind: ControlKind | None = None) -> None:
         """Draws on control images of `kind`; without one, of the profile's first."""
-        from diffusers import StableDiffusionControlNetPipeline
-
         self._section = section
-        self._kind: ControlKind = next(iter(section.controlnets)) if kind is None else kind
+        self._kind: ControlKind = next(iter(section.by_kind())) if kind is None else kind
         self._lock = threading.Lock()
-        self._device = pick_device()
-        self._dtype = pick_dtype(section.dtype, self._device)
+        base = locate("image generator", section)
+        self._placing = place(this_machine(), parameters(base, section.variant), section.dtype)
+        self._device, self._dtype = self._placing.device, self._placing.torch_dtype
         self._nets: dict[ControlKind, Any] = {}
         self._shared = {"dtype": self._dtype, "local_files_only": True}
         self._watch: StepWatch | None = None
@@ -55,32 +56,63 @@ class ControlNetPipeline:
         self._held = Held()
         self._room: dict[tuple[int, int], int] = {}
         """By the size of an image: how many of them fit into memory at once, where it is known."""
-        base = locate("image generator", section)
-        without = {} if section.safety_checker else {"safety_checker": None, "requires_safety_checker": False}
-        net = self._net(self._kind)
+        self._net(self._kind)  # what is wrong with it is told of it
         try:
             with loading():
-                pipe: Any = StableDiffusionControlNetPipeline.from_pretrained(
-                    base, controlnet=net, variant=section.variant or None, **without, **self._shared
-                )
+                pipe = self._load(base)
         except LOAD_ERRORS as error:
             raise unreadable("image generator", section, error) from error
         if section.scheduler is not None:
             pipe.scheduler = make_scheduler(section.scheduler, pipe.scheduler.config)
         pipe.set_progress_bar_config(disable=True)
-        self._pipe = pipe.to(self._device)
+        if self._placing.offload == "models":
+            pipe.enable_model_cpu_offload()
+        elif self._placing.offload == "layers":
+            pipe.enable_sequential_cpu_offload()
+        else:
+            pipe.to(self._device)
+        self._pipe = pipe
         self._looks = Looks(pipe.vae)
         for part in (pipe.unet, pipe.vae):
             part.to(memory_format=torch_channels_last())
+
+    def _load(self, base: Path) -> Any:
+        """The pipeline with the ControlNet of its kind, on the CPU."""
+        raise NotImplementedError
+
+    def _net(self, kind: ControlKind) -> Any:
+        """The ControlNet of a kind, on the device. Raises UserError when it cannot be had."""
+        raise NotImplementedError
+
+    def _call(
+        self,
+        rows: Sequence[Wanted],
+        generators: list[torch.Generator],
+        control: Image.Image,
+        settings: GenerationSettings,
+        after_step: AfterStep,
+        stack: ExitStack,
+    ) -> tuple[list[Image.Image], Sequence[bool] | None]:
+        """The images of the rows, and which of them the safety checker flags. What `stack` is given ends with it."""
+        raise NotImplementedError
+
+    def _encode(self, windows: list[list[int]]) -> torch.Tensor:
+        """The windows of a text as the pipeline reads them, one after another: (1, n, width)."""
+        raise NotImplementedError
 
     @property
     def name(self) -> str:
         return self._section.name_on(self._kind)
 
-    def on(self, kind: ControlKind) -> ControlNetPipeline:
+    @property
+    def placing(self) -> str:
+        """Where it runs and why, in words, such as "cpu, float32: no GPU was found"."""
+        return self._placing.words
+
+    def on(self, kind: ControlKind) -> Self:
         """The same pipeline, held to another kind of control image: it shares all but the ControlNet."""
-        if kind not in self._section.controlnets:
-            there = ", ".join(self._section.controlnets)
+        if kind not in self._section.by_kind():
+            there = ", ".join(self._section.by_kind())
             raise UserError(f"This profile has no ControlNet for {kind}: choose one of its kinds ({there}).")
         other = copy(self)
         other._kind = kind
@@ -95,21 +127,10 @@ class ControlNetPipeline:
         wanted = self._section.batch or (1 if self._device == "cpu" else ON_GPU)
         return min(wanted, self._room.get(size, wanted))
 
-    def _net(self, kind: ControlKind) -> Any:
-        """The ControlNet of a kind, on the device. Raises UserError when it cannot be had."""
-        from diffusers import ControlNetModel
-
-        if kind not in self._nets:
-            wanted = self._section.controlnets[kind]
-            folder = locate(f"ControlNet for {kind}", wanted)
-            try:
-                with loading():
-                    net: Any = ControlNetModel.from_pretrained(folder, variant=wanted.variant or None, **self._shared)
-            except LOAD_ERRORS as error:
-                raise unreadable(f"ControlNet for {kind}", wanted, error) from error
-            net.to(self._device, memory_format=torch_channels_last())  # a fifth less work on a CPU
-            self._nets[kind] = net
-        return self._nets[kind]
+    def _on_device(self, net: Any) -> Any:
+        """A ControlNet where it is used: on the GPU it waits on the CPU until its part is taken there."""
+        where = "cpu" if self._placing.offload != "none" and not self._nets else self._device
+        return net.to(where, memory_format=torch_channels_last())  # a fifth less work on a CPU
 
     def generate(
         self,
@@ -147,12 +168,15 @@ class ControlNetPipeline:
                 try:
                     found = self._draw([one for _, one in part], places, now, control, settings, told)
                 except RuntimeError as error:
-                    if now == 1 or not out_of_memory(error):
+                    if not out_of_memory(error) or (now == 1 and not self._can_offload()):
                         raise
-                    self._room[control.size] = now // 2
                     found = None
                 if found is None:  # outside the handler, whose error still holds what was drawn so far
-                    free_memory()
+                    if now > 1:
+                        self._room[control.size] = now // 2
+                    else:
+                        self._offload()
+                    _give_back()
                     continue
                 done.update((at, drawn) for (at, _), drawn in zip(part, found, strict=True))
                 todo = [(at, one) for at, one in todo if at not in done]
@@ -171,8 +195,8 @@ class ControlNetPipeline:
         import torch
 
         rows = [wanted[0]] * size
-        for one, place in zip(wanted, places, strict=True):
-            rows[place] = one
+        for one, at in zip(wanted, places, strict=True):
+            rows[at] = one
         # On the CPU, so that a seed gives the same noise with and without a GPU; one for each image.
         generators = [torch.Generator("cpu").manual_seed(one.seed) for one in rows]
 
@@ -185,9 +209,94 @@ class ControlNetPipeline:
             stack.enter_context(self._watched())
             images, flagged = self._call(rows, generators, control, settings, after_step, stack)
         return [
-            _judged(images[place], None if flagged is None else bool(flagged[place]), Batch(size=size, place=place))
-            for place in places
+            _judged(images[at], None if flagged is None else bool(flagged[at]), Batch(size=size, place=at))
+            for at in places
         ]
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            with watching(self._pipe.scheduler) as self._watch:
+                yield
+        finally:
+            self._watch = None
+
+    def embeddings(self, prompt: str, negative: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both texts as the pipeline reads them, (1, n, width) each; each is read once for all images.
+
+        A text longer than the encoder's window is read in several windows, one after another: cut off at the first,
+        as the stock pipeline does it, the prompt would lose its end, and with it the label.
+        """
+        count = max(len(self._windows(text)) for text in (prompt, negative))
+        return self._embedding(prompt, count), self._embedding(negative, count)
+
+    def _embedding(self, text: str, count: int) -> torch.Tensor:
+        def encode() -> torch.Tensor:
+            windows = self._windows(text)
+            return self._encode(windows + [self._windows("")[0]] * (count - len(windows)))
+
+        return self._kept((text, count), encode)
+
+    def _kept(self, key: tuple[str, int], encode: Callable[[], torch.Tensor]) -> torch.Tensor:
+        held = self._texts.get(key)
+        if held is None:
+            held = self._texts[key] = encode()
+        self._texts.move_to_end(key)
+        while len(self._texts) > KEPT_TEXTS:
+            self._texts.popitem(last=False)
+        return held
+
+    def _can_offload(self) -> bool:
+        return self._device != "cpu" and self._placing.offload == "none"
+
+    def _offload(self) -> None:
+        """From now on one part at a time is on the GPU."""
+        self._pipe.enable_model_cpu_offload()
+        self._placing = replace(self._placing, offload="models", reason="its memory ran out while it drew")
+
+    def _windows_of(self, one: Wanted) -> int:
+        """How many windows its prompt takes: in a batch they are as many for all."""
+        return len(self._windows(one.prompt))
+
+    def _windows(self, text: str) -> list[list[int]]:
+        """The token ids of a text in windows as long as the encoder reads, each with its start, end and padding."""
+        tokenizer = self._pipe.tokenizer
+        length = tokenizer.model_max_length
+        ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+        pieces = [ids[at : at + length - 2] for at in range(0, len(ids), length - 2)] or [[]]
+        windows = [[tokenizer.bos_token_id, *piece, tokenizer.eos_token_id] for piece in pieces]
+        return [window + [tokenizer.pad_token_id] * (length - len(window)) for window in windows]
+
+
+class StableDiffusion(ControlNetPipeline[ControlNetGenerator]):
+    """Stable Diffusion 1.5 and its kin. Its ControlNets are loaded when they are first needed, and then kept."""
+
+    def _load(self, base: Path) -> Any:
+        from diffusers import StableDiffusionControlNetPipeline
+
+        section = self._section
+        without = {} if section.safety_checker else {"safety_checker": None, "requires_safety_checker": False}
+        return StableDiffusionControlNetPipeline.from_pretrained(
+            base,
+            controlnet=self._net(self._kind),
+            variant=section.variant or None,
+            **without,
+            **self._shared,
+        )
+
+    def _net(self, kind: ControlKind) -> Any:
+        from diffusers import ControlNetModel
+
+        if kind not in self._nets:
+            wanted = self._section.by_kind()[kind]
+            folder = locate(f"ControlNet for {kind}", wanted)
+            try:
+                with loading():
+                    net: Any = ControlNetModel.from_pretrained(folder, variant=wanted.variant or None, **self._shared)
+            except LOAD_ERRORS as error:
+                raise unreadable(f"ControlNet for {kind}", wanted, error) from error
+            self._nets[kind] = self._on_device(net)
+        return self._nets[kind]
 
     def _call(
         self,
@@ -198,7 +307,6 @@ class ControlNetPipeline:
         after_step: AfterStep,
         stack: ExitStack,
     ) -> tuple[list[Image.Image], Sequence[bool] | None]:
-        """The images of the rows, and which of them the safety checker flags."""
         import torch
 
         net = self._net(self._kind)
@@ -221,49 +329,11 @@ class ControlNetPipeline:
         )
         return result.images, result.nsfw_content_detected
 
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        try:
-            with watching(self._pipe.scheduler) as self._watch:
-                yield
-        finally:
-            self._watch = None
-
-    def embeddings(self, prompt: str, negative: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both texts as the pipeline reads them, (1, n, width) each; each is read once for all images.
-
-        A text longer than the encoder's window is read in several windows, one after another: cut off at the first,
-        as the stock pipeline does it, the prompt would lose its end, and with it the label.
-        """
-        count = max(len(self._windows(text)) for text in (prompt, negative))
-        return self._embedding(prompt, count), self._embedding(negative, count)
-
-    def _embedding(self, text: str, count: int) -> torch.Tensor:
+    def _encode(self, windows: list[list[int]]) -> torch.Tensor:
         import torch
 
-        held = self._texts.get((text, count))
-        if held is None:
-            windows = self._windows(text)
-            ids = torch.tensor(windows + [self._windows("")[0]] * (count - len(windows)), device=self._device)
-            states = self._pipe.text_encoder(ids)[0]
-            held = self._texts[text, count] = states.reshape(1, -1, states.shape[-1])
-        self._texts.move_to_end((text, count))
-        while len(self._texts) > KEPT_TEXTS:
-            self._texts.popitem(last=False)
-        return held
-
-    def _windows_of(self, one: Wanted) -> int:
-        """How many windows its prompt takes: in a batch they are as many for all."""
-        return len(self._windows(one.prompt))
-
-    def _windows(self, text: str) -> list[list[int]]:
-        """The token ids of a text in windows as long as the encoder reads, each with its start, end and padding."""
-        tokenizer = self._pipe.tokenizer
-        length = tokenizer.model_max_length
-        ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
-        pieces = [ids[at : at + length - 2] for at in range(0, len(ids), length - 2)] or [[]]
-        windows = [[tokenizer.bos_token_id, *piece, tokenizer.eos_token_id] for piece in pieces]
-        return [window + [tokenizer.pad_token_id] * (length - len(window)) for window in windows]
+        states: torch.Tensor = self._pipe.text_encoder(torch.tensor(windows, device=self._device))[0]
+        return states.reshape(1, -1, states.shape[-1])
 
 
 ON_GPU = 8
@@ -294,7 +364,7 @@ def _judged(image: Image.Image, flagged: bool | None, batch: Batch) -> Drawn:
     return Drawn(image if refused is None else None, batch, safe, refused)
 
 
-def free_memory() -> None:
+def _give_back() -> None:
     """Gives back what nobody uses any more, on the GPU too."""
     import gc
 

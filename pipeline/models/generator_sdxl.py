@@ -1,0 +1,131 @@
+"""Stable Diffusion XL with one ControlNet for many kinds of control image (a "union"), by the pipeline of diffusers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from pipeline.images import image_sha
+from pipeline.models.captioner import LOAD_ERRORS
+from pipeline.models.generator import AfterStep, ControlNetPipeline
+from pipeline.models.steering import sparing
+from pipeline.models.weights import loading, locate, unreadable
+from pipeline.profile import UnionGenerator
+from pipeline.seams import Wanted
+from pipeline.settings import ControlKind, GenerationSettings
+
+if TYPE_CHECKING:
+    import torch
+
+MODES: dict[ControlKind, int] = {"depth": 1, "soft edges": 2, "canny": 3, "line art": 3, "segmentation": 5}
+"""The numbers that the union ControlNet of SDXL was trained with (xinsir/controlnet-union-sdxl-1.0)."""
+
+
+class UnionPipeline(ControlNetPipeline[UnionGenerator]):
+    """SDXL. All kinds share the ControlNet, which is told the kind."""
+
+    def _load(self, base: Path) -> Any:
+        from diffusers import AutoencoderKL, StableDiffusionXLControlNetUnionPipeline
+
+        section, more = self._section, dict[str, Any]()
+        if section.vae is not None:
+            more["vae"] = AutoencoderKL.from_pretrained(
+                locate("VAE", section.vae), variant=section.vae.variant or None, **self._shared
+            )
+        return StableDiffusionXLControlNetUnionPipeline.from_pretrained(
+            base,
+            controlnet=self._net(self._kind),
+            variant=section.variant or None,
+            add_watermarker=False,  # it would draw into every image
+            **more,
+            **self._shared,
+        )
+
+    def _net(self, kind: ControlKind) -> Any:
+        from diffusers import ControlNetUnionModel
+
+        if not self._nets:
+            union = self._section.union
+            folder = locate("ControlNet union", union)
+            try:
+                with loading():
+                    net: Any = ControlNetUnionModel.from_pretrained(
+                        folder, variant=union.variant or None, **self._shared
+                    )
+            except LOAD_ERRORS as error:
+                raise unreadable("ControlNet union", union, error) from error
+            self._nets = dict.fromkeys(self._section.kinds, self._on_device(net))
+        return self._nets[kind]
+
+    def _call(
+        self,
+        rows: Sequence[Wanted],
+        generators: list[torch.Generator],
+        control: Image.Image,
+        settings: GenerationSettings,
+        after_step: AfterStep,
+        stack: ExitStack,
+    ) -> tuple[list[Image.Image], Sequence[bool] | None]:
+        import torch
+
+        stack.enter_context(sparing(self._net(self._kind), self._held, (self._kind, image_sha(control), len(rows))))
+        pairs = [self.embeddings(row.prompt, settings.negative_prompt) for row in rows]
+        pooled = [(self._pooled(row.prompt), self._pooled(settings.negative_prompt)) for row in rows]
+        if not settings.negative_prompt and self._pipe.config.force_zeros_for_empty_prompt:
+            pairs = [(wanted, torch.zeros_like(unwanted)) for wanted, unwanted in pairs]
+            pooled = [(wanted, torch.zeros_like(unwanted)) for wanted, unwanted in pooled]
+        result = self._pipe(
+            prompt_embeds=torch.cat([wanted for wanted, _ in pairs]),
+            negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
+            pooled_prompt_embeds=torch.cat([wanted for wanted, _ in pooled]),
+            negative_pooled_prompt_embeds=torch.cat([unwanted for _, unwanted in pooled]),
+            control_image=[control],
+            control_mode=[MODES[self._kind]],
+            width=control.width,
+            height=control.height,
+            num_inference_steps=settings.steps,
+            guidance_scale=settings.guidance,
+            controlnet_conditioning_scale=float(settings.control_strength),
+            control_guidance_end=settings.control_until,
+            generator=generators,
+            callback_on_step_end=after_step,
+        )
+        return result.images, None
+
+    def _encode(self, windows: list[list[int]]) -> torch.Tensor:
+        """Both encoders' next to last layers side by side, as the pipeline has them."""
+        import torch
+
+        parts = []
+        for tokenizer, encoder in self._encoders():
+            padded = [self._as_in(tokenizer, window) for window in windows]
+            states = encoder(torch.tensor(padded, device=self._device), output_hidden_states=True).hidden_states[-2]
+            parts.append(states.reshape(1, -1, states.shape[-1]))
+        return torch.cat(parts, dim=-1)
+
+    def _pooled(self, text: str) -> torch.Tensor:
+        """The second encoder's summary of a text, of its first window."""
+
+        def encode() -> torch.Tensor:
+            import torch
+
+            tokenizer, encoder = self._encoders()[1]
+            window = self._as_in(tokenizer, self._windows(text)[0])
+            found: torch.Tensor = encoder(torch.tensor([window], device=self._device), output_hidden_states=True)[0]
+            return found
+
+        return self._kept((text, 0), encode)
+
+    def _encoders(self) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        pipe = self._pipe
+        return (pipe.tokenizer, pipe.text_encoder), (pipe.tokenizer_2, pipe.text_encoder_2)
+
+    def _as_in(self, tokenizer: Any, window: list[int]) -> list[int]:
+        """A window of the first tokenizer for another one, which differs in what it fills up with."""
+        first = self._pipe.tokenizer
+        end = window.index(first.eos_token_id) + 1
+        return window[:end] + [tokenizer.pad_token_id] * (len(window) - end)

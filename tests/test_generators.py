@@ -1,0 +1,185 @@
+"""The further generators, each with its real classes at small size, and where a generator runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline.errors import UserError
+from pipeline.lineage import Batch
+from pipeline.models import load_models
+from pipeline.models.placing import Machine, parameters, place
+from pipeline.profile import ControlNetGenerator, Profile, UnionGenerator, load_profile
+from pipeline.seams import Wanted
+from pipeline.settings import GenerationSettings
+from tests import tiny
+
+QUICK = GenerationSettings(steps=3, short_side=64, guidance=5.0)
+GB = 1_000_000_000
+
+
+def control() -> Image.Image:
+    rng = np.random.default_rng(1)
+    return Image.fromarray(rng.integers(0, 2, (8, 12), np.uint8) * 255).convert("RGB").resize((96, 64))
+
+
+def drawn(generator: Any, prompt: str = "a bird", seed: int = 5, size: int = 1, at: int = 0, **changes: Any) -> bytes:
+    settings = QUICK.model_copy(update=changes)
+    (result,) = generator.draw([Wanted(prompt, seed, at)], size, control(), settings, lambda _done, _total: None)
+    assert result.image is not None and result.image.size == (96, 64) and result.batch == Batch(size=size, place=at)
+    return bytes(result.image.tobytes())
+
+
+# Where a generator runs
+
+
+@pytest.mark.parametrize(
+    ("machine", "parts", "wanted", "likes", "words"),
+    [
+        (Machine(), {"unet": GB}, "auto", "float16", "cpu, float32: no GPU was found"),
+        (Machine(), {"unet": GB}, "bfloat16", "float16", "cpu, bfloat16: no GPU was found"),
+        (
+            Machine(True, 61 * GB, True),
+            {"transformer": 6 * GB, "text_encoder": 4 * GB},
+            "auto",
+            "bfloat16",
+            "cuda, bfloat16, no offload: 61 GB free, 22 GB needed",
+        ),
+        (
+            Machine(True, 16 * GB, True),
+            {"transformer": 6 * GB, "text_encoder": 4 * GB},
+            "auto",
+            "bfloat16",
+            "cuda, bfloat16, one part at a time on the GPU: 16 GB free, 22 GB needed",
+        ),
+        (
+            Machine(True, 6 * GB, True),
+            {"transformer": 6 * GB},
+            "auto",
+            "bfloat16",
+            "cuda, bfloat16, one layer at a time on the GPU, which is slow: 6.0 GB free, 14 GB needed",
+        ),
+        (
+            Machine(True, 8 * GB),
+            {"unet": GB},
+            "auto",
+            "float16",
+            "cuda, float16, no offload: 8.0 GB free, 4.0 GB needed",
+        ),
+        (
+            Machine(True, 8 * GB),
+            {"unet": GB},
+            "auto",
+            "bfloat16",
+            "cuda, float32, no offload: 8.0 GB free, 6.0 GB needed",
+        ),
+        (Machine(True, 8 * GB), {}, "float32", "float16", "cuda, float32, no offload: 8.0 GB free"),
+    ],
+)
+def test_where_it_runs_is_said_with_the_reason(
+    machine: Machine, parts: dict[str, int], wanted: Any, likes: str, words: str
+) -> None:
+    assert place(machine, parts, wanted, likes).words == words
+
+
+# Stable Diffusion XL with a union ControlNet
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("generators")
+    tiny.save_sdxl(folder / "sdxl", folder / "union")
+    return folder
+
+
+def sdxl_at(folder: Path, **changes: Any) -> Profile:
+    data = load_profile("demo").model_dump()
+    data["generator"] = {
+        "kind": "sdxl-controlnet-union",
+        "path": str(folder / "sdxl"),
+        "variant": "fp16",
+        "union": {"path": str(folder / "union")},
+        "kinds": ["canny", "segmentation"],
+        **changes,
+    }
+    return Profile.model_validate(data)
+
+
+@pytest.mark.slow
+def test_sdxl_draws_on_every_kind_with_one_controlnet(folder: Path) -> None:
+    profile = sdxl_at(folder)
+    models = load_models(profile)
+    models.check()
+    generator: Any = models.generator
+    assert generator.name == f"{folder / 'sdxl'} + {folder / 'union'}" == models.generator_name("segmentation")
+    assert generator.placing == "cpu, float32: no GPU was found"
+    first = drawn(generator)
+    assert first == drawn(generator) != drawn(generator, seed=6)
+    others = [
+        drawn(generator, "a house"),
+        drawn(generator.on("segmentation")),
+        drawn(generator, control_strength=0.2),
+        drawn(generator, negative_prompt="blurred"),
+        drawn(generator, control_until=0.34),
+        drawn(generator, guidance=1.0),
+    ]
+    assert len({first, *others}) == 7
+    end = [drawn(generator, "a photo of a very long road " * 6 + thing) for thing in ("bird", "house")]
+    assert end[0] != end[1], "the end of a long prompt counts"
+    with pytest.raises(UserError, match=r"no ControlNet for depth.*canny, segmentation"):
+        generator.on("depth")
+    assert list(profile.weights()) == [
+        "captioner",
+        "language model",
+        "sentence model",
+        "image generator",
+        "ControlNet union",
+        "embedder",
+    ]
+
+
+@pytest.mark.slow
+def test_sdxl_reads_a_short_prompt_as_the_stock_pipeline_does_and_draws_the_same_in_a_batch(folder: Path) -> None:
+    generator: Any = load_models(sdxl_at(folder)).generator
+    pipe = generator._pipe
+    stock = pipe.encode_prompt("a bird", device="cpu", negative_prompt="blurred")
+    wanted, unwanted = generator.embeddings("a bird", "blurred")
+    ours = (wanted, unwanted, generator._pooled("a bird"), generator._pooled("blurred"))
+    assert all(mine.equal(theirs) for mine, theirs in zip(ours, stock, strict=True))
+    import torch
+
+    image = pipe(
+        "a bird",
+        control_image=[control()],
+        control_mode=[3],
+        num_inference_steps=3,
+        guidance_scale=5.0,
+        controlnet_conditioning_scale=1.0,
+        generator=torch.Generator("cpu").manual_seed(5),
+    ).images[0]
+    assert image.tobytes() == drawn(generator)
+    asked = [Wanted(prompt, seed, seed) for seed, prompt in enumerate(("a bird", "a house", "a tree"))]
+    together = generator.draw(asked, 4, control(), QUICK, lambda _done, _total: None)
+    for one, result in zip(asked, together, strict=True):
+        assert drawn(generator, one.prompt, one.seed, 4, one.place) == result.image.tobytes()
+
+
+@pytest.mark.slow
+def test_the_parameters_of_a_pipeline_are_counted_by_its_parts(folder: Path) -> None:
+    found = parameters(folder / "sdxl", "fp16")
+    assert set(found) == {"text_encoder", "text_encoder_2", "unet", "vae"} and min(found.values()) > 10_000
+    assert parameters(folder / "sdxl") == {} and set(parameters(folder / "union")) == {"."}
+
+
+def test_a_section_that_does_not_fit_says_why() -> None:
+    folder = Path("nowhere")
+    with pytest.raises(ValueError, match="needs detector"):
+        sdxl_at(folder, kinds=["depth"])
+    with pytest.raises(ValueError, match="none of the kinds"):
+        sdxl_at(folder, detectors={"depth": {"path": "x"}})
+    assert isinstance(sdxl_at(folder).generator, UnionGenerator)
+    assert isinstance(load_profile("paper").generator, ControlNetGenerator)
