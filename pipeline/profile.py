@@ -362,6 +362,21 @@ class ControlNet(Weights):
     detector: Weights | None = None
 
 
+class Lora(Weights):
+    """A small change to a generator's weights, such as one that lets it draw in few steps."""
+
+    file: str
+    """The name of its safetensors file, on the hub or in the folder `path`."""
+    weight: float = Field(1.0, ge=-4, le=4)
+    """How much of it is added; more or less than 1 only where its page says so."""
+
+    @property
+    def title(self) -> str:
+        """With the file, of which a repository has several."""
+        part = f" at {self.weight:g}" if self.weight != 1 else ""
+        return f"{super().title}/{self.file}{part}"
+
+
 class ControlledGenerator(Weights):
     """What all generators have that are held to a control image, run by a stock pipeline of diffusers."""
 
@@ -370,6 +385,8 @@ class ControlledGenerator(Weights):
     """The shipped one when missing."""
     batch: int = Field(0, ge=0, le=MOST_AT_ONCE)
     """Images drawn at once where a run's settings do not say; 0 leaves it to the machine."""
+    loras: tuple[Lora, ...] = ()
+    """Added to the weights when they are loaded, one after another."""
 
     def by_kind(self) -> dict[ControlKind, ControlNet]:
         """The ControlNets by the kind of control image."""
@@ -377,7 +394,8 @@ class ControlledGenerator(Weights):
 
     def name_on(self, kind: ControlKind) -> str:
         """What lineages call it with its ControlNet for a kind of control image."""
-        return f"{self.title} + {self.by_kind()[kind].title}"
+        drawn_by = " with ".join((self.title, *(lora.title for lora in self.loras)))
+        return f"{drawn_by} + {self.by_kind()[kind].title}"
 
     def parts(self) -> dict[str, Weights]:
         """Every set of weights by what it is for."""
@@ -386,7 +404,11 @@ class ControlledGenerator(Weights):
             found[f"ControlNet for {kind}"] = net
             if net.detector is not None:
                 found[f"detector of {kind}"] = net.detector
-        return found
+        return found | self._more()
+
+    def _more(self) -> dict[str, Weights]:
+        numbered = enumerate(self.loras, 1)
+        return {"LoRA" if len(self.loras) == 1 else f"LoRA {number}": lora for number, lora in numbered}
 
 
 def _need_detectors(controlnets: dict[ControlKind, ControlNet]) -> None:
@@ -464,7 +486,7 @@ class UnionGenerator(ControlledGenerator):
         """The ControlNet is there once for all kinds."""
         found: dict[str, Weights] = {"image generator": self, "ControlNet union": self.union}
         found |= {f"detector of {kind}": detector for kind, detector in self.detectors.items()}
-        return found | ({"VAE": self.vae} if self.vae is not None else {})
+        return found | self._more() | ({"VAE": self.vae} if self.vae is not None else {})
 
 
 class ClipEmbedder(Weights):

@@ -86,6 +86,66 @@ def test_where_it_runs_is_said_with_the_reason(
     assert place(machine, parts, wanted, likes).words == words
 
 
+# Few steps: LoRAs and their schedulers
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("few-steps")
+    tiny.save_stable_diffusion(folder / "generator", folder / "controlnet")
+    tiny.save_lora(folder / "lora" / "few-steps.safetensors")
+    return folder
+
+
+def few_steps_at(folder: Path, scheduler: str = "LCMScheduler", **lora: Any) -> Any:
+    data = load_profile("demo").model_dump()
+    nets = {"canny": {"path": str(folder / "controlnet"), "variant": "fp16"}}
+    section = {"kind": "stable-diffusion-controlnet", "path": str(folder / "generator"), "variant": "fp16"}
+    named = {"path": str(folder / "lora"), "file": "few-steps.safetensors", **lora}
+    more = {"safety_checker": False, "scheduler": {"name": scheduler}, "loras": [named] if lora else []}
+    data["generator"] = {**section, **more, "controlnets": nets}
+    return load_models(Profile.model_validate(data)).generator
+
+
+@pytest.mark.slow
+def test_a_lora_is_added_when_the_model_is_loaded(small: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    plain, fused = few_steps_at(small), few_steps_at(small, weight=0.5)
+    assert f"/generator with {small}/lora/few-steps.safetensors at 0.5 + " in fused.name
+    layers = {
+        "down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q": (32, 32),
+        "down_blocks.0.resnets.0.conv1": (32, 32, 3, 3),
+    }
+    held = load_file(small / "lora" / "few-steps.safetensors")
+    for name, shape in layers.items():
+        file_name = f"lora_unet_{name.replace('.', '_')}"
+        down, up = (held[f"{file_name}.lora_{part}.weight"].flatten(1) for part in ("down", "up"))
+        change = 0.5 * 2 / 4 * (up @ down).reshape(shape)  # weight, alpha and rank
+        before, after = (one._pipe.unet.get_submodule(name).weight for one in (plain, fused))
+        assert torch.allclose(after, before + change, atol=1e-6) and change.abs().max() > 0.01
+    assert drawn(plain, guidance=1.0) != drawn(fused, guidance=1.0)
+    with pytest.raises(UserError, match=r"LoRA .* missing"):
+        few_steps_at(small, path=str(small / "nowhere"))
+    with pytest.raises(UserError, match=r"LoRA .* does not fit this image generator"):
+        tiny.save_lora(small / "lora" / "other.safetensors", width=48)
+        few_steps_at(small, file="other.safetensors")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["LCMScheduler", "TCDScheduler", "DDIMScheduler"])
+def test_a_sampler_that_draws_noise_at_every_step_gives_the_same_bits_in_a_batch(small: Path, scheduler: str) -> None:
+    generator = few_steps_at(small, scheduler)
+    few = QUICK.model_copy(update={"guidance": 1.0})
+    asked = [Wanted("a bird", seed, seed) for seed in (0, 1, 2)]
+    together = generator.draw(asked, 4, control(), few, lambda _done, _total: None)
+    for one, result in zip(asked, together, strict=True):
+        assert drawn(generator, one.prompt, one.seed, 4, one.place, guidance=1.0) == result.image.tobytes()
+    dropped = drawn(generator, guidance=1.0, negative_prompt="blurred")
+    assert dropped == drawn(generator, guidance=1.0), "without guidance the negative prompt is not read"
+
+
 # Stable Diffusion XL with a union ControlNet
 
 

@@ -19,6 +19,7 @@ from pipeline.errors import UserError, out_of_memory
 from pipeline.images import image_sha
 from pipeline.lineage import Batch
 from pipeline.models.captioner import LOAD_ERRORS
+from pipeline.models.loras import fuse
 from pipeline.models.placing import parameters, place, this_machine
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
 from pipeline.models.steering import Held, sparing
@@ -62,6 +63,8 @@ class ControlNetPipeline(Generic[S]):
                 pipe = self._load(base)
         except LOAD_ERRORS as error:
             raise unreadable("image generator", section, error) from error
+        for lora in section.loras:
+            fuse(pipe, lora)
         if section.scheduler is not None:
             pipe.scheduler = make_scheduler(section.scheduler, pipe.scheduler.config)
         pipe.set_progress_bar_config(disable=True)

@@ -1,0 +1,64 @@
+"""LoRAs, such as those that let a model draw in few steps: added to the weights once, when the model is loaded.
+
+Files are read and their names mapped by diffusers, in every format that it knows. The sum itself takes no further
+package: W + weight * alpha / rank * (B A), as `load_lora_weights` and `fuse_lora` of diffusers do it through peft.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import CannotLoad, UserError
+from pipeline.models.captioner import LOAD_ERRORS
+from pipeline.models.weights import locate, unreadable
+from pipeline.profile import Lora
+
+if TYPE_CHECKING:
+    import torch
+
+
+def fuse(pipe: Any, lora: Lora) -> None:
+    """Adds a LoRA to the denoising network of a pipeline that is on the CPU. Raises UserError where it does not fit."""
+    from diffusers.utils.state_dict_utils import convert_unet_state_dict_to_peft
+
+    file = locate("LoRA", lora)
+    network = pipe.unet_name
+    model = getattr(pipe, network)
+    try:
+        # Blocks are numbered otherwise in files for Stable Diffusion XL: its own configuration tells.
+        read = pipe.lora_state_dict(
+            str(file.parent), weight_name=file.name, local_files_only=True, unet_config=model.config
+        )
+        state, alphas = read if isinstance(read, tuple) else (read, None)
+        state, scales = (convert_unet_state_dict_to_peft(named or {}) for named in (state, alphas))
+    except UserError:
+        raise
+    except (*LOAD_ERRORS, AttributeError) as error:
+        raise unreadable("LoRA", lora, error) from error
+    pairs = {key.removesuffix(".lora_A.weight"): weights for key, weights in state.items() if ".lora_A." in key}
+    others = {key.split(".")[0] for key in pairs} - {network}
+    if others or not pairs:
+        what = f"changes the {min(others).replace('_', ' ')} too" if others else "has no layers that are known here"
+        raise CannotLoad(f"The LoRA {lora.title} {what}: take one for the {network} alone.")
+    for name, down in pairs.items():
+        up = state[f"{name}.lora_B.weight"]
+        # What belongs to an attention layer is named after its weights, else after the layer.
+        alpha = float(scales.get(f"{name}.lora_A.weight.alpha", scales.get(f"{name}.alpha", len(down))))
+        try:
+            layer = model.get_submodule(name.removeprefix(f"{network}."))
+            add(layer.weight, down, up, lora.weight * alpha / len(down))
+        except (AttributeError, RuntimeError) as error:
+            raise CannotLoad(
+                f"The LoRA {lora.title} does not fit this image generator ({name}): take one that was made for it."
+            ) from error
+
+
+def add(weights: torch.Tensor, down: torch.Tensor, up: torch.Tensor, factor: float) -> None:
+    """Adds `factor` times the product of the two to the weights of a layer, whose shape says how: a linear one, or a
+    convolution.
+    """
+    import torch
+
+    with torch.no_grad():
+        product = (up.flatten(1).float() @ down.flatten(1).float()).reshape(weights.shape)
+        weights.copy_(weights.float() + factor * product)
