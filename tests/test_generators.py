@@ -235,6 +235,61 @@ def test_the_parameters_of_a_pipeline_are_counted_by_its_parts(folder: Path) -> 
     assert parameters(folder / "sdxl") == {} and set(parameters(folder / "union")) == {"."}
 
 
+# Z-Image with its ControlNet
+
+
+def z_image_at(folder: Path) -> Profile:
+    data = load_profile("demo").model_dump()
+    union = {"path": str(folder / "union"), "file": "Controlnet-Union.safetensors"}
+    data["generator"] = {
+        "kind": "z-image",
+        "path": str(folder / "z-image"),
+        "union": {**union, "config": {"path": str(folder / "union")}},
+        "kinds": ["canny", "segmentation"],
+    }
+    return Profile.model_validate(data)
+
+
+@pytest.mark.slow
+def test_z_image_draws_on_its_controlnet_alone_and_in_a_batch(tmp_path: Path) -> None:
+    import torch
+
+    tiny.save_z_image(tmp_path / "z-image", tmp_path / "union")
+    models = load_models(z_image_at(tmp_path))
+    models.check()
+    generator: Any = models.generator
+    first = drawn(generator, guidance=1.0)
+    stock = generator._pipe(
+        "a bird",
+        control_image=control(),
+        controlnet_conditioning_scale=1.0,
+        height=64,
+        width=96,
+        num_inference_steps=3,
+        guidance_scale=0.0,
+        generator=torch.Generator("cpu").manual_seed(5),
+    ).images[0]
+    assert first == stock.tobytes(), "as its page has it"
+    others = [
+        drawn(generator, seed=6, guidance=1.0),
+        drawn(generator, "a house", guidance=1.0),
+        drawn(generator, control_strength=0.2, guidance=1.0),
+        drawn(generator, control_until=0.34, guidance=1.0),
+        drawn(generator, guidance=4.0),
+        drawn(generator, guidance=4.0, negative_prompt="blurred"),
+    ]
+    assert len({first, *others}) == 7
+    asked = [Wanted(prompt, seed, seed) for seed, prompt in enumerate(("a bird", "a house", "a bird " * 40))]
+    seen: list[Any] = []
+    together = generator.draw(asked, 4, control(), QUICK, lambda _done, _total: seen.append(generator.preview()))
+    for one, result in zip(asked, together, strict=True):
+        assert drawn(generator, one.prompt, one.seed, 4, one.place) == result.image.tobytes()
+    assert all(isinstance(image, Image.Image) for image in seen), "its way to the picture is previewed as well"
+    odd = control().crop((0, 0, 88, 56))
+    (result,) = generator.draw([Wanted("a bird", 1, 0)], 1, odd, QUICK, lambda _done, _total: None)
+    assert result.image.size == (88, 56)
+
+
 def test_a_section_that_does_not_fit_says_why() -> None:
     folder = Path("nowhere")
     with pytest.raises(ValueError, match="needs detector"):

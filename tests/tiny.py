@@ -338,3 +338,45 @@ def save_lora(file: Path, width: int = 32) -> None:
         state[f"lora_unet_{name}.alpha"] = torch.tensor(2.0)
     file.parent.mkdir(parents=True, exist_ok=True)
     save_file(state, file)
+
+
+def save_z_image(base: Path, union: Path) -> None:
+    """A Z-Image in miniature, and in `union` the single file of its ControlNet with its configuration beside it."""
+    import torch
+    from diffusers import (
+        AutoencoderKL,
+        FlowMatchEulerDiscreteScheduler,
+        ZImageControlNetModel,
+        ZImagePipeline,
+        ZImageTransformer2DModel,
+    )
+    from safetensors.torch import save_file
+    from transformers import Qwen3Config, Qwen3Model
+
+    tokenizer = words_tokenizer(pad_token="<pad>", eos_token="</e>")
+    tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}</e>{% endfor %}"
+    torch.manual_seed(0)
+    text = Qwen3Config(**SIZE, vocab_size=len(tokenizer), num_key_value_heads=2, head_dim=16, initializer_range=0.3)
+    sizes: dict[str, Any] = {"dim": 32, "n_heads": 2, "n_kv_heads": 2, "n_refiner_layers": 1}
+    transformer = ZImageTransformer2DModel(
+        n_layers=2, cap_feat_dim=32, axes_dims=[8, 4, 4], axes_lens=[256, 32, 32], in_channels=16, **sizes
+    )
+    vae = AutoencoderKL(
+        block_out_channels=(32, 32, 64, 64),
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        latent_channels=16,
+        shift_factor=0.1,
+    )
+    for pad in (transformer.x_pad_token, transformer.cap_pad_token):
+        torch.nn.init.normal_(pad, std=0.1)  # whatever stood in the memory
+    ZImagePipeline(
+        FlowMatchEulerDiscreteScheduler(shift=3.0), vae, Qwen3Model(text), tokenizer, transformer
+    ).save_pretrained(base)
+    net = ZImageControlNetModel(control_layers_places=[0], control_refiner_layers_places=[], control_in_dim=16, **sizes)
+    for name, weights in net.named_parameters():
+        if "before_proj" in name or "after_proj" in name:
+            torch.nn.init.normal_(weights, std=0.3)  # zero at birth, so that the edges would not show
+    union.mkdir(parents=True, exist_ok=True)
+    net.save_config(union)
+    save_file(net.state_dict(), union / "Controlnet-Union.safetensors")

@@ -27,6 +27,7 @@ from pipeline.profile import (
     ServerLanguage,
     UnionGenerator,
     Weights,
+    ZImageGenerator,
 )
 from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Sentences
 from pipeline.settings import ControlKind
@@ -242,10 +243,16 @@ class Models:
     def _load_generator(self) -> Generator:
         from pipeline.models.generator import StableDiffusion
         from pipeline.models.generator_sdxl import UnionPipeline
+        from pipeline.models.generator_z_image import ZImagePipeline
 
         section = self.profile.generator
-        made = UnionPipeline(section) if isinstance(section, UnionGenerator) else StableDiffusion(section)
-        return cast(Generator, made)
+        match section:
+            case UnionGenerator():
+                return cast(Generator, UnionPipeline(section))
+            case ZImageGenerator():
+                return cast(Generator, ZImagePipeline(section))
+            case _:
+                return cast(Generator, StableDiffusion(section))
 
     def _load_detector(self, kind: ControlKind) -> Detector:
         from pipeline.models.detectors import DETECTORS

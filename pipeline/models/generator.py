@@ -41,13 +41,16 @@ AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 class ControlNetPipeline(Generic[S]):
     """One pipeline, one batch at a time: what all that are held to a control image have in common."""
 
+    likes = "float16"
+    """The half precision that it was made for."""
+
     def __init__(self, section: S, kind: ControlKind | None = None) -> None:
         """Draws on control images of `kind`; without one, of the profile's first."""
         self._section = section
         self._kind: ControlKind = next(iter(section.by_kind())) if kind is None else kind
         self._lock = threading.Lock()
         base = locate("image generator", section)
-        self._placing = place(this_machine(), parameters(base, section.variant), section.dtype)
+        self._placing = place(this_machine(), parameters(base, section.variant), section.dtype, self.likes)
         self._device, self._dtype = self._placing.device, self._placing.torch_dtype
         self._nets: dict[ControlKind, Any] = {}
         self._shared = {"dtype": self._dtype, "local_files_only": True}
@@ -76,8 +79,9 @@ class ControlNetPipeline(Generic[S]):
             pipe.to(self._device)
         self._pipe = pipe
         self._looks = Looks(pipe.vae)
-        for part in (pipe.unet, pipe.vae):
-            part.to(memory_format=torch_channels_last())
+        for part in (getattr(pipe, "unet", None), pipe.vae):
+            if part is not None:
+                part.to(memory_format=torch_channels_last())
 
     def _load(self, base: Path) -> Any:
         """The pipeline with the ControlNet of its kind, on the CPU."""

@@ -44,6 +44,8 @@ class StepWatch:
         if self._told is None:
             return None
         prediction, time, latents, index = self._told
+        if not hasattr(self._scheduler, "alphas_cumprod"):  # a flow: it predicts the way from the clean to the noise
+            return latents - float(self._scheduler.sigmas[index or 0]) * prediction
         signal, noise = self._shares(time, index)
         # `signal` and `noise` are the factors in latents = signal * clean + noise * epsilon.
         kind = self._scheduler.config.get("prediction_type", "epsilon")

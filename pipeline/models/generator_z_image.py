@@ -1,0 +1,115 @@
+"""Z-Image with its ControlNet for many kinds of control image, a single file, by the pipeline of diffusers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from pipeline.models.captioner import LOAD_ERRORS
+from pipeline.models.generator import AfterStep, ControlNetPipeline
+from pipeline.models.weights import loading, locate, unreadable
+from pipeline.profile import ZImageGenerator
+from pipeline.seams import Wanted
+from pipeline.settings import ControlKind, GenerationSettings
+
+if TYPE_CHECKING:
+    import torch
+
+MULTIPLE = 16
+"""The sides of what it draws; a control image whose sides are not such is fitted, and the result brought back."""
+TOKENS = 32
+"""The model reads a text in pieces of so many tokens."""
+
+
+class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
+    """All kinds share the ControlNet, which tells them apart by their looks."""
+
+    likes = "bfloat16"
+
+    def _load(self, base: Path) -> Any:
+        from diffusers import ZImageControlNetPipeline
+
+        return ZImageControlNetPipeline.from_pretrained(base, controlnet=self._net(self._kind), **self._shared)
+
+    def _net(self, kind: ControlKind) -> Any:
+        from diffusers import ZImageControlNetModel
+
+        if not self._nets:
+            union = self._section.union
+            file, config = locate("ControlNet union", union), locate("configuration of the ControlNet", union.config)
+            try:
+                with loading():
+                    net: Any = ZImageControlNetModel.from_single_file(str(file), config=str(config), **self._shared)
+            except (*LOAD_ERRORS, AttributeError) as error:
+                raise unreadable("ControlNet union", union, error) from error
+            self._nets = dict.fromkeys(self._section.kinds, net)  # goes to the device with the parts that it shares
+        return self._nets[kind]
+
+    def _call(
+        self,
+        rows: Sequence[Wanted],
+        generators: list[torch.Generator],
+        control: Image.Image,
+        settings: GenerationSettings,
+        after_step: AfterStep,
+        stack: ExitStack,
+    ) -> tuple[list[Image.Image], Sequence[bool] | None]:
+        guided = settings.guidance > 1
+        width, height = (-(-side // MULTIPLE) * MULTIPLE for side in control.size)
+        fitted = control if control.size == (width, height) else control.resize((width, height))
+        stack.enter_context(self._steered_until(settings.control_until))
+        images: list[Image.Image] = self._pipe(
+            prompt_embeds=[self._text(row.prompt) for row in rows],
+            negative_prompt_embeds=[self._text(settings.negative_prompt) for _ in rows] if guided else None,
+            control_image=fitted,
+            width=width,
+            height=height,
+            num_inference_steps=settings.steps,
+            guidance_scale=settings.guidance - 1 if guided else 0.0,  # here 0 is without guidance
+            controlnet_conditioning_scale=settings.control_strength,
+            generator=generators,
+            callback_on_step_end=after_step,
+        ).images
+        return [one if one.size == control.size else one.resize(control.size) for one in images], None
+
+    @contextmanager
+    def _steered_until(self, share: float) -> Iterator[None]:
+        """While it holds, the ControlNet is asked at the first steps only, as other pipelines have it built in."""
+        net, steps = self._pipe.controlnet, 0
+        whole = net.forward
+
+        @wraps(whole)
+        def forward(*given: Any, **more: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            return None if steps / self._pipe.num_timesteps > share else whole(*given, **more)
+
+        before = net.__dict__.get("forward")
+        net.forward = forward
+        try:
+            yield
+        finally:
+            if before is None:
+                del net.forward
+            else:
+                net.forward = before
+
+    def _text(self, text: str) -> torch.Tensor:
+        """As the model reads it, (n, width)."""
+
+        def encode() -> torch.Tensor:
+            import torch
+
+            with torch.no_grad():
+                found: torch.Tensor = self._pipe.encode_prompt([text], do_classifier_free_guidance=False)[0][0]
+            return found
+
+        return self._kept((text, 0), encode)
+
+    def _windows_of(self, one: Wanted) -> int:
+        return -(-len(self._text(one.prompt)) // TOKENS)
