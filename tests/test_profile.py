@@ -83,6 +83,29 @@ def test_the_table_of_models_is_that_of_the_profile() -> None:
             assert told[role] == [weights.hub, revision, weights.licence, in_bytes(weights.bytes), memory]
 
 
+def test_the_models_of_the_other_profiles_are_told_as_about() -> None:
+    """Each has a row, unless it is one of the paper's; and no row tells of another one."""
+
+    def row(role: str, weights: Weights) -> tuple[str, ...]:
+        half, full = in_bytes(weights.memory_half), in_bytes(weights.memory_full)
+        revision = weights.revision[:12] if weights.pinned else "not pinned: the newest is taken"
+        memory = full if half == full else f"{half} or {full}"
+        disk = in_bytes(weights.bytes)
+        return role, weights.hub, revision, weights.licence, f"about {disk}", f"about {memory}"
+
+    of_paper = {row("", weights) for weights in load_profile("paper").weights().values()}
+    expected: dict[tuple[str, ...], list[str]] = {}
+    for name in ("fast", "sdxl", "modern", "cpu"):
+        for role, weights in load_profile(name).weights().items():
+            if weights.hub and row("", weights) not in of_paper:
+                assert weights.bytes and 0 < weights.memory_half <= weights.memory_full
+                expected.setdefault(row(role, weights), []).append(f"`{name}`")
+    lines = [line.strip("| ").split(" | ") for line in (ROOT / "docs/models.md").read_text().splitlines()]
+    told = {tuple(line[1:]): line[0] for line in lines if len(line) == 7 and line[0].startswith("`")}
+    assert told == {one: ", ".join(names) for one, names in expected.items()}
+    assert {"demo", "paper", "fast", "sdxl", "modern", "cpu"} == set(profile_names())
+
+
 def test_the_own_profile_of_the_docs_loads_and_says_what_it_lacks(tmp_path: Path) -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/models.md").read_text(), re.DOTALL)
     (tmp_path / "mine.toml").write_text(text)
@@ -113,7 +136,7 @@ def test_models_of_a_path_are_called_by_their_family() -> None:
 
 
 def test_unknown_name_lists_those_there_are() -> None:
-    with pytest.raises(UserError, match=r"no profile 'nope'.*demo, paper"):
+    with pytest.raises(UserError, match=r"no profile 'nope'.*demo.* paper"):
         load_profile("nope")
     with pytest.raises(UserError, match="no profile"):
         load_profile("../profiles/demo")
