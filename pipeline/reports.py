@@ -85,7 +85,7 @@ class Words:
                 for remark in _remarks(event, recipe, task, store):
                     self._line.say(f"  {remark}")
             case Placed():
-                self.note(f"Drawing runs on {event.words}.")
+                self.note(f"generation on {event.words}")
             case ImageDone():
                 self._line.clear()
                 print(store.file_of(event.lineage), flush=True)

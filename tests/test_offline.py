@@ -75,6 +75,7 @@ def test_the_command_line_does_it_all_without_a_network_and_again_gives_the_same
     assert done.returncode == 0, done.stderr[-3000:]
     ours = ("This does not look", "caption", "keywords", "alternatives", "counterfactual", "generation", "  ")
     assert all(line.startswith(ours) for line in done.stderr.splitlines()), "no remarks of libraries"
+    assert done.stderr.count("generation on ") == 1, "where it runs, and why, is said once"
     assert "bird" in done.stderr.split("caption:", 1)[1].splitlines()[0]
     images = sorted((tmp_path / "out").glob("image-???.png"))
     assert 1 <= len(images) <= 2 and all(str(path) in done.stdout.splitlines() for path in images)
