@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.model_sections import Weights, in_bytes
 from pipeline.models.room import memory_of
-from pipeline.profile import Profile, Weights, in_bytes
+from pipeline.profile import Profile
 
 SLOW_FROM = 2_000_000_000
 """Bytes of weights from which a model on a CPU lets people wait."""

@@ -15,8 +15,9 @@ from PIL import Image
 from pipeline.errors import Cancelled, CannotLoad, UserError, one_line
 from pipeline.machine import memory_in_use, this_machine
 from pipeline.model_list import in_table, listed, sections
+from pipeline.model_sections import Weights, in_bytes
 from pipeline.models import Models, hub, load_models
-from pipeline.profile import Profile, Weights, in_bytes, load_profile, profile_names
+from pipeline.profile import Profile, load_profile, profile_names
 from pipeline.progress import Pace, Progress, stop_if
 from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind, LanguageSettings
 from pipeline.terminal import ProgressLine, stop_on_signals

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.machine import Machine, model_fits, profile_fits
+from pipeline.model_sections import Weights, in_bytes
 from pipeline.models.hub import SPARE, held, page_of
-from pipeline.profile import Profile, Weights, in_bytes
+from pipeline.profile import Profile
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from pipeline.profile import Weights
+from pipeline.model_sections import Weights
 
 FILES = (
     "diffusion_pytorch_model.safetensors",

@@ -18,9 +18,9 @@ from PIL import Image
 
 from pipeline.conditioning import Gradients, as_png, control_image, edges_in, gradients, painted
 from pipeline.errors import UserError
+from pipeline.image_sections import DRAWN_BY_MODEL
 from pipeline.images import SIDE_MULTIPLE, fit
 from pipeline.masks import NamedMask
-from pipeline.profile import DRAWN_BY_MODEL
 from pipeline.seams import Detector
 from pipeline.settings import ConditioningSettings, ControlKind, Settings
 from storage.types import Run

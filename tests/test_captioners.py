@@ -24,16 +24,10 @@ from pipeline.models import load_models
 from pipeline.models.captioner import Blip2, Florence2
 from pipeline.models.captioner_chat import ChatModel, ServedChatModel
 from pipeline.models.server_language import ServedLanguage
-from pipeline.profile import (
-    Blip2Captioner,
-    ChatCaptioner,
-    Florence2Captioner,
-    ServerCaptioner,
-    ServerLanguage,
-    load_profile,
-)
+from pipeline.profile import load_profile
 from pipeline.seams import Captioner
 from pipeline.settings import CaptionSettings, LanguageSettings
+from pipeline.text_sections import Blip2Captioner, ChatCaptioner, Florence2Captioner, ServerCaptioner, ServerLanguage
 from pipeline.types import Task
 from tests import tiny, tiny_captioners
 from tests.serving import until

@@ -19,8 +19,8 @@ from pipeline import run_file
 from pipeline.embedded import require_run_in
 from pipeline.errors import CannotLoad, UserError
 from pipeline.images import image_sha
+from pipeline.model_sections import ROOT
 from pipeline.options import changed_settings
-from pipeline.profile import ROOT
 from pipeline.seams import OnStep
 from pipeline.settings import GenerationSettings, Settings
 from tests.scripted import NoiseGenerator, Refusing, ScriptedLanguageModel, ScriptedModels, answer

@@ -22,8 +22,9 @@ from pipeline.errors import UserError
 from pipeline.images import image_sha
 from pipeline.lineage import Lineage, TestCase, UnreadSettings
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
+from pipeline.model_sections import Weights
 from pipeline.png import XMP_KEYWORD, read_texts, with_texts
-from pipeline.profile import Weights, load_profile
+from pipeline.profile import load_profile
 from pipeline.provenance import digital_source_type, made_with, parameters
 from pipeline.run_record import RunRecord
 from pipeline.settings import ConditioningSettings, Settings

@@ -10,11 +10,12 @@ import pytest
 from PIL import Image
 
 from pipeline.errors import UserError
+from pipeline.image_sections import ControlNetGenerator, Scheduler, UnionGenerator
 from pipeline.lineage import Batch
 from pipeline.models import load_models
 from pipeline.models.generator import make_scheduler
 from pipeline.models.placing import Machine, parameters, place
-from pipeline.profile import ControlNetGenerator, Profile, Scheduler, UnionGenerator, load_profile
+from pipeline.profile import Profile, load_profile
 from pipeline.seams import Wanted
 from pipeline.settings import GenerationSettings
 from tests import tiny

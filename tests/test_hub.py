@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pipeline.errors import Cancelled, CannotLoad
+from pipeline.model_sections import Weights
 from pipeline.models import hub as hub_module
 from pipeline.models.hub import Listing, damaged, download, held, listing, require_room
 from pipeline.models.weights import locate
-from pipeline.profile import Weights
 from tests.hub_server import Hub, Repository, serving_hub
 
 pytestmark = pytest.mark.slow  # together a few seconds of downloads and hashes

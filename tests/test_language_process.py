@@ -17,14 +17,15 @@ import psutil
 import pytest
 
 from pipeline.errors import CannotLoad, UserError
+from pipeline.model_sections import ROOT
 from pipeline.models import language
 from pipeline.models.language_process import GgufProcess
 from pipeline.parsing import read_alternatives, read_caption, read_keywords
-from pipeline.profile import ROOT, GgufLanguage
 from pipeline.prompting import load_prompts
 from pipeline.reply_schema import Schema, alternatives_schema, caption_schema, keywords_schema
 from pipeline.settings import KeywordSettings, LanguageSettings
 from pipeline.stages import keywords
+from pipeline.text_sections import GgufLanguage
 from pipeline.types import Caption, Task
 from tests import tiny
 from tests.scripted import SUNNY_BIRD
@@ -110,8 +111,8 @@ def test_one_that_ended_between_two_calls_is_started_anew(model: GgufProcess) ->
 def test_it_ends_with_a_parent_that_is_killed_in_the_middle_of_a_call(section: GgufLanguage) -> None:
     code = f"""if True:
         from pipeline.models.language_process import GgufProcess
-        from pipeline.profile import GgufLanguage
         from pipeline.settings import LanguageSettings
+        from pipeline.text_sections import GgufLanguage
         model = GgufProcess(GgufLanguage.model_validate_json({section.model_dump_json()!r}))
         print(model.pid, flush=True)
         while True:

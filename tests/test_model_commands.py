@@ -15,7 +15,8 @@ import pytest
 import pipeline.__main__ as cli
 from pipeline import model_commands
 from pipeline.machine import Machine
-from pipeline.profile import PROFILES, ROOT, Profile, load_profile
+from pipeline.model_sections import ROOT
+from pipeline.profile import PROFILES, Profile, load_profile
 from pipeline.progress import Pace
 from tests.hub_server import Hub
 from tests.test_hub import hub as hub

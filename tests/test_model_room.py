@@ -14,9 +14,11 @@ import pytest
 
 from pipeline.errors import CannotLoad, UserError
 from pipeline.machine import Machine, _within_limit, model_fits, profile_fits
+from pipeline.model_sections import ROOT, Weights
 from pipeline.models import Models
 from pipeline.models.room import WORK, to_release
-from pipeline.profile import ROOT, GgufLanguage, Weights, load_profile
+from pipeline.profile import load_profile
+from pipeline.text_sections import GgufLanguage
 
 GB = 1_000_000_000
 

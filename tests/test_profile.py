@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import CannotLoad, UserError
+from pipeline.model_sections import ROOT, SentenceModel, Weights, in_bytes
 from pipeline.models import Models, load_models
 from pipeline.models.weights import unreadable
-from pipeline.profile import PROFILES, ROOT, SentenceModel, Weights, in_bytes, load_profile, profile_names
+from pipeline.profile import PROFILES, load_profile, profile_names
 from pipeline.recipes import DILLEMA
 from services.run_state import model_names
 

@@ -20,24 +20,16 @@ from PIL import Image
 from benchmarks.serving import free_port
 from pipeline.driver import Driver
 from pipeline.errors import Cancelled, CannotLoad, UnreadableReply, UserError
+from pipeline.model_sections import ROOT
 from pipeline.models import Models, load_models, server
 from pipeline.models.captioner_chat import ServedChatModel, fitting
 from pipeline.models.server import ChatServer, NoServer, ServerFault, without_thoughts
 from pipeline.models.server_language import ServedLanguage
-from pipeline.profile import (
-    PROFILES,
-    ROOT,
-    Blip2Captioner,
-    ChatCaptioner,
-    Florence2Captioner,
-    Profile,
-    ServerCaptioner,
-    ServerLanguage,
-    load_profile,
-)
+from pipeline.profile import PROFILES, Profile, load_profile
 from pipeline.recipes import DILLEMA
 from pipeline.settings import CaptionSettings, KeywordSettings, LanguageSettings
 from pipeline.stages import keywords
+from pipeline.text_sections import Blip2Captioner, ChatCaptioner, Florence2Captioner, ServerCaptioner, ServerLanguage
 from pipeline.types import Caption, Task
 from tests.serving import until
 

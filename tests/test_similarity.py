@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UnreadableReply, UserError
+from pipeline.model_sections import SentenceModel
 from pipeline.models import load_models
 from pipeline.models.weights import check_local
-from pipeline.profile import SentenceModel, load_profile, profile_names
+from pipeline.profile import load_profile, profile_names
 from pipeline.recipes import DILLEMA
 from pipeline.seams import Sentences
 from pipeline.settings import AlternativeSettings

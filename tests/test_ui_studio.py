@@ -17,7 +17,8 @@ import services.changes
 import ui.explore
 from app import explorer_of
 from pipeline.errors import UserError
-from pipeline.profile import ROOT, load_profile
+from pipeline.model_sections import ROOT
+from pipeline.profile import load_profile
 from pipeline.seams import OnStep
 from pipeline.settings import GenerationSettings
 from pipeline.types import Task

@@ -15,11 +15,12 @@ from pydantic import model_validator
 from pipeline.conditioning import control_image, painted
 from pipeline.errors import UserError
 from pipeline.image_checks import image_checks
+from pipeline.image_sections import DRAWN_BY_MODEL
 from pipeline.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
 from pipeline.lineage import Batch, Lineage, MethodSettings, TestCase
 from pipeline.masks import NamedMask
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
-from pipeline.profile import DRAWN_BY_MODEL, Profile
+from pipeline.profile import Profile
 from pipeline.progress import OnProgress, Progress, stop_if
 from pipeline.prompting import PromptSet
 from pipeline.seams import (

@@ -14,23 +14,22 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from pipeline.errors import UserError, out_of_memory
+from pipeline.image_sections import UnionGenerator, ZImageGenerator
+from pipeline.model_sections import Weights
 from pipeline.models.room import free_memory, give_back_memory, memory_of, to_release
 from pipeline.models.weights import check_local, no_room, pick_device
-from pipeline.profile import (
+from pipeline.profile import Profile
+from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Sentences
+from pipeline.settings import ControlKind
+from pipeline.text_sections import (
     Blip2Captioner,
     BlipCaptioner,
     ChatCaptioner,
     ChatLanguage,
     Florence2Captioner,
-    Profile,
     ServerCaptioner,
     ServerLanguage,
-    UnionGenerator,
-    Weights,
-    ZImageGenerator,
 )
-from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Sentences
-from pipeline.settings import ControlKind
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

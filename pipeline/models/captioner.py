@@ -14,8 +14,8 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
-from pipeline.profile import Blip2Captioner, BlipCaptioner, Florence2Captioner
 from pipeline.settings import CaptionSettings
+from pipeline.text_sections import Blip2Captioner, BlipCaptioner, Florence2Captioner
 from pipeline.types import Task
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from pipeline.errors import CannotLoad, UserError
 from pipeline.models.captioner import LOAD_ERRORS, sampling, seeded
 from pipeline.models.server import ChatServer, without_thoughts
 from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
-from pipeline.profile import ChatCaptioner, ServerCaptioner
 from pipeline.settings import CaptionSettings
+from pipeline.text_sections import ChatCaptioner, ServerCaptioner
 from pipeline.types import Task
 
 if TYPE_CHECKING:

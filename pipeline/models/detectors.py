@@ -15,9 +15,9 @@ import numpy as np
 from PIL import Image
 
 from pipeline.errors import UserError
+from pipeline.model_sections import Weights
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.weights import locate, pick_device, unreadable
-from pipeline.profile import Weights
 from pipeline.settings import ConditioningSettings, ControlKind
 
 MULTIPLE = 64

@@ -9,9 +9,9 @@ from typing import Any
 from PIL import Image
 
 from pipeline.bands import Band
+from pipeline.model_sections import ClipEmbedder
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
-from pipeline.profile import ClipEmbedder
 
 
 class Clip:

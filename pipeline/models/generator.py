@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from PIL import Image
 
 from pipeline.errors import UserError, out_of_memory
+from pipeline.image_sections import ControlledGenerator, ControlNetGenerator, Scheduler
 from pipeline.images import image_sha
 from pipeline.lineage import Batch
 from pipeline.models.captioner import LOAD_ERRORS
@@ -24,7 +25,6 @@ from pipeline.models.placing import parameters, place, this_machine
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
 from pipeline.models.steering import Held, sparing
 from pipeline.models.weights import loading, locate, unreadable
-from pipeline.profile import ControlledGenerator, ControlNetGenerator, Scheduler
 from pipeline.seams import Drawn, OnStep, Wanted
 from pipeline.settings import ControlKind, GenerationSettings
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from pipeline.image_sections import UnionGenerator
 from pipeline.images import image_sha
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.generator import AfterStep, ControlNetPipeline
 from pipeline.models.steering import sparing
 from pipeline.models.weights import loading, locate, unreadable
-from pipeline.profile import UnionGenerator
 from pipeline.seams import Wanted
 from pipeline.settings import ControlKind, GenerationSettings
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from pipeline.image_sections import ZImageGenerator
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.generator import AfterStep, ControlNetPipeline
 from pipeline.models.weights import loading, locate, unreadable
-from pipeline.profile import ZImageGenerator
 from pipeline.seams import Wanted
 from pipeline.settings import ControlKind, GenerationSettings
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import CannotLoad
-from pipeline.profile import Weights, in_bytes
+from pipeline.model_sections import Weights, in_bytes
 from pipeline.progress import stop_if
 
 SPARE = 500_000_000

@@ -11,8 +11,8 @@ from pipeline.models.captioner import LOAD_ERRORS, seeded
 from pipeline.models.language import require_room
 from pipeline.models.language_forms import Form, Forms
 from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
-from pipeline.profile import ChatLanguage
 from pipeline.settings import LanguageSettings
+from pipeline.text_sections import ChatLanguage
 
 if TYPE_CHECKING:
     import torch

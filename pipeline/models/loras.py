@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import CannotLoad, UserError
+from pipeline.image_sections import Lora
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.weights import locate, unreadable
-from pipeline.profile import Lora
 
 if TYPE_CHECKING:
     import torch

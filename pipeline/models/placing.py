@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pipeline.profile import DType
+from pipeline.model_sections import DType
 
 if TYPE_CHECKING:
     import torch

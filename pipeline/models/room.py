@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
-from pipeline.profile import Weights
+from pipeline.model_sections import Weights
 
 WORK = 1_500_000_000
 """Bytes that are allowed beside the weights, for what a model computes."""

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.model_sections import SentenceModel
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
-from pipeline.profile import SentenceModel
 
 KEPT = 4000
 """Vectors that are remembered: a page asks for the same few words again and again."""

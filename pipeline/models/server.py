@@ -20,8 +20,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline.errors import CannotLoad, UnreadableReply
-from pipeline.profile import Server
 from pipeline.progress import stop_if, stop_signal
+from pipeline.text_sections import Server
 
 log = logging.getLogger(__name__)
 

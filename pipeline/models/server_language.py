@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from pipeline.errors import UnreadableReply, UserError
 from pipeline.models.server import ChatServer, NoServer, NothingSaid, Refused, ServerFault, ServerReply
-from pipeline.profile import ServerLanguage
 from pipeline.settings import LanguageSettings
+from pipeline.text_sections import ServerLanguage
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import CannotLoad, UserError, out_of_memory
+from pipeline.model_sections import DType, Weights, in_bytes
 from pipeline.models import hub
-from pipeline.profile import DType, Weights, in_bytes
 
 if TYPE_CHECKING:
     import torch

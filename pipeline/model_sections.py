@@ -1,0 +1,122 @@
+"""What the section of every model says in a profile: where its weights are and what they take. And the sections of the
+models that compare: pictures, captions and phrases.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The repository; paths in a profile are relative to it."""
+DType = Literal["auto", "float32", "float16", "bfloat16"]
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def in_bytes(number: float) -> str:
+    """As people read it, in powers of a thousand as disks are sold: "31 GB", "2.7 GB", "29 MB"."""
+    for power, unit in ((9, "GB"), (6, "MB"), (3, "kB")):
+        share = number / 10**power
+        if share >= 0.9995:
+            digits = f"{share:.1f}" if power == 9 and share < 9.95 else f"{share:.0f}"
+            return f"{digits.removesuffix('.0')} {unit}"
+    return f"{number:.0f} bytes"
+
+
+class Data(BaseModel):
+    """What a section is: it never changes, and an unknown key is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Weights(Data):
+    """Where a model's weights are: a local `path`, or a `hub` id with its `revision`. Exactly one of the two."""
+
+    family: ClassVar[str] = ""
+    """What a page calls such a model whose weights are a path, which says little to a person; "" for its title."""
+
+    path: str = ""
+    """A folder (a file for GGUF), relative to the repository or absolute."""
+    hub: str = Field("", pattern=r"^$|^[\w.-]+/[\w.-]+$")
+    """owner/name on the Hugging Face hub; fetched at first use."""
+    revision: str = Field("main", min_length=1)
+    """A commit of the hub id, so that the weights stay the same ones; a branch such as "main" is what it holds now."""
+    files: tuple[str, ...] = ()
+    """Which of the hub's files are fetched, as patterns; empty for all."""
+    variant: str = ""
+    """Such as "fp16", where the half-precision files are named so."""
+    bytes: int = Field(0, ge=0)
+    """How much these files take on the disk; 0 where it is not known."""
+    memory_half: int = Field(0, ge=0)
+    """Bytes in use at half precision, which is what runs on a GPU, without what a picture in work adds; 0: unknown."""
+    memory_full: int = Field(0, ge=0)
+    """The same at full precision, which is what runs on a CPU."""
+    size: str = ""
+    """In words, such as "about 31 GB", where `bytes` is not given."""
+    licence: str = ""
+    """In words."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Weights:
+        if bool(self.path) == bool(self.hub):
+            raise ValueError("give either path (local weights) or hub (an id on the hub)")
+        return self
+
+    def local(self) -> Path | None:
+        """The local path, absolute, or None for weights on the hub."""
+        return ROOT / self.path if self.path else None
+
+    @property
+    def title(self) -> str:
+        """What the records call this model: its id on the hub, or its path as the profile gives it."""
+        return self.hub or self.path
+
+    @property
+    def pinned(self) -> bool:
+        """Whether `revision` names one commit, and not a branch that moves."""
+        return bool(_COMMIT.fullmatch(self.revision))
+
+    @property
+    def size_in_words(self) -> str:
+        """How much is fetched, such as "about 31 GB"; "size unknown" where nobody said."""
+        return f"about {in_bytes(self.bytes)}" if self.bytes else self.size or "size unknown"
+
+
+class ClipEmbedder(Weights):
+    """A CLIP, for the checks."""
+
+    kind: Literal["clip"]
+    dtype: DType = "auto"
+
+
+class SentenceModel(Weights):
+    """A sentence-embedding model, which tells how alike two phrases are: in a folder, on the hub or in a package."""
+
+    kind: Literal["sentence-embedding"] = "sentence-embedding"
+    package: str = ""
+    """A Python package that carries the weights, instead of `path` or `hub`."""
+    folder: str = ""
+    """The folder of the weights within the package."""
+    dtype: DType = "auto"
+
+    @model_validator(mode="after")
+    def _one_place(self) -> SentenceModel:
+        if sum(map(bool, (self.path, self.hub, self.package))) != 1:
+            raise ValueError("give one of path (local weights), hub (an id on the hub) and package (a Python package)")
+        return self
+
+    def local(self) -> Path | None:
+        """As in `Weights`; for a package, where it is installed, or where it would be. Nothing of it is imported."""
+        if not self.package:
+            return super().local()
+        found = find_spec(self.package)
+        places = list(found.submodule_search_locations or ()) if found is not None else []
+        return Path(places[0] if places else f"(the package {self.package} is not installed)") / self.folder
+
+    @property
+    def title(self) -> str:
+        return self.package or super().title
