@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,11 +66,16 @@ def memory() -> tuple[int, int]:
 
 
 def memory_in_use(anew: bool = False) -> tuple[int, int]:
-    """Bytes that this process has in memory, and the most that it had on the GPU since it was asked `anew`."""
+    """Bytes that this process and those that it started have in memory, such as that of a language model, and the most
+    that it had on the GPU since it was asked `anew`.
+    """
     import psutil
     import torch
 
-    used: int = psutil.Process().memory_info().rss
+    this, used = psutil.Process(), 0
+    for process in (this, *this.children(recursive=True)):
+        with suppress(psutil.Error):  # it may have ended meanwhile
+            used += process.memory_info().rss
     if not torch.cuda.is_available():
         return used, 0
     if anew:
