@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pipeline.__main__ as cli
 from pipeline import model_commands
 from pipeline.machine import Machine
 from pipeline.model_sections import ROOT
-from pipeline.profile import PROFILES, Profile, load_profile
+from pipeline.profile import PROFILES
 from pipeline.progress import Pace
 from tests.hub_server import Hub
 from tests.test_hub import hub as hub
@@ -67,18 +68,16 @@ def test_models_lists_what_is_here_and_what_fits(laptop: Machine, hub: Hub, caps
 
 
 def test_a_model_that_a_server_has_takes_nothing_of_this_machine(
-    laptop: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    laptop: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Served:
-        title, address = "some-model", "http://127.0.0.1:8000/v1"
-
-    whole, here = load_profile("demo"), load_profile("demo").weights()
-    profile = whole.model_copy(update={"language": Served()})
-    monkeypatch.setattr(Profile, "weights", lambda _: {role: here[role] for role in here if role != "language model"})
-    monkeypatch.setattr(model_commands, "load_profile", lambda name: profile)
-    assert cli.main(["models", "demo"]) == 0
+    text = (PROFILES / "demo.toml").read_text()
+    served = '[language]\nkind = "openai"\naddress = "http://127.0.0.1:8000/v1"\nmodel = "some-model"\n\n['
+    text, count = re.subn(r"(?s)\[language\].*?\n\[", served, text, count=1)
+    assert count == 1
+    (tmp_path / "served.toml").write_text(text)
+    assert cli.main(["models", str(tmp_path / "served.toml")]) == 0
     told = capsys.readouterr().out
-    assert "language model        some-model                     on a server" in told
+    assert re.search(r"language model +some-model +on a server", told)
     assert "http://127.0.0.1:8000/v1" in told and "All models are here." in told
 
 

@@ -336,6 +336,17 @@ def test_the_stage_shows_the_raw_reply(peer: Misbehaving) -> None:
     assert (refused.value.raw_reply, refused.value.attempts) == ("I am no teapot", 0), "no seed is spent"
 
 
+def test_a_stage_reads_the_json_that_a_server_holds(peer: Misbehaving) -> None:
+    model, prompt = language(peer, HELD), DILLEMA.prompts("paper")["keywords"]
+    said = '{"keywords": [{"keyword": "red", "edit_type": "attribute"}]}'
+    peer.answers = [(200, {}, completion(said))]
+    made = keywords.run(Caption("A red bird."), BIRD, model, prompt, KeywordSettings(), 3)
+    assert [item.text for item in made.value.items] == ["red"] and made.trace.raw_reply == said
+    asked = peer.asked[-1]["response_format"]["json_schema"]["schema"]["properties"]["keywords"]
+    offered = asked["items"]["properties"]["keyword"]["enum"]
+    assert "red" in offered and "bird" not in offered, "the label stays"
+
+
 def test_half_a_reply_to_a_schema_is_told_as_that(peer: Misbehaving) -> None:
     model = language(peer, HELD)
     peer.answers = [(200, {}, completion('{"words": ["re', finish="length"))]
@@ -482,7 +493,7 @@ def test_a_profile_names_servers(peer: Misbehaving, tmp_path: Path) -> None:
     ("old", "new", "said"),
     [
         ('model = "m"', "", r"lacks captioner.model:"),
-        ('model = "m"', 'model = "m"\nkey = "sk-secret"', r"unknown key: captioner.key\."),
+        ('model = "m"', 'model = "m"\nkey = "sk-secret"', r"unknown key: captioner.key; take it out"),
         ('model = "m"', 'model = "m"\nkey_variable = "sk-secret"', r"key_variable is the name of an environment"),
         ("http://", "", r'address is such as "http'),
         ("http://", "http://me:secret@", r"address holds no name, no password"),
