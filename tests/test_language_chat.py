@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -100,6 +102,17 @@ def test_thoughts_are_bounded_counted_and_taken_off(folder: Path) -> None:
         assert read(reply) and "think>" not in reply and before < model.thought <= before + 12
     with pytest.raises(UserError, match="reads 1024 in all"):
         named(folder / "qwen3", thinking=1000).complete("a bird", REPLY, 0)
+
+
+def test_code_that_comes_with_weights_is_neither_run_nor_asked_for(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "llama", tmp_path / "own")
+    (tmp_path / "own" / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Own: pass\n")
+    config = json.loads((tmp_path / "own" / "config.json").read_text())
+    own = {"AutoConfig": "code.Own", "AutoModelForCausalLM": "code.Own", "AutoModelForImageTextToText": "code.Own"}
+    (tmp_path / "own" / "config.json").write_text(json.dumps(config | {"model_type": "own", "auto_map": own}))
+    with pytest.raises(CannotLoad, match=r"brings code of its own, which the studio does not run"):
+        named(tmp_path / "own")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_model_that_was_not_made_to_chat_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from pipeline.errors import UserError
-from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
 from pipeline.settings import CaptionSettings
 from pipeline.text_sections import Blip2Captioner, BlipCaptioner, Florence2Captioner
 from pipeline.types import Task
@@ -144,7 +144,7 @@ class Florence2:
         self._dtype = pick_dtype(section.dtype, self._device)
         try:
             with loading():
-                self._processor: Any = AutoProcessor.from_pretrained(folder, local_files_only=True)
+                self._processor: Any = AutoProcessor.from_pretrained(folder, **NO_CODE)
                 model = Florence2ForConditionalGeneration.from_pretrained(
                     folder, dtype=self._dtype, local_files_only=True
                 )

@@ -14,7 +14,7 @@ from PIL import Image
 from pipeline.errors import CannotLoad, UserError
 from pipeline.models.captioner import LOAD_ERRORS, sampling, seeded
 from pipeline.models.server import ChatServer, without_thoughts
-from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
 from pipeline.settings import CaptionSettings
 from pipeline.text_sections import ChatCaptioner, ServerCaptioner
 from pipeline.types import Task
@@ -39,14 +39,12 @@ class ChatModel:
         self._section = section
         self._lock = threading.Lock()
         self._device = pick_device()
-        self._dtype = self._precision(section)
+        self._dtype = pick_dtype(section.dtype, self._device, chats=True)
         try:
             with loading():
-                self._processor: Any = AutoProcessor.from_pretrained(folder, local_files_only=True)
-                model = AutoModelForImageTextToText.from_pretrained(folder, dtype=self._dtype, local_files_only=True)
-        except ImportError as error:  # some processors want a package that few do, and say which
-            raise CannotLoad(f"The captioner {self.name} needs more than is installed here: {_first(error)}") from error
-        except LOAD_ERRORS as error:
+                self._processor: Any = AutoProcessor.from_pretrained(folder, **NO_CODE)
+                model = AutoModelForImageTextToText.from_pretrained(folder, dtype=self._dtype, **NO_CODE)
+        except (*LOAD_ERRORS, ImportError) as error:
             raise unreadable("captioner", section, error) from error
         template = getattr(self._processor, "chat_template", None)
         if not template:
@@ -62,14 +60,6 @@ class ChatModel:
         # A template that does not know the word would have it handed on to the picture's processor.
         self._words = {"enable_thinking": section.thinking} if "enable_thinking" in str(template) else {}
         self._model: Any = model.to(self._device).eval()
-
-    def _precision(self, section: ChatCaptioner) -> torch.dtype:
-        """On a GPU these models run in the format that they were trained in: in the usual one some overflow."""
-        import torch
-
-        if section.dtype == "auto" and self._device == "cuda" and torch.cuda.is_bf16_supported():
-            return torch.bfloat16
-        return pick_dtype(section.dtype, self._device)
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """The caption without thoughts, and the instruction that was sent beside the picture."""

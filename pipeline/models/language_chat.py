@@ -10,7 +10,7 @@ from pipeline.errors import CannotLoad
 from pipeline.models.captioner import LOAD_ERRORS, seeded
 from pipeline.models.language import require_room
 from pipeline.models.language_forms import Form, Forms
-from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
 from pipeline.settings import LanguageSettings
 from pipeline.text_sections import ChatLanguage
 
@@ -36,9 +36,10 @@ class ChatModel:
         self._device = pick_device()
         try:
             with loading():
-                self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-                model = AutoModelForCausalLM.from_pretrained(folder, dtype=self._precision(), local_files_only=True)
-        except LOAD_ERRORS as error:
+                self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
+                dtype = pick_dtype(section.dtype, self._device, chats=True)
+                model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **NO_CODE)
+        except (*LOAD_ERRORS, ImportError) as error:
             raise unreadable("language model", section, error) from error
         if not self._tokenizer.chat_template:
             raise CannotLoad(
@@ -52,14 +53,6 @@ class ChatModel:
         ends = [self._tokenizer.eos_token_id] if ends is None else [ends] if isinstance(ends, int) else list(ends)
         self._ends: list[int] = [end for end in ends if end is not None]
         self._forms = self._known_forms() if section.hold_form else None
-
-    def _precision(self) -> torch.dtype:
-        """On a GPU these models run in the format that they were trained in: in the usual one some overflow."""
-        import torch
-
-        if self._section.dtype == "auto" and self._device == "cuda" and torch.cuda.is_bf16_supported():
-            return torch.bfloat16
-        return pick_dtype(self._section.dtype, self._device)
 
     def _known_forms(self) -> Forms | None:
         from llguidance.hf import from_tokenizer

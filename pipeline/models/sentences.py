@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.model_sections import SentenceModel
 from pipeline.models.captioner import LOAD_ERRORS
-from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
 
 KEPT = 4000
 """Vectors that are remembered: a page asks for the same few words again and again."""
@@ -35,9 +35,9 @@ class SentenceEmbedder:
         try:
             self._first_token = _pooled_by_first_token(folder)
             with loading():
-                self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+                self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
                 dtype = pick_dtype(section.dtype, self._device)
-                model = AutoModel.from_pretrained(folder, dtype=dtype, local_files_only=True)
+                model = AutoModel.from_pretrained(folder, dtype=dtype, **NO_CODE)
         except LOAD_ERRORS as error:
             raise unreadable("sentence model", section, error) from error
         self._model: Any = model.to(self._device).eval()

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+NO_CODE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+"""How the classes of transformers that look into the files for what they are get loaded. Left open, they would ask at
+the terminal whether to run what came with the weights."""
+
 
 def check_local(role: str, weights: Weights) -> None:
     """Raises CannotLoad when `weights` should be on this machine and are not. Touches no network."""
@@ -113,12 +117,16 @@ def pick_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def pick_dtype(dtype: DType, device: str) -> torch.dtype:
-    """The profile's wish; "auto" is half precision on a GPU and float32 on a CPU, whatever the files hold."""
+def pick_dtype(dtype: DType, device: str, chats: bool = False) -> torch.dtype:
+    """The profile's wish; "auto" is half precision on a GPU and float32 on a CPU, whatever the files hold.
+
+    Models that `chats` run in bfloat16 where the GPU has it: they were trained in it, and in the other some overflow.
+    """
     import torch
 
     if dtype == "auto":
-        return torch.float16 if device == "cuda" else torch.float32
+        half = torch.bfloat16 if chats and device == "cuda" and torch.cuda.is_bf16_supported() else torch.float16
+        return half if device == "cuda" else torch.float32
     wanted = getattr(torch, dtype)
     assert isinstance(wanted, torch.dtype)
     return wanted
@@ -129,6 +137,13 @@ def unreadable(role: str, weights: Weights, error: Exception) -> UserError:
     if out_of_memory(error):
         return no_room(f"the {role} at {weights.title}")
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if isinstance(error, ImportError):  # some models want a package that few do, and say which
+        return CannotLoad(f"The {role} at {weights.title} needs more than is installed here: {first}")
+    if "trust_remote_code" in str(error):
+        return CannotLoad(
+            f"The {role} at {weights.title} brings code of its own, which the studio does not run: name a model in the "
+            "profile that transformers knows itself."
+        )
     return CannotLoad(
         f"The weights of the {role} at {weights.title} cannot be loaded ({first.rstrip('.')}): "
         "get them again, or correct the profile."
