@@ -97,15 +97,14 @@ class _Answer:
 
     @property
     def said(self) -> str:
-        """The server's own words about a fault, in one line; "" where it has none."""
+        """The server's own words about a fault, in one line; "" where it has none. They may hold the key."""
         found = self.json()
         for key in ("error", "message", "detail"):
             if isinstance(found, dict) and found.get(key):
                 found = found[key]
         if self.is_page or found is None:
             found = "" if self.is_page else self.text
-        words = " ".join((found if isinstance(found, str) else json.dumps(found)).split())
-        return words[:300].rstrip(". ")
+        return " ".join((found if isinstance(found, str) else json.dumps(found)).split())
 
 
 class ChatServer:
@@ -295,7 +294,7 @@ class ChatServer:
     def _fault(self, answer: _Answer, prompt: str) -> Exception:
         """What is made of a status that is no success."""
         status, who = answer.status, f"The server at {self._address}"
-        said = self._masked(answer.said)
+        said = self._masked(answer.said)[:300].rstrip(". ")
         words = f" ({status}: {said})" if said else f" ({status})"
         raw = self._shown(answer.text)
         if status in (400, 413, 422, 500) and _TOO_LONG.search(answer.said):
@@ -323,7 +322,7 @@ class ChatServer:
                 raw,
             )
         if 300 <= status < 400:
-            to = answer.headers.get("location", "elsewhere")[:200]
+            to = self._masked(answer.headers.get("location", "elsewhere"))[:200]
             return NoServer(f"{who} sends on to {to}: put the address that is meant into the profile.", prompt, raw)
         if status == 429:
             told = ServerFault(
@@ -344,10 +343,10 @@ class ChatServer:
         return _Passing(told, wait) if wait <= LONGEST_WAIT else told
 
     def _shown(self, raw: str) -> str:
-        return self._masked(raw[:SHOWN])
+        return self._masked(raw)[:SHOWN]
 
     def _masked(self, text: str) -> str:
-        """The text without the key, which some servers repeat."""
+        """The text without the key, which some servers repeat. To be cut only afterwards: half a key is told too."""
         return text.replace(self._key, "…") if self._key else text
 
     # What the server says of itself
