@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipeline.settings import MOST_AT_ONCE
 from pipeline.types import Check, CounterfactualCaption, StageName, Task, to_plain
@@ -28,6 +28,12 @@ class Batch(BaseModel):
     """How many were drawn at once, with those that only filled it up."""
     place: int = Field(0, ge=0, lt=MOST_AT_ONCE)
     """Its own place among them, from 0."""
+
+    @model_validator(mode="after")
+    def _within(self) -> Batch:
+        if self.place >= self.size:
+            raise ValueError(f"place {self.place} is not in a batch of {self.size}")
+        return self
 
 
 class MethodSettings(BaseModel):
