@@ -58,6 +58,10 @@ class ControlledGenerator(Weights):
         """The ControlNets by the kind of control image."""
         raise NotImplementedError
 
+    def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
+        """What the ControlNet of a kind is called among the `parts`, and its weights."""
+        return f"ControlNet for {kind}", self.by_kind()[kind]
+
     def name_on(self, kind: ControlKind) -> str:
         """What lineages call it with its ControlNet for a kind of control image."""
         drawn_by = " with ".join((self.title, *(lora.title for lora in self.loras)))
@@ -142,6 +146,10 @@ class _SharedControlNet(ControlledGenerator):
         """The one for each kind, with the model that draws such control images."""
         union = self.union.model_dump(include=set(Weights.model_fields))
         return {kind: ControlNet(**union, detector=self.detectors.get(kind)) for kind in self.kinds}
+
+    def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
+        """The same for all kinds."""
+        return "ControlNet union", self.union
 
     def parts(self) -> dict[str, Weights]:
         """The ControlNet is there once for all kinds."""

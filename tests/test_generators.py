@@ -14,7 +14,7 @@ from pipeline.image_sections import ControlNetGenerator, Scheduler, UnionGenerat
 from pipeline.lineage import Batch
 from pipeline.models import load_models
 from pipeline.models.generator import make_scheduler
-from pipeline.models.placing import Machine, parameters, place
+from pipeline.models.placing import Gpu, Placing, parameters, place
 from pipeline.profile import Profile, load_profile
 from pipeline.seams import Wanted
 from pipeline.settings import GenerationSettings
@@ -26,13 +26,13 @@ GB = 1_000_000_000
 
 def control() -> Image.Image:
     rng = np.random.default_rng(1)
-    return Image.fromarray(rng.integers(0, 2, (8, 12), np.uint8) * 255).convert("RGB").resize((96, 64))
+    return Image.fromarray(rng.integers(0, 2, (8, 12), np.uint8) * 255).convert("RGB").resize((48, 32))
 
 
 def drawn(generator: Any, prompt: str = "a bird", seed: int = 5, size: int = 1, at: int = 0, **changes: Any) -> bytes:
     settings = QUICK.model_copy(update=changes)
     (result,) = generator.draw([Wanted(prompt, seed, at)], size, control(), settings, lambda _done, _total: None)
-    assert result.image is not None and result.image.size == (96, 64) and result.batch == Batch(size=size, place=at)
+    assert result.image is not None and result.image.size == (48, 32) and result.batch == Batch(size=size, place=at)
     return bytes(result.image.tobytes())
 
 
@@ -40,52 +40,52 @@ def drawn(generator: Any, prompt: str = "a bird", seed: int = 5, size: int = 1, 
 
 
 @pytest.mark.parametrize(
-    ("machine", "parts", "wanted", "likes", "words"),
+    ("gpu", "parts", "wanted", "likes", "words"),
     [
-        (Machine(), {"unet": GB}, "auto", "float16", "cpu, float32: no GPU was found"),
-        (Machine(), {"unet": GB}, "bfloat16", "float16", "cpu, bfloat16: no GPU was found"),
+        (None, {"unet": GB}, "auto", "float16", "cpu, float32: no GPU was found"),
+        (None, {"unet": GB}, "bfloat16", "float16", "cpu, bfloat16: no GPU was found"),
         (
-            Machine(True, 61 * GB, True),
+            Gpu(61 * GB, True),
             {"transformer": 6 * GB, "text_encoder": 4 * GB},
             "auto",
             "bfloat16",
             "cuda, bfloat16, no offload: 61 GB free, 22 GB needed",
         ),
         (
-            Machine(True, 16 * GB, True),
+            Gpu(16 * GB, True),
             {"transformer": 6 * GB, "text_encoder": 4 * GB},
             "auto",
             "bfloat16",
             "cuda, bfloat16, one part at a time on the GPU: 16 GB free, 22 GB needed",
         ),
         (
-            Machine(True, 6 * GB, True),
+            Gpu(6 * GB, True),
             {"transformer": 6 * GB},
             "auto",
             "bfloat16",
             "cuda, bfloat16, one layer at a time on the GPU, which is slow: 6.0 GB free, 14 GB needed",
         ),
         (
-            Machine(True, 8 * GB),
+            Gpu(8 * GB),
             {"unet": GB},
             "auto",
             "float16",
-            "cuda, float16, no offload: 8.0 GB free, 4.0 GB needed",
+            "cuda, float16, no offload: 8.0 GB free, 3.5 GB needed",
         ),
         (
-            Machine(True, 8 * GB),
+            Gpu(8 * GB),
             {"unet": GB},
             "auto",
             "bfloat16",
-            "cuda, float32, no offload: 8.0 GB free, 6.0 GB needed",
+            "cuda, float32, no offload: 8.0 GB free, 5.5 GB needed",
         ),
-        (Machine(True, 8 * GB), {}, "float32", "float16", "cuda, float32, no offload: 8.0 GB free"),
+        (Gpu(8 * GB), {}, "float32", "float16", "cuda, float32, no offload: 8.0 GB free"),
     ],
 )
 def test_where_it_runs_is_said_with_the_reason(
-    machine: Machine, parts: dict[str, int], wanted: Any, likes: str, words: str
+    gpu: Gpu | None, parts: dict[str, int], wanted: Any, likes: str, words: str
 ) -> None:
-    assert place(machine, parts, wanted, likes).words == words
+    assert place(gpu, parts, wanted, likes).words == words
 
 
 # Few steps: LoRAs and their schedulers
@@ -109,12 +109,17 @@ def few_steps_at(folder: Path, scheduler: str = "LCMScheduler", **lora: Any) -> 
     return load_models(Profile.model_validate(data)).generator
 
 
+@pytest.fixture(scope="module")
+def plain(small: Path) -> Any:
+    return few_steps_at(small)
+
+
 @pytest.mark.slow
-def test_a_lora_is_added_when_the_model_is_loaded(small: Path) -> None:
+def test_a_lora_is_added_when_the_model_is_loaded(small: Path, plain: Any) -> None:
     import torch
     from safetensors.torch import load_file
 
-    plain, fused = few_steps_at(small), few_steps_at(small, weight=0.5)
+    fused = few_steps_at(small, weight=0.5)
     assert f"/generator with {small}/lora/few-steps.safetensors at 0.5 + " in fused.name
     layers = {
         "down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q": (32, 32),
@@ -136,8 +141,8 @@ def test_a_lora_is_added_when_the_model_is_loaded(small: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_sampler_that_draws_noise_at_every_step_gives_the_same_bits_in_a_batch(small: Path) -> None:
-    generator = few_steps_at(small)
+def test_a_sampler_that_draws_noise_at_every_step_gives_the_same_bits_in_a_batch(plain: Any) -> None:
+    generator = plain
     few = QUICK.model_copy(update={"guidance": 1.0, "steps": 2})
     asked = [Wanted("a bird", seed, seed) for seed in (0, 1)]
     seen = set()
@@ -175,13 +180,28 @@ def sdxl_at(folder: Path, **changes: Any) -> Profile:
     return Profile.model_validate(data)
 
 
-@pytest.mark.slow
-def test_sdxl_draws_on_every_kind_with_one_controlnet(folder: Path) -> None:
-    profile = sdxl_at(folder)
-    models = load_models(profile)
+@pytest.fixture(scope="module")
+def sdxl(folder: Path) -> Any:
+    """The generator; `counted` are the parts that its placing went by."""
+    models, counted = load_models(sdxl_at(folder)), list[str]()
     models.check()
-    generator: Any = models.generator
-    assert generator.name == f"{folder / 'sdxl'} + {folder / 'union'}" == models.generator_name("segmentation")
+
+    def placed(gpu: Gpu | None, parts: dict[str, int], *more: Any) -> Placing:
+        counted.extend(parts)
+        return place(gpu, parts, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.models.generator.place", placed)
+        generator: Any = models.generator
+    generator.counted = counted
+    return generator
+
+
+@pytest.mark.slow
+def test_sdxl_draws_on_every_kind_with_one_controlnet(folder: Path, sdxl: Any) -> None:
+    profile, generator = sdxl_at(folder), sdxl
+    name = load_models(profile).generator_name("segmentation")
+    assert generator.name == f"{folder / 'sdxl'} + {folder / 'union'}" == name
     assert generator.placing == "cpu, float32: no GPU was found"
     first = drawn(generator)
     assert first == drawn(generator) != drawn(generator, seed=6)
@@ -209,8 +229,8 @@ def test_sdxl_draws_on_every_kind_with_one_controlnet(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_sdxl_reads_a_short_prompt_as_the_stock_pipeline_does_and_draws_the_same_in_a_batch(folder: Path) -> None:
-    generator: Any = load_models(sdxl_at(folder)).generator
+def test_sdxl_reads_a_short_prompt_as_the_stock_pipeline_does_and_draws_the_same_in_a_batch(sdxl: Any) -> None:
+    generator = sdxl
     pipe = generator._pipe
     stock = pipe.encode_prompt("a bird", device="cpu", negative_prompt="blurred")
     wanted, unwanted = generator.embeddings("a bird", "blurred")
@@ -235,10 +255,11 @@ def test_sdxl_reads_a_short_prompt_as_the_stock_pipeline_does_and_draws_the_same
 
 
 @pytest.mark.slow
-def test_the_parameters_of_a_pipeline_are_counted_by_its_parts(folder: Path) -> None:
+def test_the_parameters_of_a_pipeline_are_counted_by_its_parts(folder: Path, sdxl: Any) -> None:
     found = parameters(folder / "sdxl", "fp16")
     assert set(found) == {"text_encoder", "text_encoder_2", "unet", "vae"} and min(found.values()) > 10_000
     assert parameters(folder / "sdxl") == {} and set(parameters(folder / "union")) == {"."}
+    assert set(sdxl.counted) == {*found, "ControlNet union"}, "its ControlNet has to go in as well"
 
 
 # Z-Image with its ControlNet
@@ -269,8 +290,8 @@ def test_z_image_draws_on_its_controlnet_alone_and_in_a_batch(tmp_path: Path) ->
         "a bird",
         control_image=control(),
         controlnet_conditioning_scale=1.0,
-        height=64,
-        width=96,
+        height=32,
+        width=48,
         num_inference_steps=3,
         guidance_scale=0.0,
         generator=torch.Generator("cpu").manual_seed(5),
@@ -291,9 +312,9 @@ def test_z_image_draws_on_its_controlnet_alone_and_in_a_batch(tmp_path: Path) ->
     for one, result in zip(asked, together, strict=True):
         assert drawn(generator, one.prompt, one.seed, 4, one.place) == result.image.tobytes()
     assert all(isinstance(image, Image.Image) for image in seen), "its way to the picture is previewed as well"
-    odd = control().crop((0, 0, 88, 56))
+    odd = control().crop((0, 0, 40, 24))
     (result,) = generator.draw([Wanted("a bird", 1, 0)], 1, odd, QUICK, lambda _done, _total: None)
-    assert result.image.size == (88, 56)
+    assert result.image.size == (40, 24)
 
 
 def test_a_section_that_does_not_fit_says_why() -> None:

@@ -21,8 +21,9 @@ from pipeline.images import image_sha
 from pipeline.lineage import Batch
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.loras import fuse
-from pipeline.models.placing import parameters, place, this_machine
+from pipeline.models.placing import parameters, place, this_gpu
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
+from pipeline.models.room import give_back_memory
 from pipeline.models.steering import Held, sparing
 from pipeline.models.weights import loading, locate, unreadable
 from pipeline.seams import Drawn, OnStep, Wanted
@@ -50,7 +51,9 @@ class ControlNetPipeline(Generic[S]):
         self._kind: ControlKind = next(iter(section.by_kind())) if kind is None else kind
         self._lock = threading.Lock()
         base = locate("image generator", section)
-        self._placing = place(this_machine(), parameters(base, section.variant), section.dtype, self.likes)
+        role, net = section.net_of(self._kind)
+        parts = parameters(base, section.variant) | {role: sum(parameters(locate(role, net), net.variant).values())}
+        self._placing = place(this_gpu(), parts, section.dtype, self.likes)
         self._device, self._dtype = self._placing.device, self._placing.torch_dtype
         self._nets: dict[ControlKind, Any] = {}
         self._shared = {"dtype": self._dtype, "local_files_only": True}
@@ -130,7 +133,9 @@ class ControlNetPipeline(Generic[S]):
         return None if self._watch is None else side_by_side(self._looks.of(self._watch.clean(), self._shown))
 
     def batch(self, size: tuple[int, int]) -> int:
-        """What the profile says, else what suits the device: on a CPU, one after another is as quick."""
+        """What the profile says, else what suits the device: on a CPU one after another, each to be seen when it is
+        done. Together they would be drawn in two thirds of the time, and all of them late.
+        """
         wanted = self._section.batch or (1 if self._device == "cpu" else ON_GPU)
         return min(wanted, self._room.get(size, wanted))
 
@@ -183,7 +188,7 @@ class ControlNetPipeline(Generic[S]):
                         self._room[control.size] = now // 2
                     else:
                         self._offload()
-                    _give_back()
+                    give_back_memory()
                     continue
                 done.update((at, drawn) for (at, _), drawn in zip(part, found, strict=True))
                 todo = [(at, one) for at, one in todo if at not in done]
@@ -295,13 +300,13 @@ class StableDiffusion(ControlNetPipeline[ControlNetGenerator]):
         from diffusers import ControlNetModel
 
         if kind not in self._nets:
-            wanted = self._section.by_kind()[kind]
-            folder = locate(f"ControlNet for {kind}", wanted)
+            role, wanted = self._section.net_of(kind)
+            folder = locate(role, wanted)
             try:
                 with loading():
                     net: Any = ControlNetModel.from_pretrained(folder, variant=wanted.variant or None, **self._shared)
             except LOAD_ERRORS as error:
-                raise unreadable(f"ControlNet for {kind}", wanted, error) from error
+                raise unreadable(role, wanted, error) from error
             self._nets[kind] = self._on_device(net)
         return self._nets[kind]
 
@@ -369,17 +374,6 @@ def _judged(image: Image.Image, flagged: bool | None, batch: Batch) -> Drawn:
     elif image.convert("L").getextrema() == (0, 0):
         refused = UserError("The image came out black: try another seed, or set dtype to float32 in the profile.")
     return Drawn(image if refused is None else None, batch, safe, refused)
-
-
-def _give_back() -> None:
-    """Gives back what nobody uses any more, on the GPU too."""
-    import gc
-
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def torch_channels_last() -> Any:

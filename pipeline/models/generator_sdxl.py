@@ -33,9 +33,11 @@ class UnionPipeline(ControlNetPipeline[UnionGenerator]):
 
         section, more = self._section, dict[str, Any]()
         if section.vae is not None:
-            more["vae"] = AutoencoderKL.from_pretrained(
-                locate("VAE", section.vae), variant=section.vae.variant or None, **self._shared
-            )
+            folder = locate("VAE", section.vae)
+            try:
+                more["vae"] = AutoencoderKL.from_pretrained(folder, variant=section.vae.variant or None, **self._shared)
+            except LOAD_ERRORS as error:
+                raise unreadable("VAE", section.vae, error) from error
         return StableDiffusionXLControlNetUnionPipeline.from_pretrained(
             base,
             controlnet=self._net(self._kind),
@@ -49,15 +51,15 @@ class UnionPipeline(ControlNetPipeline[UnionGenerator]):
         from diffusers import ControlNetUnionModel
 
         if not self._nets:
-            union = self._section.union
-            folder = locate("ControlNet union", union)
+            role, union = self._section.net_of(kind)
+            folder = locate(role, union)
             try:
                 with loading():
                     net: Any = ControlNetUnionModel.from_pretrained(
                         folder, variant=union.variant or None, **self._shared
                     )
             except LOAD_ERRORS as error:
-                raise unreadable("ControlNet union", union, error) from error
+                raise unreadable(role, union, error) from error
             self._nets = dict.fromkeys(self._section.kinds, self._on_device(net))
         return self._nets[kind]
 

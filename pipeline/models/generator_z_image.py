@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from PIL import Image
 from pipeline.image_sections import ZImageGenerator
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.generator import AfterStep, ControlNetPipeline
+from pipeline.models.steering import in_place
 from pipeline.models.weights import loading, locate, unreadable
 from pipeline.seams import Wanted
 from pipeline.settings import ControlKind, GenerationSettings
@@ -77,8 +78,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         ).images
         return [one if one.size == control.size else one.resize(control.size) for one in images], None
 
-    @contextmanager
-    def _steered_until(self, share: float) -> Iterator[None]:
+    def _steered_until(self, share: float) -> AbstractContextManager[None]:
         """While it holds, the ControlNet is asked at the first steps only, as other pipelines have it built in."""
         net, steps = self._pipe.controlnet, 0
         whole = net.forward
@@ -89,15 +89,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
             steps += 1
             return None if steps / self._pipe.num_timesteps > share else whole(*given, **more)
 
-        before = net.__dict__.get("forward")
-        net.forward = forward
-        try:
-            yield
-        finally:
-            if before is None:
-                del net.forward
-            else:
-                net.forward = before
+        return in_place(net, forward)
 
     def _text(self, text: str) -> torch.Tensor:
         """As the model reads it, (n, width)."""

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pipeline.model_sections import DType
+from pipeline.models.room import WORK, free_memory
 
 if TYPE_CHECKING:
     import torch
 
 Offload = Literal["none", "models", "layers"]
-WORKING = 2_000_000_000
-"""Bytes beside the weights that drawing takes: 2 GB are enough for one image of 1024 pixels."""
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _LONGEST_HEADER = 100_000_000
 _OFFLOADS: dict[Offload, str] = {
@@ -29,14 +28,13 @@ _OFFLOADS: dict[Offload, str] = {
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What there is to run on."""
+class Gpu:
+    """What there is to run on, beside the CPU."""
 
-    gpu: bool = False
-    free: int = 0
-    """Bytes of the GPU's memory that nobody uses."""
+    free: int
+    """Bytes of its memory that nobody uses."""
     bfloat16: bool = False
-    """Whether the GPU computes in it."""
+    """Whether it computes in it."""
 
 
 @dataclass(frozen=True)
@@ -63,37 +61,35 @@ class Placing:
         return found
 
 
-def place(machine: Machine, parts: Mapping[str, int], wanted: DType = "auto", likes: str = "float16") -> Placing:
+def place(gpu: Gpu | None, parts: Mapping[str, int], wanted: DType = "auto", likes: str = "float16") -> Placing:
     """For `parts` of so many parameters, by name; `likes` is the half precision that the model was made for.
 
     Where nothing is known of the parts, all of it goes to the GPU.
     """
-    if not machine.gpu:
+    if gpu is None:
         return Placing("cpu", "float32" if wanted == "auto" else wanted, "none", "no GPU was found")
-    half = "float32" if likes == "bfloat16" and not machine.bfloat16 else likes
+    half = "float32" if likes == "bfloat16" and not gpu.bfloat16 else likes
     dtype = half if wanted == "auto" else wanted
     size = _BYTES[dtype]
-    whole, largest = sum(parts.values()) * size + WORKING, max(parts.values(), default=0) * size + WORKING
-    offload: Offload = (
-        "none" if whole <= machine.free or not parts else "models" if largest <= machine.free else "layers"
-    )
+    whole, largest = sum(parts.values()) * size + WORK, max(parts.values(), default=0) * size + WORK
+    offload: Offload = "none" if whole <= gpu.free or not parts else "models" if largest <= gpu.free else "layers"
     needed = f", {_gigabytes(whole)} needed" if parts else ""
-    return Placing("cuda", dtype, offload, f"{_gigabytes(machine.free)} free{needed}")
+    return Placing("cuda", dtype, offload, f"{_gigabytes(gpu.free)} free{needed}")
 
 
-def this_machine() -> Machine:
-    """As it is now."""
+def this_gpu() -> Gpu | None:
+    """As it is now; None without one."""
     import torch
 
-    if not torch.cuda.is_available():
-        return Machine()
-    return Machine(True, torch.cuda.mem_get_info()[0], torch.cuda.is_bf16_supported())
+    return Gpu(free_memory("cuda"), torch.cuda.is_bf16_supported()) if torch.cuda.is_available() else None
 
 
 def parameters(folder: Path, variant: str = "") -> dict[str, int]:
     """How many parameters the safetensors files of a folder hold, by the folder in it that each is in; a pipeline has
-    one for each of its parts. Reads their headers alone.
+    one for each of its parts. A model may also be a single file. Reads their headers alone.
     """
+    if folder.is_file():
+        return {".": _count(folder)}
     found: dict[str, int] = {}
     for file in sorted(folder.rglob("*.safetensors")):
         # "model.fp16" is of the variant fp16, "model-00001-of-00002" of none.

@@ -38,12 +38,12 @@ def sparing(net: Any, held: Held, key: Hashable) -> Iterator[None]:
             held.features, held.key = read(conditioning), (key, conditioning.shape)
         return held.features
 
-    with _in_place(net, forward), _in_place(reader, once):
+    with in_place(net, forward), in_place(reader, once):
         yield
 
 
 @contextmanager
-def _in_place(module: Any, forward: Any) -> Iterator[None]:
+def in_place(module: Any, forward: Any) -> Iterator[None]:
     """A module's `forward` is another one; what stood there comes back."""
     before = module.__dict__.get("forward")
     module.forward = forward
