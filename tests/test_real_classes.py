@@ -234,6 +234,14 @@ def test_clip_gives_unit_vectors(models: Models) -> None:
     for vector in vectors:
         assert sum(x * x for x in vector) == pytest.approx(1, abs=1e-5)
     assert vectors[0] != pytest.approx(models.embedder.image(photo(2)))
+    model: Any = models.embedder
+
+    def computed(*_: object) -> None:
+        pytest.fail("what was asked before is remembered")
+
+    for part in (model._model.vision_model, model._model.text_model):
+        with part.register_forward_pre_hook(computed):
+            assert [model.image(photo(1)), model.text("a bird")] == vectors[:2]
 
 
 def test_the_method_brings_the_image_back_to_the_source(models: Models) -> None:

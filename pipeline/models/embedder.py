@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from PIL import Image
 
 from pipeline.bands import Band
+from pipeline.images import image_sha
 from pipeline.model_sections import ClipEmbedder
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
+
+KEPT = 1000
+"""Vectors that are remembered: the checks of each image ask for its source, and for the same words, again."""
 
 
 class Clip:
@@ -24,6 +29,7 @@ class Clip:
         folder = locate("embedder", section)
         self.name, self.bands = section.title, dict(bands or {})
         self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
         self._device = pick_device()
         self._dtype = pick_dtype(section.dtype, self._device)
         try:
@@ -36,21 +42,33 @@ class Clip:
 
     def image(self, image: Image.Image) -> list[float]:
         """The unit vector of an RGB image."""
-        import torch
 
-        pixels = self._processor.image_processor(images=image, return_tensors="pt").pixel_values
-        with self._lock, torch.inference_mode():
-            found = self._model.get_image_features(pixel_values=pixels.to(self._device, self._dtype))
-        return _unit(found)
+        def embed() -> Any:
+            pixels = self._processor.image_processor(images=image, return_tensors="pt").pixel_values
+            return self._model.get_image_features(pixel_values=pixels.to(self._device, self._dtype))
+
+        return self._remembered(("image", image_sha(image)), embed)
 
     def text(self, text: str) -> list[float]:
         """The unit vector of a text, or of as much of its beginning as CLIP reads (77 tokens as a rule)."""
+
+        def embed() -> Any:
+            encoded = self._processor.tokenizer(text, truncation=True, return_tensors="pt").to(self._device)
+            return self._model.get_text_features(**encoded)
+
+        return self._remembered(("text", text), embed)
+
+    def _remembered(self, key: tuple[str, str], embed: Callable[[], Any]) -> list[float]:
         import torch
 
-        encoded = self._processor.tokenizer(text, truncation=True, return_tensors="pt").to(self._device)
-        with self._lock, torch.inference_mode():
-            found = self._model.get_text_features(**encoded)
-        return _unit(found)
+        with self._lock:
+            if key not in self._known:
+                with torch.inference_mode():
+                    self._known[key] = _unit(embed())
+            self._known.move_to_end(key)
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+            return self._known[key]
 
 
 def _unit(features: Any) -> list[float]:
