@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -54,9 +55,9 @@ class ControlledGenerator(Weights):
     loras: tuple[Lora, ...] = ()
     """Added to the weights when they are loaded, one after another."""
 
+    @abstractmethod
     def by_kind(self) -> dict[ControlKind, ControlNet]:
         """The ControlNets by the kind of control image."""
-        raise NotImplementedError
 
     def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
         """What the ControlNet of a kind is called among the `parts`, and its weights."""

@@ -5,6 +5,7 @@ Diffusion with one of several ControlNets.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -39,7 +40,7 @@ S = TypeVar("S", bound=ControlledGenerator)
 AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 
 
-class ControlNetPipeline(Generic[S]):
+class ControlNetPipeline(ABC, Generic[S]):
     """One pipeline, one batch at a time: what all that are held to a control image have in common."""
 
     likes = "float16"
@@ -86,14 +87,15 @@ class ControlNetPipeline(Generic[S]):
             if part is not None:
                 part.to(memory_format=torch_channels_last())
 
+    @abstractmethod
     def _load(self, base: Path) -> Any:
         """The pipeline with the ControlNet of its kind, on the CPU."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _net(self, kind: ControlKind) -> Any:
         """The ControlNet of a kind, on the device. Raises UserError when it cannot be had."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _call(
         self,
         rows: Sequence[Wanted],
@@ -104,11 +106,10 @@ class ControlNetPipeline(Generic[S]):
         stack: ExitStack,
     ) -> tuple[list[Image.Image], Sequence[bool] | None]:
         """The images of the rows, and which of them the safety checker flags. What `stack` is given ends with it."""
-        raise NotImplementedError
 
-    def _encode(self, windows: list[list[int]]) -> torch.Tensor:
-        """The windows of a text as the pipeline reads them, one after another: (1, n, width)."""
-        raise NotImplementedError
+    @abstractmethod
+    def _windows_of(self, one: Wanted) -> int:
+        """How many pieces its prompt is read in: in a batch they are as many for all."""
 
     @property
     def name(self) -> str:
@@ -233,22 +234,6 @@ class ControlNetPipeline(Generic[S]):
         finally:
             self._watch = None
 
-    def embeddings(self, prompt: str, negative: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both texts as the pipeline reads them, (1, n, width) each; each is read once for all images.
-
-        A text longer than the encoder's window is read in several windows, one after another: cut off at the first,
-        as the stock pipeline does it, the prompt would lose its end, and with it the label.
-        """
-        count = max(len(self._windows(text)) for text in (prompt, negative))
-        return self._embedding(prompt, count), self._embedding(negative, count)
-
-    def _embedding(self, text: str, count: int) -> torch.Tensor:
-        def encode() -> torch.Tensor:
-            windows = self._windows(text)
-            return self._encode(windows + [self._windows("")[0]] * (count - len(windows)))
-
-        return self._kept((text, count), encode)
-
     def _kept(self, key: tuple[str, int], encode: Callable[[], torch.Tensor]) -> torch.Tensor:
         held = self._texts.get(key)
         if held is None:
@@ -266,6 +251,30 @@ class ControlNetPipeline(Generic[S]):
         self._pipe.enable_model_cpu_offload()
         self._placing = replace(self._placing, offload="models", reason="its memory ran out while it drew")
 
+
+class WindowedPipeline(ControlNetPipeline[S]):
+    """One whose text encoders read so many tokens at once, as those of CLIP do."""
+
+    @abstractmethod
+    def _encode(self, windows: list[list[int]]) -> torch.Tensor:
+        """The windows of a text as the pipeline reads them, one after another: (1, n, width)."""
+
+    def embeddings(self, prompt: str, negative: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both texts as the pipeline reads them, (1, n, width) each; each is read once for all images.
+
+        A text longer than the encoder's window is read in several windows, one after another: cut off at the first,
+        as the stock pipeline does it, the prompt would lose its end, and with it the label.
+        """
+        count = max(len(self._windows(text)) for text in (prompt, negative))
+        return self._embedding(prompt, count), self._embedding(negative, count)
+
+    def _embedding(self, text: str, count: int) -> torch.Tensor:
+        def encode() -> torch.Tensor:
+            windows = self._windows(text)
+            return self._encode(windows + [self._windows("")[0]] * (count - len(windows)))
+
+        return self._kept((text, count), encode)
+
     def _windows_of(self, one: Wanted) -> int:
         """How many windows its prompt takes: in a batch they are as many for all."""
         return len(self._windows(one.prompt))
@@ -280,7 +289,7 @@ class ControlNetPipeline(Generic[S]):
         return [window + [tokenizer.pad_token_id] * (length - len(window)) for window in windows]
 
 
-class StableDiffusion(ControlNetPipeline[ControlNetGenerator]):
+class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
     """Stable Diffusion 1.5 and its kin. Its ControlNets are loaded when they are first needed, and then kept."""
 
     def _load(self, base: Path) -> Any:

@@ -12,7 +12,7 @@ from PIL import Image
 from pipeline.image_sections import UnionGenerator
 from pipeline.images import image_sha
 from pipeline.models.captioner import LOAD_ERRORS
-from pipeline.models.generator import AfterStep, ControlNetPipeline
+from pipeline.models.generator import AfterStep, WindowedPipeline
 from pipeline.models.steering import sparing
 from pipeline.models.weights import loading, locate, unreadable
 from pipeline.seams import Wanted
@@ -25,7 +25,7 @@ MODES: dict[ControlKind, int] = {"depth": 1, "soft edges": 2, "canny": 3, "line 
 """The numbers that the union ControlNet of SDXL was trained with (xinsir/controlnet-union-sdxl-1.0)."""
 
 
-class UnionPipeline(ControlNetPipeline[UnionGenerator]):
+class UnionPipeline(WindowedPipeline[UnionGenerator]):
     """SDXL. All kinds share the ControlNet, which is told the kind."""
 
     def _load(self, base: Path) -> Any:
