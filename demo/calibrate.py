@@ -18,7 +18,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +33,6 @@ from demo.scene import OBJECT_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
 from pipeline.driver import Driver, MemoryStore, Request
 from pipeline.errors import UserError
 from pipeline.image_checks import image_checks
-from pipeline.images import image_sha
 from pipeline.masks import NamedMask
 from pipeline.models import load_models
 from pipeline.profile import PROFILES, Profile, load_profile
@@ -110,31 +108,6 @@ def draw(number: int, folder: Path, driver: Driver) -> Drawn:
     edits_by_slot = tuple((slot, new) for slot, new in held["slots"])
     made = from_plain(CounterfactualCaption, held["cf"])
     return Drawn(scene, edits_by_slot, made, source, mask, image.convert("RGB"), control.convert("RGB"), task)
-
-
-class Remembering:
-    """An embedder that embeds nothing twice: the same texts come again and again."""
-
-    def __init__(self, clip: Embedder) -> None:
-        self.name, self.bands = clip.name, getattr(clip, "bands", {})
-        self.text = lru_cache(maxsize=None)(clip.text)
-        self._image = lru_cache(maxsize=64)(lambda sha, held: clip.image(held.image))
-
-    def image(self, image: Image.Image) -> Sequence[float]:
-        return self._image(image_sha(image), _Held(image))
-
-
-class _Held:
-    """An image as an argument that any other one is equal to: its hash stands beside it."""
-
-    def __init__(self, image: Image.Image) -> None:
-        self.image = image
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held)
-
-    def __hash__(self) -> int:
-        return 0
 
 
 def checks_of(
@@ -260,7 +233,7 @@ def main() -> int:
     driver = Driver(profile, models)
     try:
         drawn = [draw(n, options.images, driver) for n in tqdm(range(options.count), "drawing", mininterval=2)]
-        measured = collect(drawn, profile, Remembering(models.embedder))
+        measured = collect(drawn, profile, models.embedder)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

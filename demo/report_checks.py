@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from demo.calibrate import COUNT, Drawn, Remembering, checks_of, draw
+from demo.calibrate import COUNT, Drawn, checks_of, draw
 from demo.check_truth import MELTED, Truth, truth_of
 from demo.judges import Judges
 from demo.mask_checker import ABOUT, MaskChecker
@@ -134,7 +134,7 @@ def main() -> int:
     models = load_models(profile)
     driver, findings = Driver(profile, models), CheckFindings()
     try:
-        clip, judges, masks = Remembering(models.embedder), Judges(), MaskChecker(profile)
+        clip, judges, masks = models.embedder, Judges(), MaskChecker(profile)
         for number in tqdm(range(COUNT, COUNT + options.scenes), "checks", mininterval=2):
             findings.add(draw(number, options.images, driver), clip, judges, masks)
     except UserError as error:
