@@ -10,7 +10,7 @@ from PIL import Image
 
 from pipeline.bands import Band
 from pipeline.image_checks import LARGE_PIECE
-from pipeline.masks import UNLABELLED
+from pipeline.masks import UNLABELLED, numbers_of
 from pipeline.types import Check, Task
 from pipeline.words import classes_in
 
@@ -76,14 +76,6 @@ def iou(
 def share(numbers: Image.Image, of: Sequence[int]) -> float:
     """How much of an image its pixels with these numbers cover, 0 to 1."""
     return float(np.isin(np.asarray(numbers), of).mean())
-
-
-def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tuple[int, ...]:
-    """The numbers of the classes that stand for a protected class: of its name, or else its kinds (car: vehicle)."""
-    named = tuple(classes.items() if isinstance(classes, Mapping) else enumerate(classes))
-    same = tuple(number for number, name in named if name.casefold() == protected.casefold())
-    task = Task("segmentation", protected=(protected,))
-    return same or tuple(number for number, name in named if classes_in(name, task))
 
 
 def against_mask(

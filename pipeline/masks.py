@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import colorsys
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +16,8 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.images import opened
+from pipeline.types import Task
+from pipeline.words import classes_in
 
 UNLABELLED = 255
 """The number that data sets give to pixels of no class; it needs no name."""
@@ -90,6 +92,14 @@ def resized(mask: Image.Image, size: tuple[int, int]) -> Image.Image:
 def numbers_in(mask: Image.Image) -> tuple[int, ...]:
     """The class numbers in a mask, ascending."""
     return tuple(int(number) for number in np.unique(np.asarray(mask)))
+
+
+def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tuple[int, ...]:
+    """The numbers of the classes that stand for a protected class: of its name, or else its kinds (car: vehicle)."""
+    named = tuple(classes.items() if isinstance(classes, Mapping) else enumerate(classes))
+    same = tuple(number for number, name in named if name.casefold() == protected.casefold())
+    task = Task("segmentation", protected=(protected,))
+    return same or tuple(number for number, name in named if classes_in(name, task))
 
 
 def require_names(mask: Image.Image, classes: Mapping[int, str]) -> None:

@@ -16,13 +16,12 @@ from evaluation.metrics import (
     kept_checks,
     kept_in_mask,
     mask_check,
-    numbers_of,
     without_mask,
 )
 from evaluation.outcomes import outcome_of
 from evaluation.types import LARGEST_MAP, Prediction, coloured_map, decode_map, encode_map
 from pipeline.errors import UserError
-from pipeline.masks import UNLABELLED, colour
+from pipeline.masks import UNLABELLED, colour, numbers_of
 from pipeline.settings import UnderTestSettings
 from pipeline.types import Task
 

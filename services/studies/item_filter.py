@@ -16,9 +16,10 @@ from typing import Annotated, Any, Literal, get_args
 from PIL import Image
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from evaluation.metrics import against_mask, numbers_of, share, without_mask
+from evaluation.metrics import against_mask, share, without_mask
 from evaluation.types import LARGEST_MAP, Prediction, decode_map, names_label
 from pipeline.errors import UserError
+from pipeline.masks import numbers_of
 from pipeline.types import EDIT_TYPES, Task
 from pipeline.words import classes_in
 from services.studies.draft_form import NumberField, typed_number, typed_text
