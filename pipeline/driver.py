@@ -17,7 +17,7 @@ from pipeline.errors import CannotLoad, UnreadableReply, UserError, one_line, ou
 from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
 from pipeline.images import image_sha
 from pipeline.lineage import Failure, Lineage, TestCase
-from pipeline.masks import NamedMask
+from pipeline.masks import NO_MASK, InMask, NamedMask, in_mask
 from pipeline.methods import Preparations, method_of
 from pipeline.profile import Profile
 from pipeline.progress import OnProgress, Progress, stop_if, stoppable
@@ -371,7 +371,8 @@ class Driver:
                     raise UserError(recipe.last.comes_first)
                 generation.require_ready(request.task, captions)
                 wanted = generation.plan(captions, settings.generation, request.seed, failures=store.failures()).images
-                made = self.made(recipe, store.drawn(), settings, request.task, prompts)
+                there, held = store.drawn(), in_mask(store.mask(), request.task)
+                made = self.made(recipe, there, settings, request.task, prompts, held)
                 for image in wanted:
                     lineage = made.get((image.counterfactual, image.seed))
                     if lineage is not None:
@@ -468,11 +469,18 @@ class Driver:
         return producers(recipe, self.profile.captioner.title, self.profile.language.title, prompts)
 
     def made(
-        self, recipe: Recipe, drawn: Iterable[Lineage], settings: Settings, task: Task, prompts: PromptSet
+        self,
+        recipe: Recipe,
+        drawn: Iterable[Lineage],
+        settings: Settings,
+        task: Task,
+        prompts: PromptSet,
+        held: InMask = NO_MASK,
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
         """Of the images that are drawn, those that this recipe would draw in the same way now, by caption and seed.
 
-        What nobody can tell (a model without a name, the prompt of a method that says none) counts as the same.
+        `held` is what the mask of the source says of the protected classes. What nobody can tell (a model without a
+        name, the prompt of a method that says none) counts as the same.
         """
         method = method_of(recipe.method)
         own = method.settings_of(settings)
@@ -485,7 +493,7 @@ class Driver:
             and method.drawn_alike(lineage.settings, own)
             and (lineage.model == model or "" in (lineage.model, model))
             and lineage.task in (task, None)  # its checks are about the task too
-            and method.prompt(prompts, lineage.counterfactual, task) in (lineage.prompt, None)
+            and method.prompt(prompts, lineage.counterfactual, task, held) in (lineage.prompt, None)
         }
 
     def plan(

@@ -22,6 +22,7 @@ from pipeline.images import image_sha
 from pipeline.lineage import Failure, Lineage, TestCase
 from pipeline.masks import NamedMask
 from pipeline.profile import Profile
+from pipeline.prompting import PromptSet
 from pipeline.run_file import ImageFiles, RunFile
 from pipeline.types import CounterfactualCaption, StageName, StageValue
 
@@ -210,7 +211,7 @@ def _open(folder: Path, asked: RunFile) -> RunFile:
         ("recipe", held.run.recipe, asked.run.recipe),
         ("task", held.run.task, asked.run.task),
         ("profile", _as_now(held.profile), _as_now(asked.profile)),
-        ("prompts", held.prompts, asked.prompts),
+        ("prompts", _as_now_worded(held.prompts, asked.prompts), asked.prompts),
         ("settings", held.settings, asked.settings),
         ("seed", held.seed, asked.seed),
         ("mask", (held.mask_sha256, held.run.mask_classes), (asked.mask_sha256, asked.run.mask_classes)),
@@ -243,3 +244,16 @@ def _as_now(profile: Mapping[str, Any]) -> Mapping[str, Any]:
         return Profile.model_validate(profile).model_dump(mode="json", exclude=_NO_OTHER_RUN)
     except ValidationError:
         return profile
+
+
+def _as_now_worded(prompts: PromptSet, now: PromptSet) -> PromptSet:
+    """Prompts as this version would write them: earlier ones named all protected classes where `$shown` stands now.
+
+    Each image has its own prompt on record, so that one that would be drawn from another now is drawn anew.
+    """
+    templates = {name: one.template.replace("$shown", "$kept") for name, one in now.prompts.items()}
+    same = {
+        name: now[name] if name in templates and replace(now[name], template=templates[name]) == one else one
+        for name, one in prompts.prompts.items()
+    }
+    return replace(prompts, prompts=same)

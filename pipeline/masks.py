@@ -10,6 +10,7 @@ import colorsys
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 from PIL import Image
@@ -41,6 +42,10 @@ _COLOURS = (
     (0, 180, 190),  # object
 )
 """Of the first class numbers. The names behind them are those of the drawn world; any other mask gets them too."""
+InMask = Mapping[str, bool]
+"""Of the protected classes that a mask has a class for, whether one of its pixels is of it."""
+NO_MASK: InMask = MappingProxyType({})
+"""What is known without a mask."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,14 @@ def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tu
     same = tuple(number for number, name in named if name.casefold() == protected.casefold())
     task = Task("segmentation", protected=(protected,))
     return same or tuple(number for number, name in named if classes_in(name, task))
+
+
+def in_mask(mask: NamedMask | None, task: Task) -> InMask:
+    """What a mask says of the classes that a task protects."""
+    if mask is None:
+        return NO_MASK
+    there, known = set(numbers_in(mask.image)), {name: numbers_of(name, mask.classes) for name in task.protected}
+    return {name: not there.isdisjoint(own) for name, own in known.items() if own}
 
 
 def require_names(mask: Image.Image, classes: Mapping[int, str]) -> None:

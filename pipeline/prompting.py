@@ -1,12 +1,13 @@
 """Prompt sets: one TOML file a stage under `prompts/NAME/`, each a `string.Template` and the texts that end a reply.
 
-Knows nothing of models, of stages or of how a reply is read. Every variable that a stage fills must be used by its
-template (so the task stands in every prompt, and the label reaches the diffusion model), and no other may be.
+Knows nothing of models, of stages or of how a reply is read. The variables that a stage requires must be used by its
+template (so the task stands in every prompt), and no other than it fills may be.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,19 @@ class Prompt:
         if missing:
             raise MissingVariables(self.where, missing)
         return Template(self.template).substitute({name: " ".join(str(v).split()) for name, v in values.items()})
+
+    def without(self, name: str) -> Prompt:
+        """The prompt for when there is nothing to say of a variable: what stands around it falls away, from one full
+        stop or variable to the next.
+        """
+        pieces = re.split(r"((?<!\$)\$(?:[a-z_][a-z0-9_]*|\{[a-z_][a-z0-9_]*\}))", self.template, flags=re.IGNORECASE)
+        for place in range(1, len(pieces), 2):
+            if pieces[place].strip("${}") == name:
+                before, behind = pieces[place - 1], pieces[place + 1]
+                pieces[place - 1] = before[: before.rfind(".") + 1]
+                pieces[place] = ""
+                pieces[place + 1] = behind[behind.find(".") + 1 :] if "." in behind else ""
+        return dataclasses.replace(self, template="".join(pieces).strip())
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ from pipeline.types import (
     StageValue,
 )
 
-DRAWING_PROMPT = PromptSlot("diffusion", ("caption", "kept"))
+DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
+"""`$shown`: the label, or those protected classes that the picture holds. `$kept`: the label, or all of them."""
 DRAWING_TITLE, DRAWING_DOING = "Generate", "generating"
 RESERVED = frozenset(("source", "task", "settings", "model", "prompt", GENERATION))
 """What no stage may be called: keys of values and pages use these words for something else."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.checks import counterfactual_checks, failed
 from pipeline.driver import Driver
 from pipeline.freshness import drawing_key
 from pipeline.lineage import Failure
+from pipeline.masks import NO_MASK, InMask
 from pipeline.methods import method_of
 from pipeline.prompting import PromptSet
 from pipeline.recipes import recipe_of
@@ -59,10 +60,11 @@ def gate_of(
     warmed: bool = False,
     outdated: Collection[int] = (),
     failures: Collection[Failure] = (),
+    held: InMask = NO_MASK,
 ) -> Gate:
     """What a yes would start. `prompts` are the run's, `size` is that of the source; `warmed` says that the speed is
     being measured, and `outdated` which test cases would be drawn on another control image now, though their settings
-    are the same. `failures` are what could not be made so far.
+    are the same. `failures` are what could not be made so far, `held` what the mask says of the protected classes.
     """
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     captions = recipe.captions(values)
@@ -82,12 +84,13 @@ def gate_of(
         return Gate(closed=hindrance)
     drawing = settings.generation
     drawn = (case.lineage for case in run.test_cases if case.id not in outdated)
-    made = driver.made(recipe, drawn, settings, run.task, prompts)
+    made = driver.made(recipe, drawn, settings, run.task, prompts, held)
     for seed in _seeds(run, drawing, len(made)):
         plan = driver.plan(recipe, values, settings, seed, made, size, failures)
         if plan.images:
             before = used * drawing.images_per_caption - len(plan.images)
-            name, measuring = _name_of(plan, run, settings), warmed and plan.seconds is None
+            texts = [method.prompt(prompts, image.counterfactual, run.task, held) for image in plan.images]
+            name, measuring = _name_of(plan, run, settings, texts), warmed and plan.seconds is None
             return Gate(plan, seed, before, measuring, name, _doubts(captions, recipe.source_caption(values), run.task))
     return Gate(closed=f"All images of the seed {drawing.seed} are made: take another seed, or change something else.")
 
@@ -97,8 +100,10 @@ def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[
     return tuple(Doubt(text, tuple(check.note for check in wrong)) for text, wrong in held if wrong)
 
 
-def _name_of(plan: Plan, run: Run, settings: Settings) -> str:
-    """Of what a yes would make: its images, what they are drawn from, and the mask where they are drawn on it."""
+def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | None]) -> str:
+    """Of what a yes would make: its images, what they are drawn from (`texts` are their prompts), and the mask where
+    they are drawn on it.
+    """
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     method = method_of(recipe.method)
     on_mask = method.needs_mask(method.settings_of(settings))
@@ -107,6 +112,7 @@ def _name_of(plan: Plan, run: Run, settings: Settings) -> str:
         drawing_key(recipe, run.task, run.source_sha, values, settings),
         [run.mask_sha, sorted(run.mask_classes.items())] if on_mask else None,
         [(image.counterfactual.text, image.seed) for image in plan.images],
+        texts,
     ]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:20]
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pipeline.driver import Driver
 from pipeline.errors import UnreadableReply, UserError
 from pipeline.lineage import Failure
+from pipeline.masks import NO_MASK, InMask, NamedMask, in_mask
 from pipeline.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.recipes import Recipe, known_recipes, recipe_of
 from pipeline.settings import Settings
-from pipeline.types import Alternatives, StageName
+from pipeline.types import Alternatives, StageName, Task
 from services.commands import RunCommand
 from services.estimates import Estimates
 from services.gate import Gate, gate_of
@@ -167,6 +169,7 @@ class RunStates:
         self._notes, self._estimates, self._control_images = notes, estimates, control_images
         self._outdated, self._similarities = outdated, similarities
         self._model_names = model_names(runs.profile)
+        self._masks = lru_cache(maxsize=64)(self._read_mask)
 
     def of(self, run_id: str) -> RunState:
         """All of a run. Raises UserError for an unknown one."""
@@ -190,7 +193,18 @@ class RunStates:
             },
             histories=self._histories(run),
             job=self._jobs.of_run(run_id),
-            gate=gate_of(self._driver, run, settings, prompts, stale, size, warming_up, other_mask, failures),
+            gate=gate_of(
+                self._driver,
+                run,
+                settings,
+                prompts,
+                stale,
+                size,
+                warming_up,
+                other_mask,
+                failures,
+                self._in_mask(run),
+            ),
             control_there=self._control_images.has(run, settings),
             outdated=self._outdated.reasons(run, size),
             model_names=self._model_names,
@@ -201,6 +215,17 @@ class RunStates:
             unknown_picture=self._runs.notice(run.source_sha),
             steps=self._workspace.steps.of(run_id),
         )
+
+    def _in_mask(self, run: Run) -> InMask:
+        if run.mask_sha is None:
+            return NO_MASK
+        try:
+            return self._masks(run.mask_sha, tuple(sorted(run.mask_classes.items())), run.task)
+        except UserError:  # the file is missing or damaged, which the page says where it shows it
+            return NO_MASK
+
+    def _read_mask(self, sha: str, classes: tuple[tuple[int, str], ...], task: Task) -> InMask:
+        return in_mask(NamedMask(self._workspace.images.load(sha), dict(classes)), task)
 
     def refused(self, run_id: str, stage: StageName, error: UserError) -> None:
         """Have it said at a stage that something was refused, until the run changes: what was wrong may be right then,

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -16,6 +17,8 @@ from pipeline.driver import DrawingBegan, Driver, Event, ImageDone, MemoryStore,
 from pipeline.errors import Cancelled, UserError
 from pipeline.freshness import stale_stages
 from pipeline.images import image_sha
+from pipeline.lineage import TestCase
+from pipeline.masks import NamedMask
 from pipeline.profile import load_profile
 from pipeline.progress import Progress
 from pipeline.recipes import DILLEMA, RECONSTRUCTION
@@ -157,6 +160,31 @@ def test_another_prompt_or_model_makes_new_images_from_the_same_captions() -> No
     nameless = [dataclasses.replace(case, lineage=dataclasses.replace(case.lineage, model="")) for case in store.cases]
     _, said = driven(MemoryStore(SOURCE, store.held, cases=nameless), drawn, models)
     assert done(said) == {"images": True}, "nobody can tell that they were drawn by another one"
+
+
+def test_images_are_drawn_anew_only_where_the_mask_makes_their_prompt_another_one() -> None:
+    """Also those that an earlier version drew, which told the generator of every protected class."""
+    task = Task("segmentation", protected=("bird", "pedestrian"))
+    profile = load_profile("demo").model_copy(update={"prompts": "paper"})
+    request = dataclasses.replace(ALL, task=task)
+
+    def drawn(store: MemoryStore) -> tuple[list[bool], str]:
+        said: list[Event] = []
+        Driver(profile, ScriptedModels()).run(request, store, said.append)
+        reused = [event.reused for event in said if isinstance(event, ImageDone)]
+        return reused, store.cases[-1].lineage.prompt.partition(". ")[0]
+
+    def masked(numbers: set[int], cases: list[TestCase]) -> MemoryStore:
+        pixels = np.resize(np.array(sorted(numbers), np.uint8), (64, 96))
+        classes = {0: "sky", 1: "bird", 2: "pedestrian"}
+        return MemoryStore(SOURCE, first.held, NamedMask(Image.fromarray(pixels), classes), cases)
+
+    first = MemoryStore(SOURCE)
+    assert drawn(first) == ([False] * 3, "A photo with bird")
+    assert drawn(masked({0, 1}, first.cases)) == ([True] * 3, "A photo with bird")
+    walked = masked({0, 1, 2}, first.cases)
+    assert drawn(walked) == ([False] * 3, "A photo with bird, pedestrian")
+    assert drawn(masked({1, 2}, walked.cases[3:])) == ([True] * 3, "A photo with bird, pedestrian")
 
 
 def test_a_stop_in_the_middle_of_an_image_keeps_what_was_given() -> None:

@@ -18,7 +18,7 @@ from pipeline.errors import Cancelled, UserError
 from pipeline.image_checks import EDGES_KEPT
 from pipeline.images import fit
 from pipeline.lineage import TestCase, UnreadSettings
-from pipeline.masks import NamedMask
+from pipeline.masks import NamedMask, in_mask
 from pipeline.methods import Preparations, method_of, read_lineage, read_settings
 from pipeline.methods.controlnet import (
     CONTROL_IMAGE,
@@ -101,7 +101,38 @@ def test_prompt_carries_caption_and_what_is_kept() -> None:
     assert generator.prompts == [case.lineage.prompt]
     assert SNOW.text in case.lineage.prompt and case.lineage.prompt.count("bird") == 2
     case, _ = make(generator, Task("segmentation", protected=("road", "lane marking")))
-    assert "road, lane marking" in case.lineage.prompt
+    assert "road, lane marking" in case.lineage.prompt, "the demo's model knows them all from its training"
+
+
+STREET = Task("segmentation", protected=("road", "car", "pedestrian", "traffic light"))
+
+
+@pytest.mark.parametrize(
+    ("task", "classes", "text", "prompt"),
+    [
+        (BIRD, None, "A house in the snow.", "A photo with bird. A house in the snow."),
+        (STREET, None, "Two taxis on a wet street.", "A photo with road, car. Two taxis on a wet street."),
+        (STREET, None, "A lake at night.", "A lake at night."),
+        # The mask has the last word on what it knows: this one knows a pedestrian and shows none.
+        (STREET, {0: "sky", 1: "Road", 2: "person"}, "A pedestrian.", "A photo with road. A pedestrian."),
+        (STREET, {0: "road", 1: "car"}, "A wide road.", "A photo with road, car. A wide road."),
+        # Of what it has no class for, the caption tells.
+        (STREET, {0: "sky", 1: "road"}, "A stoplight.", "A photo with road, traffic light. A stoplight."),
+        (STREET, {0: "pedestrian", 1: "road"}, "A car.", "A photo with road, car, pedestrian. A car."),
+        (STREET, {0: "sky", 1: "sea", 2: "road", 3: "car", 4: "pedestrian", 5: "traffic light"}, "A bus.", "A bus."),
+    ],
+)
+def test_only_classes_that_the_picture_holds_reach_the_diffusion_model(
+    task: Task, classes: dict[int, str] | None, text: str, prompt: str
+) -> None:
+    generator, prompts = Echo(), DILLEMA.prompts("paper")
+    halves = Image.fromarray(np.repeat(np.array([[0, 1, 255]], np.uint8), 100, axis=0)).resize((150, 100), 0)
+    mask = None if classes is None else NamedMask(halves, classes)
+    method, asked = ControlNetMethod(generator, None, prompts), CounterfactualCaption(text, ())
+    prepared = method.prepare(Source(source(), task, mask=mask), ControlNetSettings(generation=SETTINGS))
+    case = method.make(prepared, asked, 9, lambda _done, _total: None)
+    assert generator.prompts == [case.lineage.prompt] == [prompt]
+    assert CONTROLNET.prompt(prompts, asked, task, in_mask(mask, task)) == prompt, "what is known before it is drawn"
 
 
 def test_generator_gets_its_size_and_the_source_gets_its_own_back() -> None:

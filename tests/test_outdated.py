@@ -16,6 +16,8 @@ from tests.scripted import studio_in
 from tests.test_ui_studio import do, part
 
 CLASSES = {0: "sky", 1: "road", 2: "vehicle"}
+BIRD = Task("classification", label="bird")
+"""The checks of a scene do not matter here, but a bird is what the stand-ins speak of."""
 
 
 @pytest.fixture
@@ -30,14 +32,13 @@ def mask(road_from: int, numbers: tuple[int, int] = (0, 1)) -> Image.Image:
     return Image.fromarray(pixels)
 
 
-def drawn(studio: Studio, kind: str) -> str:
+def drawn(studio: Studio, kind: str, task: Task = BIRD) -> str:
     """A run with its images, drawn on a control image of this kind."""
     settings = studio.profile.settings.model_dump(mode="json")
     settings["generation"] |= {"steps": 2, "short_side": 64, "images_per_caption": 1}
     settings["conditioning"]["kind"] = kind
     settings["counterfactuals"] |= {"combinations": "spread", "edits_at_once": 1}  # the same ones when made again
-    # The checks of a scene do not matter here, but a bird is what the stand-ins speak of.
-    task, picture = Task("classification", label="bird"), Image.new("RGB", (52, 36), (200, 40, 40))
+    picture = Image.new("RGB", (52, 36), (200, 40, 40))
     run_id = studio.workspace.runs.create(picture, task, "paper", "bird", settings)
     studio.workspace.runs.set_mask(run_id, mask(20), CLASSES)
     for name in ("run-all", "generate"):
@@ -117,3 +118,23 @@ def test_images_drawn_on_edges_know_no_mask(studio: Studio) -> None:
     run_id = drawn(studio, "canny")
     studio.workspace.runs.set_mask(run_id, mask(10), CLASSES)
     assert not studio.states.of(run_id).outdated
+
+
+def test_the_gate_offers_what_a_mask_gives_another_prompt_and_nothing_else(studio: Studio) -> None:
+    run_id = drawn(studio, "canny", Task("segmentation", protected=("bird", "road", "vehicle")))
+    cases = studio.states.of(run_id).run.test_cases
+    assert {case.lineage.prompt.partition(". ")[0] for case in cases} == {"A photo with bird, road"}
+    do(studio, run_id, "setting", setting="generation.seed_mode", value="fixed")
+    do(studio, run_id, "generate")
+
+    studio.workspace.runs.set_mask(run_id, mask(10), CLASSES)
+    assert "are made" in studio.states.of(run_id).gate.closed, "it shows the same classes"
+    studio.workspace.runs.set_mask(run_id, mask(10, (0, 2)), CLASSES)
+    gate = studio.states.of(run_id).gate
+    assert gate.plan is not None and len(gate.plan.images) == len(cases)
+    studio.workspace.runs.set_mask(run_id, mask(10, (1, 2)), CLASSES)
+    assert gate.shown and studio.states.of(run_id).gate.shown not in ("", gate.shown), "a yes is for what was shown"
+    assert not do(studio, run_id, "generate").problem
+    newest = studio.states.of(run_id).run.test_cases[-1].lineage
+    assert newest.prompt == f"A photo with bird, road, vehicle. {newest.counterfactual.text}"
+    assert "are made" in studio.states.of(run_id).gate.closed

@@ -49,7 +49,7 @@ def test_every_shipped_set_names_task_and_caption(name: str) -> None:
         for expected in ("TASK-1", "CAPTION-1", *own):
             assert expected in text
         assert "$" not in text
-    assert "bird" in prompts["diffusion"].evaluate(caption="A house.", kept="bird")
+    assert "bird" in prompts["diffusion"].evaluate(caption="A house.", kept="bird", shown="bird")
 
 
 def test_the_paper_set_asks_the_questions_of_the_paper_with_one_example() -> None:
@@ -85,7 +85,8 @@ def test_a_missing_value_is_named(tmp_path: Path) -> None:
     [
         ("keywords", "template = '$task $captoin $caption'", r"uses \$captoin, which nothing fills"),
         ("keywords", "template = '$caption'", r"does not use \$task"),
-        ("diffusion", "template = '$caption'", r"does not use \$kept"),
+        ("diffusion", "template = '$kept'", r"does not use \$caption"),
+        ("diffusion", "template = '$caption $label'", r"uses \$label.*may use \$caption, \$shown, \$kept"),
         ("keywords", "template = '$task $caption costs 3$'", "stray"),
         ("keywords", "template = ", "cannot be read"),
         ("keywords", "text = '$task $caption'", "unknown entry 'text'"),
@@ -121,3 +122,17 @@ def test_a_set_comes_back_from_plain_data(tmp_path: Path) -> None:
 
 def test_two_dollars_are_one() -> None:
     assert Prompt("x", "$$5 for $task").evaluate(task="it") == "$5 for it"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "A photo with $shown. $caption",
+        "$caption Keep: ${shown}.",
+        "$shown: $caption",
+        "$caption",
+        "With $shown.\n$caption",
+    ],
+)
+def test_what_stands_around_nothing_falls_away(template: str) -> None:
+    assert Prompt("x", template).without("shown").evaluate(caption="A bus. It is red.") == "A bus. It is red."

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pipeline.errors import UserError
 from pipeline.images import image_sha
 from pipeline.lineage import Lineage, MethodSettings, UnreadSettings
-from pipeline.masks import NamedMask
+from pipeline.masks import NO_MASK, InMask, NamedMask
 from pipeline.profile import Profile
 from pipeline.progress import OnProgress
 from pipeline.prompting import PromptSet
@@ -81,8 +81,13 @@ class MethodDescription:
         """Whether an image with the `recorded` settings would be drawn in the same way with `settings`."""
         return recorded == settings
 
-    def prompt(self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task) -> str | None:
-        """What an image of a caption would be drawn from now, as its lineage would say; None where nobody can tell."""
+    def prompt(
+        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
+    ) -> str | None:
+        """What an image of a caption would be drawn from now, as its lineage would say; None where nobody can tell.
+
+        `held` is what the mask of the source says of the protected classes.
+        """
         return None
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from PIL import Image
@@ -18,7 +18,7 @@ from pipeline.image_checks import image_checks
 from pipeline.image_sections import DRAWN_BY_MODEL
 from pipeline.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
 from pipeline.lineage import Batch, Lineage, MethodSettings, TestCase
-from pipeline.masks import NamedMask
+from pipeline.masks import NO_MASK, InMask, NamedMask, in_mask
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
 from pipeline.profile import Profile
 from pipeline.progress import OnProgress, Progress, stop_if
@@ -41,6 +41,7 @@ from pipeline.speed import Effort, effort_of
 from pipeline.types import GENERATION, Check, CounterfactualCaption, Task
 from pipeline.webui import MadeWith, file_name, joined
 from pipeline.weight_hashes import weights_hash
+from pipeline.words import classes_in
 
 CONTROL_IMAGE = "control image"
 """The name of the artifact."""
@@ -115,9 +116,20 @@ class ControlNetDescription(MethodDescription):
             return False
         return recorded.pixels() == settings.pixels()
 
-    def prompt(self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task) -> str:
-        """The caption, and what the task protects."""
-        return prompts["diffusion"].evaluate(caption=counterfactual.text, kept=", ".join(task.kept()))
+    def prompt(
+        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
+    ) -> str:
+        """The caption, and the label or the protected classes: as `$shown` only those that the picture holds, since a
+        diffusion model draws what it is told of; as `$kept` all of them.
+
+        The mask says what the picture holds; of a class that it does not know, or without one, the caption does.
+        """
+        shown = list(task.kept())
+        if task.kind == "segmentation":
+            named = () if all(name in held for name in shown) else _named(counterfactual.text, tuple(shown))
+            shown = [name for name in shown if held.get(name, name in named)]
+        template = prompts["diffusion"] if shown else prompts["diffusion"].without("shown")
+        return template.evaluate(caption=counterfactual.text, kept=", ".join(task.kept()), shown=", ".join(shown))
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:
         """The generator with its ControlNet for the kind of control image."""
@@ -274,7 +286,8 @@ class ControlNetMethod:
         start = time.monotonic()
         settings = prepared.settings
         self._at_work = generator = self._generator.on(settings.conditioning.kind)
-        prompts = [CONTROLNET.prompt(self._prompts, image.counterfactual, prepared.source.task) for image in images]
+        task, held = prepared.source.task, in_mask(prepared.source.mask, prepared.source.task)
+        prompts = [CONTROLNET.prompt(self._prompts, image.counterfactual, task, held) for image in images]
         if isinstance(generator, BatchGenerator):
             wanted = [Wanted(prompt, image.seed, image.place) for prompt, image in zip(prompts, images, strict=True)]
             all_drawn = generator.draw(wanted, size, prepared.control, settings.generation, on_step)
@@ -338,6 +351,12 @@ class ControlNetMethod:
     def preview(self) -> Image.Image | None:
         """What the image that is being made looks like now; to be asked from within `on_step`."""
         return self._at_work.preview()
+
+
+@lru_cache(maxsize=4096)
+def _named(text: str, protected: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the protected classes that a caption names. A look at a run asks for each of its images anew."""
+    return classes_in(text, Task("segmentation", protected=protected))
 
 
 def _own(settings: MethodSettings) -> ControlNetSettings:
