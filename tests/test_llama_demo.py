@@ -10,8 +10,11 @@ import pytest
 
 from demo.language import TIME_PHRASES, caption, keywords, protected_words
 from demo.scene import COLOURS, GROUNDS, PROTECTED_ROAD_CLASSES, TIMES, WEATHERS, Scene, random_scene
-from demo.train.corpus import HIDDEN_GROUND, Example, load_templates, options_of
+from demo.train.corpus import HIDDEN_GROUND, STAGES, Example, load_templates, options_of
 from demo.train.llama_scores import MODEL, SAMPLING, load
+from pipeline.model_sections import ROOT
+from pipeline.profile import load_profile
+from pipeline.recipes import DILLEMA
 from pipeline.types import EDIT_TYPES, Task
 
 pytestmark = pytest.mark.demo
@@ -22,9 +25,14 @@ Ask = Callable[[Example], str]
 
 
 @pytest.fixture(scope="module")
-def ask() -> Ask:
+def model() -> Any:
+    return load(MODEL)
+
+
+@pytest.fixture(scope="module")
+def ask(model: Any) -> Ask:
     """Asks the real model, sampling as the pipeline does."""
-    model, templates = load(MODEL), load_templates()
+    templates = load_templates()
     return lambda example: str(model(example.prompt(templates), seed=0, **SAMPLING)).strip()
 
 
@@ -39,6 +47,31 @@ def most(held: list[bool], least: float = 0.97) -> bool:
 
 def rewritten(ask: Ask, task: Task, text: str, edits: dict[str, str]) -> str:
     return ask(Example("counterfactuals", task, text, "", edits=edits))
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted((ROOT / "pipeline/profiles").glob("*.toml"))])
+def test_every_prompt_and_its_longest_reply_fit_the_context(model: Any, name: str) -> None:
+    """Counted by this model's tokens, which are short for words that are not of its world; a caption as long as they
+    get, all protected classes, an edit of every keyword.
+    """
+    profile = load_profile(name)
+    section, prompts, settings = profile.language, DILLEMA.prompts(profile.prompts), profile.settings
+    least = max((len(caption(scene)) for scene in SCENES), default=0) if name == "demo" else 1200
+    text, words = "", tuple[str, ...]()
+    for scene in sorted(SCENES, key=lambda scene: len(caption(scene)), reverse=True):
+        if len(text) < least:
+            text, words = f"{text} {caption(scene)}".strip(), (*words, *(each.text for each in keywords(scene)))
+    filled: dict[str, str | int] = {
+        "task": Task("segmentation", protected=profile.tasks.protected).describe(),
+        "caption": text,
+        "keywords": ", ".join(dict.fromkeys(words)),
+        "edits": "; ".join(f"{word} -> another {word}" for word in dict.fromkeys(words)),
+        "count": settings.alternatives.per_keyword,
+    }
+    for stage in STAGES:
+        asked = f"{getattr(section, 'system', '')} {prompts[stage].evaluate(**filled)}"
+        longest = getattr(settings, stage).max_new_tokens
+        assert len(model.tokenize(asked)) + longest <= (getattr(section, "context_length", 0) or 4096), stage
 
 
 def test_keywords_are_those_of_the_world_and_never_the_label(ask: Ask) -> None:
