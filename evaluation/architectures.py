@@ -67,9 +67,9 @@ def checkpoint_path(named: str) -> Path:
 def _from_torchvision(name: str) -> Network:
     from torchvision import models
 
-    kinds = _torchvision_names()
+    kinds = torchvision_names()
     if name not in kinds:
-        raise _unknown(name, "torchvision", list(kinds))
+        raise unknown(name, "torchvision", list(kinds))
     try:
         weights = models.get_model_weights(name).DEFAULT
         net = models.get_model(name, weights=weights)
@@ -83,7 +83,7 @@ def _from_timm(name: str) -> Network:
     from timm.data import ImageNetInfo, create_transform, resolve_model_data_config
 
     if not timm.is_model(name):
-        raise _unknown(name, "timm", timm.list_models())
+        raise unknown(name, "timm", timm.list_models())
     try:
         net = timm.create_model(name, pretrained=True)
     except Exception as error:
@@ -163,7 +163,7 @@ def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, Kind]:
         from evaluation.small import SmallUNet
 
         return SmallUNet(classes), "segmentation"
-    kinds = _torchvision_names()
+    kinds = torchvision_names()
     if name in kinds:
         from torchvision import models
 
@@ -175,10 +175,10 @@ def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, Kind]:
 
     if timm.is_model(name):
         return timm.create_model(name, pretrained=False, num_classes=classes), "classification"
-    raise _unknown(name, "torchvision or timm", [SMALL_UNET, *kinds, *timm.list_models()])
+    raise unknown(name, "torchvision or timm", [SMALL_UNET, *kinds, *timm.list_models()])
 
 
-def _torchvision_names() -> dict[str, Kind]:
+def torchvision_names() -> dict[str, Kind]:
     """The classification and segmentation models of torchvision."""
     from torchvision import models
 
@@ -200,7 +200,7 @@ def _squeezed(side: int, mean: Sequence[float], std: Sequence[float]) -> Callabl
     return v2.Compose(steps)
 
 
-def _unknown(name: str, where: str, known: list[str]) -> UserError:
+def unknown(name: str, where: str, known: list[str]) -> UserError:
     near = difflib.get_close_matches(name, known, 3)
     hint = f"perhaps you mean {' or '.join(near)}" if near else "look the name up in its list of models"
     return UserError(f"There is no classifier or segmenter {name[:80]!r} in {where}: {hint}.")

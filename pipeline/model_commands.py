@@ -1,4 +1,7 @@
-"""What the command line does with models: `models` lists them, `fetch` brings their weights, `check` tries each."""
+"""What the command line does with models: `models` lists them, `fetch` brings their weights, `check` tries each.
+
+A command line asks of all rooms below it: this module is the one of `pipeline` that knows the models under test.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,19 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from PIL import Image
 
+from evaluation.weights import weights_of
 from pipeline.errors import Cancelled, CannotLoad, UserError, one_line
 from pipeline.machine import memory_in_use, this_machine
-from pipeline.model_list import in_table, listed, sections
-from pipeline.model_sections import Weights, in_bytes
-from pipeline.models import Models, hub, load_models
+from pipeline.model_list import ListedProfile, in_table, listed, sections
+from pipeline.model_sections import WebFile, Weights, in_bytes
+from pipeline.models import Models, hub, load_models, web_file
 from pipeline.profile import Profile, load_profile, profile_names
 from pipeline.progress import Pace, Progress, stop_if
 from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind, LanguageSettings
@@ -25,6 +30,7 @@ from pipeline.types import Task
 
 _ALONE = ("captioner", "language model", "sentence model", "embedder")
 """Models that are tried alone; the others draw together, and are freed with them."""
+Found = hub.Listing | web_file.FileListing
 SOME_FAILED = 3
 """The exit code when something could not be had, or does not work, and the rest could and does."""
 
@@ -62,16 +68,18 @@ def models(options: argparse.Namespace) -> int:
     """The models of the profiles: where each comes from, what of it is on this machine, how much would be fetched, what
     memory it takes, and whether this machine can hold it. Asks no network.
     """
-    machine = this_machine()
-    found = [listed(load_profile(name), machine, name) for name in options.profiles or profile_names()]
+    machine, found = this_machine(), list[ListedProfile]()
+    for name in options.profiles or profile_names():
+        profile = load_profile(name)
+        found.append(listed(profile, machine, name, _under_test(profile)))
     if options.json:
-        plain = {"machine": vars(machine), "profiles": [profile.plain() for profile in found]}
+        plain = {"machine": vars(machine), "profiles": [one.plain() for one in found]}
         print(json.dumps(plain, ensure_ascii=False, indent=2))
         return 0
     print(machine.in_words())
-    for profile in found:
+    for one in found:
         print()
-        print(in_table(profile, origins=bool(options.profiles)))
+        print(in_table(one, origins=bool(options.profiles)))
     return 0
 
 
@@ -80,25 +88,29 @@ def fetch(options: argparse.Namespace) -> int:
     stopped, and compares what came with the hub's own hashes. 0 when all is here, 3 when some could not be had.
     """
     profile, line = load_profile(options.profile), ProgressLine()
-    found, failed = list[tuple[str, hub.Listing]](), 0
-    wanted = {role: weights for role, weights in profile.weights().items() if weights.hub}
-    for role, weights in wanted.items():
+    found, failed = list[tuple[str, Found]](), 0
+    for role, weights in {**profile.weights(), **_under_test(profile)}.items():
         try:
-            there = hub.listing(role, weights)
-            found.append((role, hub.damaged(there) if options.verify else there))
+            if isinstance(weights, UserError):
+                raise CannotLoad(f"The {role}: {weights}") from weights
+            if weights.hub or isinstance(weights, WebFile):
+                found.append((role, _listing(role, weights, options.verify)))
         except CannotLoad as error:
             if _no_network(error):
                 raise  # the next model would say the same
             line.say(str(error))
             failed += 1
     # Two roles may have the same file.
-    needed = sum({place: left for _, listing in found for place, left in listing.left.items()}.values())
+    left = {place: size for _, listing in found for place, size in listing.left.items()}
+    needed = sum(left.values())
     for role, listing in found:
         state = f"{in_bytes(listing.bytes_missing)} to fetch" if listing.missing else "here"
         licence = listing.weights.licence or "see its page"
-        print(f"{role:<28} {listing.weights.hub}  {in_bytes(listing.bytes)}, {state}  (licence: {licence})", flush=True)
+        print(
+            f"{role:<28} {listing.weights.title}  {in_bytes(listing.bytes)}, {state}  (licence: {licence})", flush=True
+        )
     if any(listing.missing for _, listing in found):
-        hub.require_room(needed)
+        _require_room(found, left)
         _require_yes(needed, options.yes)
         failed += _fetch_all(found, needed, line)
     if not failed:
@@ -109,7 +121,35 @@ def fetch(options: argparse.Namespace) -> int:
 def _no_network(error: CannotLoad) -> bool:
     from huggingface_hub.errors import HfHubHTTPError
 
-    return not isinstance(error.__cause__, HfHubHTTPError | None)
+    return not isinstance(error.__cause__, HfHubHTTPError | UserError | None)
+
+
+def _under_test(profile: Profile) -> dict[str, Weights | UserError]:
+    """The weights of the models under test by what each is for, or what is wrong with what the profile says of it."""
+    found = dict[str, Weights | UserError]()
+    for role, wanted in profile.under_test().items():
+        try:
+            found[role] = weights_of(wanted)
+        except UserError as error:
+            found[role] = error
+    return found
+
+
+def _listing(role: str, weights: Weights, verify: bool) -> Found:
+    if isinstance(weights, WebFile):
+        file = web_file.listing(role, weights)
+        return web_file.damaged(role, file) if verify else file
+    there = hub.listing(role, weights)
+    return hub.damaged(there) if verify else there
+
+
+def _require_room(found: list[tuple[str, Found]], left: Mapping[Path, int]) -> None:
+    """On the disk of the hub's cache, and on that of torch's where it is another one."""
+    files = [one.place for _, one in found if isinstance(one, web_file.FileListing) and one.missing]
+    apart = {place: left[place] for place in files if hub.disk_of(place) != hub.disk_of(hub.cache_folder())}
+    hub.require_room(sum(left.values()) - sum(apart.values()))
+    if apart:
+        hub.require_room(sum(apart.values()), folder=files[0].parent, variable="TORCH_HOME")
 
 
 def _require_yes(needed: int, given: bool) -> None:
@@ -123,7 +163,7 @@ def _require_yes(needed: int, given: bool) -> None:
         raise UserError("Nothing was fetched.")
 
 
-def _fetch_all(found: list[tuple[str, hub.Listing]], needed: int, line: ProgressLine) -> int:
+def _fetch_all(found: list[tuple[str, Found]], needed: int, line: ProgressLine) -> int:
     """Gives how many models could not be had."""
     pace, came, failed = Pace(needed), 0, 0
     with stop_on_signals() as stop:
@@ -139,7 +179,9 @@ def _fetch_all(found: list[tuple[str, hub.Listing]], needed: int, line: Progress
                 line(Progress(role, min(came, needed), needed, left, note))
 
             try:
-                if listing.missing:
+                if isinstance(listing, web_file.FileListing):
+                    web_file.download(role, listing, told, stop.asked)
+                elif listing.missing:
                     hub.download(role, listing, told, stop.asked)
             except CannotLoad as error:
                 line.say(str(error))
@@ -183,7 +225,7 @@ def check(options: argparse.Namespace) -> int:
     profile = load_profile(options.profile)
     failed, held = 0, load_models(profile)
     with stop_on_signals() as stop:
-        for role, section in sections(profile).items():
+        for role, section in {**sections(profile), **_under_test(profile)}.items():
             stop_if(stop.asked)
             tried = _tried(held, profile, role, section, options.profile)
             failed += bool(tried.problem)
@@ -194,9 +236,12 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _tried(held: Models, profile: Profile, role: str, weights: Any, called: str) -> Tried:
+    if isinstance(weights, UserError):
+        return Tried(role, "", problem=str(weights))
     if isinstance(weights, Weights) and hub.held(weights).complete is False:
-        size = f" ({weights.size_in_words})" if weights.hub else ""
-        advice = f"`python -m pipeline fetch {called}` brings it" if weights.hub else "correct the profile"
+        fetched = weights.hub or isinstance(weights, WebFile)
+        size = f" ({weights.size_in_words})" if fetched else ""
+        advice = f"`python -m pipeline fetch {called}` brings it" if fetched else "correct the profile"
         return Tried(role, weights.title, problem=f"it is not here{size}: {advice}.")
     before = memory_in_use(anew=True)
     started = time.monotonic()
@@ -226,6 +271,11 @@ def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
     if role == "embedder":
         embedder = held.embedder
         return lambda: (embedder.image(picture), embedder.text("a bird on a twig"))
+    if role in profile.under_test():
+        from evaluation.models import ModelUnderTest
+
+        network = ModelUnderTest(profile.under_test()[role])
+        return lambda: network.predict(picture)
     if role.startswith("detector of "):
         kind = _kind(profile, role.removeprefix("detector of "))
         detector = held.detector(kind)

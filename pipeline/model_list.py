@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.errors import UserError
 from pipeline.machine import Machine, model_fits, profile_fits
-from pipeline.model_sections import Weights, in_bytes
+from pipeline.model_sections import WebFile, Weights, in_bytes
 from pipeline.models.hub import SPARE, held, page_of
 from pipeline.profile import Profile
 
@@ -20,9 +21,9 @@ class ListedModel:
     name: str
     """Its id on the hub, its path, or its package."""
     page: str
-    """Of the hub; "" for one that is not from there."""
+    """Of the hub, or the address of the file; "" for one that is not fetched."""
     revision: str
-    """A commit; "" where none is pinned, and for what is not from the hub."""
+    """A commit, or the name that torchvision gives to its weights; "" where none is pinned."""
     pinned: bool
     licence: str
     bytes: int
@@ -36,7 +37,7 @@ class ListedModel:
 
     @property
     def to_fetch(self) -> int:
-        """0 for what is here, and for what is not from the hub."""
+        """0 for what is here, and for what is not fetched."""
         return max(0, self.bytes - self.bytes_here) if self.page and not self.complete else 0
 
     @property
@@ -54,7 +55,7 @@ class ListedModel:
     @property
     def origin(self) -> str:
         """In words: revision, licence, and where it is."""
-        parts = [f"revision {self.revision[:12]}"] if self.pinned else []
+        parts = [f"revision {self.revision[:12] if len(self.revision) == 40 else self.revision}"] if self.pinned else []
         parts += ["not pinned: the newest is taken"] if self.page and not self.pinned else []
         parts += [f"licence: {self.licence}"] if self.licence else []
         return " · ".join((*parts, self.path or self.page))
@@ -97,15 +98,21 @@ def sections(profile: Profile) -> dict[str, Any]:
     return {**asked, **profile.weights()}
 
 
-def listed(profile: Profile, machine: Machine, called: str = "") -> ListedProfile:
+def listed(
+    profile: Profile, machine: Machine, called: str = "", under_test: Mapping[str, Weights | UserError] | None = None
+) -> ListedProfile:
     """What is on this machine is looked up, nothing is asked of the hub. `called` is how the profile was asked for,
-    where that is not its name.
+    where that is not its name; `under_test` has the models under test, or why there is none such.
     """
     models, on_disk = [], {}
-    for role, weights in sections(profile).items():
+    for role, weights in {**sections(profile), **(under_test or {})}.items():
+        if isinstance(weights, UserError):
+            models.append(ListedModel(role, "?", "", "", False, "", 0, 0, False, "", 0, 0, str(weights)))
+            continue
         if not isinstance(weights, Weights):
             models.append(_on_server(role, weights))
             continue
+        address = weights.url if isinstance(weights, WebFile) else ""
         there = held(weights)
         # Files of which nobody can tell whether they are all are taken for such when they are about as large.
         complete = bool(there.complete) or (there.complete is None and there.bytes >= 0.95 * weights.bytes)
@@ -114,9 +121,9 @@ def listed(profile: Profile, machine: Machine, called: str = "") -> ListedProfil
             ListedModel(
                 role=role,
                 name=weights.title,
-                page=page_of(weights) if weights.hub else "",
-                revision=weights.revision if weights.pinned and weights.hub else "",
-                pinned=bool(weights.hub) and weights.pinned,
+                page=page_of(weights) if weights.hub else address,
+                revision=weights.revision if (weights.pinned and weights.hub) or address else "",
+                pinned=bool(address) or (bool(weights.hub) and weights.pinned),
                 licence=weights.licence,
                 bytes=weights.bytes,
                 bytes_here=there.bytes,

@@ -86,6 +86,18 @@ class Weights(Data):
         return f"about {in_bytes(self.bytes)}" if self.bytes else self.size or "size unknown"
 
 
+class WebFile(Weights):
+    """A file that a library fetches from an address of its own, and keeps at `path`."""
+
+    called: str
+    """What the records call the model."""
+    url: str
+
+    @property
+    def title(self) -> str:
+        return self.called
+
+
 class ClipEmbedder(Weights):
     """A CLIP, for the checks."""
 

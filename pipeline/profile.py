@@ -133,6 +133,15 @@ class Profile(Data):
         text = {role: model for role, model in asked.items() if isinstance(model, Weights)}
         return {**text, "sentence model": self.sentences, **self.generator.parts(), "embedder": self.embedder}
 
+    def under_test(self) -> dict[str, UnderTestSettings]:
+        """The models under test, and the segmenter of the checks, by what each is for; paths are absolute."""
+        named = {
+            "classifier under test": self.model_under_test.of("classification"),
+            "segmenter under test": self.model_under_test.of("segmentation"),
+            "segmenter of the checks": self.checks.own_segmenter(),
+        }
+        return {role: wanted for role, wanted in named.items() if wanted is not None}
+
 
 def profile_names() -> tuple[str, ...]:
     """The shipped profiles, sorted."""

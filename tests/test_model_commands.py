@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import save_file
 
 import pipeline.__main__ as cli
 from pipeline import model_commands
@@ -19,7 +21,7 @@ from pipeline.machine import Machine
 from pipeline.model_sections import ROOT
 from pipeline.profile import PROFILES
 from pipeline.progress import Pace
-from tests.hub_server import Hub
+from tests.hub_server import Hub, Repository
 from tests.test_hub import hub as hub
 from tests.test_hub import wanted
 
@@ -135,6 +137,85 @@ def test_a_download_that_a_person_stops_goes_on_with_the_same_command(
     assert cli.main(["fetch", str(profile), "--yes"]) == 0
     assert "2 MB to fetch" in capsys.readouterr().out
     assert hub.sent("model.safetensors") == ["", "bytes=1000000-"]
+
+
+def test_models_under_test_are_listed_fetched_and_tried(
+    hub: Hub, laptop: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of torchvision and one of timm, each brought to where its library looks; and the demo's checkpoint files."""
+    import timm
+    import torch
+    from torchvision import models
+
+    text = (PROFILES / "demo.toml").read_text()
+    for file, source, name in (
+        ("demo/under_test/classifier.safetensors", "torchvision", "squeezenet1_1"),
+        ("demo/weights/checker.safetensors", "timm", "test_resnet"),
+    ):
+        assert f'source = "file"\nfile = "{file}"' in text
+        text = text.replace(f'source = "file"\nfile = "{file}"', f'source = "{source}"\nname = "{name}"')
+    mine = tmp_path / "mine.toml"
+    mine.write_text(text.replace('name = "demo"', 'name = "mine"'))
+
+    torch.manual_seed(0)
+    torch.save(models.get_model("squeezenet1_1").state_dict(), tmp_path / "net.pth")
+    data = (tmp_path / "net.pth").read_bytes()
+    file = f"squeezenet1_1-{hashlib.sha256(data).hexdigest()[:8]}.pth"
+    save_file(timm.create_model("test_resnet").state_dict(), tmp_path / "net.safetensors")
+    hub.repositories["who/torch"] = Repository({file: data})
+    hub.repositories["timm/test_resnet.r160_in1k"] = Repository(
+        {"model.safetensors": (tmp_path / "net.safetensors").read_bytes(), "pytorch_model.bin": b"0" * 900}
+    )
+    weights = models.get_model_weights("squeezenet1_1").DEFAULT
+    monkeypatch.setattr(weights.value, "url", f"{hub.url}/who/torch/resolve/main/{file}")
+    monkeypatch.setattr("torch.hub._hub_dir", str(tmp_path / "torch"))
+    monkeypatch.setattr(model_commands, "sections", lambda profile: {})  # `check` tries the others in other tests
+
+    assert cli.main(["models", str(mine)]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"classifier under test +torchvision squeezenet1_1 +5 MB to fetch +5 MB +fits on the CPU", told)
+    assert f"revision IMAGENET1K_V1 · {hub.url}" in told
+    assert re.search(r"segmenter under test +demo/under_test/segmenter.safetensors +here, 398 kB", told)
+    assert re.search(r"segmenter of the checks +timm/test_resnet.r160_in1k +2 MB to fetch", told)
+    assert "not pinned: the newest is taken · licence: apache-2.0" in told and not hub.asked, "a list asks no network"
+    assert cli.main(["check", str(mine)]) == 3
+    tried = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "it is not here (about 5 MB): `python -m pipeline fetch" in tried["classifier under test"]
+    assert "works" in tried["segmenter under test"] and not hub.asked
+
+    hub.breaks[file] = [1_000_000]
+    assert cli.main(["fetch", str(mine), "--yes"]) == 0
+    came = capsys.readouterr()
+    assert re.search(r"classifier under test +torchvision squeezenet1_1  5 MB, 5 MB to fetch  \(licence: see", came.out)
+    assert "classifier under test · 25 % of 7 MB" in came.err and "All weights of mine are here." in came.out
+    assert hub.sent(file) == ["", "bytes=1000000-"] and not hub.sent("pytorch_model.bin")
+    number = len(hub.asked)
+    assert cli.main(["check", str(mine)]) == 0
+    tried = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert {"works" in tried[role] for role in ("classifier under test", "segmenter of the checks")} == {True}
+    assert not hub.sent(file)[2:], "its own library found it where it was brought"
+    assert all(method == "HEAD" for method, _, _ in hub.asked[number:]), "nothing is fetched again"
+
+    held = tmp_path / "torch/checkpoints" / file
+    held.write_bytes(b"0" + data[1:])
+    assert cli.main(["fetch", str(mine), "--yes", "--verify"]) == 0 and held.read_bytes() == data
+
+    held.unlink()
+    capsys.readouterr()
+    hub.wrong.add(file)
+    assert cli.main(["fetch", str(mine), "--yes"]) == 3
+    assert f"What came as {file} of the classifier under test torchvision squeezenet1_1" in capsys.readouterr().err
+    monkeypatch.setattr("pipeline.models.hub.free_on_disk", lambda folder: 502_000_000)
+    assert cli.main(["fetch", str(mine), "--yes"]) == 2
+    assert "too little room: 5 MB are to be fetched" in capsys.readouterr().err
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert cli.main(["fetch", str(mine), "--yes"]) == 2
+    assert capsys.readouterr().err.count("HF_HUB_OFFLINE is set") == 1
+    mine.write_text(mine.read_text().replace("squeezenet1_1", "squeezenet1_7"))
+    assert cli.main(["models", str(mine)]) == 0
+    assert "no classifier or segmenter 'squeezenet1_7' in torchvision: perhaps you mean squeezenet1_1" in (
+        capsys.readouterr().out
+    )
 
 
 def test_what_cannot_be_had_stops_nothing_else(

@@ -222,7 +222,7 @@ def test_check_tries_each_model_and_one_that_fails_stops_no_other(
     (tmp_path / "mine.toml").write_text(text)
     assert cli.main(["check", str(tmp_path / "mine.toml"), "--json"]) == 3
     tried = {one["role"]: one for one in map(json.loads, capsys.readouterr().out.splitlines())}
-    assert list(tried) == list(load_profile("demo").weights())
+    assert list(tried) == [*load_profile("demo").weights(), *load_profile("demo").under_test()]
     assert "cannot be loaded" in tried["language model"]["problem"]
     assert tried["embedder"]["problem"] == "it is not here: correct the profile."
     works = {role: one for role, one in tried.items() if not one["problem"]}

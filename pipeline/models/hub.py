@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pipeline.errors import CannotLoad
-from pipeline.model_sections import Weights, in_bytes
+from pipeline.model_sections import WebFile, Weights, in_bytes
 from pipeline.progress import stop_if
 
 SPARE = 500_000_000
@@ -85,10 +86,9 @@ class Listing:
 
 def cache_of(weights: Weights) -> Path:
     """The folder of a hub id in the hub's cache; may not be there yet."""
-    from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
-    return Path(constants.HF_HUB_CACHE).expanduser() / repo_folder_name(repo_id=weights.hub, repo_type="model")
+    return cache_folder() / repo_folder_name(repo_id=weights.hub, repo_type="model")
 
 
 def page_of(weights: Weights) -> str:
@@ -105,7 +105,7 @@ def held(weights: Weights) -> Held:
         file = getattr(weights, "file", "")
         wanted = place / file if file else place
         size = _size(wanted) if wanted.is_file() else sum(_size(one) for one in wanted.rglob("*") if one.is_file())
-        return Held(wanted, size, True) if size else Held(None)
+        return Held(wanted, size, True) if size else Held(None, _size(part_of(wanted)))
     from huggingface_hub import get_cached_repo_tree, snapshot_download
     from huggingface_hub.errors import CachedRepoTreeNotFoundError, LocalEntryNotFoundError
 
@@ -123,6 +123,11 @@ def held(weights: Weights) -> Held:
         return Held(Path(folder_there) if folder_there else None, size + parts)
     size = _matching(weights, folder)
     return Held(folder, size + parts, True if known and size else None if size else False)
+
+
+def part_of(file: Path) -> Path:
+    """Where that is which came of a file so far."""
+    return file.with_name(f"{file.name}.part")
 
 
 def listing(role: str, weights: Weights) -> Listing:
@@ -176,24 +181,40 @@ def snapshot_of(found: Listing) -> Path:
     return found.cache / "snapshots" / found.commit
 
 
-def require_room(needed: int, free: int | None = None) -> None:
-    """Raises CannotLoad when so many bytes do not go on the disk of the cache. `free` stands in for what is free."""
-    from huggingface_hub import constants
-
-    cache = Path(constants.HF_HUB_CACHE).expanduser()
-    there = free_on_disk(cache) if free is None else free
+def require_room(needed: int, free: int | None = None, folder: Path | None = None, variable: str = "HF_HOME") -> None:
+    """Raises CannotLoad when so many bytes do not go on the disk of the hub's cache, or of another `folder`, which the
+    `variable` of the environment puts elsewhere. `free` stands in for what is free.
+    """
+    place = cache_folder() if folder is None else folder
+    there = free_on_disk(place) if free is None else free
     if needed and needed + SPARE > there:
         raise CannotLoad(
-            f"The disk of {cache} has too little room: {in_bytes(needed)} are to be fetched, and {in_bytes(there)} are "
-            f"free, of which {in_bytes(SPARE)} stay free. Make room, or set HF_HOME to a folder on another disk."
+            f"The disk of {place} has too little room: {in_bytes(needed)} are to be fetched, and {in_bytes(there)} are "
+            f"free, of which {in_bytes(SPARE)} stay free. Make room, or set {variable} to a folder on another disk."
         )
 
 
 def free_on_disk(folder: Path) -> int:
     """Free bytes on the disk of a folder, which may not be there yet."""
+    return shutil.disk_usage(_there(folder)).free
+
+
+def disk_of(folder: Path) -> int:
+    """A number of the disk of a folder, which may not be there yet."""
+    return _there(folder).stat().st_dev
+
+
+def cache_folder() -> Path:
+    """The folder of the hub's cache; may not be there yet."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE).expanduser()
+
+
+def _there(folder: Path) -> Path:
     while not folder.exists():
         folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return folder
 
 
 def download(role: str, found: Listing, told: Told, cancelled: threading.Event | None = None) -> Path:
@@ -212,8 +233,46 @@ def download(role: str, found: Listing, told: Told, cancelled: threading.Event |
 
 def _get(role: str, found: Listing, file: HubFile, told: Told, cancelled: threading.Event | None) -> None:
     from huggingface_hub import constants, hf_hub_download, hf_hub_url
-    from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
+
+    blob, part = found.blob(file), found.part(file)
+    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # the library's own
+    for folder in (blob.parent, lock.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    url = hf_hub_url(found.weights.hub, file.path, revision=found.commit, endpoint=constants.ENDPOINT)
+    with WeakFileLock(lock):
+        if blob.exists():  # another process was faster
+            told(file.bytes)
+            return
+        what = f"{file.path} of the {role} {found.weights.hub}"
+        # A small file may come packed, of which no end can be asked for.
+        wanted = Wanted(url, part, file.bytes, what, lambda came: _hash(came, file.large) == file.hash, file.large)
+        bring(wanted, told, cancelled, build_hf_headers())
+        os.replace(part, blob)
+    # Gives it its name. What is named is told as being here, also when the next file does not come.
+    hf_hub_download(found.weights.hub, file.path, revision=found.weights.revision, endpoint=constants.ENDPOINT)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file that is to come from an address."""
+
+    url: str
+    part: Path
+    """Where it goes as it comes; what is there already is its beginning."""
+    bytes: int
+    """0 where it is not known."""
+    what: str
+    """In words."""
+    right: Callable[[Path], bool]
+    """Whether what came is what was wanted."""
+    goes_on: bool = True
+    """Whether it can be asked for from the middle on."""
+
+
+def bring(wanted: Wanted, told: Told, cancelled: threading.Event | None, headers: dict[str, str] | None = None) -> None:
+    """Fetches a file, from where an earlier try stopped. Raises CannotLoad when it is another one than was wanted."""
+    from huggingface_hub.file_download import http_get
 
     class Counted:
         """What the library takes for a progress bar."""
@@ -229,42 +288,30 @@ def _get(role: str, found: Listing, file: HubFile, told: Told, cancelled: thread
             stop_if(cancelled)
             told(int(count or 0))
 
-    blob, part = found.blob(file), found.part(file)
-    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # the library's own
-    for folder in (blob.parent, lock.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    url = hf_hub_url(found.weights.hub, file.path, revision=found.commit, endpoint=constants.ENDPOINT)
-    with WeakFileLock(lock):
-        if blob.exists():  # another process was faster
-            told(file.bytes)
+    part = wanted.part
+    start = _size(part) if wanted.goes_on and _size(part) <= wanted.bytes else 0
+    while True:
+        with part.open("ab" if start else "wb") as out:
+            bars: Any = Counted
+            http_get(
+                wanted.url,
+                out,
+                resume_size=start,
+                headers=headers,
+                expected_size=wanted.bytes or None,
+                displayed_filename=part.name,
+                tqdm_class=bars,
+            )
+        if wanted.right(part):
             return
-        # A small file may come packed, of which no end can be asked for.
-        start = _size(part) if file.large and _size(part) <= file.bytes else 0
-        while True:
-            with part.open("ab" if start else "wb") as out:
-                bars: Any = Counted
-                http_get(
-                    url,
-                    out,
-                    resume_size=start,
-                    headers=build_hf_headers(),
-                    expected_size=file.bytes,
-                    displayed_filename=file.path,
-                    tqdm_class=bars,
-                )
-            if _hash(part, file.large) == file.hash:
-                break
-            part.unlink()
-            told(-file.bytes)
-            if not start:
-                raise CannotLoad(
-                    f"What came as {file.path} of the {role} {found.weights.hub} is not what the hub has (its hash is "
-                    "another one), and was thrown away: try again, without a proxy between where there is one."
-                )
-            start = 0  # the beginning, of another day, may be what is wrong
-        os.replace(part, blob)
-    # Gives it its name. What is named is told as being here, also when the next file does not come.
-    hf_hub_download(found.weights.hub, file.path, revision=found.weights.revision, endpoint=constants.ENDPOINT)
+        part.unlink()
+        told(-wanted.bytes)
+        if not start:
+            raise CannotLoad(
+                f"What came as {wanted.what} is not what the server has (its hash is another one), and was thrown "
+                "away: try again, without a proxy between where there is one."
+            )
+        start = 0  # the beginning, of another day, may be what is wrong
 
 
 @contextmanager
@@ -280,7 +327,8 @@ def refused(role: str, weights: Weights) -> Iterator[None]:
         RevisionNotFoundError,
     )
 
-    about = f"{weights.hub} ({weights.size_in_words}; licence: {weights.licence or 'see its page'})"
+    about = f"{weights.title} ({weights.size_in_words}; licence: {weights.licence or 'see its page'})"
+    host = urlsplit(weights.url).netloc if isinstance(weights, WebFile) else "huggingface.co"
     try:
         yield
     except GatedRepoError as error:
@@ -315,7 +363,7 @@ def refused(role: str, weights: Weights) -> Iterator[None]:
             raise CannotLoad(f"The disk is too full for the weights of the {role}, {about}: make room.") from error
         status = f"it answered {error.response.status_code}" if isinstance(error, HfHubHTTPError) else ""
         raise CannotLoad(
-            f"The weights of the {role}, {about}, could not be fetched from huggingface.co "
+            f"The weights of the {role}, {about}, could not be fetched from {host} "
             f"({status or type(error).__name__}). Connect to the network and try again, or start the demo profile, "
             "which needs none."
         ) from error

@@ -1,0 +1,95 @@
+"""One file at an address that a library fetches from, such as torchvision's weights, brought to where that library
+looks for it. As with files of the hub it is told as it comes, goes on after a stop, and is kept only when it is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.model_sections import WebFile
+from pipeline.models.hub import Told, Wanted, bring, part_of, refused
+
+_HASH = re.compile(r"-([0-9a-f]{8,64})\.")
+"""The beginning of a file's sha256 in its name, as torch has it."""
+
+
+@dataclass(frozen=True)
+class FileListing:
+    """A file, and whether it is still to come."""
+
+    weights: WebFile
+    bytes: int
+    """0 where its server does not say."""
+    missing: bool
+
+    @property
+    def place(self) -> Path:
+        return Path(self.weights.path)
+
+    @property
+    def left(self) -> dict[Path, int]:
+        """By where it goes: its bytes, less those that came before it was stopped; nothing when it is here."""
+        part = part_of(self.place)
+        came = part.stat().st_size if part.exists() else 0
+        return {self.place: self.bytes - min(self.bytes, came)} if self.missing else {}
+
+    @property
+    def bytes_missing(self) -> int:
+        return sum(self.left.values())
+
+
+def listing(role: str, weights: WebFile) -> FileListing:
+    """What is to come. Raises CannotLoad where it cannot be asked for."""
+    from huggingface_hub.utils import get_session, hf_raise_for_status
+
+    place = Path(weights.path)
+    if place.is_file():
+        return FileListing(weights, place.stat().st_size, False)
+    with refused(role, weights):
+        answer = get_session().head(weights.url, follow_redirects=True, headers={"Accept-Encoding": "identity"})
+        hf_raise_for_status(answer)
+    return FileListing(weights, int(answer.headers.get("Content-Length", 0)), True)
+
+
+def damaged(role: str, found: FileListing) -> FileListing:
+    """The same, with a file whose hash is not the one in its name put away and asked for anew."""
+    if found.missing or _right(found.place, found.place.name):
+        return found
+    found.place.unlink()
+    return listing(role, found.weights)
+
+
+def download(role: str, found: FileListing, told: Told, cancelled: threading.Event | None = None) -> Path:
+    """The file, fetched where it is not here. Raises CannotLoad where that cannot be, and Cancelled."""
+    from huggingface_hub.utils import WeakFileLock
+
+    place = found.place
+    lock = place.parent / ".locks" / f"{place.name}.lock"
+    with refused(role, found.weights):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with WeakFileLock(lock):
+            if place.exists():  # another role has the same, or another process was faster
+                told(found.bytes)
+                return place
+            part, what = part_of(place), f"{place.name} of the {role} {found.weights.title}"
+            bring(
+                Wanted(found.weights.url, part, found.bytes, what, lambda came: _right(came, place.name)),
+                told,
+                cancelled,
+            )
+            os.replace(part, place)
+    return place
+
+
+def _right(file: Path, name: str) -> bool:
+    """Whether a file has the hash that its name says; True where it says none."""
+    said = _HASH.search(name)
+    if said is None:
+        return True
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest().startswith(said[1])
