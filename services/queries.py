@@ -219,6 +219,7 @@ def run_facts(state: RunState) -> Plain:
             if gate.plan is not None
             else [],
             "seconds": gate.plan.seconds if gate.plan is not None else None,
+            "generator_runs": state.generator_runs,
             "doubts": [{"caption": doubt.caption, "reasons": list(doubt.reasons)} for doubt in gate.doubts],
         },
         "problems": {stage: problem.text for stage, problem in state.problems.items()},

@@ -135,6 +135,8 @@ class RunState:
     """The states of the run with which its prompts became others, oldest first."""
     alternatives: Alternatives
     """Those of stage 3, with all that was measured of them."""
+    generator_runs: str = ""
+    """Where the generator runs and why, in plain words; "" as long as that is not known."""
     unknown_picture: str = ""
     """What the profile says of a picture that its models were not made for; "" for one that they know."""
     steps: RunSteps = field(default_factory=RunSteps)
@@ -212,6 +214,7 @@ class RunStates:
             prompts=prompts,
             earlier_prompts=self._workspace.runs.prompt_states(run_id),
             alternatives=self._similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
+            generator_runs=str(getattr(self._driver.models, "generator_runs", "")),  # not of those that stand in
             unknown_picture=self._runs.notice(run.source_sha),
             steps=self._workspace.steps.of(run_id),
         )

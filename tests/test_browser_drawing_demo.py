@@ -89,6 +89,7 @@ def seconds_of(page: Page) -> int:
     expect(page.locator("#gate-seconds")).to_contain_text("on this machine")
     found = re.fullmatch(r"about (?:(\d+) (s|min)|a second) on this machine", page.inner_text("#gate-seconds"))
     assert found is not None, page.inner_text("#gate-seconds")
+    expect(page.locator("#gate-seconds")).to_have_attribute("title", re.compile("^Drawn on the [CG]PU.*: "))
     return int(found[1] or 1) * (60 if found[2] == "min" else 1)
 
 

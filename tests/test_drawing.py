@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -32,6 +33,7 @@ from pipeline.stages import generation
 from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
 from services.jobs import JobHandle, JobQueue
 from services.live_images import KEPT_PREVIEWS, Previews
+from services.queries import run_facts
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
 from tests.scripted import (
@@ -46,6 +48,7 @@ from tests.scripted import (
 )
 from tests.serving import until
 from ui.drawing_routes import add_drawing_routes
+from ui.views.generation import generation_card
 from ui.views.queue import queue_part
 
 BIRD = Task("classification", label="bird")
@@ -394,6 +397,24 @@ def test_the_route_draws_what_the_method_would_draw_on(studio: Studio) -> None:
     assert client.get("/previews/nothing.png").status_code == 404
     name = studio.previews.put(RED)
     assert client.get(f"/previews/{name}.png").status_code == 200
+
+
+def test_where_the_generator_runs_is_said_once_it_is_known(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+
+    def told() -> tuple[str, str]:
+        state = studio.states.of(run_id)
+        return run_facts(state)["gate"]["generator_runs"], generation_card(state, studio.profile)
+
+    said, card = told()
+    assert said == "" and 'id="gate-seconds"' in card and "Drawn on" not in card
+    where = "on the GPU, half precision: 61 GB free, 5.5 GB needed"
+    monkeypatch.setattr(studio.driver.models, "generator_runs", where, raising=False)
+    said, card = told()
+    (line,) = re.findall('<[^>]*id="gate-seconds"[^>]*>', card)
+    assert said == where and f'title="Drawn {where}."' in line
+    assert f">Drawn {where}.<" in card, "also for fingers, which see no title"
 
 
 def test_seeds_next_fixed_and_random_at_the_gate(studio: Studio) -> None:

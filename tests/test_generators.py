@@ -88,6 +88,25 @@ def test_where_it_runs_is_said_with_the_reason(
     assert place(gpu, parts, wanted, likes).words == words
 
 
+def test_a_page_says_it_in_plain_words() -> None:
+    said = [
+        place(None, {"unet": GB}).plain_words,
+        place(None, {}, "bfloat16").plain_words,
+        place(Gpu(61 * GB), {"unet": 2 * GB}).plain_words,
+        place(Gpu(8 * GB), {"unet": GB}, "float32").plain_words,
+        place(Gpu(10 * GB), {"unet": 4 * GB, "vae": 3 * GB}).plain_words,
+        place(Gpu(4 * GB), {"unet": 4 * GB}).plain_words,
+    ]
+    assert said == [
+        "on the CPU: no GPU was found",
+        "on the CPU, half precision: no GPU was found",
+        "on the GPU, half precision: 61 GB free, 5.5 GB needed",
+        "on the GPU, full precision: 8.0 GB free, 5.5 GB needed",
+        "on the GPU, half precision, one part at a time on it: 10 GB free, 16 GB needed",
+        "on the GPU, half precision, one layer at a time on it, which is slow: 4.0 GB free, 9.5 GB needed",
+    ]
+
+
 # Few steps: LoRAs and their schedulers
 
 
@@ -192,7 +211,9 @@ def sdxl(folder: Path) -> Any:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.models.generator.place", placed)
+        assert models.generator_runs == "" and not models.loaded, "asking loads nothing"
         generator: Any = models.generator
+    assert models.generator_runs == "on the CPU: no GPU was found"
     generator.counted = counted
     return generator
 
@@ -226,6 +247,16 @@ def test_sdxl_draws_on_every_kind_with_one_controlnet(folder: Path, sdxl: Any) -
         "ControlNet union",
         "embedder",
     ]
+
+
+@pytest.mark.slow
+def test_what_ran_out_of_memory_on_one_kind_is_known_on_all(sdxl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share the pipeline, so that what was moved off the GPU is off it for all of them."""
+    monkeypatch.setattr(sdxl._at, "now", place(Gpu(61 * GB), {"unet": GB}))
+    monkeypatch.setattr(sdxl._pipe, "enable_model_cpu_offload", lambda: None)
+    sdxl.on("segmentation")._offload()
+    assert sdxl.placing == sdxl.on("canny").placing
+    assert sdxl.runs == "on the GPU, half precision, one part at a time on it: its memory ran out while it drew"
 
 
 @pytest.mark.slow

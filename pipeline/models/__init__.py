@@ -71,6 +71,11 @@ class _Once(Generic[T]):
         raise failed if isinstance(failed, UserError) else no_room(self._name) from failed
 
     @property
+    def made(self) -> T | None:
+        """What was made; None while it is not."""
+        return self._made
+
+    @property
     def loaded(self) -> bool:
         return self._made is not None
 
@@ -189,6 +194,11 @@ class Models:
     @property
     def generator(self) -> Generator:
         return self._generator()
+
+    @property
+    def generator_runs(self) -> str:
+        """Where the generator runs and why, in plain words; "" while it is not loaded. Loads nothing."""
+        return str(getattr(self._generator.made, "runs", ""))
 
     @property
     def embedder(self) -> Embedder:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -22,7 +22,7 @@ from pipeline.images import image_sha
 from pipeline.lineage import Batch
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.loras import fuse
-from pipeline.models.placing import parameters, place, this_gpu
+from pipeline.models.placing import Placing, parameters, place, this_gpu
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
 from pipeline.models.room import give_back_memory
 from pipeline.models.steering import Held, sparing
@@ -40,6 +40,13 @@ S = TypeVar("S", bound=ControlledGenerator)
 AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 
 
+@dataclass
+class _Place:
+    """Where a pipeline runs by now: one for all kinds of control images, as they share the pipeline."""
+
+    now: Placing
+
+
 class ControlNetPipeline(ABC, Generic[S]):
     """One pipeline, one batch at a time: what all that are held to a control image have in common."""
 
@@ -54,7 +61,7 @@ class ControlNetPipeline(ABC, Generic[S]):
         base = locate("image generator", section)
         role, net = section.net_of(self._kind)
         parts = parameters(base, section.variant) | {role: sum(parameters(locate(role, net), net.variant).values())}
-        self._placing = place(this_gpu(), parts, section.dtype, self.likes)
+        self._at = _Place(place(this_gpu(), parts, section.dtype, self.likes))
         self._device, self._dtype = self._placing.device, self._placing.torch_dtype
         self._nets: dict[ControlKind, Any] = {}
         self._shared = {"dtype": self._dtype, "local_files_only": True}
@@ -119,6 +126,15 @@ class ControlNetPipeline(ABC, Generic[S]):
     def placing(self) -> str:
         """Where it runs and why, in words, such as "cpu, float32: no GPU was found"."""
         return self._placing.words
+
+    @property
+    def runs(self) -> str:
+        """The same for a page, such as "on the CPU: no GPU was found"."""
+        return self._placing.plain_words
+
+    @property
+    def _placing(self) -> Placing:
+        return self._at.now
 
     def on(self, kind: ControlKind) -> Self:
         """The same pipeline, held to another kind of control image: it shares all but the ControlNet."""
@@ -249,7 +265,7 @@ class ControlNetPipeline(ABC, Generic[S]):
     def _offload(self) -> None:
         """From now on one part at a time is on the GPU."""
         self._pipe.enable_model_cpu_offload()
-        self._placing = replace(self._placing, offload="models", reason="its memory ran out while it drew")
+        self._at.now = replace(self._placing, offload="models", reason="its memory ran out while it drew")
 
 
 class WindowedPipeline(ControlNetPipeline[S]):

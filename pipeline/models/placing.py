@@ -53,6 +53,17 @@ class Placing:
         return f"{self.device}, {self.dtype}{how}: {self.reason}"
 
     @property
+    def plain_words(self) -> str:
+        """For a page, as in "on the GPU, half precision: 61 GB free, 18 GB needed"."""
+        parts = ["on the CPU" if self.device == "cpu" else "on the GPU"]
+        full = self.dtype == "float32"
+        if self.device != "cpu" or not full:  # what is usual on a CPU is not said
+            parts.append("full precision" if full else "half precision")
+        if self.offload != "none":
+            parts.append(_OFFLOADS[self.offload].replace("on the GPU", "on it"))
+        return f"{', '.join(parts)}: {self.reason}"
+
+    @property
     def torch_dtype(self) -> torch.dtype:
         import torch
 

@@ -248,7 +248,8 @@ def _gate(state: RunState) -> Html:
         el(
             "div",
             el("b", words, id="gate-count"),
-            el("span", _cost(gate), class_="mut", id="gate-seconds"),
+            el("span", _cost(gate), class_="mut", id="gate-seconds", title=_where(state)),
+            el("span", _where(state), class_="mut note rare", id="gate-where") if state.generator_runs else None,
             el("span", _explained(gate, state), class_=f"mut note{'' if _again(gate) else ' rare'}"),
             _doubts(gate),
             class_="what",
@@ -329,6 +330,11 @@ def _cost(gate: Gate) -> str:
     return f"{about(gate.plan.seconds)} on this machine"
 
 
+def _where(state: RunState) -> str | None:
+    """Where images are drawn, once it is known."""
+    return f"Drawn {state.generator_runs}." if state.generator_runs else None
+
+
 def _explained(gate: Gate, state: RunState) -> str:
     again = _again(gate)
     if again:
@@ -352,10 +358,13 @@ def _progress(state: RunState) -> Html:
     progress = job.progress if job is not None else None
     if progress is None:
         words = "waiting for its turn" if _waits(state) else "starting"
-        shown: Child = [bar(None), el("span", words, id="progress-words")]
+        shown: Child = [bar(None), el("span", words, id="progress-words", title=_where(state))]
     else:
         words = f"{progress.note} · step {progress.done} of {progress.total}{left(progress.seconds_left)}"
-        shown = [bar(progress.done / max(1, progress.total)), el("span", words, id="progress-words")]
+        shown = [
+            bar(progress.done / max(1, progress.total)),
+            el("span", words, id="progress-words", title=_where(state)),
+        ]
     stopping = job is not None and job.stopping
     return el(
         "div",
