@@ -261,11 +261,13 @@ def serve(settings: ServerSettings) -> None:
         app, studio = build(settings)
         import uvicorn
 
+        from pipeline.machine import without_gpu
         from ui.connections import BACKLOG, Patience, room_for_connections
 
         most, warning = room_for_connections()
-        if warning:
-            print(warning, file=sys.stderr, flush=True)
+        for remark in (warning, without_gpu(studio.profile)):
+            if remark:
+                print(remark, file=sys.stderr, flush=True)
         config = uvicorn.Config(
             app,
             http=Patience(most).protocol(),

@@ -25,6 +25,7 @@ from pipeline.errors import Cancelled, CannotLoad, UnreadableReply, UserError, o
 from pipeline.folder import FolderStore, RepeatStore, make_folder
 from pipeline.images import read_image
 from pipeline.lineage import Lineage
+from pipeline.machine import without_gpu
 from pipeline.masks import NamedMask
 from pipeline.methods import method_of
 from pipeline.models import load_models
@@ -92,6 +93,9 @@ def augment(options: argparse.Namespace) -> int:
     task, sources = asked_task(options, profile), asked_sources(options)
     require_mask_options(options)
     models.check()
+    expect = without_gpu(profile)
+    if expect:
+        report.note(expect)
     failed, images_failed = 0, 0
     with stop_on_signals() as stop:
         for number, (source, folder) in enumerate(sources.items(), start=1):
@@ -183,6 +187,9 @@ def again(options: argparse.Namespace) -> int:
     models = load_models(profile)
     models.check()
     line, differ, failed = ProgressLine(), 0, 0
+    expect = without_gpu(profile)
+    if expect:
+        line.say(expect)
 
     def compared(file: Path, same: bool) -> None:
         nonlocal differ

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,9 @@ from pipeline.profile import Profile
 
 SLOW_FROM = 2_000_000_000
 """Bytes of weights from which a model on a CPU lets people wait."""
+
+FOR_A_GPU = 10_000_000_000
+"""Bytes of weights of one stage, at full precision, from which a profile is one for a GPU."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,28 @@ def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int])
         if need > there
     )
     return f"does not fit: one stage needs {in_bytes(worst[0])} of {worst[2]}, there are {_there(worst[1])}"
+
+
+def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) -> str:
+    """What to expect of a profile for a GPU on a machine that has none, in one sentence; else "".
+
+    The machine is asked only where the profile is one for a GPU, as that takes a second or two.
+    """
+    models = profile.weights()
+    bare = Machine(0, 0, 0, "")
+    needed = max(
+        _most({role: models[role] for role in stage if role in models}, bare, {})[1] for stage in _stages(models)
+    )
+    if needed < FOR_A_GPU:
+        return ""
+    there = (machine or this_machine)()
+    if there.gpu:
+        return ""
+    room = f"this machine has {'' if there.memory >= needed else 'only '}{in_bytes(there.memory)}"
+    return (
+        f"No GPU was found: on the CPU the profile {profile.name} takes up to {in_bytes(needed)} of memory at a time "
+        f"({room}), and an image takes minutes; the profile cpu is the one for machines without a GPU."
+    )
 
 
 def _stages(models: Mapping[str, Weights]) -> list[list[str]]:

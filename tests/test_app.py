@@ -18,6 +18,7 @@ import pytest
 import app
 from benchmarks.serving import ROOT, ServerProcess, free_port
 from pipeline.errors import UserError
+from pipeline.machine import Machine
 from pipeline.version import version
 
 START_LIMIT = 8.0
@@ -142,6 +143,23 @@ def test_a_start_is_quick_a_second_one_is_refused_and_ctrl_c_ends_it_cleanly(tmp
         assert server.stop(signal.SIGINT) == 0
     assert server.said().count("\n") == 1, "more than the address was said"
     assert not list((tmp_path / "w" / "open").glob("*.lock")), "the workspace was not closed"
+
+
+@pytest.mark.demo
+def test_a_profile_for_a_gpu_is_served_without_one_and_that_is_told(
+    tmp_path: Path, start_here: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, told = dict(os.environ), "No GPU was found: on the CPU the profile sdxl takes up to 21 GB of memory"
+    monkeypatch.setattr("pipeline.machine.this_machine", lambda: Machine(16 * 10**9, 9 * 10**9, 0, ""))
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)  # ends at once
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    try:
+        done = start_here("--profile", "sdxl", "--workspace", str(tmp_path / "w"), "--port", str(free_port()))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    assert done.returncode == 0 and "profile sdxl: http://" in done.stdout
+    assert len(done.stderr.strip().splitlines()) == 1 and done.stderr.startswith(told), done.stderr
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, "1"), (2, "1"), (8, "7")])

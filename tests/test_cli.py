@@ -19,6 +19,7 @@ from pipeline import run_file
 from pipeline.embedded import require_run_in
 from pipeline.errors import CannotLoad, UserError
 from pipeline.images import image_sha
+from pipeline.machine import Machine
 from pipeline.model_sections import ROOT
 from pipeline.options import changed_settings
 from pipeline.seams import OnStep
@@ -63,6 +64,22 @@ def test_augment_writes_images_and_says_where(
     assert "caption: A red bird" in told.err
     assert "generation · image 1 of 6" in told.err
     assert not list(out.glob(".*"))
+
+
+def test_a_profile_for_a_gpu_on_a_machine_without_one_is_told_and_goes_on(
+    models: ScriptedModels,
+    image: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pipeline.machine.this_machine", lambda: Machine(16 * 10**9, 9 * 10**9, 0, ""))
+    assert augment(image, tmp_path / "out", "--profile", "paper", "--captions", "1") == 0
+    told = capsys.readouterr()
+    assert told.err.count("No GPU was found: on the CPU the profile paper takes up to 31 GB") == 1
+    assert told.out.splitlines()[-1] == str(tmp_path / "out" / "run.json")
+    assert cli.main(["again", str(tmp_path / "out"), "--out", str(tmp_path / "again")]) == 0
+    assert "and an image takes minutes; the profile cpu is the one" in capsys.readouterr().err
 
 
 def test_the_run_file_tells_all(models: ScriptedModels, image: Path, tmp_path: Path) -> None:

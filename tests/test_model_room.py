@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import CannotLoad, UserError
-from pipeline.machine import Machine, _within_limit, model_fits, profile_fits
+from pipeline.machine import Machine, _within_limit, model_fits, profile_fits, without_gpu
 from pipeline.model_sections import ROOT, Weights
 from pipeline.models import Models
 from pipeline.models.room import WORK, to_release
@@ -262,3 +262,21 @@ def test_a_container_has_what_it_is_given(tmp_path: Path) -> None:
     assert _within_limit(64 * GB, 60 * GB, tmp_path) == (16 * GB, 12 * GB)
     (tmp_path / "memory.max").write_text("max\n")
     assert _within_limit(64 * GB, 60 * GB, tmp_path) == (64 * GB, 60 * GB)
+
+
+def test_a_profile_for_a_gpu_says_what_to_expect_without_one() -> None:
+    def said(name: str, memory: int, gpu: str = "") -> str:
+        return without_gpu(load_profile(name), lambda: Machine(memory, memory, 0, "", gpu, 24 * GB, 24 * GB))
+
+    assert said("paper", 16 * GB) == (
+        "No GPU was found: on the CPU the profile paper takes up to 31 GB of memory at a time (this machine has only "
+        "16 GB), and an image takes minutes; the profile cpu is the one for machines without a GPU."
+    )
+    assert "profile sdxl takes up to 21 GB of memory at a time (this machine has 64 GB)" in said("sdxl", 64 * GB)
+    assert "57 GB" in said("modern", 16 * GB) and "profile fast" in said("fast", 16 * GB)
+    assert said("paper", 16 * GB, "a GPU") == ""
+
+    def asked() -> Machine:
+        raise AssertionError("asking the machine takes seconds")
+
+    assert without_gpu(load_profile("cpu"), asked) == without_gpu(load_profile("demo"), asked) == ""
