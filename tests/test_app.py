@@ -19,6 +19,7 @@ import app
 from benchmarks.serving import ROOT, ServerProcess, free_port
 from pipeline.errors import UserError
 from pipeline.machine import Machine
+from pipeline.profile import load_profile
 from pipeline.version import version
 
 START_LIMIT = 8.0
@@ -160,6 +161,18 @@ def test_a_profile_for_a_gpu_is_served_without_one_and_that_is_told(
         os.environ.update(before)
     assert done.returncode == 0 and "profile sdxl: http://" in done.stdout
     assert len(done.stderr.strip().splitlines()) == 1 and done.stderr.startswith(told), done.stderr
+
+
+def test_a_profile_that_needs_the_hub_may_ask_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, file = (ROOT / "pipeline/profiles/demo.toml").read_text(), "demo/under_test/classifier.safetensors"
+    own = tmp_path / "own.toml"
+    own.write_text(text.replace(f'"file"\nfile = "{file}"', '"timm"\nname = "resnet50"'))
+    for name, offline in (("demo", "1"), (str(own), None)):
+        environment = dict[str, str]()
+        monkeypatch.setattr(os, "environ", environment)
+        app._stay_here(load_profile(name))
+        monkeypatch.undo()
+        assert environment.get("HF_HUB_OFFLINE") == offline, name
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, "1"), (2, "1"), (8, "7")])
