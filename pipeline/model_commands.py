@@ -237,7 +237,7 @@ def check(options: argparse.Namespace) -> int:
 
 def _tried(held: Models, profile: Profile, role: str, weights: Any, called: str) -> Tried:
     if isinstance(weights, UserError):
-        return Tried(role, "", problem=str(weights))
+        return Tried(role, profile.under_test()[role].title, problem=str(weights))
     if isinstance(weights, Weights) and hub.held(weights).complete is False:
         fetched = weights.hub or isinstance(weights, WebFile)
         size = f" ({weights.size_in_words})" if fetched else ""

@@ -107,7 +107,8 @@ def listed(
     models, on_disk = [], {}
     for role, weights in {**sections(profile), **(under_test or {})}.items():
         if isinstance(weights, UserError):
-            models.append(ListedModel(role, "?", "", "", False, "", 0, 0, False, "", 0, 0, str(weights)))
+            name = profile.under_test()[role].title
+            models.append(ListedModel(role, name, "", "", False, "", 0, 0, False, "", 0, 0, str(weights)))
             continue
         if not isinstance(weights, Weights):
             models.append(_on_server(role, weights))
@@ -159,7 +160,7 @@ def in_table(profile: ListedProfile, origins: bool) -> str:
     told.append(f"  {lines[0]}")
     for model, line in zip(profile.models, lines[1:], strict=True):
         told.append(f"  {line}")
-        if origins:
+        if origins and model.origin:
             told.append(f"      {model.origin}")
     return "\n".join(told)
 

@@ -208,14 +208,20 @@ def test_models_under_test_are_listed_fetched_and_tried(
     monkeypatch.setattr("pipeline.models.hub.free_on_disk", lambda folder: 502_000_000)
     assert cli.main(["fetch", str(mine), "--yes"]) == 2
     assert "too little room: 5 MB are to be fetched" in capsys.readouterr().err
+    monkeypatch.setattr("pipeline.models.hub.disk_of", lambda folder: "torch" in str(folder))
+    assert cli.main(["fetch", str(mine), "--yes"]) == 2
+    assert f"{tmp_path / 'torch/checkpoints'} has too little room" in (told := capsys.readouterr().err)
+    assert "or set TORCH_HOME to" in told
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert cli.main(["fetch", str(mine), "--yes"]) == 2
     assert capsys.readouterr().err.count("HF_HUB_OFFLINE is set") == 1
     mine.write_text(mine.read_text().replace("squeezenet1_1", "squeezenet1_7"))
     assert cli.main(["models", str(mine)]) == 0
-    assert "no classifier or segmenter 'squeezenet1_7' in torchvision: perhaps you mean squeezenet1_1" in (
-        capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert re.search(
+        r"torchvision squeezenet1_7 +missing +There is no classifier or segmenter 'squeezenet1_7' in", told
     )
+    assert "perhaps you mean squeezenet1_1" in told
 
 
 def test_what_cannot_be_had_stops_nothing_else(
