@@ -18,7 +18,7 @@ APP_ARGS = $(if $(PROFILE),--profile "$(PROFILE)") $(if $(WORKSPACE),--workspace
   $(if $(PORT),--port "$(PORT)") $(if $(findstring command,$(origin HOST)),--host "$(HOST)")
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast soak lint format demo-report bench screenshots train $(RECIPES:%=train-%) $(UNDER_TEST:%=train-%) requirements hooks chromium clean
+.PHONY: help run test test-fast soak lint format demo-report bench bench-gpu screenshots train $(RECIPES:%=train-%) $(UNDER_TEST:%=train-%) requirements hooks chromium clean
 
 help: ## This list
 	@echo "DILLEMA Studio"
@@ -41,7 +41,7 @@ test-fast: $(TEST_READY) ## The tests without the slow ones, the browser and the
 	@$(TESTING) exec $(BIN)/python -m pytest -m "not slow and not browser and not demo and not soak" \
 	  --ignore-glob="tests/test_browser_*" --numprocesses auto --dist worksteal $(ARGS)
 
-soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work, the paper's protocol in full, a thousand replies
+soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work, the paper's protocol in full, a thousand replies, real-size weights
 	@exec $(BIN)/python -m pytest -m soak $(ARGS)
 
 lint: $(TEST_READY) ## Style, layout and types
@@ -59,6 +59,9 @@ demo-report: $(RUN_READY) ## Measure the embedded models on unseen scenes and wr
 
 bench: $(TEST_READY) chromium ## Measure what people wait for, against its bounds (a quarter of an hour; ARGS="--minutes 1" is shorter)
 	@exec $(BIN)/python -m benchmarks $(ARGS)
+
+bench-gpu: $(RUN_READY) ## How fast the real models are on this GPU; needs no weights (minutes; ARGS=--tiny tries it without a GPU)
+	@exec $(BIN)/python -m benchmarks.gpu $(ARGS)
 
 screenshots: $(TEST_READY) chromium ## Make the pictures of docs/ anew
 	@exec $(BIN)/python -m docs.screenshots $(ARGS)

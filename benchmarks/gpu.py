@@ -1,0 +1,391 @@
+"""`python -m benchmarks.gpu` says how fast the real models would be on this GPU, without fetching any of them.
+
+The product's own classes run models of the published sizes with random weights: an image, a caption and a reply take as
+long as with the trained ones. Beside each time stands what the GPU could do at best. `--tiny` runs the same with tiny
+models, also on a CPU, and says nothing of a machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from benchmarks.random_weights import filled_in_place, save_blip2, save_llama, save_stable_diffusion
+from pipeline.conditioning import condition
+from pipeline.errors import UserError, out_of_memory
+from pipeline.image_sections import ControlNetGenerator
+from pipeline.model_sections import in_bytes
+from pipeline.models.room import WORK, free_memory, give_back_memory
+from pipeline.models.weights import loading, pick_device, pick_dtype
+from pipeline.profile import load_profile
+from pipeline.recipes import DEFAULT, recipe_of
+from pipeline.seams import Wanted
+from pipeline.settings import CaptionSettings, ConditioningSettings, GenerationSettings, LanguageSettings
+from pipeline.text_sections import Blip2Captioner, ChatLanguage
+from pipeline.types import Task
+
+NO_GPU = (
+    "There is no GPU here that torch can use, so there is nothing to measure: --tiny tries it at tiny size on the CPU."
+)
+PAPER = "The paper counts 2.76 s a test case on an A10G, all stages together (96 GPU hours for 125,000)."
+FLOOR = (
+    "The floor: the counted operations at the rate of the first line, or the bytes of weights that each word reads at "
+    "the rate of its copies, whichever takes longer."
+)
+EAGER = "Nothing is compiled: torch.compile is not in the product."
+STEPS, GUIDANCE = 8, 7.5
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+NO_GAIN = 1.02
+"""A larger batch that draws not even so many times as many images a second is no gain; after two of them it ends."""
+ANSWER = 12
+"""Tokens of one answer of the captioner."""
+REPLIES = (("keywords", 80, 1), ("alternatives", 160, 1), ("counterfactuals", 80, 5))
+"""The language stages, the tokens of one reply, and how many an image: the paper makes five captions of each."""
+CAPTION = (
+    "A photo of a small red bird on a twig. The main objects are a bird and a twig with green leaves. "
+    "In the background there is a blurred meadow. The weather is sunny. The time of day is morning."
+)
+FILLED = {
+    "task": "image classification with the label bird",
+    "caption": CAPTION,
+    "keywords": "red, twig, green, blurred meadow, sunny, morning",
+    "edits": "red -> yellow; sunny -> snowy; morning -> evening",
+    "count": "3",
+}
+"""What the prompts of the language stages are filled with."""
+BIRD = Task("classification", label="bird")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a device can do at best, as measured."""
+
+    name: str
+    operations: float
+    """Of multiplied matrices, a second."""
+    copied: float
+    """Bytes that are read and written, a second."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How long something takes, beside what the machine could do."""
+
+    what: str
+    where: str
+    """The device and the precision."""
+    made: int
+    """How many each time makes."""
+    seconds: tuple[float, ...]
+    """One for each time."""
+    operations: float
+    """As counted, of each time."""
+    read: float
+    """Bytes of weights that have to be read each time."""
+    memory: int
+    """The most bytes in use."""
+
+    @property
+    def each(self) -> float:
+        """Seconds for one, at the median."""
+        return statistics.median(self.seconds) / self.made
+
+    def floor(self, machine: Machine) -> float:
+        """Seconds for one, if the machine did nothing but multiply, or nothing but read."""
+        return max(self.operations / machine.operations, self.read / machine.copied) / self.made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 2 without a GPU."""
+    import torch
+
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", description="How fast the real models would be on this GPU. Fetches nothing."
+    )
+    parser.add_argument("--tiny", action="store_true", help="tiny models, on the CPU too, in seconds: to try it")
+    parser.add_argument("--times", type=int, default=5, help="each thing is timed so often, after a warm-up (5)")
+    tiny = (options := parser.parse_args(arguments)).tiny
+    if options.times < 3:
+        parser.error("--times is 3 or more: one time says nothing")
+    device = pick_device()
+    if device == "cpu" and not tiny:
+        print(NO_GPU, file=sys.stderr)
+        return 2
+    machine = measured_machine(device, tiny)
+    half = pick_dtype("auto", device)
+    print(
+        f"{machine.name}, torch {torch.__version__}: at best {machine.operations / 1e12:.3g} TFLOP/s (matrices of "
+        f"{_short(half)} multiplied) and {in_bytes(machine.copied)}/s (copied within its memory).\n"
+        f"{'Tiny models: these figures say nothing of real ones. ' if tiny else ''}{EAGER}\n"
+    )
+    print(
+        "| what | each: median (fastest to slowest) | a second | times | most memory | counted | floor | of the floor |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    left_out = list[str]()
+    with tempfile.TemporaryDirectory() as place:
+        for name, part in (("images", images), ("captions", captions), ("replies", replies)):
+            try:
+                for speed in part(Path(place), device, tiny, options.times):
+                    print(line(speed, machine), flush=True)
+            except (UserError, RuntimeError) as error:  # one that does not go in stops no other
+                if not (isinstance(error, UserError) or out_of_memory(error)):
+                    raise
+                told = str(error) if isinstance(error, UserError) else "The memory does not hold them."
+                left_out.append(f"No {name}: {told}")
+            give_back_memory()
+    print("", *left_out, FLOOR, PAPER, sep="\n")
+    return 0
+
+
+def line(speed: Speed, machine: Machine) -> str:
+    """A row of the table."""
+    spread = " to ".join(_seconds(ends(speed.seconds) / speed.made) for ends in (min, max))
+    floor = speed.floor(machine)
+    return (
+        f"| {speed.what}; {speed.where} | {_seconds(speed.each)} ({spread}) | {1 / speed.each:.3g} "
+        f"| {len(speed.seconds)} | {in_bytes(speed.memory)} | {speed.operations / speed.made / 1e12:.3g} TFLOP "
+        f"| {_seconds(floor)} | {speed.each / floor:.1f} × |"
+    )
+
+
+def images(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
+    """Stable Diffusion 1.5 with a ControlNet, one image at a time and in the batch that is fastest."""
+    from pipeline.models.generator import StableDiffusion
+
+    with loading():
+        base, net = save_stable_diffusion(folder, tiny)
+    section = ControlNetGenerator.model_validate(
+        {
+            "kind": "stable-diffusion-controlnet",
+            "path": str(base),
+            "variant": "fp16",
+            "controlnets": {"canny": {"path": str(net), "variant": "fp16"}},
+            "scheduler": load_profile("paper").generator.scheduler,
+        }
+    )
+    generator = StableDiffusion(section)
+    side = 64 if tiny else 512
+    control = condition(_picture(side), ConditioningSettings())
+    drawn, all_steps = 0, 2 if tiny else STEPS
+
+    def draw(batch: int, steps: int = all_steps) -> int:
+        """How many there was room for at once. Every image has a text of its own, as in a run."""
+        nonlocal drawn
+        wanted = [Wanted(f"a red bird on a twig, number {drawn + at}", drawn + at, at) for at in range(batch)]
+        drawn += batch
+        settings = GenerationSettings(steps=steps, guidance=GUIDANCE, short_side=side)
+        return generator.draw(wanted, batch, control, settings, lambda _done, _of: None)[0].batch.size
+
+    best: list[Speed] = []
+    for batch in BATCHES[:2] if tiny else BATCHES:
+        at_once = list[int]()
+
+        def draw_all(batch: int = batch, at_once: list[int] = at_once) -> None:
+            at_once.append(draw(batch))
+
+        with _most_memory() as most:
+            draw_all()
+            seconds = timed(draw_all, times) if at_once == [batch] else ()
+        if min(at_once) < batch:  # so many do not fit
+            break
+        operations = counted(partial(draw, batch), all_steps)
+        what = f"an image of {side} pixels in {all_steps} steps with guidance, batch {batch}"
+        where = generator.placing.partition(":")[0]
+        best.append(Speed(what, where, batch, seconds, operations, 0, most()))
+        if batch == 1:
+            yield best[0]
+        if len(best) > 2 and min(one.each for one in best[:-2]) < NO_GAIN * min(one.each for one in best[-2:]):
+            break
+    if (fastest := min(best, key=lambda one: one.each)).made > 1:
+        yield fastest
+
+
+def captions(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
+    """BLIP-2 with the questions and beams of the profile paper."""
+    from transformers import Blip2ForConditionalGeneration
+
+    from pipeline.models.captioner import Blip2
+
+    paper = load_profile("paper")
+    asked = paper.captioner
+    assert isinstance(asked, Blip2Captioner)
+    _require_room("BLIP-2 6.7B", asked.memory_half, device, tiny)
+    section = Blip2Captioner(kind="blip-2", path=str(save_blip2(folder / "blip-2", tiny)), questions=asked.questions)
+    with filled_in_place(Blip2ForConditionalGeneration, Blip2ForConditionalGeneration, device):
+        captioner = Blip2(section)
+    picture = _picture(512)
+    beams, questions = paper.settings.caption.beams, len(asked.questions)
+
+    def caption(tokens: int = ANSWER) -> None:
+        captioner.caption(picture, BIRD, CaptionSettings(max_new_tokens=tokens, beams=beams), 0)
+
+    with _most_memory() as most:
+        caption()
+        seconds = timed(caption, times)
+    # The shortest that the settings allow is eight tokens.
+    eight, nine = operations_of(lambda: caption(8)), operations_of(lambda: caption(9))
+    operations = eight + (ANSWER - 8) * (nine - eight)
+    language = _bytes_of(captioner._model.language_model)
+    what = f"a caption: {questions} questions, {ANSWER} tokens each, {beams} beams, batch 1"
+    yield Speed(
+        what, f"{device}, {_short(captioner._dtype)}", 1, seconds, operations, questions * ANSWER * language, most()
+    )
+
+
+def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
+    """The three language stages of an image, with the prompts of the profile paper, each reply of a fixed length."""
+    from transformers import AutoModelForCausalLM, LlamaForCausalLM
+
+    from pipeline.models.language_chat import ChatModel
+
+    _require_room("A language model in the shape of Llama-2 13B", 26_100_000_000, device, tiny)
+    path = str(save_llama(folder / "llama", tiny))
+    section = ChatLanguage(kind="transformers", path=path, dtype="auto", hold_form=False)
+    with filled_in_place(AutoModelForCausalLM, LlamaForCausalLM, device):
+        chat = ChatModel(section)
+    prompts = recipe_of(DEFAULT).prompts("paper")
+    written = {name: prompts[name].evaluate(**FILLED) for name, _, _ in REPLIES}
+    stages = [(name, tokens // 10 if tiny else tokens, many) for name, tokens, many in REPLIES]
+
+    def reply(name: str, tokens: int) -> None:
+        chat.complete(written[name], LanguageSettings(max_new_tokens=tokens), 0)
+
+    def image() -> None:
+        for name, tokens, many in stages:
+            for _ in range(many):
+                reply(name, tokens)
+
+    with _most_memory() as most:
+        image()
+        seconds = timed(image, times)
+    operations = 0.0
+    for name, tokens, many in stages:
+        eight, nine = operations_of(partial(reply, name, 8)), operations_of(partial(reply, name, 9))
+        operations += many * (eight + (tokens - 8) * (nine - eight))
+    out = sum(tokens * many for _, tokens, many in stages)
+    given = sum(len(chat._encode(chat.chat(written[name]))) * many for name, _, many in stages)
+    calls = sum(many for _, _, many in stages)
+    what = f"the language stages of an image: {calls} calls, {given} tokens read and {out} written, batch 1"
+    yield Speed(
+        what, f"{device}, {_short(chat._model.dtype)}", 1, seconds, operations, out * _bytes_of(chat._model), most()
+    )
+
+
+# How it is measured
+
+
+def timed(do: Callable[[], object], times: int) -> tuple[float, ...]:
+    """Seconds of each time, to the end of what the device was given. Whoever asks has done it once before."""
+    taken = []
+    for _ in range(times):
+        _finish()
+        began = time.perf_counter()
+        do()
+        _finish()
+        taken.append(time.perf_counter() - began)
+    return tuple(taken)
+
+
+def operations_of(do: Callable[[], object]) -> float:
+    """Multiplications and additions of the matrices, convolutions and attention in it."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        do()
+    return float(counter.get_total_flops())
+
+
+def counted(do: Callable[[int], object], steps: int) -> float:
+    """Operations of so many steps: of one, and so many times what a second one adds."""
+    one, two = operations_of(lambda: do(1)), operations_of(lambda: do(2))
+    return one + (steps - 1) * (two - one)
+
+
+def measured_machine(device: str, tiny: bool) -> Machine:
+    """The rates at which the device multiplies matrices in the precision that models have there, and copies."""
+    import torch
+
+    dtype = pick_dtype("auto", device)
+    side, size = (256, 1 << 22) if tiny else (8192, 1 << 30)
+    factor = torch.randn(side, side, device=device).to(dtype)
+    out = torch.empty_like(factor)
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+
+    def multiply() -> None:
+        for _ in range(10):
+            torch.mm(factor, factor, out=out)
+
+    def copy() -> None:
+        for _ in range(10):
+            target.copy_(source)
+
+    multiply()
+    copy()
+    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    return Machine(
+        name,
+        10 * 2 * side**3 / statistics.median(timed(multiply, 7)),
+        10 * 2 * size / statistics.median(timed(copy, 7)),
+    )
+
+
+def _require_room(model: str, needed: int, device: str, tiny: bool) -> None:
+    """Raises UserError where the GPU does not hold a model."""
+    free = free_memory(device)
+    if not tiny and needed + WORK > free:
+        raise UserError(
+            f"{model} is not measured: it needs {in_bytes(needed + WORK)} on the GPU, where {in_bytes(free)} are free."
+        )
+
+
+@contextmanager
+def _most_memory() -> Iterator[Callable[[], int]]:
+    """The most bytes in use on the GPU while it holds; on a CPU, what the process has at its end."""
+    from pipeline.machine import memory_in_use
+
+    memory_in_use(anew=True)
+    most = 0
+    yield lambda: most
+    process, gpu = memory_in_use()
+    most = gpu or process
+
+
+def _finish() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _picture(side: int) -> Image.Image:
+    """One with fine and coarse forms."""
+    return Image.effect_mandelbrot((side, side), (-2, -1.5, 1, 1.5), 90).convert("RGB")
+
+
+def _bytes_of(model: Any) -> int:
+    return sum(weights.numel() * weights.element_size() for weights in model.parameters())
+
+
+def _short(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _seconds(value: float) -> str:
+    return f"{1000 * value:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
