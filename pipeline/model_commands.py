@@ -212,9 +212,11 @@ class Tried:
         if self.problem:
             return f"{self.role:<28} {self.name}: {self.problem}"
         gpu = f", GPU {in_bytes(self.gpu_memory)}" if self.gpu_memory else ""
+        # What came with another model, as a ControlNet with its generator, was counted there.
+        memory = f"memory {in_bytes(self.memory)}" if self.memory > 0 else "no more memory"
         return (
             f"{self.role:<28} works: loaded in {self.seconds_to_load:.1f} s, one step {self.seconds_of_a_step:.1f} s, "
-            f"memory {in_bytes(max(0, self.memory))}{gpu}  {self.name}"
+            f"{memory}{gpu}  {self.name}"
         )
 
 

@@ -255,3 +255,8 @@ def test_as_a_person_calls_it(hub: Hub, profile: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["All weights of mine are here."]), done.stderr
     assert len(hub.sent("model.safetensors")) == 1 and "captioner · 95 % of 3 MB" in done.stderr
     assert list((tmp_path / "home").glob("hub/models--who--model/snapshots/*/model.safetensors"))
+
+
+def test_what_came_with_another_model_takes_no_memory_of_its_own() -> None:
+    assert "no more memory" in model_commands.Tried("ControlNet for canny", "tiny", 0.1, 0.2, -4096).in_words()
+    assert "memory 15 MB" in model_commands.Tried("image generator", "tiny", 0.1, 0.2, 15_000_000).in_words()
