@@ -114,6 +114,7 @@ def test_small_answers_go_at_once() -> None:
         assert listening.proto == socket.IPPROTO_TCP
 
 
+@pytest.mark.slow
 def test_missing_weights_are_named(tmp_path: Path) -> None:
     profile = a_profile(tmp_path, captioner=str(tmp_path / "nowhere"))
     refused(start("--profile", str(profile), "--workspace", str(tmp_path / "w"), "--port", str(free_port())), "nowhere")

@@ -147,6 +147,7 @@ def test_any_architecture_of_torchvision_or_timm_from_a_checkpoint(tmp_path: Pat
         ({"source": "timm", "name": ""}, "Give the name"),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_found_is_said_in_a_sentence(given: dict[str, str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         load(wanted(**given))

@@ -50,6 +50,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return order
 
 
+@pytest.mark.slow
 def test_a_released_model_is_loaded_again_when_it_is_next_asked_for(made: list[str]) -> None:
     models: Any = Models(load_profile("demo"))
     first = models.captioner
@@ -71,6 +72,7 @@ def test_a_released_model_is_loaded_again_when_it_is_next_asked_for(made: list[s
         models.release("hamster")
 
 
+@pytest.mark.slow
 def test_what_was_not_used_for_longest_makes_room_for_the_next(made: list[str]) -> None:
     free = {"cpu": 60 * GB}
 
@@ -105,6 +107,7 @@ def test_the_rule_frees_no_more_than_it_needs() -> None:
     assert to_release(90 * GB, 5 * GB, loaded) == ["captioner", "embedder", "language model"], "worth a try"
 
 
+@pytest.mark.slow
 def test_a_lack_of_memory_frees_the_others_and_is_tried_once_more(
     made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_there_and_back(source: Path, archive: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.zip", "deep", "source"]
 
 
+@pytest.mark.slow
 def test_of_a_workspace_in_use(tmp_path: Path) -> None:
     with Workspace(tmp_path / "live") as workspace:
         run_id = fill(workspace)

@@ -304,6 +304,7 @@ def test_markup_in_a_comment_stays_text(world: World) -> None:
     ],
     ids=["codes", "links"],
 )
+@pytest.mark.slow
 def test_four_hundred_guesses_come_to_nothing(world: World, name: str, body: Any, right: Any) -> None:
     found = [world.post(name, body(number), cookie="", address="203.0.113.7") for number in range(400)]
     tried = [reply for reply in found if reply.status == 401]

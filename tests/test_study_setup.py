@@ -413,6 +413,7 @@ def test_images_of_scenes_are_asked_about_what_they_show(lead: Lead) -> None:
     assert held.items == 12 and held.controls and held.quiz == 5 and not said["problems"]
 
 
+@pytest.mark.slow
 def test_the_model_under_test_is_asked_about_what_it_has_not_read(lead: Lead) -> None:
     road_runs(lead.studio.workspace, 2)
     workspace = lead.studio.workspace
