@@ -123,13 +123,15 @@ def mode_bar(state: RunState, case: StoredTestCase, comparison: ModelComparison,
 
 
 def source_picture(state: RunState) -> Html:
-    """The source image, while there is no result."""
+    """The source image as large as the window lets it be, while there is no result."""
     words = f"Source image: {caption_text(state) or state.run.name}"
+    width, height = state.source_size
     return el(
         "figure",
         picture(image_url(state.run.source_sha), state.source_size, alt=words, id="big-source", class_="sizer"),
         el("figcaption", el("span", "source")),
-        class_="large",
+        class_="large only-source",
+        style=f"--aspect:{width / height:.4f}",
     )
 
 
