@@ -126,7 +126,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from ui.endpoints import add_endpoints, has_call
     from ui.explore import LARGEST_UPLOAD, explore_page
     from ui.plain_http import PlainHttp
-    from ui.routes import add_routes
+    from ui.routes import add_routes, unknown_address
     from ui.scripts_page import add_scripts_page
     from ui.sign_in import stand_guard
     from ui.study.routes import add_study_routes
@@ -134,7 +134,15 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from ui.uploads import uploads_forgotten
 
     title = "DILLEMA Studio"
-    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None, lifespan=uploads_forgotten)
+    handlers = {404: unknown_address}
+    app = FastAPI(
+        title=title,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=uploads_forgotten,
+        exception_handlers=handlers,
+    )
 
     page = explore_page(explorer_of(studio))
     functions = add_endpoints(page, endpoints_of(studio))
@@ -164,6 +172,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
             ssr_mode=False,
             max_file_size=LARGEST_UPLOAD,
             mcp_server=settings.mcp,
+            app_kwargs={"exception_handlers": handlers},
             theme=theme(),
             head=head() + for_the_signed_in,
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fastapi import Request
+
 from ui.theme import LEAD, asset_address
 from ui.views.markup import Child, Html, el, join
 from ui.views.parts import icon
@@ -108,6 +110,18 @@ def page(
         scripts=(*first, *scripts),
         locked=signed_in,
     )
+
+
+def not_there(words: str, signed_in: bool, back: tuple[str, str]) -> str:
+    """A page that says why there is none, with a link `back`: its words and its address."""
+    link = el("p", el("a", back[0], href=back[1]))
+    content = el("section", el("h1", "Not there"), el("p", words), link, class_="card part")
+    return page("Not there", content, here="", signed_in=signed_in)
+
+
+def signed_in(request: Request) -> bool:
+    """Whether the lead has signed in, so that pages show a way out: the guard says so."""
+    return bool(getattr(request.state, "signed_in", False))
 
 
 def _navigation(here: str, **attributes: str) -> Html:

@@ -10,8 +10,8 @@ from mimetypes import guess_type
 from typing import IO, Annotated
 from urllib.parse import quote
 
-from fastapi import FastAPI, Query
-from fastapi.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from pipeline.errors import UserError
 from pipeline.masks import overlay
@@ -19,10 +19,19 @@ from services.accepted import MOST_RUNS
 from services.exchange import Exchange
 from services.samples import Sample, sample_named
 from storage.images import Images
+from ui.frame import not_there, signed_in
 from ui.theme import ASSETS, BUNDLES, bundle
 
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 _ASK_AGAIN = {"Cache-Control": "no-cache"}
+
+
+async def unknown_address(request: Request, error: Exception) -> Response:
+    """What answers to an address that does not exist: a page for a browser, JSON for a script."""
+    if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+        words = "There is no page at this address."
+        return HTMLResponse(not_there(words, signed_in(request), ("Explore", "/")), status_code=404)
+    return JSONResponse({"detail": getattr(error, "detail", "Not Found")}, status_code=404)
 
 
 def add_routes(app: FastAPI, images: Images, samples: tuple[Sample, ...], exchange: Exchange) -> None:

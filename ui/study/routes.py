@@ -32,7 +32,7 @@ from storage.workspace import Workspace
 from study.types import Item, Study
 from ui.annotate.page import POLICY, annotate_page
 from ui.bodies import refusal
-from ui.frame import page
+from ui.frame import not_there, page, signed_in
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
 from ui.study.frame import study_address, study_head
 from ui.study.items_form import item_window, thumbs
@@ -45,6 +45,7 @@ from ui.study.workers import all_workers, control_items_box, worker_page
 from ui.views.markup import Child, Html, el
 from ui.views.parts import Size
 
+ALL_STUDIES = ("All studies", "/study/")
 SHEETS, SCRIPTS = ("results-study.css",), ("results-study.js",)
 LOG_LIMIT = 500
 FRESH = {"Cache-Control": "no-store"}
@@ -72,11 +73,11 @@ def _add_pages(app: FastAPI, workspace: Workspace, drafts: Drafts, life: LifeCyc
 
     @app.get("/study/", include_in_schema=False)
     def all_studies(request: Request) -> Response:
-        return HTMLResponse(list_page(studies.all(), _signed_in(request)), headers=FRESH)
+        return HTMLResponse(list_page(studies.all(), signed_in(request)), headers=FRESH)
 
     @app.get("/study/new", include_in_schema=False)
     def new(request: Request) -> Response:
-        return HTMLResponse(new_page(_signed_in(request)), headers=FRESH)
+        return HTMLResponse(new_page(signed_in(request)), headers=FRESH)
 
     @app.get("/study/{study_id}", include_in_schema=False)
     def to_study(study_id: str) -> Response:
@@ -84,7 +85,7 @@ def _add_pages(app: FastAPI, workspace: Workspace, drafts: Drafts, life: LifeCyc
 
     @app.get("/study/{study_id}/", include_in_schema=False)
     def one(request: Request, study_id: str) -> Response:
-        signed = _signed_in(request)
+        signed = signed_in(request)
 
         def make(study: Study) -> Response:
             if study.state != "draft":
@@ -95,7 +96,7 @@ def _add_pages(app: FastAPI, workspace: Workspace, drafts: Drafts, life: LifeCyc
 
     @app.get("/study/{study_id}/run", include_in_schema=False)
     def run(request: Request, study_id: str) -> Response:
-        signed = _signed_in(request)
+        signed = signed_in(request)
 
         def make(study: Study) -> Response:
             if study.state == "draft":
@@ -113,7 +114,7 @@ def _add_pages(app: FastAPI, workspace: Workspace, drafts: Drafts, life: LifeCyc
         return _shown(
             study_id,
             lambda study: HTMLResponse(annotate_page(preview=study.id), headers=headers),
-            _signed_in(request),
+            signed_in(request),
         )
 
     def _shown(study_id: str, make: Callable[[Study], Response], signed: bool = False) -> Response:
@@ -121,7 +122,7 @@ def _add_pages(app: FastAPI, workspace: Workspace, drafts: Drafts, life: LifeCyc
         try:
             return make(studies.get(study_id))
         except UserError as error:
-            return HTMLResponse(_not_there(str(error), signed), status_code=404)
+            return HTMLResponse(not_there(str(error), signed, ALL_STUDIES), status_code=404)
 
 
 def _add_result_pages(app: FastAPI, workspace: Workspace, analyses: Analyses) -> None:
@@ -136,8 +137,8 @@ def _add_result_pages(app: FastAPI, workspace: Workspace, analyses: Analyses) ->
                 return RedirectResponse(study_address(study.id), status_code=303)
             content = make(analyses.of(study.id))
         except UserError as error:
-            return HTMLResponse(_not_there(str(error), _signed_in(request)), status_code=404)
-        return HTMLResponse(_document(study, tab, _signed_in(request), content), headers=FRESH)
+            return HTMLResponse(not_there(str(error), signed_in(request), ALL_STUDIES), status_code=404)
+        return HTMLResponse(_document(study, tab, signed_in(request), content), headers=FRESH)
 
     @app.get("/study/{study_id}/workers", include_in_schema=False)
     def workers(request: Request, study_id: str) -> Response:
@@ -298,11 +299,6 @@ def _results_page(analyses: Analyses, study: Study, signed_in: bool) -> str:
     return _document(study, "results", signed_in, [content, dialogs()], acts, ("study-acts.js",))
 
 
-def _signed_in(request: Request) -> bool:
-    """Whether the lead has signed in, so that pages show a way out: the guard says so."""
-    return bool(getattr(request.state, "signed_in", False))
-
-
 def _document(
     study: Study, tab: str, signed: bool, content: Child, acts: Sequence[Child] = (), scripts: Sequence[str] = ()
 ) -> str:
@@ -314,13 +310,6 @@ def _document(
         sheets=SHEETS,
         scripts=(*scripts, *SCRIPTS),
     )
-
-
-def _not_there(words: str, signed: bool) -> str:
-    """What there is to say instead of a page."""
-    back = el("p", el("a", "All studies", href="/study/"))
-    content = el("section", el("h1", "Not there"), el("p", words), back, class_="card part")
-    return page("Not there", content, signed_in=signed)
 
 
 def _live(study: Study, view: str) -> dict[str, str | None]:
