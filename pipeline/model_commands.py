@@ -113,6 +113,11 @@ def fetch(options: argparse.Namespace) -> int:
         _require_room(found, left)
         _require_yes(needed, options.yes)
         failed += _fetch_all(found, needed, line)
+    for role, listing in found:
+        weights = listing.weights
+        if isinstance(listing, hub.Listing) and not weights.pinned and hub.held(weights).complete is not False:
+            pin = f'revision = "{listing.commit}"'
+            print(f"{role:<28} is not pinned: {pin} in your profile keeps the one that is here.")
     if not failed:
         print(f"All weights of {profile.name} are here.")
     return SOME_FAILED if failed else 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.machine import Machine, model_fits, profile_fits
-from pipeline.model_sections import WebFile, Weights, in_bytes
+from pipeline.model_sections import COMMIT, WebFile, Weights, in_bytes
 from pipeline.models.hub import SPARE, held, page_of
 from pipeline.profile import Profile
 
@@ -41,6 +42,12 @@ class ListedModel:
         return max(0, self.bytes - self.bytes_here) if self.page and not self.complete else 0
 
     @property
+    def commit(self) -> str:
+        """Of the hub's, the one that is on this machine; "" where none is."""
+        here = Path(self.path).name
+        return here if self.page and COMMIT.fullmatch(here) else ""
+
+    @property
     def on_disk(self) -> str:
         """In words."""
         if self.complete and not self.bytes_here:
@@ -56,7 +63,8 @@ class ListedModel:
     def origin(self) -> str:
         """In words: revision, licence, and where it is."""
         parts = [f"revision {self.revision[:12] if len(self.revision) == 40 else self.revision}"] if self.pinned else []
-        parts += ["not pinned: the newest is taken"] if self.page and not self.pinned else []
+        if self.page and not self.pinned:
+            parts.append(f"not pinned: {f'{self.commit[:12]} is here' if self.commit else 'the newest is taken'}")
         parts += [f"licence: {self.licence}"] if self.licence else []
         return " · ".join((*parts, self.path or self.page))
 
@@ -88,7 +96,7 @@ class ListedProfile:
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
-        models = [{**vars(model), "to_fetch": model.to_fetch} for model in self.models]
+        models = [{**vars(model), "to_fetch": model.to_fetch, "commit": model.commit} for model in self.models]
         return {"name": self.name, "title": self.title, "to_fetch": self.to_fetch, "fits": self.fits, "models": models}
 
 

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 ROOT = Path(__file__).resolve().parent.parent
 """The repository; paths in a profile are relative to it."""
 DType = Literal["auto", "float32", "float16", "bfloat16"]
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+"""How the hub names a commit."""
 
 
 def in_bytes(number: float) -> str:
@@ -78,7 +79,7 @@ class Weights(Data):
     @property
     def pinned(self) -> bool:
         """Whether `revision` names one commit, and not a branch that moves."""
-        return bool(_COMMIT.fullmatch(self.revision))
+        return bool(COMMIT.fullmatch(self.revision))
 
     @property
     def size_in_words(self) -> str:

@@ -104,10 +104,13 @@ def test_fetch_says_the_bytes_first_asks_and_brings_them(
     assert cli.main(fetch) == 0
     told = capsys.readouterr()
     assert told.out.endswith("All weights of mine are here.\n") and "captioner · 50 % of 3 MB" in told.err
+    commit = next(Path(wanted_cache()).glob("snapshots/*")).name
+    assert f'is not pinned: revision = "{commit}" in your profile keeps the one that is here.' in told.out
     assert len(hub.sent("model.safetensors")) == 1 and not hub.sent("model.bin"), "no file that is not named"
     assert cli.main(fetch) == 0, "nothing is asked where nothing is to come"
     assert cli.main(["models", str(profile)]) == 0
-    assert "All models are here. It fits on the CPU." in capsys.readouterr().out
+    told_here = capsys.readouterr().out
+    assert "All models are here. It fits on the CPU." in told_here and f"not pinned: {commit[:12]} is here" in told_here
 
     held = next(path for path in Path(wanted_cache()).glob("blobs/*") if path.stat().st_size == 3_000_000)
     held.write_bytes(b"0" * 3_000_000)
