@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import UserError
 
@@ -134,7 +134,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from ui.uploads import uploads_forgotten
 
     title = "DILLEMA Studio"
-    handlers = {404: unknown_address}
+    handlers: dict[int | type[Exception], Any] = {404: unknown_address}
     app = FastAPI(
         title=title,
         docs_url=None,
