@@ -50,7 +50,7 @@ class Request:
     """The name of a recipe."""
     seed: int = 0
     prompts: Mapping[StageName, str] = field(default_factory=dict)
-    """The templates that take the place of the profile's."""
+    """The templates that take the place of the profile's, by the names of their slots."""
     stages: tuple[StageName, ...] | None = None
     """The text stages to go through, in order; None for all. One that is fresh is left as it is."""
     anew: StageName = ""
@@ -270,7 +270,7 @@ class Driver:
         cancelled: threading.Event | None,
     ) -> None:
         prompts, held, source = self.prompts(recipe, request.prompts), store.values(), store.source()
-        made_by = self.producers(recipe, prompts)
+        made_by = self.producers(recipe, prompts, request.settings)
         stale = stale_stages(recipe, request.task, source_sha, held, request.settings, made_by)
         fresh = name in held and name not in stale
         if fresh and name != request.anew:
@@ -345,11 +345,14 @@ class Driver:
             before=before,
             progress=progress,
             cancelled=cancelled,
+            others={
+                slot.name: prompt for slot in stage.other_prompts if (prompt := prompts.get(slot.name)) is not None
+            },
         )
         with stoppable(cancelled):
             made = stage.run(given)
         key = inputs_key(recipe, name, task, image_sha(source) if stage.reads_source else "", values, settings)
-        producer = self.producers(recipe, prompts).get(name)
+        producer = self.producers(recipe, prompts, settings).get(name)
         return replace(made, inputs_key=key if producer is None else with_producer(key, producer))
 
     def _draw(
@@ -464,9 +467,9 @@ class Driver:
         held = self._loaded[recipe]
         return edited_prompts(held, recipe.prompt_slots, recipe.own_prompts(edited or {}))
 
-    def producers(self, recipe: Recipe, prompts: PromptSet) -> dict[StageName, Producer]:
+    def producers(self, recipe: Recipe, prompts: PromptSet, settings: Settings) -> dict[StageName, Producer]:
         """What would produce the values of the text stages now. Loads nothing."""
-        return producers(recipe, self.profile.captioner.title, self.profile.language.title, prompts)
+        return producers(recipe, self.profile.captioner.title, self.profile.language.title, prompts, settings)
 
     def made(
         self,

@@ -206,12 +206,13 @@ def _open(folder: Path, asked: RunFile) -> RunFile:
     if not (folder / run_file.FILE).exists():
         return asked
     held = run_file.read(folder / run_file.FILE)
+    unsent = asked.recipe.unsent(asked.settings)  # earlier versions had not all of them
     for what, then, now in (
         ("image", held.source_sha256, asked.source_sha256),
         ("recipe", held.run.recipe, asked.run.recipe),
         ("task", held.run.task, asked.run.task),
         ("profile", _as_now(held.profile), _as_now(asked.profile)),
-        ("prompts", _as_now_worded(held.prompts, asked.prompts), asked.prompts),
+        ("prompts", _sent(_as_now_worded(held.prompts, asked.prompts), unsent), _sent(asked.prompts, unsent)),
         ("settings", held.settings, asked.settings),
         ("seed", held.seed, asked.seed),
         ("mask", (held.mask_sha256, held.run.mask_classes), (asked.mask_sha256, asked.run.mask_classes)),
@@ -244,6 +245,10 @@ def _as_now(profile: Mapping[str, Any]) -> Mapping[str, Any]:
         return Profile.model_validate(profile).model_dump(mode="json", exclude=_NO_OTHER_RUN)
     except ValidationError:
         return profile
+
+
+def _sent(prompts: PromptSet, unsent: Collection[str]) -> PromptSet:
+    return replace(prompts, prompts={name: one for name, one in prompts.prompts.items() if name not in unsent})
 
 
 def _as_now_worded(prompts: PromptSet, now: PromptSet) -> PromptSet:

@@ -30,11 +30,13 @@ _WORDS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Producer:
-    """What produces a stage's value now: the model by its title in the profile, and the template of its prompt."""
+    """What produces a stage's value now: the model by its title in the profile, and the templates of its prompts."""
 
     model: str
     prompt: str = ""
     """"" for a stage without one."""
+    others: tuple[tuple[str, str], ...] = ()
+    """Name and template of each further prompt that is sent; "" for one that the prompt set does without."""
 
 
 def inputs_key(
@@ -77,7 +79,11 @@ def drawing_key(
 
 def with_producer(key: str, producer: Producer) -> str:
     """The key of a value that a model gave, with what produced it."""
-    parts: dict[str, Any] = {"model": producer.model} | ({"prompt": producer.prompt} if producer.prompt else {})
+    parts: dict[str, Any] = {"model": producer.model}
+    if producer.others:
+        parts["prompt"] = [producer.prompt, *producer.others]
+    elif producer.prompt:
+        parts["prompt"] = producer.prompt
     return f"{key} {_joined(parts)}"
 
 
@@ -157,11 +163,18 @@ def by_person(
     return StageValue(value, Trace(author="person"), inputs_key(recipe, name, task, source_sha, values, settings))
 
 
-def producers(recipe: Recipe, captioner: str, language: str, prompts: PromptSet) -> dict[StageName, Producer]:
+def producers(
+    recipe: Recipe, captioner: str, language: str, prompts: PromptSet, settings: Settings
+) -> dict[StageName, Producer]:
     """What would produce the values of a recipe's stages now, given the titles of the two models."""
     titles = {"captioner": captioner, "language model": language}
+    templates = {name: prompt.template for name, prompt in prompts.prompts.items()}
     return {
-        stage.name: Producer(titles[stage.producer], prompts[stage.prompt.name].template if stage.prompt else "")
+        stage.name: Producer(
+            titles[stage.producer],
+            templates[stage.prompt.name] if stage.prompt else "",
+            tuple((slot.name, templates.get(slot.name, "")) for slot in stage.others_sent(settings)),
+        )
         for stage in recipe.stages
         if stage.producer in titles
     }

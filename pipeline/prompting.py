@@ -78,13 +78,17 @@ class PromptSlot:
     """A prompt that a stage or a method needs: its name, and the variables that are filled."""
 
     name: str
-    """That of the stage, or of what else it is for; its file is NAME.toml."""
+    """That of the stage, or of what else it is for; its file is NAME.toml. No stage has that of another's prompt."""
     required: tuple[str, ...]
     """The variables that a template must use."""
     optional: tuple[str, ...] = ()
     """The variables that it may use."""
     default: str = ""
-    """The template for prompt sets that have no file of this name; "" when there has to be one."""
+    """The template for prompt sets that have no file of this name; "" when there is none."""
+    needed: bool = True
+    """Whether a set has to have the file where there is no default; one that does without cannot ask this."""
+    title: str = ""
+    """What it asks, in a few words, for a stage with several prompts; "" for the stage's own."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,10 @@ class PromptSet:
     def __getitem__(self, name: str) -> Prompt:
         return self.prompts[name]
 
+    def get(self, name: str) -> Prompt | None:
+        """The prompt of a name; None where the set does without it (see `PromptSlot.needed`)."""
+        return self.prompts.get(name)
+
 
 def load_prompts(name: str, slots: Sequence[PromptSlot], folder: Path = PROMPTS_FOLDER) -> PromptSet:
     """These prompts of the set `folder/name`.
@@ -108,17 +116,21 @@ def load_prompts(name: str, slots: Sequence[PromptSlot], folder: Path = PROMPTS_
         raise PromptError(
             f"There is no prompt set {name!r}: choose one of {', '.join(known) or 'none (none are there)'}."
         )
-    return PromptSet(name, {slot.name: _load(folder / name / f"{slot.name}.toml", name, slot) for slot in slots})
+    loaded = {slot.name: _load(folder / name / f"{slot.name}.toml", name, slot) for slot in slots}
+    return PromptSet(name, {slot: prompt for slot, prompt in loaded.items() if prompt is not None})
 
 
 def edited_prompts(prompts: PromptSet, slots: Sequence[PromptSlot], templates: Mapping[str, str]) -> PromptSet:
-    """The set with other templates for some of its prompts, by their names. Raises PromptError, naming the variable."""
+    """The set with other templates for some of its prompts, by their names; also for one that it does without.
+
+    Raises PromptError, naming the variable.
+    """
     by_name = {slot.name: slot for slot in slots}
     changed: dict[str, Prompt] = {}
     for name, template in templates.items():
         if name not in by_name:
             raise PromptError(f"There is no prompt for {name!r}: there are {', '.join(by_name)}.")
-        held = prompts[name]
+        held = prompts.get(name) or Prompt(f"{prompts.name}/{name}", "")
         if not template.strip():
             raise PromptError(f"The prompt {held.where} is empty: write it, or put the profile's prompt back.")
         changed[name] = dataclasses.replace(held, template=template)
@@ -132,19 +144,29 @@ def prompts_to_plain(prompts: PromptSet) -> dict[str, Any]:
 
 
 def prompts_from_plain(data: Mapping[str, Any], slots: Sequence[PromptSlot]) -> PromptSet:
-    """The set from `prompts_to_plain`. Raises PromptError when the data do not fit."""
+    """The set from `prompts_to_plain`, also of a version that had not all of these prompts: one that may be missing
+    from a set is missing, or its default. Raises PromptError when the data do not fit.
+    """
+    built: dict[str, Prompt] = {}
     try:
-        built = {slot.name: Prompt(**{**data[slot.name], "stop": tuple(data[slot.name]["stop"])}) for slot in slots}
-        prompts = PromptSet(str(data["name"]), built)
+        name = str(data["name"])
+        for slot in slots:
+            if slot.name in data or (slot.needed and not slot.default):
+                built[slot.name] = Prompt(**{**data[slot.name], "stop": tuple(data[slot.name]["stop"])})
+            elif slot.default:
+                built[slot.name] = Prompt(f"{name}/{slot.name}", slot.default)
     except (KeyError, TypeError) as error:
         raise PromptError("The prompts of this file cannot be read: it was changed or cut.") from error
     for slot in slots:
-        _check(built[slot.name], slot)
-    return prompts
+        if slot.name in built:
+            _check(built[slot.name], slot)
+    return PromptSet(name, built)
 
 
-def _load(path: Path, name: str, slot: PromptSlot) -> Prompt:
+def _load(path: Path, name: str, slot: PromptSlot) -> Prompt | None:
     where = f"{name}/{slot.name}"
+    if not slot.needed and not slot.default and not path.exists():
+        return None
     if slot.default and not path.exists():
         prompt = Prompt(where, slot.default)
         _check(prompt, slot)

@@ -107,8 +107,13 @@ class Recipe:
 
     @property
     def prompt_slots(self) -> tuple[PromptSlot, ...]:
-        """The prompts that it uses: those of its stages, and that of the drawing."""
-        return (*(stage.prompt for stage in self.stages if stage.prompt is not None), self.drawing_prompt)
+        """The prompts that it may use: those of its stages, and that of the drawing."""
+        return (*(slot for stage in self.stages for slot in stage.prompt_slots), self.drawing_prompt)
+
+    def unsent(self, settings: Settings) -> frozenset[str]:
+        """The names of those prompts that it does not use under these settings."""
+        sent = {slot.name for stage in self.stages for slot in stage.others_sent(settings)}
+        return frozenset(slot.name for stage in self.stages for slot in stage.other_prompts if slot.name not in sent)
 
     def prompts(self, prompt_set: str, folder: Path = PROMPTS_FOLDER) -> PromptSet:
         """Its prompts from a prompt set. Raises PromptError."""
@@ -187,12 +192,16 @@ _known: dict[str, Recipe] = {recipe.name: recipe for recipe in SHIPPED}
 def register(recipe: Recipe) -> None:
     """Make a recipe known beside the shipped ones, for a program that brings its own.
 
-    Raises ValueError for a name that is taken, a stage whose name means another type of value elsewhere, and a stage
-    that reads what does not come before it.
+    Raises ValueError for a name that is taken, a stage whose name means another type of value or a further prompt
+    elsewhere, and a stage that reads what does not come before it.
     """
     if recipe.name in _known:
         raise ValueError(f"there is a recipe {recipe.name!r} already")
     types = value_types()
+    stages = (*known_stages(), *recipe.stages)
+    mixed_up = {slot.name for stage in stages for slot in stage.other_prompts} & {stage.name for stage in stages}
+    if mixed_up:
+        raise ValueError(f"{min(mixed_up)!r} is both a stage and a further prompt of a stage: rename one of them")
     for place, stage in enumerate(recipe.stages):
         if not re.fullmatch(r"[a-z][a-z0-9-]*", stage.name) or stage.name in RESERVED:
             raise ValueError(f"{stage.name!r} is no name for a stage: take small letters, digits and hyphens")
@@ -229,6 +238,18 @@ def stage_title(name: StageName) -> str:
 def stage_doing(name: StageName) -> str:
     """What is done while a stage of any recipe runs, or while images are drawn."""
     return next((stage.doing for stage in known_stages() if stage.name == name), DRAWING_DOING)
+
+
+def stage_of_prompt(name: str) -> StageName:
+    """The stage of any recipe that sends a prompt; the name itself for that of the drawing, or of none."""
+    named = {slot.name: stage.name for stage in known_stages() for slot in stage.prompt_slots}
+    return named.get(name, name)
+
+
+def prompt_title(name: str) -> str:
+    """What a prompt of any recipe is called: that of a stage like the stage, a further one as it says."""
+    others = {slot.name: slot.title for stage in known_stages() for slot in stage.other_prompts}
+    return others.get(name) or stage_title(name)
 
 
 def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Mapping[StageName, Any]) -> bool:

@@ -36,7 +36,7 @@ class RunRecord:
     settings: Mapping[str, Any]
     values: Mapping[StageName, StageValue[Any]]
     prompts: Mapping[StageName, str] = field(default_factory=dict)
-    """The templates that a person edited for this run."""
+    """The templates that a person edited for this run, by the names of their slots."""
     recipe: str = DEFAULT
     """The name of its recipe."""
     sample: str = ""

@@ -92,10 +92,10 @@ def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> 
     return tuple(found.values())
 
 
-def prompt_by_others(states: Sequence[StoredState], mine: Collection[int], stage: StageName) -> datetime | None:
-    """When others changed the prompt of a stage last; None when they did not."""
+def prompt_by_others(states: Sequence[StoredState], mine: Collection[int], name: str) -> datetime | None:
+    """When others changed the prompt of a name last; None when they did not."""
     moments = [
-        after.created for before, after in _pairs(states, mine) if before.prompts.get(stage) != after.prompts.get(stage)
+        after.created for before, after in _pairs(states, mine) if before.prompts.get(name) != after.prompts.get(name)
     ]
     return moments[-1] if moments else None
 

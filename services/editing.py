@@ -313,7 +313,7 @@ class Editing:
         if held is not None and stage in self._runs.stale(run, settings):
             key = held.value.inputs_key
         else:
-            producers = self._driver.producers(recipe_of(run.recipe), self._runs.prompts(run))
+            producers = self._driver.producers(recipe_of(run.recipe), self._runs.prompts(run), settings)
             key = with_producer(self._runs.inputs_key(stage, run, settings), producers[stage])
         self._workspace.runs.append_value(run.id, stage, StageValue(value, trace, key))
 

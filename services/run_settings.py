@@ -17,7 +17,6 @@ from pipeline.methods import method_of
 from pipeline.recipes import Recipe, recipe_of, section_card
 from pipeline.refusals import reason
 from pipeline.settings import Settings
-from pipeline.types import StageName
 from services.commands import Commands, KnownStage
 from services.edit_conflicts import (
     LARGEST_ID,
@@ -91,6 +90,7 @@ class SavePrompt(StateEdit):
 
     name: ClassVar[str] = "prompt-save"
     stage: KnownStage = Field(description="The stage")
+    prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")
     template: str = Field(description="The template, with the variables that its stage fills in")
 
 
@@ -99,6 +99,7 @@ class PutPromptBack(StateEdit):
 
     name: ClassVar[str] = "prompt-back"
     stage: KnownStage = Field(description="The stage")
+    prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")
 
 
 class RunSettings:
@@ -116,7 +117,7 @@ class RunSettings:
         commands.add(TakePreset, self.take_preset)
         commands.add(ReuseSeed, self.reuse_seed)
         commands.add(SavePrompt, self.save_prompt)
-        commands.add(PutPromptBack, lambda command: self._set_prompt(command, command.stage, ""))
+        commands.add(PutPromptBack, self.put_prompt_back)
 
     def change_setting(self, command: ChangeSetting) -> None:
         """Raises UserError for a setting that there is not, and a value that it does not take."""
@@ -206,28 +207,31 @@ class RunSettings:
         """A template that uses a wrong variable, or lacks one, is refused with its name."""
         template = command.template.replace("\r\n", "\n")
         recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
-        _require_language_stage(recipe, command.stage)
-        self._driver.prompts(recipe, {command.stage: template})
-        own = self._driver.prompts(recipe)[command.stage].template
-        self._set_prompt(command, command.stage, "" if template.strip() == own.strip() else template)
+        name = _prompt_name(recipe, command)
+        self._driver.prompts(recipe, {name: template})
+        own = self._driver.prompts(recipe).get(name)
+        self._set_prompt(command, "" if own is not None and template.strip() == own.template.strip() else template)
 
-    def _set_prompt(self, command: StateEdit, stage: StageName, template: str) -> None:
-        """Save the template of a stage ("" for the profile's). Whoever comes second is told, and both are kept."""
+    def put_prompt_back(self, command: PutPromptBack) -> None:
+        """Also where the profile has none: then the stage does without."""
+        self._set_prompt(command, "")
+
+    def _set_prompt(self, command: SavePrompt | PutPromptBack, template: str) -> None:
+        """Save a template ("" for the profile's). Whoever comes second is told, and both are kept."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
-            _require_language_stage(recipe_of(run.recipe), stage)
-            held = run.prompts
-            prompts = {name: text for name, text in held.items() if name != stage}
-            prompts |= {stage: template} if template else {}
+            name = _prompt_name(recipe_of(run.recipe), command)
+            prompts = {held: text for held, text in run.prompts.items() if held != name}
+            prompts |= {name: template} if template else {}
             states = self._workspace.runs.states(command.run, command.state) if command.state else ()
-            other = prompt_by_others(states, self._writes.by(command.tab), stage)
+            other = prompt_by_others(states, self._writes.by(command.tab), name)
             number = self._workspace.runs.set_prompts(command.run, prompts)
-            self._notes.solved(command.run, stage)
+            self._notes.solved(command.run, command.stage)
             if number is None:
                 return
             self._writes.note(number, command.tab)
             if other is not None:
-                self._notes.tell(command.run, stage, prompt_conflict(other))
+                self._notes.tell(command.run, command.stage, prompt_conflict(other))
 
 
 def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:
@@ -238,6 +242,12 @@ def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:
     raise UserError("This result is not of this run: pick one of those shown.", field="case")
 
 
-def _require_language_stage(recipe: Recipe, stage: StageName) -> None:
-    if not recipe.has(stage) or recipe.stage(stage).prompt is None:
+def _prompt_name(recipe: Recipe, command: SavePrompt | PutPromptBack) -> str:
+    """The prompt that a command is about. Raises UserError where the stage has none such."""
+    names = [slot.name for slot in recipe.stage(command.stage).prompt_slots] if recipe.has(command.stage) else []
+    if not names:
         raise UserError("This stage asks no language model: there is no prompt to edit.", field="stage")
+    name = command.prompt or command.stage
+    if name not in names:
+        raise UserError(f"This stage has no prompt {name[:80]!r}: it has {', '.join(names)}.", field="prompt")
+    return name

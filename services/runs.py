@@ -209,7 +209,7 @@ class RunService:
         """The outdated stages of a run, and why."""
         held = {stage: stored.value for stage, stored in run.values.items()}
         recipe, pixels = recipe_of(run.recipe), self.pixels(run.source_sha)
-        producers = self._driver.producers(recipe, self.prompts(run))
+        producers = self._driver.producers(recipe, self.prompts(run), settings)
         return stale_stages(recipe, run.task, pixels, held, settings, producers)
 
     def inputs_key(self, stage: StageName, run: Run, settings: Settings) -> str:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from pipeline.errors import UserError
-from pipeline.recipes import recipe_of, section_card, stage_title
+from pipeline.recipes import prompt_title, recipe_of, section_card, stage_of_prompt, stage_title
 from pipeline.types import StageName
 from services.commands import Commands, KnownStage, RunCommand
 from services.editing import Editing
@@ -112,7 +112,7 @@ class Undoing:
         for state in added.states:
             self._settings.noted(state, tab)
         cards = {section_card(path[1]) for path in step.changed if path[0] == "settings"}
-        prompts = {path[1] for path in step.changed if path[0] == "prompts"}
+        prompts = {stage_of_prompt(path[1]) for path in step.changed if path[0] == "prompts"}
         self._notes.solved(run_id, *step.stages, *prompts, *(card for card in cards if card is not None))
 
 
@@ -128,7 +128,7 @@ def words_of(step: Step) -> str:
         name = step.changed[0][-1].replace("_", " ")
         return f"the setting “{name}”" if len(step.changed) == 1 else "the settings"
     if kinds == {"prompts"}:
-        return f"the prompt of “{stage_title(step.changed[0][1])}”"
+        return f"the prompt of “{prompt_title(step.changed[0][1])}”"
     if kinds == {"task"}:
         fields = [path[-1] for path in step.changed]
         field = "kind" if "kind" in fields else fields[0]

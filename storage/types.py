@@ -143,7 +143,7 @@ class Run:
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """The name of each class number (0 to 255) of the mask."""
     prompts: Mapping[StageName, str] = field(default_factory=dict)
-    """The prompt templates that a person edited for this run, as text; a stage without one uses the profile's."""
+    """The prompt templates that a person edited for this run, by its name; others are the profile's."""
     removed: bool = False
     """Deleted by a person: out of the list of runs, and nothing of it lost."""
     state: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -44,7 +44,10 @@ class Stamps:
 class GreetingSettings(LanguageSettings):
     """Of the stage "greeting"."""
 
+    later: ClassVar[frozenset[str]] = frozenset(("farewell",))
+
     shout: bool = Field(False, description="Write it in capital letters")
+    farewell: bool = Field(False, description="Ask for a farewell too")
 
 
 class PostcardSettings(Settings):
@@ -73,8 +76,12 @@ def greet(given: StageInputs) -> StageValue[Greeting]:
         given.seed,
         cancelled=given.cancelled,
     )
+    text = said.value
+    if given.settings.farewell:
+        asked = given.others.get("farewell")
+        text += " " + (given.models.language.complete(asked.evaluate(), given.settings, 0) if asked else "No farewell.")
     trace = Trace("model", given.models.language.name, said.prompt, said.raw_reply, seed=said.seed)
-    return StageValue(Greeting(said.value), trace)
+    return StageValue(Greeting(text), trace)
 
 
 def stamp(given: StageInputs) -> StageValue[Stamps]:
@@ -104,6 +111,8 @@ POSTCARD = Recipe(
             run=greet,
             reads=("caption",),
             prompt=PromptSlot("greeting", ("task", "caption"), default="$task: greet from $caption"),
+            other_prompts=(PromptSlot("farewell", (), needed=False, title="how to end"),),
+            sends=lambda settings: ("farewell",) * settings.farewell,
             settings="greeting",
             summary=lambda value: value.text,
             doing="writing a greeting",

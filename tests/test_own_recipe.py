@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from pipeline.driver import Driver, Event, MemoryStore, Request, StageDone
 from pipeline.embedded import require_run_in
 from pipeline.errors import UserError
 from pipeline.profile import load_profile
+from pipeline.prompting import PROMPTS_FOLDER
 from pipeline.recipes import DILLEMA, Recipe, known_stages, recipe_of, register
 from pipeline.settings import GenerationSettings, Settings
 from pipeline.stages.caption import CAPTION
@@ -180,6 +182,75 @@ def test_a_person_edits_values_settings_and_prompts_of_it(studio: Studio) -> Non
     assert state.run.values["greeting"].value.trace.prompt.startswith("image classification with the label bird, greet")
     assert "no such stage" not in do(studio, run_id, "run", stage="stamps")
     assert "has no stage 'keywords'" in do(studio, run_id, "run", stage="keywords")
+
+
+def test_a_further_prompt_of_a_stage_outdates_what_was_made_with_it_and_nothing_else(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "recipe", recipe="postcard")
+    do(studio, run_id, "run-all")
+    about = {"stage": "greeting", "prompt": "farewell"}
+    assert "how to end" not in parts_of(studio, run_id)["greeting"], "as long as it is not sent"
+    assert "has no prompt 'hello': it has greeting, farewell" in do(
+        studio, run_id, "prompt-save", stage="greeting", prompt="hello", template="x"
+    )
+    assert "uses $task" in do(studio, run_id, "prompt-save", **about, template="$task")
+    assert do(studio, run_id, "prompt-save", **about, template="Say goodbye.") == ""
+    state = studio.states.of(run_id)
+    assert not state.stale and state.run.prompts == {"farewell": "Say goodbye."}
+    assert do(studio, run_id, "prompt-back", **about) == "" and not studio.states.of(run_id).run.prompts
+
+    assert do(studio, run_id, "setting", setting="greeting.farewell", value=True) == ""
+    card = parts_of(studio, run_id)["greeting"]
+    assert "Prompt of this run: how to end" in card and "The prompts of this profile have none for this" in card
+    do(studio, run_id, "run-all")
+    state = studio.states.of(run_id)
+    assert state.run.values["greeting"].value.value == Greeting("Greetings, bird! No farewell.") and not state.stale
+    assert do(studio, run_id, "prompt-save", **about, template="To the end: greet from here.") == ""
+    assert studio.states.of(run_id).stale["greeting"] == "the prompt was changed after this was made"
+    do(studio, run_id, "run-all")
+    state = studio.states.of(run_id)
+    assert state.run.values["greeting"].value.value == Greeting("Greetings, bird! Greetings, bird!")
+    card = parts_of(studio, run_id)["greeting"]
+    assert "To the end: greet from here." in card and "prompt edited" in card
+    assert do(studio, run_id, "setting", setting="greeting.farewell", value=False) == ""
+    do(studio, run_id, "run-all")
+    assert do(studio, run_id, "prompt-save", **about, template="Once more.") == ""
+    assert not studio.states.of(run_id).stale, "it is not sent"
+
+
+def test_a_stage_and_a_further_prompt_of_another_do_not_share_a_name() -> None:
+    stage = dataclasses.replace(CAPTION, name="farewell")
+    with pytest.raises(ValueError, match="'farewell' is both a stage and a further prompt"):
+        register(Recipe("letters", "Letters", "", (stage,), lambda values: None))
+
+
+def test_a_folder_of_a_version_without_a_further_prompt_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "load_models", lambda profile: greeting_models())
+    image, out = tmp_path / "bird.png", tmp_path / "out"
+    SOURCE.save(image)
+    base = ["augment", str(image), "--task", "classification", "--label", "bird", "--steps", "2", "--out", str(out)]
+    base += ["--recipe", "postcard"]
+    assert cli.main(base) == 0
+    prompts = tmp_path / "prompts"
+    shutil.copytree(PROMPTS_FOLDER, prompts)
+    (prompts / "demo" / "farewell.toml").write_text('template = "Now greet from here."')
+    own = recipe_of("postcard").prompts("demo", prompts)
+    monkeypatch.setattr(Recipe, "prompts", lambda self, name, folder=prompts: own)
+    assert (
+        own["farewell"].template == "Now greet from here."
+        and "farewell" not in run_file.read(out / "run.json").prompts.prompts
+    )
+    assert cli.main(base) == 0, "nothing hangs on a prompt that is not sent"
+    asked = ["--set", "greeting.farewell=true", "--out", str(tmp_path / "two")]
+    assert cli.main([*base, *asked]) == 0
+    data = json.loads((tmp_path / "two" / "run.json").read_text())
+    assert data["prompts"].pop("farewell")["template"] == "Now greet from here."
+    (tmp_path / "two" / "run.json").write_text(json.dumps(data))
+    capsys.readouterr()
+    assert cli.main([*base, *asked]) == 2
+    assert "holds a run with another prompts" in capsys.readouterr().err
 
 
 def test_another_recipe_leaves_values_images_and_settings_where_they_are(studio: Studio) -> None:

@@ -7,8 +7,8 @@ its name. Each module beside this one declares its own.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from PIL import Image
@@ -40,6 +40,8 @@ class StageInputs:
     """What a model gave last from the same inputs: another value is wanted. None at a first try."""
     progress: OnProgress | None = None
     cancelled: threading.Event | None = None
+    others: Mapping[str, Prompt] = field(default_factory=dict)
+    """Its other prompts by their names, but for those that the prompt set does without."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,12 @@ class Stage:
     producer: ProducerKind = "language model"
     prompt: PromptSlot | None = None
     """Which variables its prompt has; None for a stage without a prompt of the prompt set."""
+    other_prompts: tuple[PromptSlot, ...] = ()
+    """Further prompts that it may send, each with a title."""
+    sends: Callable[[Any], Collection[str]] | None = None
+    """Which of the other prompts it sends under its settings, by their names: only a change of those outdates a value.
+    None for all of them, always.
+    """
     settings: str = ""
     """Its section of the settings; "" for none."""
     marks: frozenset[str] = frozenset()
@@ -79,6 +87,18 @@ class Stage:
     """What the button says that runs it once more."""
     same_again: str = ""
     """What a person is told when another try gave the same value; may hold {times}. "" for nothing."""
+
+    @property
+    def prompt_slots(self) -> tuple[PromptSlot, ...]:
+        """All its prompts, its own one first."""
+        return (*((self.prompt,) if self.prompt is not None else ()), *self.other_prompts)
+
+    def others_sent(self, settings: Any) -> tuple[PromptSlot, ...]:
+        """Those of its other prompts that it sends under settings, which are those of all stages."""
+        if self.sends is None:
+            return self.other_prompts
+        sent = self.sends(getattr(settings, self.settings) if self.settings else None)
+        return tuple(slot for slot in self.other_prompts if slot.name in sent)
 
     @property
     def noun(self) -> str:

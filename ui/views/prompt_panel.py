@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from pipeline.prompting import PromptSlot
 from pipeline.types import StageName
 from services.edit_conflicts import clock
 from services.run_state import RunState
@@ -13,7 +14,7 @@ from storage.types import StoredValue
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, pill, seconds, short_model
 
-__all__ = ["Summary", "has_prompt", "history", "prompt_panel"]
+__all__ = ["Summary", "has_prompt", "history", "prompt_panel", "prompt_pill"]
 
 Summary = Callable[[Any], str]
 """Tells a value in one line."""
@@ -24,14 +25,27 @@ def prompt_panel(stage: StageName, state: RunState) -> Html:
 
     A captioner may take a prompt too, of which there is no template to edit.
     """
-    editor = [_editor(stage, state), _earlier(stage, state)] if state.recipe.stage(stage).prompt is not None else None
-    return el("div", _said(stage, state), editor, class_="prompt-panel")
+    held = state.recipe.stage(stage)
+    sent = {slot.name for slot in held.others_sent(state.settings)}
+    editors: list[Child] = []
+    for slot in held.prompt_slots:
+        further = slot in held.other_prompts
+        if not further or slot.name in sent or slot.name in state.run.prompts:
+            editors += [_editor(stage, slot, further, state), _earlier(stage, slot.name, state)]
+    return el("div", _said(stage, state), editors, class_="prompt-panel")
+
+
+def prompt_pill(stage: StageName, state: RunState) -> Child:
+    """That this run has a prompt of its own at the stage, where it has."""
+    if not any(slot.name in state.run.prompts for slot in state.recipe.stage(stage).prompt_slots):
+        return None
+    return pill("prompt edited", "acc", title="This run has a prompt of its own.")
 
 
 def has_prompt(stage: StageName, state: RunState) -> bool:
     """Whether the stage has a prompt to show: one that its model was sent, or a template for the next try."""
     asked = any(version.value.trace.prompt for version in state.histories.get(stage, ()))
-    return asked or state.recipe.stage(stage).prompt is not None
+    return asked or bool(state.recipe.stage(stage).prompt_slots)
 
 
 def _said(stage: StageName, state: RunState) -> Child:
@@ -58,15 +72,20 @@ def _exchange(words: str, prompt: str, reply: str) -> Html:
     )
 
 
-def _editor(stage: StageName, state: RunState) -> Html:
-    """The template of this run. Saving makes the stage stale where its value was made with another one."""
-    slot = state.recipe.stage(stage).prompt
-    assert slot is not None
-    edited = stage in state.run.prompts
-    template = state.prompts[stage].template
+def _editor(stage: StageName, slot: PromptSlot, further: bool, state: RunState) -> Html:
+    """The template of this run for a prompt of the stage, its own or a further one. Saving makes the stage stale where
+    its value was made with another one.
+    """
+    edited, held = slot.name in state.run.prompts, state.prompts.get(slot.name)
+    template = held.template if held is not None else ""
+    name = f"{stage}-{slot.name}" if further else stage  # of its elements
+    about = {"data_stage": stage, "data_prompt": slot.name if further else None}
+    title = f"Prompt of this run: {slot.title}" if further else "Prompt of this run"
     listed = ", ".join(f"${name}" for name in slot.required)
     allowed = f", and may hold {', '.join(f'${name}' for name in slot.optional)}" if slot.optional else ""
     note = f"It has to hold {listed}{allowed}: the studio fills them in."
+    if held is None:
+        note = f"The prompts of this profile have none for this: write one. {note}"
     field = el(
         "textarea",
         # A browser drops the first line break of a text area.
@@ -77,34 +96,34 @@ def _editor(stage: StageName, state: RunState) -> Html:
         data_lines=True,
         maxlength=4000,
         spellcheck="false",
-        aria_label="Prompt of this run",
-        id=f"template-{stage}",
+        aria_label=title,
+        id=f"template-{name}",
     )
-    back = button("Put the profile's prompt back", "prompt-back", "s", data_stage=stage) if edited else None
+    back = button("Put the profile's prompt back", "prompt-back", "s", **about) if edited else None
     return el(
         "div",
-        el("h3", "Prompt of this run ", pill("edited", "acc") if edited else None),
+        el("h3", f"{title} ", pill("edited", "acc") if edited else None),
         field,
         el("p", note, class_="mut small"),
         el("span", button("Save this prompt", "", "s p", data_submit=True), back, class_="acts"),
         class_="prompt-form",
         data_form="prompt-save",
-        data_stage=stage,
-        data_key=f"prompt-{stage}",
+        data_key=f"prompt-{name}",
+        **about,
     )
 
 
-def _earlier(stage: StageName, state: RunState) -> Child:
-    """The prompts that this run had before, the newest first, each once and with a way back to it."""
-    now = state.run.prompts.get(stage)
-    moments = {held.prompts[stage]: held.created for held in state.earlier_prompts if stage in held.prompts}
+def _earlier(stage: StageName, name: str, state: RunState) -> Child:
+    """What this run had before for the prompt of a name, the newest first, each once and with a way back to it."""
+    now, own = state.run.prompts.get(name), "" if name == stage else name
+    moments = {held.prompts[name]: held.created for held in state.earlier_prompts if name in held.prompts}
     rows = [
         el(
             "li",
             el("span", _when(created), class_="mut small"),
             el("pre", template, class_="prompt"),
-            button("Bring back", "prompt-save", "s", data_stage=stage, data_template=template),
-            data_key=f"earlier-{stage}-{number}",
+            button("Bring back", "prompt-save", "s", data_stage=stage, data_prompt=own or None, data_template=template),
+            data_key=f"earlier-{name}-{number}",
         )
         for number, (template, created) in enumerate(moments.items())
         if template != now
@@ -112,7 +131,7 @@ def _earlier(stage: StageName, state: RunState) -> Child:
     if not rows:
         return None
     title = el("summary", f"Earlier prompts of this run ({len(rows)})")
-    return el("details", title, el("ol", reversed(rows)), class_="earlier-prompts", id=f"earlier-prompts-{stage}")
+    return el("details", title, el("ol", reversed(rows)), class_="earlier-prompts", id=f"earlier-prompts-{name}")
 
 
 def history(versions: tuple[StoredValue, ...], summary: Summary, names: Mapping[str, str], held: int) -> Html:

@@ -18,7 +18,7 @@ from storage.types import StoredValue
 from ui.views.forms import settings_form
 from ui.views.markup import Child, Html, el, join
 from ui.views.parts import Tone, bar, button, icon, left, notice, pill, problem, seconds, short_model
-from ui.views.prompt_panel import has_prompt, history, prompt_panel
+from ui.views.prompt_panel import has_prompt, history, prompt_panel, prompt_pill
 from ui.views.words import PLAIN
 
 FROM_HERE = "This stage and all after it that are empty or stale, but no images yet"
@@ -51,7 +51,7 @@ def stage_card(stage: StageName, state: RunState, body: Child) -> Html:
         el("span", state.recipe.cards.index(stage) + 1, class_="num"),
         title(state.recipe.stage(stage).title, stage),
         state_pill(word, tone, id=f"state-{stage}"),
-        pill("prompt edited", "acc", title="This run has a prompt of its own.") if stage in state.run.prompts else None,
+        prompt_pill(stage, state),
         el("span", class_="grow"),
         el("span", _made_by(stored, state.model_names), class_="meta rare"),
         el("div", _head_buttons(stage, state, stored, running), class_="steps"),
