@@ -178,7 +178,7 @@ def _of_stage(stage: Stage, event: StageDone) -> str:
 
 def _remarks(event: StageDone, recipe: Recipe, task: Task, store: FolderStore) -> list[str]:
     values = {name: held.value for name, held in store.values().items()}
-    return recipe.stage(event.stage).remarks(event.value.value, values, task)
+    return [*event.value.trace.notes, *recipe.stage(event.stage).remarks(event.value.value, values, task)]
 
 
 def _caption(image: Lineage | PlannedImage) -> dict[str, Any]:

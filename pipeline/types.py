@@ -178,6 +178,8 @@ class Trace:
     """The seed of the attempt that gave the value."""
     attempts: int = 1
     seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    """What a person should know of it, a sentence each, such as what was done in the place of what was asked for."""
 
 
 T = TypeVar("T")

@@ -253,12 +253,12 @@ def job_facts(job: JobView) -> Plain:
 
 def _stage_facts(name: str, state: RunState) -> Plain:
     held = state.run.values.get(name)
-    facts: Plain = {"stage": name, "version": 0, "value": None, "author": "", "model": "", "stale": ""}
+    facts: Plain = {"stage": name, "version": 0, "value": None, "author": "", "model": "", "stale": "", "notes": []}
     if held is None:
         return facts
     trace = held.value.trace
     facts |= {"version": held.id, "value": to_plain(held.value.value), "author": trace.author, "model": trace.model}
-    return {**facts, "stale": state.stale.get(name, "")}
+    return {**facts, "stale": state.stale.get(name, ""), "notes": list(trace.notes)}
 
 
 def _summary_facts(run: RunSummary) -> Plain:

@@ -30,6 +30,7 @@ STEPS = (
     "m011_archive",
     "m012_panels",
     "m013_training",
+    "m014_trace_notes",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -416,6 +417,12 @@ def m013_training(db: sqlite_utils.Database) -> None:
     """Training items: a fourth kind that no approval counts, and what was read of what was told of an answer."""
     training_tables.apply(db)
     _only_append(db, training_tables.APPEND_ONLY)
+
+
+@studio()
+def m014_trace_notes(db: sqlite_utils.Database) -> None:
+    """What a person should know of how a value came about."""
+    db.execute("ALTER TABLE stage_values ADD COLUMN notes TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(notes))")
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -42,6 +42,7 @@ def insert_value(
             "seed": str(trace.seed),
             "attempts": trace.attempts,
             "seconds": trace.seconds,
+            "notes": pack(list(trace.notes)),
             "inputs_key": value.inputs_key,
             "batch": batch,
             "created": now(),
@@ -123,6 +124,7 @@ def stored_value(row: Row) -> StoredValue:
         seed=int(row["seed"]),
         attempts=row["attempts"],
         seconds=row["seconds"],
+        notes=tuple(json.loads(row["notes"])),
     )
     value = unpack_value(value_types()[row["stage"]], row["value"])
     return StoredValue(

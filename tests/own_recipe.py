@@ -76,11 +76,12 @@ def greet(given: StageInputs) -> StageValue[Greeting]:
         given.seed,
         cancelled=given.cancelled,
     )
-    text = said.value
-    if given.settings.farewell:
-        asked = given.others.get("farewell")
-        text += " " + (given.models.language.complete(asked.evaluate(), given.settings, 0) if asked else "No farewell.")
-    trace = Trace("model", given.models.language.name, said.prompt, said.raw_reply, seed=said.seed)
+    text, notes = said.value, list[str]()
+    if given.settings.farewell and (asked := given.others.get("farewell")) is not None:
+        text += " " + given.models.language.complete(asked.evaluate(), given.settings, 0)
+    elif given.settings.farewell:
+        notes.append("There is no prompt for a farewell.")
+    trace = Trace("model", given.models.language.name, said.prompt, said.raw_reply, seed=said.seed, notes=tuple(notes))
     return StageValue(Greeting(text), trace)
 
 

@@ -23,6 +23,7 @@ from pipeline.recipes import DILLEMA, Recipe, known_stages, recipe_of, register
 from pipeline.settings import GenerationSettings, Settings
 from pipeline.stages.caption import CAPTION
 from pipeline.types import Caption, CounterfactualCaption, Task, from_text, to_text
+from services.queries import ShowRun
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
 from tests.own_recipe import (
@@ -204,7 +205,12 @@ def test_a_further_prompt_of_a_stage_outdates_what_was_made_with_it_and_nothing_
     assert "Prompt of this run: how to end" in card and "The prompts of this profile have none for this" in card
     do(studio, run_id, "run-all")
     state = studio.states.of(run_id)
-    assert state.run.values["greeting"].value.value == Greeting("Greetings, bird! No farewell.") and not state.stale
+    assert state.run.values["greeting"].value.value == Greeting("Greetings, bird!") and not state.stale
+    assert "There is no prompt for a farewell." in parts_of(studio, run_id)["greeting"]
+    told = studio.commands.do(ShowRun(run=run_id))["stages"]
+    assert [stage["notes"] for stage in told] == [[], ["There is no prompt for a farewell."], []]
+    copy = studio.workspace.runs.duplicate(run_id)
+    assert studio.workspace.runs.get(copy).values["greeting"].value == state.run.values["greeting"].value
     assert do(studio, run_id, "prompt-save", **about, template="To the end: greet from here.") == ""
     assert studio.states.of(run_id).stale["greeting"] == "the prompt was changed after this was made"
     do(studio, run_id, "run-all")
@@ -212,6 +218,7 @@ def test_a_further_prompt_of_a_stage_outdates_what_was_made_with_it_and_nothing_
     assert state.run.values["greeting"].value.value == Greeting("Greetings, bird! Greetings, bird!")
     card = parts_of(studio, run_id)["greeting"]
     assert "To the end: greet from here." in card and "prompt edited" in card
+    assert "There is no prompt for a farewell." not in card
     assert do(studio, run_id, "setting", setting="greeting.farewell", value=False) == ""
     do(studio, run_id, "run-all")
     assert do(studio, run_id, "prompt-save", **about, template="Once more.") == ""
@@ -233,6 +240,10 @@ def test_a_folder_of_a_version_without_a_further_prompt_goes_on(
     base = ["augment", str(image), "--task", "classification", "--label", "bird", "--steps", "2", "--out", str(out)]
     base += ["--recipe", "postcard"]
     assert cli.main(base) == 0
+    assert cli.main([*base, "--set", "greeting.farewell=true", "--out", str(tmp_path / "noted")]) == 0
+    assert "\n  There is no prompt for a farewell.\n" in capsys.readouterr().err
+    noted = run_file.read(tmp_path / "noted" / "run.json").run.values["greeting"].trace
+    assert noted.notes == ("There is no prompt for a farewell.",)
     prompts = tmp_path / "prompts"
     shutil.copytree(PROMPTS_FOLDER, prompts)
     (prompts / "demo" / "farewell.toml").write_text('template = "Now greet from here."')

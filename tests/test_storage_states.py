@@ -180,7 +180,7 @@ def test_values_of_a_stage_that_is_not_known_here_hinder_nothing(workspace: Work
     insert = """
         INSERT INTO stage_values
         SELECT NULL, run, 'subject-box', '{"x": 1}', author, model, prompt, raw_reply, settings, seed,
-             attempts, seconds, inputs_key, NULL, created, batch FROM stage_values
+             attempts, seconds, inputs_key, NULL, created, batch, notes FROM stage_values
     """
     workspace._database.write(lambda db: db.execute(insert) and None)
     assert list(workspace.runs.get(run).values) == ["caption"]

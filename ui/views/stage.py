@@ -64,6 +64,8 @@ def stage_card(stage: StageName, state: RunState, body: Child) -> Html:
         parts.append(_problem(held, stage))
     if said is not None:
         parts.append(notice([icon("alert"), el("span", said)], f"notice-{stage}"))
+    for number, note in enumerate(stored.value.trace.notes if stored is not None else ()):
+        parts.append(notice([icon("alert"), el("span", note)], f"note-{stage}-{number}"))
     parts.append(_panels(state.recipe.stage(stage), state))
     parts.append(el("div", body, class_="body"))
     tones = {"warn": " is-stale", "bad": " is-failed"}
