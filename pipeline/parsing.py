@@ -7,6 +7,7 @@ Pure functions of the reply: whether a keyword is in the caption or protected is
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from pipeline.types import EDIT_TYPES, EditType
 
@@ -40,6 +41,12 @@ _TYPE_NAMES: dict[str, EditType] = {
     "season": "weather",
 }
 """What models say for one of the edit types."""
+_EDIT_ARROW = r"\s*(?:-+>|=+>|[→⇒:=]|\bto\b|\bbecomes\b)\s*"
+_BETWEEN_EDITS = re.compile(r"(?:[\s;,+&]|\band\b)*", re.IGNORECASE)
+_BEFORE_EDITS = re.compile(
+    r"^[\W_]*(?:(?:new |counterfactual )*(?:captions?|changes?|edits?|transformations?|sets?)\s*\d*\s*:?)?[\W_]*",
+    re.IGNORECASE,
+)
 
 
 class Unreadable(ValueError):
@@ -80,6 +87,48 @@ def read_alternatives(reply: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if not usable:
         raise Unreadable("no line of the form “keyword: alternative, alternative” was found")
     return usable
+
+
+def read_edits(reply: str, offered: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """`keyword -> alternative; keyword -> alternative`, the edits of one caption a line, in the order of the reply.
+
+    A line that holds anything but edits that were `offered` (keyword and alternative) is dropped whole.
+    """
+    longest_first = sorted(offered, key=lambda edit: (len(edit[0]), len(edit[1])), reverse=True)
+    ways = "|".join(f"({_plain(keyword)}{_EDIT_ARROW}{_plain(other)})" for keyword, other in longest_first)
+    edit = re.compile(rf"(?:{ways})(?!\w)", re.IGNORECASE)
+    found: list[tuple[tuple[str, str], ...]] = []
+    for line in _lines(re.sub(r"\]\s*,\s*\[", "\n", reply)):
+        text = _unquoted(_unbullet(line))
+        label = _BEFORE_EDITS.match(text)
+        starts = dict.fromkeys((0, label.end() if label else 0))  # a keyword may look like a label
+        edits = next((held for start in starts if (held := _edits_from(text, start, edit, longest_first))), ())
+        if edits:
+            found.append(edits)
+    if not found:
+        raise Unreadable("no line of the form “keyword -> alternative; keyword -> alternative” was found")
+    return tuple(found)
+
+
+def _edits_from(
+    text: str, start: int, edit: re.Pattern[str], offered: Sequence[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
+    """The edits of a line from a place on; none when anything else stands there."""
+    edits: list[tuple[str, str]] = []
+    while (match := edit.match(text, start)) is not None and match.lastindex is not None:
+        edits.append(offered[match.lastindex - 1])
+        between = _BETWEEN_EDITS.match(text, match.end())
+        start = between.end() if between else match.end()
+    return tuple(edits) if not re.search(r"\w", text[start:]) else ()
+
+
+def _plain(text: str) -> str:
+    """What finds a text in a line without quotes, whatever its spaces."""
+    return r"\s+".join(re.escape(word) for word in _unquoted(text).split())
+
+
+def _unquoted(text: str) -> str:
+    return "".join(letter for letter in text if letter not in _QUOTES)
 
 
 def read_caption(reply: str) -> str:

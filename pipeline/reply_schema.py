@@ -1,10 +1,11 @@
 """What a stage wants as a reply: a JSON schema, and how a reply that fits it is written in lines.
 
 The prompts ask for lines, which small models write better than JSON; a server holds its replies to JSON. So a schema of
-one of three forms stands for lines too:
+one of four forms stands for lines too:
 
 - an object with one text: that text, in one line;
 - an object with one list of objects: a line for each of them, its texts with " | " between;
+- an object with one list of lists of texts: a line for each of them, its texts with "; " between;
 - an object of lists of texts: a line for each, its name, a colon, its texts with commas between.
 
 Pure functions. Who holds a model to a grammar takes `grammar`; who reads a reply takes `as_lines` of it first.
@@ -54,6 +55,18 @@ def alternatives_schema(keywords: Sequence[str], count: int) -> Schema:
     return _object({" ".join(keyword.split()): each for keyword in keywords})
 
 
+def edits_schema(edits: Sequence[tuple[str, str]], captions: int, at_once: int) -> Schema:
+    """Of at most so many captions, each with at most `at_once` of the edits (keyword and alternative)."""
+    one = {"type": "string", "enum": [edit_text(*edit) for edit in edits]}
+    each = {"type": "array", "minItems": 1, "maxItems": at_once, "items": one}
+    return _object({"captions": {"type": "array", "minItems": 1, "maxItems": captions, "items": each}})
+
+
+def edit_text(keyword: str, alternative: str) -> str:
+    """An edit as prompts and replies write it."""
+    return " ".join(f"{keyword} -> {alternative}".split())
+
+
 def caption_schema(source: str) -> Schema:
     """Of the new text for a caption: in one line, and not out of all proportion to it."""
     return _object({"caption": {"type": "string", "minLength": 3, "maxLength": 200 + 2 * len(source)}})
@@ -81,6 +94,8 @@ def as_lines(reply: str, schema: Schema | None) -> str:
             if items["type"] == "object":
                 fields = list(items["properties"])
                 lines += [" | ".join(str(one.get(key, "")) for key in fields) for one in found if isinstance(one, dict)]
+            elif items["type"] == "array":
+                lines += ["; ".join(map(str, one)) for one in found if isinstance(one, list)]
             else:
                 lines.append(f"{name}: {', '.join(str(one) for one in found)}")
     return "\n".join(lines) or reply
@@ -100,6 +115,8 @@ def grammar(schema: Schema) -> str | None:
         return _one_text()
     if section["items"]["type"] == "object":
         return _list_of_objects(section)
+    if section["items"]["type"] == "array":
+        return _list_of_lists(section)
     return _lists(parts)
 
 
@@ -123,6 +140,8 @@ def _parts(schema: Schema | None) -> dict[str, Any] | None:
     if len(kinds) == 1 and kinds[0] == ("array", "object"):
         fields = next(iter(parts.values()))["items"].get("properties", {}).values()
         return parts if fields and all("enum" in field for field in fields) else None
+    if len(kinds) == 1 and kinds[0] == ("array", "array"):
+        return parts if "enum" in next(iter(parts.values()))["items"].get("items", {}) else None
     return parts if all(kind == ("array", "string") for kind in kinds) else None
 
 
@@ -162,7 +181,16 @@ def _talk() -> str:
 def _list_of_objects(section: Mapping[str, Any]) -> str:
     fields = section["items"]["properties"].values()
     choices = [" | ".join(_literal(text) for text in field["enum"]) for field in fields]
-    line = r" / ?\| ?/ ".join(f"({choice})" for choice in choices)
+    return _lines_of(section, r" / ?\| ?/ ".join(f"({choice})" for choice in choices))
+
+
+def _list_of_lists(section: Mapping[str, Any]) -> str:
+    texts, more = section["items"]["items"]["enum"], section["items"].get("maxItems", 100) - 1
+    return _lines_of(section, f"TEXT (/; ?/ TEXT){{0,{more}}}", f"TEXT: {' | '.join(map(_literal, texts))}")
+
+
+def _lines_of(section: Mapping[str, Any], line: str, *rules: str) -> str:
+    """As many lines of one kind as a list has items."""
     more = section.get("maxItems", 100) - 1
     return "\n".join(
         (
@@ -170,6 +198,7 @@ def _list_of_objects(section: Mapping[str, Any]) -> str:
             f"LINE: {line}",
             r"FIRST: /[ \n]{0,4}/ LINE",
             r"MORE: /\n {0,2}/ LINE",
+            *rules,
         )
     )
 

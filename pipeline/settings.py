@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pipeline.seeds import LARGEST
 
 ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
-Combinations = Literal["spread", "all", "one of each", "at random", "chosen"]
+Combinations = Literal["spread", "all", "one of each", "at random", "chosen", "model"]
 MOST_AT_ONCE = 64
 """As many images are drawn at once at most."""
 Combination = tuple[tuple[str, str], ...]
@@ -66,12 +66,18 @@ class CounterfactualSettings(LanguageSettings):
 
     later: ClassVar[frozenset[str]] = frozenset(("combinations", "chosen"))
 
-    edits_at_once: int = Field(1, ge=0, le=10, description="Edits applied to one caption; 0 means all of them")
+    edits_at_once: int = Field(
+        1,
+        ge=0,
+        le=10,
+        description="Edits applied to one caption; 0 means all of them. Where the language model chooses: at most",
+    )
     captions: int = Field(4, ge=1, le=32, description="How many counterfactual captions to make at most")
     combinations: Combinations = Field(
         "spread",
         description="Which edits become captions: so many, spread evenly (spread) or drawn (at random); all of them; "
-        "one of each keyword, or of each group of keywords; or those that a person chose (chosen)",
+        "one of each keyword, or of each group of keywords; those that a person chose (chosen); or those, so many at "
+        "most, that the language model chooses (model)",
     )
     chosen: tuple[Combination, ...] = Field(
         (), max_length=MOST_COMBINATIONS, description="The edits of each caption that a person chose"

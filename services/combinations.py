@@ -12,8 +12,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field
 
 from pipeline.errors import UserError
+from pipeline.prompting import PromptSet
 from pipeline.settings import MOST_COMBINATIONS, Combination, Combinations, Settings
 from pipeline.stages.counterfactuals import all_combinations, choose_edits, count_combinations, edit_pools
+from pipeline.stages.edit_choice import EDITS_PROMPT
 from pipeline.types import Edit
 from services.commands import Commands
 from services.edit_conflicts import StateEdit
@@ -41,7 +43,8 @@ class ChooseCombinations(StateEdit):
     stage_of_command: ClassVar[str] = STAGE
     how: Combinations = Field(
         description="“spread”: so many, spread evenly; “all”; “one of each” keyword, or group of keywords; "
-        "“at random”: so many; “chosen”: those that were chosen one by one"
+        "“at random”: so many; “chosen”: those that were chosen one by one; “model”: those, so many at most, that the "
+        "language model chooses"
     )
     captions: int | None = Field(None, ge=1, le=32, description="How many; none: as many as before")
 
@@ -75,11 +78,15 @@ class Grid:
     """How many “one of each” gives."""
     problem: str = ""
     """Why none can be planned."""
+    at_most: int = 0
+    """So many at most are going to be chosen by the language model; 0 where `planned` says which."""
 
 
-def grid_of(run: Run, settings: Settings, history: tuple[StoredValue, ...], fresh: bool) -> Grid | None:
-    """The grid of a run: what was written where that is `fresh`, else what would be. None as long as the run has no
-    caption or no alternatives.
+def grid_of(
+    run: Run, settings: Settings, history: tuple[StoredValue, ...], fresh: bool, prompts: PromptSet
+) -> Grid | None:
+    """The grid of a run: what was written where that is `fresh`, else what would be, with these prompts. None as long
+    as the run has no caption or no alternatives.
     """
     caption, alternatives = run.values.get("caption"), run.values.get("alternatives")
     if caption is None or alternatives is None:
@@ -89,9 +96,11 @@ def grid_of(run: Run, settings: Settings, history: tuple[StoredValue, ...], fres
     if not pools:
         return None
     planned: tuple[tuple[Edit, ...], ...] = ()
-    problem = ""
+    problem, at_most = "", 0
     if fresh and STAGE in run.values:
         planned = tuple(item.edits for item in run.values[STAGE].value.value.items if item.edits)
+    elif settings.counterfactuals.combinations == "model" and prompts.get(EDITS_PROMPT.name) is not None:
+        at_most = settings.counterfactuals.captions
     else:
         try:
             planned = choose_edits(*about, seed=sum(version.author == "model" for version in history))
@@ -100,7 +109,7 @@ def grid_of(run: Run, settings: Settings, history: tuple[StoredValue, ...], fres
     listed = dict.fromkeys([*islice(all_combinations(*about), SHOWN), *planned])
     groups = count_combinations([pool[:1] for pool in pools], at_once)
     total = count_combinations(pools, at_once)
-    return Grid(pools, at_once, total, tuple(listed), planned, min(groups, MOST_COMBINATIONS), problem)
+    return Grid(pools, at_once, total, tuple(listed), planned, min(groups, MOST_COMBINATIONS), problem, at_most)
 
 
 def pairs_of(edits: tuple[Edit, ...]) -> Combination:
@@ -137,7 +146,8 @@ class CombinationEdits:
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             settings, history = self._runs.settings(run), self._workspace.runs.history(run.id, STAGE)
-            grid = grid_of(run, settings, history, STAGE not in self._runs.stale(run, settings))
+            fresh, prompts = STAGE not in self._runs.stale(run, settings), self._runs.prompts(run)
+            grid = grid_of(run, settings, history, fresh, prompts)
             known = {pairs_of((edit,))[0] for pool in (grid.pools if grid is not None else ()) for edit in pool}
             if grid is None or not set(command.edits) <= known:
                 raise UserError(

@@ -235,6 +235,10 @@ def answer(prompt: str) -> str:
             old, new = edit.split(" -> ")
             caption = caption.replace(old, new)
         return caption
+    if prompt.rstrip().endswith("Changes:"):
+        offered = re.findall(r"Alternatives: (.*)", prompt)[-1].split("; ")
+        first = [one.partition(",")[0].replace(": ", " -> ") for one in offered]
+        return "\n".join([first[-1], "; ".join(first[:2])])
     if "Keywords:" in prompt.rsplit("Caption:", 1)[-1]:
         words = re.findall(r"Keywords: (.*)", prompt)[-1].split(", ")
         options = {"red": "blue, green, white", "sunny": "snowy, rainy, foggy", "by day": "at night, at sunset"}

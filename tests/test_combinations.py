@@ -12,9 +12,10 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.freshness import keyed
 from pipeline.settings import CounterfactualSettings
-from pipeline.stages.counterfactuals import choose_edits
+from pipeline.stages.counterfactuals import BETWEEN, choose_edits
 from pipeline.types import Alternative, Alternatives, Caption, Edit, KeywordAlternatives
 from services.combinations import Grid, grid_of, pairs_of
+from services.queries import ShowRun
 from services.studio import Studio
 from tests.scripted import SUNNY_BIRD, parts_of, studio_in
 from tests.test_ui_studio import do, new_run
@@ -88,7 +89,8 @@ def test_settings_of_earlier_versions_have_the_same_key() -> None:
 
 def grid(studio: Studio, run_id: str) -> Grid:
     state = studio.states.of(run_id)
-    found = grid_of(state.run, state.settings, state.histories["counterfactuals"], "counterfactuals" not in state.stale)
+    fresh = "counterfactuals" not in state.stale
+    found = grid_of(state.run, state.settings, state.histories["counterfactuals"], fresh, state.prompts)
     assert found is not None
     return found
 
@@ -132,3 +134,87 @@ def test_the_grid_shows_what_the_next_run_writes_and_takes_a_choice(studio: Stud
         assert said in do(studio, run_id, "combination-use", edits=refused, used=True).problem
     assert {pairs_of(edits) for edits in grid(studio, run_id).planned} == wanted
     assert Edit("red", "white", "attribute") in chain(*grid(studio, run_id).planned)
+
+
+# Chosen by the language model
+
+
+def with_model(studio: Studio, run_id: str, **settings: object) -> None:
+    for name, value in {"combinations": "model", **settings}.items():
+        assert do(studio, run_id, "setting", setting=f"counterfactuals.{name}", value=value).problem == ""
+
+
+def test_the_language_model_chooses_and_the_page_says_how_many_at_most(tmp_path: Path) -> None:
+    with studio_in(tmp_path, "paper") as studio:
+        run_id = new_run(studio)
+        do(studio, run_id, "run-all")
+        assert do(studio, run_id, "combinations", how="model").problem == ""
+        assert do(studio, run_id, "setting", setting="counterfactuals.edits_at_once", value=2).problem == ""
+        state, held = studio.states.of(run_id), grid(studio, run_id)
+        assert "counterfactuals" in state.stale and held.at_most == state.settings.counterfactuals.captions == 5
+        card = parts_of(studio, run_id)["counterfactuals"]
+        assert f"up to 5 of {held.total} combinations become captions: the language model chooses" in card
+        assert "Prompt of this run: which edits go together" in card
+
+        do(studio, run_id, "run-all")
+        chosen = {(("grassy", "sandy"),), (("red", "blue"), ("sunny", "snowy"))}
+        assert written(studio, run_id) == chosen == {pairs_of(edits) for edits in grid(studio, run_id).planned}
+        state = studio.states.of(run_id)
+        trace = state.run.values["counterfactuals"].value.trace
+        assert not state.stale and trace.notes == () and trace.prompt.count(BETWEEN) == 2
+        assert "Alternatives: red: blue, green, white; sunny: snowy" in trace.prompt.partition(BETWEEN)[0]
+        assert trace.raw_reply.startswith(f"grassy -> sandy\nred -> blue; sunny -> snowy{BETWEEN}")
+        card = parts_of(studio, run_id)["counterfactuals"]
+        assert "were spread evenly" not in card and "2 of" in card
+
+        # A tick makes of it what a person chose.
+        do(studio, run_id, "combination-use", edits='[["red", "green"]]', used=True)
+        assert studio.states.of(run_id).settings.counterfactuals.combinations == "chosen"
+        assert {pairs_of(edits) for edits in grid(studio, run_id).planned} == {*chosen, (("red", "green"),)}
+
+
+def test_the_question_outdates_only_what_was_chosen_by_it(tmp_path: Path) -> None:
+    template = "$task $caption $alternatives: choose.\nCaption: $caption\nAlternatives: $alternatives\nChanges:"
+    with studio_in(tmp_path, "paper") as studio:
+        run_id = new_run(studio)
+        do(studio, run_id, "run-all")
+        about = {"stage": "counterfactuals", "prompt": "edits"}
+        assert do(studio, run_id, "prompt-save", **about, template=template).problem == ""
+        assert not studio.states.of(run_id).stale, "the edits were drawn at random"
+        do(studio, run_id, "prompt-back", **about)
+        with_model(studio, run_id)
+        do(studio, run_id, "run-all")
+        assert not studio.states.of(run_id).stale
+        do(studio, run_id, "prompt-save", **about, template=template)
+        assert studio.states.of(run_id).stale == {"counterfactuals": "the prompt was changed after this was made"}
+        do(studio, run_id, "run-all")
+        trace = studio.states.of(run_id).run.values["counterfactuals"].value.trace
+        assert trace.prompt.startswith("image classification with the label bird A red bird")
+        do(studio, run_id, "prompt-back", **about)
+        assert "counterfactuals" in studio.states.of(run_id).stale
+
+
+def test_a_profile_that_does_not_ask_says_so_before_and_after(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    spread = {pairs_of(edits) for edits in grid(studio, run_id).planned}
+    with_model(studio, run_id)
+    card = parts_of(studio, run_id)["counterfactuals"]
+    assert "The prompts of this profile do not ask the language model for it" in card
+    assert "4 of 9 combinations become captions" in card, "those of the even spread"
+    planned = {pairs_of(edits) for edits in grid(studio, run_id).planned}
+    do(studio, run_id, "run-all")
+    assert written(studio, run_id) == planned and len(planned) == len(spread)
+    card = parts_of(studio, run_id)["counterfactuals"]
+    assert "The edits were spread evenly: the language model was to choose them" in card
+    (note,) = studio.commands.do(ShowRun(run=run_id))["stages"][-1]["notes"]
+    assert "edits.toml is missing" in note
+
+    # A run can have the prompt of its own.
+    own = "$task\nCaption: $caption\nAlternatives: $alternatives\nChanges:"
+    about = {"stage": "counterfactuals", "prompt": "edits"}
+    assert do(studio, run_id, "prompt-save", **about, template=own).problem == ""
+    assert "up to 4 of 9 combinations" in parts_of(studio, run_id)["counterfactuals"]
+    do(studio, run_id, "run-all")
+    assert written(studio, run_id) == {(("grassy", "sandy"),)}, "with one edit a caption, the other line is dropped"
+    assert "spread evenly: the language model" not in parts_of(studio, run_id)["counterfactuals"]

@@ -14,11 +14,14 @@ import pytest
 from pipeline.errors import CannotLoad, UserError
 from pipeline.models import load_models
 from pipeline.models.language_chat import ChatModel
-from pipeline.parsing import read_alternatives, read_caption, read_keywords
+from pipeline.parsing import read_alternatives, read_caption, read_edits, read_keywords
 from pipeline.profile import PROFILES, Profile
-from pipeline.reply_schema import Schema, alternatives_schema, caption_schema, keywords_schema
-from pipeline.settings import LanguageSettings
-from pipeline.types import Task
+from pipeline.prompting import Prompt
+from pipeline.reply_schema import Schema, alternatives_schema, caption_schema, edits_schema, keywords_schema
+from pipeline.settings import CounterfactualSettings, LanguageSettings
+from pipeline.stages.counterfactuals import edit_pools
+from pipeline.stages.edit_choice import choose_by_model
+from pipeline.types import Alternative, Alternatives, Caption, Edit, KeywordAlternatives, Task
 from tests import tiny
 from tests.scripted import SUNNY_BIRD
 
@@ -26,10 +29,12 @@ pytestmark = pytest.mark.slow
 
 REPLY = LanguageSettings(max_new_tokens=12, temperature=0.8)
 COLD = REPLY.model_copy(update={"temperature": 0.0})
+OFFERED = [("red", "blue"), ("red", "green"), ("sunny", "snowy"), ("by day", "at night")]
 WANTED: list[tuple[Schema | None, Callable[[str], object]]] = [
     (keywords_schema(SUNNY_BIRD, Task("classification", label="bird")), read_keywords),
     (alternatives_schema(["red", "by day"], 2), read_alternatives),
     (caption_schema(SUNNY_BIRD), read_caption),
+    (edits_schema(OFFERED, 3, 2), lambda reply: read_edits(reply, OFFERED)),
 ]
 
 
@@ -89,8 +94,28 @@ def test_a_prompt_that_does_not_fit_is_refused(model: ChatModel) -> None:
 
 
 def test_replies_of_random_weights_can_be_read_when_they_are_held(model: ChatModel) -> None:
-    for (schema, read), longest in zip(WANTED, (60, 300, 30), strict=True):
+    for (schema, read), longest in zip(WANTED, (60, 300, 30, 120), strict=True):
         assert read(model.complete("a bird", LanguageSettings(max_new_tokens=longest, temperature=1), 3, schema=schema))
+
+
+def test_random_weights_choose_edits_among_those_that_are_offered_and_nothing_else(model: ChatModel) -> None:
+    ticked = [("red", ("blue", "green")), ("sunny", ("snowy", "rainy")), ("by day", ("at night",))]
+    asked = Alternatives(
+        tuple(KeywordAlternatives(key, "attribute", tuple(map(Alternative, options))) for key, options in ticked)
+    )
+    bird, task = Caption(SUNNY_BIRD), Task("classification", label="bird")
+    prompt = Prompt("x", "$task: $caption $alternatives", ("\nTask:",))
+    settings = CounterfactualSettings(combinations="model", edits_at_once=2, temperature=1.0, max_new_tokens=160)
+    pools, at_once = edit_pools(bird, asked, settings)
+    offered, choices = {edit for pool in pools for edit in pool}, set[tuple[tuple[Edit, ...], ...]]()
+    for seed in (0, 0, 10):
+        choice = choose_by_model(bird, pools, at_once, task, model, prompt, settings, seed)
+        assert not choice.note and 1 <= len(choice.edits) <= settings.captions
+        assert all(1 <= len(edits) <= 2 and set(edits) <= offered for edits in choice.edits)
+        said = choice.replies[0].splitlines()
+        assert all(" -> " in part for line in said[:-1] for part in line.split(";")), "nothing but edits in whole lines"
+        choices.add(choice.edits)
+    assert len(choices) <= 2, "the same seed gives the same choice"
 
 
 def test_thoughts_are_bounded_counted_and_taken_off(folder: Path) -> None:

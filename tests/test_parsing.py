@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.parsing import Unreadable, read_alternatives, read_caption, read_keywords
+from pipeline.parsing import Unreadable, read_alternatives, read_caption, read_edits, read_keywords
 
 WEATHER = (("sunny", "weather"), ("red", "attribute"))
 SUNNY_RED = (("sunny", ("snowy", "foggy")), ("red", ("blue", "green")))
@@ -106,3 +106,43 @@ def test_a_caption_may_hold_quotes_and_colons() -> None:
 def test_captions_that_cannot_be_read(reply: str) -> None:
     with pytest.raises(Unreadable):
         read_caption(reply)
+
+
+OFFERED = [
+    ("red", "blue"),
+    ("red", "dark blue"),
+    ("sunny", "snowy"),
+    ("by day", "at 5 o'clock"),
+    ("to go", "black and tan"),
+]
+PAIRED = ((("red", "dark blue"), ("sunny", "snowy")), (("by day", "at 5 o'clock"),))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "red -> dark blue; sunny -> snowy\nby day -> at 5 o'clock",
+        "Sure! Here are the captions:\n1. red -> dark blue; sunny -> snowy\n2. by day -> at 5 o’clock\nEnjoy!",
+        "- Red → Dark Blue, Sunny → Snowy\n- By day → At 5 o'clock.",
+        "Caption 1: red => dark blue and sunny => snowy\nCaption 2: by day => at 5 o'clock",
+        "**red** -> **dark blue**; **sunny** -> **snowy**;\n**by day** -> **at 5 o'clock**",
+        "(red to dark blue; sunny to snowy)\n(by day becomes at 5 o'clock)",
+        '{"captions": [["red -> dark blue", "sunny -> snowy"], ["by day -> at 5 o\'clock"], ["red -> bl',
+        "red -> purple; sunny -> snowy\nred -> dark blue; sunny -> snowy\nred -> blueish\nby day -> at 5 o'clock",
+    ],
+)
+def test_edits(reply: str) -> None:
+    assert read_edits(reply, OFFERED) == PAIRED
+
+
+def test_edits_that_hold_what_stands_between_them() -> None:
+    assert read_edits("to go -> black and tan and red -> blue", OFFERED) == ((OFFERED[4], OFFERED[0]),)
+    assert read_edits("caption: 3 -> red; edit -> it", [("caption: 3", "red"), ("edit", "it")]) == (
+        (("caption: 3", "red"), ("edit", "it")),
+    )
+
+
+@pytest.mark.parametrize("reply", ["", "Sure!", "red", "red -> purple", "I would make the red bird blue.", "red; blue"])
+def test_edits_that_cannot_be_read(reply: str) -> None:
+    with pytest.raises(Unreadable, match="keyword -> alternative; keyword -> alternative"):
+        read_edits(reply, OFFERED)

@@ -13,9 +13,10 @@ from pipeline.model_sections import ROOT
 from pipeline.profile import load_profile
 from pipeline.prompting import PROMPTS_FOLDER, Prompt
 from pipeline.recipes import DILLEMA, DRAWING_PROMPT, known_recipes
-from pipeline.reply_schema import alternatives_schema, caption_schema, keywords_schema
+from pipeline.reply_schema import alternatives_schema, caption_schema, edits_schema, keywords_schema
 from pipeline.settings import AlternativeSettings, CounterfactualSettings, KeywordSettings
 from pipeline.stages import alternatives, counterfactuals, keywords
+from pipeline.stages.edit_choice import EDITS_PROMPT, choose_by_model
 from pipeline.types import (
     Alternative,
     Alternatives,
@@ -30,7 +31,7 @@ from tests.test_reply_schema import taken
 
 SETS = sorted(path.name for path in PROMPTS_FOLDER.iterdir() if path.is_dir())
 PROFILES = [load_profile(path.stem) for path in sorted((ROOT / "pipeline/profiles").glob("*.toml"))]
-PROMPTS = [pytest.param(name, slot.name, id=f"{name}/{slot.name}") for name in SETS for slot in DILLEMA.prompt_slots]
+PROMPTS = [pytest.param(name, slot, id=f"{name}/{slot}") for name in SETS for slot in DILLEMA.prompts(name).prompts]
 WORKED = [name for name in SETS if "\nExample\n" in DILLEMA.prompts(name)["keywords"].template]
 """The sets for models that were not made for these prompts, each of which shows them an example."""
 MODELS = (
@@ -109,8 +110,13 @@ def test_a_shipped_prompt_uses_what_its_stage_fills_and_nothing_else(name: str, 
 
 @pytest.mark.parametrize("name", SETS)
 def test_a_set_has_all_prompts_of_all_recipes_and_no_more(name: str) -> None:
-    needed = {slot.name for recipe in known_recipes() for slot in recipe.prompt_slots if not slot.default}
-    assert {path.name for path in (PROMPTS_FOLDER / name).iterdir()} == {f"{stage}.toml" for stage in needed}
+    slots = {slot for recipe in known_recipes() for slot in recipe.prompt_slots}
+    there = {path.stem for path in (PROMPTS_FOLDER / name).iterdir()}
+    assert {slot.name for slot in slots if slot.needed and not slot.default} <= there <= {slot.name for slot in slots}
+
+
+def test_only_the_demo_s_own_model_is_not_asked_which_edits_go_together() -> None:
+    assert [name for name in SETS if DILLEMA.prompts(name).get(EDITS_PROMPT.name) is None] == ["demo"]
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -180,8 +186,37 @@ def test_the_example_of_the_counterfactual_captions_makes_its_edits_and_keeps_it
 
 
 @pytest.mark.parametrize("name", WORKED)
+def test_the_example_of_the_edits_is_a_reply_that_we_take_whole(name: str) -> None:
+    shown = example(name, "edits")
+    task, caption, reply = task_in(shown["task"]), shown["caption"], shown["reply"]
+    words = [each.split(": ") for each in shown["alternatives"].split("; ")]
+    offered = {keyword: options.split(", ") for keyword, options in words}
+    assert offered == {
+        key: options.split(", ")
+        for key, options in (line.split(": ") for line in example(name, "alternatives")["reply"].splitlines())
+    }, "the alternatives of the example before"
+    types = kinds(name)
+    asked = Alternatives(
+        tuple(
+            KeywordAlternatives(key, types[key], tuple(map(Alternative, options)))  # type: ignore[arg-type]
+            for key, options in offered.items()
+        )
+    )
+    captions, most = int(shown["captions"]), int(shown["most"])
+    settings = CounterfactualSettings(attempts=1, combinations="model", captions=captions, edits_at_once=most)
+    pairs = [(key, option) for key, options in offered.items() for option in options]
+    assert taken(edits_schema(pairs, captions, most), reply)
+    pools, at_once = counterfactuals.edit_pools(Caption(caption), asked, settings)
+    model, prompt = ScriptedLanguageModel(reply), DILLEMA.prompts(name)["edits"]
+    found = choose_by_model(Caption(caption), pools, at_once, task, model, prompt, settings, 0)
+    said = ["; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in edits) for edits in found.edits]
+    assert said == reply.splitlines() and {len(edits) for edits in found.edits} == {1, 2}
+    assert len(found.edits) == captions, "as many as are allowed"
+
+
+@pytest.mark.parametrize("name", WORKED)
 def test_the_examples_speak_of_one_picture_and_of_a_label_that_they_keep(name: str) -> None:
-    shown = [example(name, stage) for stage in ("keywords", "alternatives", "counterfactuals")]
+    shown = [example(name, stage) for stage in ("keywords", "alternatives", "counterfactuals", "edits")]
     (task,) = {task_in(each["task"]) for each in shown}
     assert all(task.label in each["caption"] for each in shown)
     assert task.label in shown[2]["reply"] and task.label not in shown[0]["reply"] + shown[1]["reply"]

@@ -13,7 +13,15 @@ from pipeline.errors import UnreadableReply
 from pipeline.models.language_forms import Forms
 from pipeline.prompting import PromptSet
 from pipeline.recipes import DILLEMA
-from pipeline.reply_schema import Schema, alternatives_schema, as_lines, caption_schema, grammar, keywords_schema
+from pipeline.reply_schema import (
+    Schema,
+    alternatives_schema,
+    as_lines,
+    caption_schema,
+    edits_schema,
+    grammar,
+    keywords_schema,
+)
 from pipeline.settings import AlternativeSettings, CounterfactualSettings, KeywordSettings, LanguageSettings
 from pipeline.stages import alternatives, counterfactuals, keywords
 from pipeline.types import Caption, Task
@@ -23,6 +31,8 @@ BIRD = Task("classification", label="bird")
 KEYWORDS = keywords_schema(SUNNY_BIRD, BIRD)
 ALTERNATIVES = alternatives_schema(("red", "by day"), 3)
 CAPTION = caption_schema(SUNNY_BIRD)
+OFFERED = (("red", "blue"), ("sunny", "snowy"), ("by  day", 'at 5; or "later"'))
+EDITS = edits_schema(OFFERED, 2, 2)
 
 
 # In words
@@ -42,6 +52,11 @@ def test_keywords_are_runs_of_words_of_the_caption_that_may_change() -> None:
         (KEYWORDS, {"keywords": [{"keyword": "red", "edit_type": "attribute"}]}, "red | attribute"),
         (ALTERNATIVES, {"red": ["blue", "green"], "by day": ["at night"]}, "red: blue, green\nby day: at night"),
         (CAPTION, {"caption": "A blue bird.\n It sits."}, "A blue bird. It sits."),
+        (
+            EDITS,
+            {"captions": [["red -> blue", "sunny -> snowy"], ["red -> blue"]]},
+            "red -> blue; sunny -> snowy\nred -> blue",
+        ),
     ],
 )
 def test_json_that_a_server_held_is_read_as_lines_are(schema: Schema, data: dict[str, Any], lines: str) -> None:
@@ -93,6 +108,13 @@ def letters() -> Forms:
         (ALTERNATIVES, "red: reddish\nby day: at night", False),
         (ALTERNATIVES, "red: blue, red, green\nby day: at night", True),  # the reader leaves the second one out
         (ALTERNATIVES, "red: blue, green, white, black\nby day: at night", False),
+        (EDITS, 'red -> blue; sunny -> snowy\nby day -> at 5; or "later"', True),
+        (EDITS, "sunny -> snowy", True),
+        (EDITS, "red -> green", False),
+        (EDITS, 'red -> blue; sunny -> snowy; by day -> at 5; or "later"', False),
+        (EDITS, "red -> blue\nsunny -> snowy\nred -> blue", False),
+        (EDITS, "Sure: red -> blue", False),
+        (EDITS, "red -> blue;", False),
         (CAPTION, "A blue bird in snowy weather: cold.", True),
         (CAPTION, "Okapis graze by day.", True),
         (CAPTION, "Ein schöner Vogel, 鳥 x.", True),
@@ -118,6 +140,21 @@ def test_a_schema_that_stands_for_no_lines_is_held_as_json() -> None:
     }
     assert grammar(schema) is None
     assert taken(schema, '{"city": "Rome", "year": 2}') and not taken(schema, "Rome, 2")
+
+
+def test_the_largest_choice_of_edits_is_held_too() -> None:
+    many = [(f"keyword {k}", f"alternative {a}") for k in range(16) for a in range(10)]
+    line = "; ".join(f"keyword {k} -> alternative {k % 10}" for k in range(10))
+    schema = edits_schema(many, 32, 10)
+    assert taken(schema, "\n".join([line] * 32)) and not taken(schema, "\n".join([line] * 33))
+    assert not taken(schema, f"{line}; keyword 1 -> alternative 1")
+
+
+def test_a_list_of_lists_of_free_texts_is_held_as_json() -> None:
+    free = edits_schema(OFFERED, 2, 2)["properties"]["captions"] | {
+        "items": {"type": "array", "items": {"type": "string"}}
+    }
+    assert grammar({"type": "object", "properties": {"captions": free}}) is None
 
 
 # Held

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from pipeline.errors import Cancelled, UnreadableReply, UserError
+from pipeline.models.server import ServerFault
 from pipeline.progress import Progress
+from pipeline.prompting import Prompt
 from pipeline.recipes import DILLEMA
 from pipeline.settings import (
     AlternativeSettings,
@@ -30,6 +33,7 @@ from pipeline.types import (
     Keyword,
     KeywordAlternatives,
     Keywords,
+    StageValue,
     Task,
 )
 from tests.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, answer
@@ -198,6 +202,96 @@ def test_a_call_for_every_counterfactual_caption() -> None:
     assert seen[0].seconds_left is None
     assert seen[2].seconds_left == 0
     assert "caption 1 of 2" in seen[0].note
+
+
+CHOOSING = DILLEMA.prompts("paper")["edits"]
+OFFERED = {"red": ("blue", "green"), "sunny": ("snowy",), "day": ("at night",)}
+
+
+def chosen_by(model: ScriptedLanguageModel, choosing: Prompt | None = CHOOSING, **settings: object) -> StageValue[Any]:
+    """Captions of edits that the model chooses: its first replies are to that question."""
+    wanted = CounterfactualSettings.model_validate({"combinations": "model", "edits_at_once": 2, **settings})
+    options, prompt = alternatives_for(**OFFERED), PROMPTS["counterfactuals"]
+    return counterfactuals.run(CAPTION, options, BIRD, model, prompt, wanted, 5, choosing=choosing)
+
+
+def edits_of(made: StageValue[Any]) -> list[list[str]]:
+    return [[edit.alternative for edit in item.edits] for item in made.value.items]
+
+
+def test_the_model_chooses_the_edits_in_one_call_more() -> None:
+    model, seen = ScriptedLanguageModel("by day -> at night; red -> blue\nsunny -> snowy", answer), list[Progress]()
+    wanted = CounterfactualSettings(combinations="model", edits_at_once=2, captions=3)
+    options = alternatives_for(**OFFERED)
+    prompt = PROMPTS["counterfactuals"]
+    made = counterfactuals.run(CAPTION, options, BIRD, model, prompt, wanted, 5, seen.append, choosing=CHOOSING)
+    assert edits_of(made) == [["blue", "at night"], ["snowy"]] and all(item.used for item in made.value.items)
+    assert model.seeds[0] == 5 and len(model.prompts) == 3
+    for said in (
+        "Task: image classification with the label bird\n",
+        f"Caption: {SUNNY_BIRD}\n",
+        "Alternatives: red: blue, green; sunny: snowy; by day: at night\n",
+        "Captions, at most: 3\nChanges in one caption, at most: 2\n",
+    ):
+        assert said in model.prompts[0]
+    assert made.trace.prompt == counterfactuals.BETWEEN.join(model.prompts)
+    assert made.trace.raw_reply.startswith(
+        f"by day -> at night; red -> blue\nsunny -> snowy{counterfactuals.BETWEEN}A "
+    )
+    assert made.trace.notes == () and made.trace.attempts == 1
+    assert [(p.done, p.total, p.note) for p in seen] == [
+        (0, 4, "choosing the edits"),
+        (1, 3, "caption 1 of 2"),
+        (2, 3, "caption 2 of 2"),
+        (3, 3, "caption 2 of 2"),
+    ]
+
+
+def test_what_the_model_may_not_choose_is_dropped() -> None:
+    reply = [
+        "red -> blue; red -> green",  # one keyword twice
+        "red -> pink; sunny -> snowy",  # not offered
+        "red -> blue; sunny -> snowy; by day -> at night",  # too many
+        "sunny -> snowy; red -> green",
+        "red -> green; sunny -> snowy",  # as before
+        "Those are my captions.",
+        "by day -> at night",
+        "red -> blue",  # more than were asked for
+    ]
+    made = chosen_by(ScriptedLanguageModel("\n".join(reply), answer), captions=2)
+    assert edits_of(made) == [["green", "snowy"], ["at night"]] and made.trace.attempts == 1
+    made = chosen_by(ScriptedLanguageModel("\n".join(reply), answer), edits_at_once=0)
+    assert edits_of(made) == [["blue", "snowy", "at night"], ["green", "snowy"], ["at night"], ["blue"]]
+
+
+def test_a_choice_that_cannot_be_used_is_asked_for_again() -> None:
+    model = ScriptedLanguageModel("I cannot.", "red -> pink", "red -> blue; red -> green", "sunny -> snowy", answer)
+    made = chosen_by(model)
+    assert edits_of(made) == [["snowy"]] and made.trace.notes == () and made.trace.attempts == 4
+    assert model.seeds[:4] == [5, 6, 7, 8] and len(set(model.prompts[:4])) == 1
+    assert made.trace.raw_reply.startswith(f"sunny -> snowy{counterfactuals.BETWEEN}")
+
+
+def test_a_choice_that_never_comes_is_an_even_spread_and_said_to_be() -> None:
+    model = ScriptedLanguageModel("I cannot.", "No.", answer)
+    made = chosen_by(model, attempts=2, captions=3)
+    spread = chosen_by(ScriptedLanguageModel(answer), None, captions=3)
+    assert edits_of(made) == edits_of(spread) and len(edits_of(made)) == 3
+    (note,) = made.trace.notes
+    assert note.startswith("The edits were spread evenly. The language model was asked 2 times for the edits that go")
+    assert "no line of the form “keyword -> alternative; keyword -> alternative” was found" in note
+    assert made.trace.prompt == counterfactuals.BETWEEN.join((model.prompts[0], *model.prompts[2:]))
+    assert made.trace.raw_reply.startswith(f"No.{counterfactuals.BETWEEN}") and made.trace.attempts == 2
+    (note,) = spread.trace.notes
+    assert "spread evenly" in note and "edits.toml is missing" in note
+
+
+def test_a_server_that_is_down_is_no_reason_to_spread() -> None:
+    def down(_prompt: str) -> str:
+        raise ServerFault("The server is down.")
+
+    with pytest.raises(ServerFault, match="is down"):
+        chosen_by(ScriptedLanguageModel(down))
 
 
 def test_all_edits_at_once_are_in_one_caption() -> None:

@@ -25,13 +25,14 @@ from pipeline.errors import UserError
 from pipeline.parsing import read_caption
 from pipeline.progress import OnProgress, Pace, Progress, stop_if
 from pipeline.prompting import Prompt, PromptSlot
-from pipeline.reply_schema import caption_schema
+from pipeline.reply_schema import caption_schema, edit_text
 from pipeline.seams import LanguageModel
 from pipeline.seeds import derive_seed
 from pipeline.settings import MOST_COMBINATIONS, CounterfactualSettings
 from pipeline.stages.asking import Answer, ask
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.caption import caption_text
+from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
 from pipeline.types import (
     Alternatives,
     Caption,
@@ -61,12 +62,15 @@ def run(
     seed: int,
     on_progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
+    choosing: Prompt | None = None,
 ) -> StageValue[CounterfactualCaptions]:
-    """Counterfactual captions, one call each, with the edits of `choose_edits`.
+    """Counterfactual captions, one call each, with the edits of `choose_edits`, or with those that the model chooses in
+    a call before: `choosing` is the prompt for that. Where no choice comes of it, the trace has a note of that.
 
     A caption that misses an edit or loses a protected word is asked for again; one that still does after every attempt
-    is kept but not used. Caption k is asked for with `derive_seed(seed, k)` and the seeds after it; the trace has
-    `seed`, and as attempts the most that any caption needed. Captions that came out alike are merged.
+    is kept but not used. Caption k is asked for with `derive_seed(seed, k)` and the seeds after it, the choice with
+    `seed`; the trace has that, the prompts and replies of all calls, and as attempts the most that any needed. Captions
+    that came out alike are merged.
     Raises UserError when no alternative is used or one of them cannot be, UnreadableReply when a caption never came,
     Cancelled between two calls.
     """
@@ -78,30 +82,38 @@ def run(
                 require(keyword_checks(item.keyword, caption.text, task, item.forced))
                 # That it changes something; whether it takes a protected word along shows in the caption.
                 require(alternative_checks(item.keyword, option.text, task)[:1])
-    chosen = choose_edits(caption, alternatives, settings, seed)
-    if not chosen:
+    pools, at_once = edit_pools(caption, alternatives, settings)
+    if not pools:
         raise UserError("No alternative is chosen: tick at least one, or add one.")
-    start, pace = time.monotonic(), Pace(len(chosen))
+    start, choice = time.monotonic(), Choice()
+    asks = int(settings.combinations == "model" and choosing is not None)
+    pace = Pace(asks + settings.captions)
+    if settings.combinations == "model":
+        _tell(on_progress, pace, 0, asks)
+        choice = choose_by_model(caption, pools, at_once, task, language_model, choosing, settings, seed, cancelled)
+    chosen = choice.edits or choose_edits(caption, alternatives, settings, seed)
+    pace.total = asks + len(chosen)
     items: list[CounterfactualCaption] = []
     answers: list[Answer[str]] = []
     for number, edits in enumerate(chosen):
         stop_if(cancelled)
-        _tell(on_progress, pace, number)
+        _tell(on_progress, pace, asks + number, asks)
         answer = _write(caption, edits, task, language_model, prompt, settings, derive_seed(seed, number), cancelled)
         draft = CounterfactualCaption(answer.value, edits)
         passed = not failed(counterfactual_checks(caption.text, draft, task))
         items.append(CounterfactualCaption(answer.value, edits, used=passed))
         answers.append(answer)
-    _tell(on_progress, pace, len(chosen))
+    _tell(on_progress, pace, pace.total, asks)
     trace = Trace(
         author="model",
         model=language_model.name,
-        prompt=BETWEEN.join(answer.prompt for answer in answers),
-        raw_reply=BETWEEN.join(answer.raw_reply for answer in answers),
+        prompt=BETWEEN.join((*choice.prompts, *(answer.prompt for answer in answers))),
+        raw_reply=BETWEEN.join((*choice.replies, *(answer.raw_reply for answer in answers))),
         settings=settings.model_dump(mode="json"),
         seed=seed,
-        attempts=max(answer.attempts for answer in answers),
+        attempts=max(choice.attempts, *(answer.attempts for answer in answers)),
         seconds=time.monotonic() - start,
+        notes=(choice.note,) if choice.note else (),
     )
     return StageValue(merged(CounterfactualCaptions(tuple(items)), caption.text), trace)
 
@@ -129,8 +141,8 @@ def choose_edits(
     """The edits of each counterfactual caption, no two alike, each in caption order (see `all_combinations`).
 
     Which ones is said by `settings.combinations`. Those that a person chose and that there are no more are left out;
-    where none of them is left, so many are spread evenly, as without a choice. Raises UserError for more than
-    `MOST_COMBINATIONS`.
+    where none of them is left, and where a model is to choose and does not, so many are spread evenly. Raises UserError
+    for more than `MOST_COMBINATIONS`.
     """
     pools = _pools(caption, alternatives)
     if settings.combinations == "chosen":
@@ -257,7 +269,7 @@ def _write(
         {
             "task": task.describe(),
             "caption": caption.text,
-            "edits": "; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in edits),
+            "edits": "; ".join(edit_text(edit.keyword, edit.alternative) for edit in edits),
         },
         read_caption,
         settings,
@@ -270,9 +282,11 @@ def _write(
     )
 
 
-def _tell(on_progress: OnProgress | None, pace: Pace, done: int) -> None:
+def _tell(on_progress: OnProgress | None, pace: Pace, done: int, before: int = 0) -> None:
+    """So many calls are `done`, of which so many come `before` those for captions."""
     if on_progress is not None:
-        note = f"caption {min(done + 1, pace.total)} of {pace.total}"
+        captions = pace.total - before
+        note = f"caption {min(done - before + 1, captions)} of {captions}" if done >= before else "choosing the edits"
         on_progress(Progress("counterfactuals", done, pace.total, pace.seconds_left(done), note))
 
 
@@ -303,6 +317,7 @@ def _produce(given: StageInputs) -> StageValue[CounterfactualCaptions]:
         given.seed,
         given.progress,
         given.cancelled,
+        given.others.get(EDITS_PROMPT.name),
     )
 
 
@@ -318,6 +333,8 @@ COUNTERFACTUALS = Stage(
     run=_produce,
     reads=("caption", "alternatives"),
     prompt=PromptSlot("counterfactuals", ("task", "caption", "edits")),
+    other_prompts=(EDITS_PROMPT,),
+    sends=lambda settings: (EDITS_PROMPT.name,) if settings.combinations == "model" else (),
     settings="counterfactuals",
     seen=captions_seen,
     summary=_line,

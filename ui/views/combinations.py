@@ -12,20 +12,32 @@ from ui.views.forms import setting_input
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button
 
+NOT_ASKED = (
+    "The prompts of this profile do not ask the language model for it, so they would be spread evenly: write a prompt "
+    "for it under “Prompt and reply”, or take another way."
+)
+"""What is said before the captions are written where the language model is to choose and cannot be asked."""
+
 
 def combinations_part(state: RunState) -> Html | None:
     """How many there are and become captions, and behind it the grid; None before there are alternatives."""
     fresh = STAGE in state.run.values and STAGE not in state.stale
-    grid = grid_of(state.run, state.settings, state.histories.get(STAGE, ()), fresh)
+    grid = grid_of(state.run, state.settings, state.histories.get(STAGE, ()), fresh, state.prompts)
     if grid is None:
         return None
     settings = state.settings.counterfactuals
     planned = len(grid.planned)
     does = "are" if fresh else "become"
-    said = f"{planned} of {grid.total} combinations {does} captions" if not grid.problem else "Which become captions"
+    said = f"{planned} of {grid.total} combinations {does} captions"
+    if grid.problem:
+        said = "Which become captions"
+    elif grid.at_most:
+        said = f"up to {grid.at_most} of {grid.total} combinations become captions: the language model chooses"
     parts: list[Child] = [_ways(grid, settings)]
     if grid.problem:
         parts.append(el("p", grid.problem, class_="note"))
+    if settings.combinations == "model" and not fresh and not grid.at_most:
+        parts.append(el("p", NOT_ASKED, class_="note"))
     table = _by_keyword(grid) if grid.at_once == 1 else _by_caption(grid, grid.listed)
     others = tuple(edits for edits in grid.planned if len(edits) != grid.at_once)
     parts.append(el("div", table, class_="scroll"))
@@ -45,6 +57,8 @@ def _ways(grid: Grid, settings: CounterfactualSettings) -> Html:
         ("one of each", f"one of each: {grid.groups}", each),
         ("at random", f"{number} at random", "As many as are asked for; another try draws others"),
     ]
+    asked = "The language model says which edits go together, in one call more; each caption has as many as fit"
+    ways.append(("model", f"up to {settings.captions}: the language model chooses", asked))
     if settings.chosen:
         ways.append(("chosen", f"chosen: {len(settings.chosen)}", "Those that were ticked one by one"))
     chips = [

@@ -1,0 +1,105 @@
+"""Has the language model choose which edits go together, in one question before the captions of stage 4 are written.
+
+Knows which edits are offered and which may stand in one caption. What is done where no choice comes is the stage's
+business, but for the note that says so.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.errors import UnreadableReply
+from pipeline.parsing import Unreadable, read_edits
+from pipeline.prompting import Prompt, PromptSlot
+from pipeline.reply_schema import edits_schema
+from pipeline.seams import LanguageModel
+from pipeline.settings import CounterfactualSettings
+from pipeline.stages.asking import ask
+from pipeline.types import Caption, Edit, Task
+
+EDITS_PROMPT = PromptSlot(
+    "edits",
+    ("task", "caption", "alternatives"),
+    ("captions", "most"),
+    needed=False,
+    title="which edits go together",
+)
+"""`$alternatives`: those that are ticked, by keyword. `$captions`: captions at most. `$most`: edits of one at most."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What came of the question."""
+
+    edits: tuple[tuple[Edit, ...], ...] = ()
+    """Those of each caption, in caption order; none where nothing could be used, and `note` says why."""
+    note: str = ""
+    prompts: tuple[str, ...] = ()
+    """The prompt that was sent; none where nothing was asked."""
+    replies: tuple[str, ...] = ()
+    attempts: int = 0
+
+
+def choose_by_model(
+    caption: Caption,
+    pools: Sequence[Sequence[Edit]],
+    at_once: int,
+    task: Task,
+    language_model: LanguageModel,
+    prompt: Prompt | None,
+    settings: CounterfactualSettings,
+    seed: int,
+    cancelled: threading.Event | None = None,
+) -> Choice:
+    """At most `settings.captions` different combinations of at most `at_once` edits, each of another keyword.
+
+    `pools` are the edits that may be made, by keyword in caption order; `prompt` is None where the prompt set has none.
+    What else a reply names is dropped, and one of which nothing is left is asked for again with the next seed. Raises
+    what the model raises where it cannot be asked, and Cancelled between two replies.
+    """
+    if prompt is None:
+        return Choice(
+            note="The edits were spread evenly: the language model was to choose them, but the prompts of this profile "
+            f"do not ask it to ({EDITS_PROMPT.name}.toml is missing)."
+        )
+    offered = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
+    places = {edit: place for place, edit in enumerate(offered.values())}
+
+    def read(reply: str) -> tuple[tuple[Edit, ...], ...]:
+        found = [
+            tuple(sorted((offered[pair] for pair in pairs), key=lambda edit: places[edit]))
+            for pairs in read_edits(reply, list(offered))
+        ]
+        fit = (edits for edits in found if len({edit.keyword for edit in edits}) == len(edits) <= at_once)
+        chosen = tuple(dict.fromkeys(fit))[: settings.captions]
+        if not chosen:
+            raise Unreadable(f"no line held at most {at_once} of the edits, each of another keyword")
+        return chosen
+
+    values: dict[str, str | int] = {
+        "task": task.describe(),
+        "caption": caption.text,
+        "alternatives": "; ".join(f"{pool[0].keyword}: {', '.join(e.alternative for e in pool)}" for pool in pools),
+        "captions": settings.captions,
+        "most": at_once,
+    }
+    schema = edits_schema(list(offered), settings.captions, at_once)
+    try:
+        answer = ask(
+            "the edits that go together",
+            language_model,
+            prompt,
+            values,
+            read,
+            settings,
+            seed,
+            schema=schema,
+            cancelled=cancelled,
+        )
+    except UnreadableReply as error:
+        if not error.attempts:  # the model was not heard at all: it would write no caption either
+            raise
+        return Choice((), f"The edits were spread evenly. {error}", (error.prompt,), (error.raw_reply,), error.attempts)
+    return Choice(answer.value, "", (answer.prompt,), (answer.raw_reply,), answer.attempts)
