@@ -308,6 +308,38 @@ def test_what_it_was_told_is_one_click_away_and_its_prompt_can_be_edited_and_put
     assert not studio.workspace.runs.get(run_of(page)).prompts
 
 
+def test_the_language_model_chooses_the_edits_by_a_prompt_of_its_own(studio: Studio, page: Page) -> None:
+    card = page.locator("#stage-counterfactuals")
+    page.click("#combinations-said")
+    page.click("[data-key=combinations-model]")
+    expect(card).to_contain_text("do not ask the language model for it, so they would be spread evenly")
+    page.click("#run-counterfactuals")
+    expect(page.locator("#note-counterfactuals-0")).to_contain_text("The edits were spread evenly")
+    expect(page.locator("#state-counterfactuals")).to_have_text("ready")
+
+    page.click("#stage-counterfactuals [data-panel-of=prompt]")
+    template = page.locator("#template-counterfactuals-edits")
+    expect(template).to_have_value("")
+    form = page.locator(".prompt-form", has=template)
+    expect(form).to_contain_text("Prompt of this run: which edits go together")
+    template.fill("$task $captoin")
+    form.locator("[data-submit]").click()
+    expect(form.locator(".refusal")).to_contain_text("$captoin")
+    template.fill("Choose for $task.\nCaption: $caption\nAlternatives: $alternatives\nChanges:")
+    form.locator("[data-submit]").click()
+    expect(card).to_contain_text("prompt edited")
+    expect(page.locator("#combinations-said")).to_contain_text("up to 4 captions: the language model chooses")
+    expect(page.locator("#state-counterfactuals")).to_contain_text("stale: the prompt was changed")
+    page.click("#run-counterfactuals")
+    expect(page.locator("#combinations-said")).to_contain_text("1 of 8 combinations are captions")
+    expect(page.locator("#note-counterfactuals-0")).to_have_count(0)
+    expect(card.locator("pre.prompt").first).to_contain_text("Choose for image classification with the label bird.")
+    settled(page)
+    form.locator("[data-do=prompt-back]").click()
+    expect(template).to_have_value("")
+    assert not studio.workspace.runs.get(run_of(page)).prompts
+
+
 def test_an_edit_is_undone_by_key_and_by_button_and_history_says_who(studio: Studio, page: Page) -> None:
     for word in ("red", "sunny"):
         keyword_chip(page, word).locator(".toggle").click()

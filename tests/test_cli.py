@@ -355,6 +355,34 @@ def test_a_caption_that_fails_a_check_is_drawn_where_a_person_ticked_it_and_that
     assert lost in models.generator.made[-1][0] and len(models.generator.made) == 3
 
 
+def test_the_language_model_chooses_the_edits_and_it_is_said_where_it_was_not_asked(
+    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--set", "counterfactuals.combinations=model", "--edits-at-once", "2")
+    assert augment(image, tmp_path / "one", *asked, "--profile", "paper") == 0
+    assert "spread evenly" not in capsys.readouterr().err
+    held = run_file.read(tmp_path / "one" / "run.json")
+    chosen = [[edit.alternative for edit in item.edits] for item in held.run.values["counterfactuals"].value.items]
+    assert chosen == [["sandy"], ["blue", "snowy"]] and len(held.images) == 2
+    assert "which changes make good new captions" in held.prompts["edits"].template
+    assert held.run.values["counterfactuals"].trace.prompt.startswith("You help to test")
+    assert augment(image, tmp_path / "one", *asked, "--profile", "paper") == 0
+    assert "counterfactual captions (as it was)" in capsys.readouterr().err
+    assert cli.main(["again", str(tmp_path / "one"), "--out", str(tmp_path / "again")]) == 0
+    capsys.readouterr()
+
+    assert augment(image, tmp_path / "two", *asked) == 0
+    assert capsys.readouterr().err.count("\n  The edits were spread evenly: the language model was to choose them") == 1
+    assert augment(image, tmp_path / "three", *asked, "--json") == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (remarks,) = [
+        event["remarks"] for event in events if event.get("stage") == "counterfactuals" and "remarks" in event
+    ]
+    assert any("spread evenly" in remark for remark in remarks)
+    (note,) = run_file.read(tmp_path / "two" / "run.json").run.values["counterfactuals"].trace.notes
+    assert "edits.toml is missing" in note
+
+
 def test_several_images_are_a_run_each_and_one_that_fails_stops_no_other(
     models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

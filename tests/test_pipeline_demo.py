@@ -228,3 +228,24 @@ def test_check_tries_each_model_and_one_that_fails_stops_no_other(
     works = {role: one for role, one in tried.items() if not one["problem"]}
     assert set(works) == set(tried) - {"language model", "embedder"}
     assert all(one["seconds_of_a_step"] > 0 for one in works.values())
+
+
+def test_the_model_is_not_asked_to_choose_edits_but_held_to_those_that_are_offered_where_a_person_asks_it(
+    driver: Driver,
+) -> None:
+    scene = plain_bird(3)
+    picked = Settings(counterfactuals=CounterfactualSettings(combinations="model", edits_at_once=2, captions=3))
+    values: dict[str, Any] = {"caption": Caption(caption(scene))}
+    for stage in ("keywords", "alternatives"):
+        values[stage] = driver.produce(DILLEMA, stage, BLANK, task_of(scene), values, picked).value
+    made = driver.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked)
+    assert len(made.value.items) == 3 and "edits.toml is missing" in made.trace.notes[0]
+
+    # It was not trained for the question; what it says is one of the offers all the same.
+    own = driver.prompts(DILLEMA, {"edits": "Task: $task\nCaption: $caption\nAlternatives: $alternatives\nReply:"})
+    made = driver.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked, prompts=own)
+    again = driver.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked, prompts=own)
+    offered = {(item.keyword, option.text) for item in values["alternatives"].items for option in item.options}
+    assert made.trace.notes == () and 1 <= len(made.value.items) <= 3
+    assert all((edit.keyword, edit.alternative) in offered for item in made.value.items for edit in item.edits)
+    assert made.value == again.value and made.trace.prompt.startswith("Task: image classification with the label bird")

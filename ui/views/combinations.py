@@ -28,11 +28,12 @@ def combinations_part(state: RunState) -> Html | None:
     settings = state.settings.counterfactuals
     planned = len(grid.planned)
     does = "are" if fresh else "become"
-    said = f"{planned} of {grid.total} combinations {does} captions"
+    whole = all(len(edits) == grid.at_once for edits in grid.planned)  # those of fewer edits are not counted in all
+    said = f"{planned}{f' of {grid.total}' if whole else ''} combinations {does} captions"
     if grid.problem:
         said = "Which become captions"
     elif grid.at_most:
-        said = f"up to {grid.at_most} of {grid.total} combinations become captions: the language model chooses"
+        said = f"up to {grid.at_most} caption{'s' if grid.at_most > 1 else ''}: the language model chooses"
     parts: list[Child] = [_ways(grid, settings)]
     if grid.problem:
         parts.append(el("p", grid.problem, class_="note"))
