@@ -355,10 +355,11 @@ def test_a_caption_that_fails_a_check_is_drawn_where_a_person_ticked_it_and_that
     assert lost in models.generator.made[-1][0] and len(models.generator.made) == 3
 
 
+@pytest.mark.slow
 def test_the_language_model_chooses_the_edits_and_it_is_said_where_it_was_not_asked(
     models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("--set", "counterfactuals.combinations=model", "--edits-at-once", "2")
+    asked = ("--set", "counterfactuals.combinations=model", "--edits-at-once", "2", "--set", "generation.short_side=64")
     assert augment(image, tmp_path / "one", *asked, "--profile", "paper") == 0
     assert "spread evenly" not in capsys.readouterr().err
     held = run_file.read(tmp_path / "one" / "run.json")
