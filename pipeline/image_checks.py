@@ -60,7 +60,7 @@ _MISSING = "Much of the source's outlines is missing in the image: something may
 def image_checks(
     source: Image.Image,
     image: Image.Image,
-    control: Image.Image,
+    control: Image.Image | None,
     source_caption: str,
     counterfactual: CounterfactualCaption,
     task: Task,
@@ -69,17 +69,20 @@ def image_checks(
     conditioning: ConditioningSettings | None = None,
     drawn: Image.Image | None = None,
     mask: NamedMask | None = None,
+    lines: Mapping[str, Band] = BANDS,
 ) -> tuple[Check, ...]:
     """All checks of one image. `source` and `image` are RGB of the same size; `labels` are the classes that the label
     is told apart from. Without an embedder, a caption, labels or a mask, what needs them is left out.
 
     Edges are looked for at the size at which was drawn, since their thresholds count in pixels: in `drawn`, the image
-    before it was brought to the source's size, or in `image` where that was not needed. `control` has that size.
+    before it was brought to the source's size, or in `image` where that was not needed. `control` has that size;
+    without one, the edges of the source are looked for. `lines` hold where the profile's embedder sets none of its own.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
     # Only a Canny control image holds edges that can be looked for; for others those of the source are taken.
-    wanted = control if settings.kind == "canny" else _outlines(source, drawn.size, settings)
-    bands = {**BANDS, **getattr(embedder, "bands", {})}
+    held = control if settings.kind == "canny" else None
+    wanted = held if held is not None else _outlines(source, drawn.size, settings)
+    bands = {**BANDS, **lines, **getattr(embedder, "bands", {})}
     checks = [edges_kept(drawn, wanted, settings, bands["edges kept"])]
     if mask is not None and task.kind == "segmentation":
         forms = forms_kept(source, image, mask, bands[FORMS_KEPT])

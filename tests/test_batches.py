@@ -15,7 +15,8 @@ from pipeline.driver import Driver, ImageDone, ImageFailed, MemoryStore, Request
 from pipeline.errors import Cancelled, UserError
 from pipeline.lineage import Batch, TestCase
 from pipeline.methods import read_lineage, read_settings
-from pipeline.methods.controlnet import SAFE, ControlNetMethod, ControlNetSettings
+from pipeline.methods.controlnet import ControlNetMethod, ControlNetSettings
+from pipeline.methods.drawing import SAFE
 from pipeline.models import Models, load_models
 from pipeline.profile import load_profile
 from pipeline.progress import Progress

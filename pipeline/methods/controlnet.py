@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from typing import Any
 
 from PIL import Image
 from pydantic import model_validator
 
 from pipeline.conditioning import control_image, painted
-from pipeline.errors import UserError
 from pipeline.image_checks import image_checks
 from pipeline.image_sections import DRAWN_BY_MODEL
 from pipeline.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
-from pipeline.lineage import Batch, Lineage, MethodSettings, TestCase
-from pipeline.masks import NO_MASK, InMask, NamedMask, in_mask
+from pipeline.lineage import Batch, Lineage, MethodSettings
+from pipeline.masks import NO_MASK, InMask, NamedMask
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
+from pipeline.methods.drawing import BatchedSettings, DrawingMethod, Told, shown_classes
 from pipeline.profile import Profile
 from pipeline.progress import OnProgress, Progress, stop_if
 from pipeline.prompting import PromptSet
@@ -31,7 +29,6 @@ from pipeline.seams import (
     Generator,
     Models,
     OnStep,
-    Planned,
     Prepared,
     Source,
     Wanted,
@@ -41,23 +38,18 @@ from pipeline.speed import Effort, effort_of
 from pipeline.types import GENERATION, Check, CounterfactualCaption, Task
 from pipeline.webui import MadeWith, file_name, joined
 from pipeline.weight_hashes import weights_hash
-from pipeline.words import classes_in
 
 CONTROL_IMAGE = "control image"
 """The name of the artifact."""
-SAFE = "safety checker"
-"""The name of the check that holds its verdict."""
 _MODULES = {"canny": "canny", "soft edges": "softedge_hed", "line art": "lineart", "depth": "depth_midas"}
 """What the web UI's ControlNet extension calls the kinds of conditioning."""
 
 
-class ControlNetSettings(MethodSettings):
+class ControlNetSettings(BatchedSettings):
     """What an image of this method was made with."""
 
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
-    batch: Batch = Batch()
-    """The one that the image was drawn in; no setting of a run."""
 
     @model_validator(mode="before")
     @classmethod
@@ -74,15 +66,6 @@ class ControlNetSettings(MethodSettings):
     def steps(self) -> int:
         """Denoising steps of an image."""
         return self.generation.steps
-
-    @property
-    def drawn_in(self) -> Batch | None:
-        """The batch that it was drawn in."""
-        return self.batch
-
-    def plain(self) -> dict[str, Any]:
-        """As versions wrote it that drew one image at a time, where that is so."""
-        return self.model_dump(mode="json", exclude=set() if self.batch != Batch() else {"batch"})
 
     def pixels(self) -> tuple[Any, ...]:
         """All that decides the pixels of an image.
@@ -120,14 +103,9 @@ class ControlNetDescription(MethodDescription):
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
     ) -> str:
         """The caption, and the label or the protected classes: as `$shown` only those that the picture holds, since a
-        diffusion model draws what it is told of; as `$kept` all of them.
-
-        The mask says what the picture holds; of a class that it does not know, or without one, the caption does.
+        diffusion model draws what it is told of; as `$kept` all of them. See `shown_classes`.
         """
-        shown = list(task.kept())
-        if task.kind == "segmentation":
-            named = () if all(name in held for name in shown) else _named(counterfactual.text, tuple(shown))
-            shown = [name for name in shown if held.get(name, name in named)]
+        shown = shown_classes(counterfactual.text, task, held)
         template = prompts["diffusion"] if shown else prompts["diffusion"].without("shown")
         return template.evaluate(caption=counterfactual.text, kept=", ".join(task.kept()), shown=", ".join(shown))
 
@@ -226,10 +204,9 @@ class ControlNetPrepared(Prepared):
     """RGB, at the size at which is drawn."""
 
 
-class ControlNetMethod:
-    """Draws a counterfactual caption on a control image of the source (its edges, its depth, ...), and brings the
-    result to the source's size, so that masks and boxes of the source fit it pixel by pixel. Without an embedder only
-    the edges are checked.
+class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
+    """Draws a counterfactual caption on a control image of the source (its edges, its depth, ...). Without an embedder
+    only the edges are checked.
     """
 
     def __init__(
@@ -237,16 +214,12 @@ class ControlNetMethod:
         generator: Generator,
         embedder: Embedder | None,
         prompts: PromptSet,
-        name: str = CONTROLNET.name,
         labels: Sequence[str] = (),
         detector: Callable[[ControlKind], Detector] | None = None,
     ) -> None:
-        """`labels` are the classes that a label is told apart from, for the checks alone; `detector` gives the models
-        of those kinds of control image that need one.
-        """
-        self.name = name
-        self._generator, self._embedder, self._prompts = generator, embedder, prompts
-        self._labels, self._detector = tuple(labels), detector
+        """`detector` gives the models of those kinds of control image that need one."""
+        super().__init__(CONTROLNET, embedder, prompts, labels)
+        self._generator, self._detector = generator, detector
         self._at_work = generator
 
     def prepare(
@@ -265,13 +238,6 @@ class ControlNetMethod:
         control = control_image(fitted, own.conditioning, self._detector, source.mask)
         return ControlNetPrepared(source, own, {CONTROL_IMAGE: _as_shown(control, source.image.size)}, control)
 
-    def make(
-        self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep
-    ) -> TestCase:
-        """One test case. Same arguments, same pixels on the same machine. Raises what the generator raises."""
-        (finish,) = self.make_batch(prepared, [Planned(counterfactual, seed, 0)], 1, on_step)
-        return finish()
-
     def batch(self, prepared: ControlNetPrepared, waiting: int) -> int:
         """As many as the settings say; else as are best for the generator, and no more than there are."""
         generator = self._generator.on(prepared.settings.conditioning.kind)
@@ -279,54 +245,26 @@ class ControlNetMethod:
             return 1
         return prepared.settings.generation.batch or max(1, min(waiting, generator.batch(prepared.control.size)))
 
-    def make_batch(
-        self, prepared: ControlNetPrepared, images: Sequence[Planned], size: int, on_step: OnStep
-    ) -> Sequence[Callable[[], TestCase]]:
-        """The test cases of a batch: drawn together, then checked and given one by one."""
-        start = time.monotonic()
-        settings = prepared.settings
-        self._at_work = generator = self._generator.on(settings.conditioning.kind)
-        task, held = prepared.source.task, in_mask(prepared.source.mask, prepared.source.task)
-        prompts = [CONTROLNET.prompt(self._prompts, image.counterfactual, task, held) for image in images]
+    def _draw(
+        self, prepared: ControlNetPrepared, wanted: Sequence[Wanted], size: int, on_step: OnStep
+    ) -> tuple[Sequence[Drawn], Told]:
+        control, settings = prepared.control, prepared.settings.generation
+        self._at_work = generator = self._generator.on(prepared.settings.conditioning.kind)
+        told = Told(generator.name, settings.negative_prompt if settings.guidance > 1 else "")
         if isinstance(generator, BatchGenerator):
-            wanted = [Wanted(prompt, image.seed, image.place) for prompt, image in zip(prompts, images, strict=True)]
-            all_drawn = generator.draw(wanted, size, prepared.control, settings.generation, on_step)
-        else:
-            all_drawn = [
-                Drawn(generator.generate(prompt, prepared.control, settings.generation, image.seed, on_step), Batch())
-                for prompt, image in zip(prompts, images, strict=True)
-            ]
-        seconds = (time.monotonic() - start) / len(images)
-        return [
-            partial(self._case, prepared, image, prompt, drawn, generator.name, seconds)
-            for image, prompt, drawn in zip(images, prompts, all_drawn, strict=True)
-        ]
+            return generator.draw(wanted, size, control, settings, on_step), told
+        drawn = [Drawn(generator.generate(one.prompt, control, settings, one.seed, on_step), Batch()) for one in wanted]
+        return drawn, told
 
-    def _case(
+    def _checks(
         self,
         prepared: ControlNetPrepared,
-        planned: Planned,
-        prompt: str,
-        result: Drawn,
-        model: str,
-        seconds: float,
-    ) -> TestCase:
-        if result.image is None:
-            raise result.refused or UserError("This image was refused: try another seed, or change the caption.")
-        source, settings, counterfactual = prepared.source, prepared.settings, planned.counterfactual
-        size, drawn = source.image.size, result.image
-        image = drawn if drawn.size == size else drawn.resize(size, Image.Resampling.LANCZOS)
-        lineage = Lineage(
-            counterfactual=counterfactual,
-            seed=planned.seed,
-            method=self.name,
-            model=model,
-            prompt=prompt,
-            negative_prompt=settings.generation.negative_prompt if settings.generation.guidance > 1 else "",
-            settings=settings.model_copy(update={"batch": result.batch}),
-            seconds=seconds,
-        )
-        checks = image_checks(
+        image: Image.Image,
+        drawn: Image.Image,
+        counterfactual: CounterfactualCaption,
+    ) -> tuple[Check, ...]:
+        source = prepared.source
+        return image_checks(
             source.image,
             image,
             prepared.control,
@@ -335,13 +273,10 @@ class ControlNetMethod:
             source.task,
             self._embedder,
             self._labels,
-            settings.conditioning,
+            prepared.settings.conditioning,
             drawn,
             source.mask,
         )
-        if result.safe is not None:
-            checks = (*checks, Check(SAFE, result.safe))
-        return TestCase(image, lineage, prepared.artifacts, checks)
 
     @property
     def placing(self) -> str:
@@ -351,12 +286,6 @@ class ControlNetMethod:
     def preview(self) -> Image.Image | None:
         """What the image that is being made looks like now; to be asked from within `on_step`."""
         return self._at_work.preview()
-
-
-@lru_cache(maxsize=4096)
-def _named(text: str, protected: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the protected classes that a caption names. A look at a run asks for each of its images anew."""
-    return classes_in(text, Task("segmentation", protected=protected))
 
 
 def _own(settings: MethodSettings) -> ControlNetSettings:

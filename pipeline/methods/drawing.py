@@ -1,0 +1,134 @@
+"""What methods share whose images a model draws in batches: lineage, checks, and the way back to the source's size."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Generic, TypeVar
+
+from PIL import Image
+
+from pipeline.errors import UserError
+from pipeline.lineage import Batch, Lineage, MethodSettings, TestCase
+from pipeline.masks import InMask, in_mask
+from pipeline.methods.base import MethodDescription
+from pipeline.prompting import PromptSet
+from pipeline.seams import Drawn, Embedder, OnStep, Planned, Prepared, Wanted
+from pipeline.types import Check, CounterfactualCaption, Task
+from pipeline.words import classes_in
+
+SAFE = "safety checker"
+"""The name of the check that holds its verdict."""
+
+
+class BatchedSettings(MethodSettings):
+    """What an image was made with that may have been drawn with others at once."""
+
+    batch: Batch = Batch()
+    """The batch that the image was drawn in; no setting of a run."""
+
+    @property
+    def drawn_in(self) -> Batch | None:
+        """The batch that it was drawn in."""
+        return self.batch
+
+    def plain(self) -> dict[str, Any]:
+        """As versions wrote it that drew one image at a time, where that is so."""
+        return self.model_dump(mode="json", exclude=set() if self.batch != Batch() else {"batch"})
+
+
+R = TypeVar("R", bound=Prepared)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is recorded of images that were drawn together, beside their prompts and seeds."""
+
+    model: str
+    negative_prompt: str = ""
+
+
+class DrawingMethod(ABC, Generic[R]):
+    """Draws counterfactual captions, several at once, and brings each result to the source's size, so that masks and
+    boxes of the source fit it pixel by pixel.
+    """
+
+    def __init__(
+        self, description: MethodDescription, embedder: Embedder | None, prompts: PromptSet, labels: Sequence[str] = ()
+    ) -> None:
+        """`labels` are the classes that a label is told apart from, for the checks alone."""
+        self._description, self.name = description, description.name
+        self._embedder, self._prompts, self._labels = embedder, prompts, tuple(labels)
+
+    @abstractmethod
+    def _draw(self, prepared: R, wanted: Sequence[Wanted], size: int, on_step: OnStep) -> tuple[Sequence[Drawn], Told]:
+        """What became of each image of a batch of `size`."""
+
+    @abstractmethod
+    def _checks(
+        self, prepared: R, image: Image.Image, drawn: Image.Image, counterfactual: CounterfactualCaption
+    ) -> tuple[Check, ...]:
+        """The checks of an image, which has the source's size, from what was `drawn`."""
+
+    def make(self, prepared: R, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep) -> TestCase:
+        """One test case. Same arguments, same pixels on the same machine. Raises what the model raises."""
+        (finish,) = self.make_batch(prepared, [Planned(counterfactual, seed, 0)], 1, on_step)
+        return finish()
+
+    def make_batch(
+        self, prepared: R, images: Sequence[Planned], size: int, on_step: OnStep
+    ) -> Sequence[Callable[[], TestCase]]:
+        """The test cases of a batch: drawn together, then checked and given one by one."""
+        start = time.monotonic()
+        describe = self._description.prompt
+        task, held = prepared.source.task, in_mask(prepared.source.mask, prepared.source.task)
+        wanted = [
+            Wanted(describe(self._prompts, image.counterfactual, task, held) or "", image.seed, image.place)
+            for image in images
+        ]
+        all_drawn, told = self._draw(prepared, wanted, size, on_step)
+        seconds = (time.monotonic() - start) / len(images)
+        return [
+            partial(self._case, prepared, image, one.prompt, drawn, told, seconds)
+            for image, one, drawn in zip(images, wanted, all_drawn, strict=True)
+        ]
+
+    def _case(self, prepared: R, planned: Planned, prompt: str, result: Drawn, told: Told, seconds: float) -> TestCase:
+        if result.image is None:
+            raise result.refused or UserError("This image was refused: try another seed, or change the caption.")
+        counterfactual, size, drawn = planned.counterfactual, prepared.source.image.size, result.image
+        image = drawn if drawn.size == size else drawn.resize(size, Image.Resampling.LANCZOS)
+        lineage = Lineage(
+            counterfactual=counterfactual,
+            seed=planned.seed,
+            method=self.name,
+            model=told.model,
+            prompt=prompt,
+            negative_prompt=told.negative_prompt,
+            settings=prepared.settings.model_copy(update={"batch": result.batch}),
+            seconds=seconds,
+        )
+        checks = self._checks(prepared, image, drawn, counterfactual)
+        if result.safe is not None:
+            checks = (*checks, Check(SAFE, result.safe))
+        return TestCase(image, lineage, prepared.artifacts, checks)
+
+
+def shown_classes(text: str, task: Task, held: InMask) -> list[str]:
+    """The label, or those of the protected classes that the picture holds. The mask says what it holds; of a class that
+    it does not know, or without one, the caption does, which is `text`.
+    """
+    kept = list(task.kept())
+    if task.kind != "segmentation":
+        return kept
+    named = () if all(name in held for name in kept) else _named(text, tuple(kept))
+    return [name for name in kept if held.get(name, name in named)]
+
+
+@lru_cache(maxsize=4096)
+def _named(text: str, protected: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the protected classes that a caption names. A look at a run asks for each of its images anew."""
+    return classes_in(text, Task("segmentation", protected=protected))
