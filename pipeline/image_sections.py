@@ -1,4 +1,6 @@
-"""The section of a profile that says which model draws, with its ControlNets, detectors and LoRAs."""
+"""The sections of a profile that say which models draw: the generator, with its ControlNets, detectors and LoRAs, and
+the editor.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,8 @@ from pydantic import Field, model_validator
 from pipeline.model_sections import Data, DType, Weights
 from pipeline.settings import MOST_AT_ONCE, ControlKind
 
+EDITOR = "image editor"
+"""What the list of models calls it."""
 DRAWN_BY_MODEL: frozenset[ControlKind] = frozenset(("soft edges", "line art", "depth"))
 """The kinds of control image that a model draws; the others are computed."""
 
@@ -44,14 +48,19 @@ class Lora(Weights):
         return f"{super().title}/{self.file}{part}"
 
 
-class ControlledGenerator(Weights):
-    """What all generators have that are held to a control image, run by a stock pipeline of diffusers."""
+class DrawingModel(Weights):
+    """What all models have that draw, run by a stock pipeline of diffusers."""
 
     dtype: DType = "auto"
     scheduler: Scheduler | None = None
     """The shipped one when missing."""
     batch: int = Field(0, ge=0, le=MOST_AT_ONCE)
     """Images drawn at once where a run's settings do not say; 0 leaves it to the machine."""
+
+
+class ControlledGenerator(DrawingModel):
+    """What all generators have that are held to a control image."""
+
     loras: tuple[Lora, ...] = ()
     """Added to the weights when they are loaded, one after another."""
 
@@ -200,3 +209,15 @@ class ZImageGenerator(_SharedControlNet):
     def parts(self) -> dict[str, Weights]:
         """With the configuration of the ControlNet."""
         return super().parts() | {"configuration of the ControlNet": self.union.config}
+
+
+class KleinEditor(DrawingModel):
+    """A FLUX.2 klein, which changes a picture as an instruction says. It has no safety checker."""
+
+    family: ClassVar[str] = "FLUX.2 klein"
+
+    kind: Literal["flux2-klein"]
+
+    def parts(self) -> dict[str, Weights]:
+        """Every set of weights by what it is for."""
+        return {EDITOR: self}

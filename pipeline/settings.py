@@ -135,6 +135,27 @@ class GenerationSettings(_Settings):
     )
 
 
+class EditingSettings(_Settings):
+    """Stage 5, where an editor changes the source as an instruction says. How many images are made, and of which seeds,
+    stands in the `GenerationSettings`.
+    """
+
+    steps: int = Field(4, ge=1, le=100, description="Denoising steps; a distilled editor was made for four")
+    guidance: float = Field(
+        1.0, ge=1, le=20, description="How strongly the instruction steers; 1 is off, as distilled editors have it"
+    )
+    short_side: int = Field(
+        768,
+        ge=64,
+        le=1024,
+        multiple_of=16,
+        description="Short side at which is edited, in pixels; the whole picture stays below a million pixels",
+    )
+    batch: int = Field(
+        0, ge=0, le=MOST_AT_ONCE, description="Images edited at once; 0 leaves it to the profile and the machine"
+    )
+
+
 class UnderTestSettings(_Settings):
     """Which model under test looks at source and results. It changes no image, so nothing becomes stale by it."""
 
@@ -163,6 +184,12 @@ class Settings(_Settings):
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
     under_test: UnderTestSettings = UnderTestSettings()
+
+
+class SettingsWithEditing(Settings):
+    """Those of a recipe whose images an editor makes."""
+
+    editing: EditingSettings = EditingSettings()
 
 
 def keyed(section: BaseModel, passed_over: Collection[str] = ()) -> dict[str, Any]:

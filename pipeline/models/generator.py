@@ -1,5 +1,5 @@
-"""Generators that are held to a control image, run by the stock pipelines of diffusers: what they share, and Stable
-Diffusion with one of several ControlNets.
+"""Models that draw images, run by the stock pipelines of diffusers: what all of them share, what those share that are
+held to a control image, and Stable Diffusion with one of several ControlNets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from PIL import Image
 
 from pipeline.errors import UserError, out_of_memory
-from pipeline.image_sections import ControlledGenerator, ControlNetGenerator, Scheduler
+from pipeline.image_sections import ControlledGenerator, ControlNetGenerator, DrawingModel, Scheduler
 from pipeline.images import image_sha
 from pipeline.lineage import Batch
 from pipeline.models.captioner import LOAD_ERRORS
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 KEPT_TEXTS = 64
 """Texts whose embeddings are kept: the negative prompt, and the captions that are drawn more than once."""
 
+M = TypeVar("M", bound=DrawingModel)
 S = TypeVar("S", bound=ControlledGenerator)
+D = TypeVar("D")
 AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 
 
@@ -47,38 +49,37 @@ class _Place:
     now: Placing
 
 
-class ControlNetPipeline(ABC, Generic[S]):
-    """One pipeline, one batch at a time: what all that are held to a control image have in common."""
+class DrawingPipeline(ABC, Generic[M, D]):
+    """One pipeline, one batch at a time, of one picture: a control image, or a source that is edited. `M` is its
+    section of the profile, `D` the settings that it draws with.
+    """
 
+    role = "image generator"
+    """What messages call it."""
     likes = "float16"
     """The half precision that it was made for."""
+    kept_texts = KEPT_TEXTS
+    """Texts whose embeddings are kept."""
 
-    def __init__(self, section: S, kind: ControlKind | None = None) -> None:
-        """Draws on control images of `kind`; without one, of the profile's first."""
+    def __init__(self, section: M) -> None:
         self._section = section
-        self._kind: ControlKind = next(iter(section.by_kind())) if kind is None else kind
         self._lock = threading.Lock()
-        base = locate("image generator", section)
-        role, net = section.net_of(self._kind)
-        parts = parameters(base, section.variant) | {role: sum(parameters(locate(role, net), net.variant).values())}
-        self._at = _Place(place(this_gpu(), parts, section.dtype, self.likes))
+        base = locate(self.role, section)
+        self._at = _Place(place(this_gpu(), self._parts(base), section.dtype, self.likes))
         self._device, self._dtype = self._placing.device, self._placing.torch_dtype
-        self._nets: dict[ControlKind, Any] = {}
         self._shared = {"dtype": self._dtype, "local_files_only": True}
         self._watch: StepWatch | None = None
         self._shown: tuple[int, ...] = ()
         self._texts: OrderedDict[tuple[str, int], torch.Tensor] = OrderedDict()
-        self._held = Held()
         self._room: dict[tuple[int, int], int] = {}
         """By the size of an image: how many of them fit into memory at once, where it is known."""
-        self._net(self._kind)  # what is wrong with it is told of it
+        self._load_beside()
         try:
             with loading():
                 pipe = self._load(base)
         except LOAD_ERRORS as error:
-            raise unreadable("image generator", section, error) from error
-        for lora in section.loras:
-            fuse(pipe, lora)
+            raise unreadable(self.role, section, error) from error
+        self._loaded(pipe)
         if section.scheduler is not None:
             pipe.scheduler = make_scheduler(section.scheduler, pipe.scheduler.config)
         pipe.set_progress_bar_config(disable=True)
@@ -94,21 +95,27 @@ class ControlNetPipeline(ABC, Generic[S]):
             if part is not None:
                 part.to(memory_format=torch_channels_last())
 
-    @abstractmethod
-    def _load(self, base: Path) -> Any:
-        """The pipeline with the ControlNet of its kind, on the CPU."""
+    def _parts(self, base: Path) -> dict[str, int]:
+        """How many parameters each of its parts has."""
+        return parameters(base, self._section.variant)
+
+    def _load_beside(self) -> None:
+        """Loads what the pipeline is put together with, so that what is wrong with it is told of it."""
+
+    def _loaded(self, pipe: Any) -> None:
+        """What is done to the pipeline before it goes to its device."""
 
     @abstractmethod
-    def _net(self, kind: ControlKind) -> Any:
-        """The ControlNet of a kind, on the device. Raises UserError when it cannot be had."""
+    def _load(self, base: Path) -> Any:
+        """The pipeline, on the CPU."""
 
     @abstractmethod
     def _call(
         self,
         rows: Sequence[Wanted],
         generators: list[torch.Generator],
-        control: Image.Image,
-        settings: GenerationSettings,
+        picture: Image.Image,
+        settings: D,
         after_step: AfterStep,
         stack: ExitStack,
     ) -> tuple[list[Image.Image], Sequence[bool] | None]:
@@ -119,8 +126,9 @@ class ControlNetPipeline(ABC, Generic[S]):
         """How many pieces its prompt is read in: in a batch they are as many for all."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
-        return self._section.name_on(self._kind)
+        """What lineages call it."""
 
     @property
     def placing(self) -> str:
@@ -136,15 +144,6 @@ class ControlNetPipeline(ABC, Generic[S]):
     def _placing(self) -> Placing:
         return self._at.now
 
-    def on(self, kind: ControlKind) -> Self:
-        """The same pipeline, held to another kind of control image: it shares all but the ControlNet."""
-        if kind not in self._section.by_kind():
-            there = ", ".join(self._section.by_kind())
-            raise UserError(f"This profile has no ControlNet for {kind}: choose one of its kinds ({there}).")
-        other = copy(self)
-        other._kind = kind
-        return other
-
     def preview(self) -> Image.Image | None:
         """What is being drawn looks like now (see `pipeline.models.previews`); None between images."""
         return None if self._watch is None else side_by_side(self._looks.of(self._watch.clean(), self._shown))
@@ -155,6 +154,135 @@ class ControlNetPipeline(ABC, Generic[S]):
         """
         wanted = self._section.batch or (1 if self._device == "cpu" else ON_GPU)
         return min(wanted, self._room.get(size, wanted))
+
+    def draw(
+        self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: D, on_step: OnStep
+    ) -> Sequence[Drawn]:
+        """What became of each, see `BatchGenerator.draw` and `Editor.draw`. Where the memory does not hold a batch,
+        half of it is tried, and so on; what is out of memory for a single image is raised.
+        """
+        done: dict[int, Drawn] = {}
+        todo = list(enumerate(wanted))
+        with self._lock:
+            while todo:
+                now = min(size, self._room.get(picture.size, size))
+                part, places = _next_batch(todo, now, now == size, self._windows_of)
+
+                def told(step: int, steps: int, part: list[tuple[int, Wanted]] = part) -> None:
+                    on_step(len(done) * steps + len(part) * step, len(wanted) * steps)
+
+                try:
+                    found = self._draw([one for _, one in part], places, now, picture, settings, told)
+                except RuntimeError as error:
+                    if not out_of_memory(error) or (now == 1 and not self._can_offload()):
+                        raise
+                    found = None
+                if found is None:  # outside the handler, whose error still holds what was drawn so far
+                    if now > 1:
+                        self._room[picture.size] = now // 2
+                    else:
+                        self._offload()
+                    give_back_memory()
+                    continue
+                done.update((at, drawn) for (at, _), drawn in zip(part, found, strict=True))
+                todo = [(at, one) for at, one in todo if at not in done]
+        return [done[at] for at in range(len(wanted))]
+
+    def _draw(
+        self,
+        wanted: Sequence[Wanted],
+        places: Sequence[int],
+        size: int,
+        picture: Image.Image,
+        settings: D,
+        on_step: OnStep,
+    ) -> list[Drawn]:
+        """One batch, filled up with its first image: what stands in a row changes nothing in another one."""
+        import torch
+
+        rows = [wanted[0]] * size
+        for one, at in zip(wanted, places, strict=True):
+            rows[at] = one
+        # On the CPU, so that a seed gives the same noise with and without a GPU; one for each image.
+        generators = [torch.Generator("cpu").manual_seed(one.seed) for one in rows]
+
+        def after_step(pipe: Any, step: int, _time: Any, tensors: dict[str, Any]) -> dict[str, Any]:
+            on_step(step + 1, pipe.num_timesteps)
+            return tensors
+
+        with torch.no_grad(), ExitStack() as stack:
+            self._shown = tuple(places)
+            stack.enter_context(self._watched())
+            images, flagged = self._call(rows, generators, picture, settings, after_step, stack)
+        return [
+            _judged(images[at], None if flagged is None else bool(flagged[at]), Batch(size=size, place=at))
+            for at in places
+        ]
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            with watching(self._pipe.scheduler) as self._watch:
+                yield
+        finally:
+            self._watch = None
+
+    def _kept(self, key: tuple[str, int], encode: Callable[[], torch.Tensor]) -> torch.Tensor:
+        held = self._texts.get(key)
+        if held is None:
+            held = self._texts[key] = encode()
+        self._texts.move_to_end(key)
+        while len(self._texts) > self.kept_texts:
+            self._texts.popitem(last=False)
+        return held
+
+    def _can_offload(self) -> bool:
+        return self._device != "cpu" and self._placing.offload == "none"
+
+    def _offload(self) -> None:
+        """From now on one part at a time is on the GPU."""
+        self._pipe.enable_model_cpu_offload()
+        self._at.now = replace(self._placing, offload="models", reason="its memory ran out while it drew")
+
+
+class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
+    """What all that are held to a control image have in common."""
+
+    def __init__(self, section: S, kind: ControlKind | None = None) -> None:
+        """Draws on control images of `kind`; without one, of the profile's first."""
+        self._kind: ControlKind = next(iter(section.by_kind())) if kind is None else kind
+        self._nets: dict[ControlKind, Any] = {}
+        self._held = Held()
+        super().__init__(section)
+
+    def _parts(self, base: Path) -> dict[str, int]:
+        """With its ControlNet."""
+        role, net = self._section.net_of(self._kind)
+        return super()._parts(base) | {role: sum(parameters(locate(role, net), net.variant).values())}
+
+    def _load_beside(self) -> None:
+        self._net(self._kind)
+
+    def _loaded(self, pipe: Any) -> None:
+        for lora in self._section.loras:
+            fuse(pipe, lora)
+
+    @abstractmethod
+    def _net(self, kind: ControlKind) -> Any:
+        """The ControlNet of a kind, on the device. Raises UserError when it cannot be had."""
+
+    @property
+    def name(self) -> str:
+        return self._section.name_on(self._kind)
+
+    def on(self, kind: ControlKind) -> Self:
+        """The same pipeline, held to another kind of control image: it shares all but the ControlNet."""
+        if kind not in self._section.by_kind():
+            there = ", ".join(self._section.by_kind())
+            raise UserError(f"This profile has no ControlNet for {kind}: choose one of its kinds ({there}).")
+        other = copy(self)
+        other._kind = kind
+        return other
 
     def _on_device(self, net: Any) -> Any:
         """A ControlNet where it is used: on the GPU it waits on the CPU until its part is taken there."""
@@ -177,95 +305,6 @@ class ControlNetPipeline(ABC, Generic[S]):
         if drawn.image is None:
             raise drawn.refused or UserError("There is no image.")
         return drawn.image
-
-    def draw(
-        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
-    ) -> Sequence[Drawn]:
-        """What became of each, see `BatchGenerator.draw`. Where the memory does not hold a batch, half of it is tried,
-        and so on; what is out of memory for a single image is raised.
-        """
-        done: dict[int, Drawn] = {}
-        todo = list(enumerate(wanted))
-        with self._lock:
-            while todo:
-                now = min(size, self._room.get(control.size, size))
-                part, places = _next_batch(todo, now, now == size, self._windows_of)
-
-                def told(step: int, steps: int, part: list[tuple[int, Wanted]] = part) -> None:
-                    on_step(len(done) * steps + len(part) * step, len(wanted) * steps)
-
-                try:
-                    found = self._draw([one for _, one in part], places, now, control, settings, told)
-                except RuntimeError as error:
-                    if not out_of_memory(error) or (now == 1 and not self._can_offload()):
-                        raise
-                    found = None
-                if found is None:  # outside the handler, whose error still holds what was drawn so far
-                    if now > 1:
-                        self._room[control.size] = now // 2
-                    else:
-                        self._offload()
-                    give_back_memory()
-                    continue
-                done.update((at, drawn) for (at, _), drawn in zip(part, found, strict=True))
-                todo = [(at, one) for at, one in todo if at not in done]
-        return [done[at] for at in range(len(wanted))]
-
-    def _draw(
-        self,
-        wanted: Sequence[Wanted],
-        places: Sequence[int],
-        size: int,
-        control: Image.Image,
-        settings: GenerationSettings,
-        on_step: OnStep,
-    ) -> list[Drawn]:
-        """One batch, filled up with its first image: what stands in a row changes nothing in another one."""
-        import torch
-
-        rows = [wanted[0]] * size
-        for one, at in zip(wanted, places, strict=True):
-            rows[at] = one
-        # On the CPU, so that a seed gives the same noise with and without a GPU; one for each image.
-        generators = [torch.Generator("cpu").manual_seed(one.seed) for one in rows]
-
-        def after_step(pipe: Any, step: int, _time: Any, tensors: dict[str, Any]) -> dict[str, Any]:
-            on_step(step + 1, pipe.num_timesteps)
-            return tensors
-
-        with torch.no_grad(), ExitStack() as stack:
-            self._shown = tuple(places)
-            stack.enter_context(self._watched())
-            images, flagged = self._call(rows, generators, control, settings, after_step, stack)
-        return [
-            _judged(images[at], None if flagged is None else bool(flagged[at]), Batch(size=size, place=at))
-            for at in places
-        ]
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        try:
-            with watching(self._pipe.scheduler) as self._watch:
-                yield
-        finally:
-            self._watch = None
-
-    def _kept(self, key: tuple[str, int], encode: Callable[[], torch.Tensor]) -> torch.Tensor:
-        held = self._texts.get(key)
-        if held is None:
-            held = self._texts[key] = encode()
-        self._texts.move_to_end(key)
-        while len(self._texts) > KEPT_TEXTS:
-            self._texts.popitem(last=False)
-        return held
-
-    def _can_offload(self) -> bool:
-        return self._device != "cpu" and self._placing.offload == "none"
-
-    def _offload(self) -> None:
-        """From now on one part at a time is on the GPU."""
-        self._pipe.enable_model_cpu_offload()
-        self._at.now = replace(self._placing, offload="models", reason="its memory ran out while it drew")
 
 
 class WindowedPipeline(ControlNetPipeline[S]):

@@ -88,7 +88,7 @@ class Looks:
 
     def __init__(self, vae: Any) -> None:
         self._vae = vae
-        self._small = sum(weights.numel() for weights in vae.parameters()) <= SMALL_VAE
+        self._small = is_small(vae)
         self._linear = int(vae.config.latent_channels) == len(SD15_RGB)
 
     def of(self, latents: torch.Tensor | None, rows: Sequence[int] = (0,)) -> list[Image.Image]:
@@ -105,11 +105,21 @@ class Looks:
             else:
                 factors = torch.tensor(SD15_RGB, dtype=latents.dtype, device=latents.device)
                 found = torch.einsum("bchw,cr->brhw", latents, factors)
-            pixels = ((found.float() / 2 + 0.5).clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
-        images = [Image.fromarray(np.ascontiguousarray(one, np.uint8)) for one in pixels]
-        for image in images:
-            image.thumbnail((SIDE, SIDE))
-        return images
+        return as_pictures(found)
+
+
+def is_small(vae: Any) -> bool:
+    """Whether it decodes a preview in next to no time."""
+    return sum(weights.numel() for weights in vae.parameters()) <= SMALL_VAE
+
+
+def as_pictures(found: torch.Tensor) -> list[Image.Image]:
+    """Pixels (n, 3, height, width) from -1 to 1 as RGB pictures, up to `SIDE`."""
+    pixels = ((found.float() / 2 + 0.5).clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+    images = [Image.fromarray(np.ascontiguousarray(one, np.uint8)) for one in pixels]
+    for image in images:
+        image.thumbnail((SIDE, SIDE))
+    return images
 
 
 def side_by_side(images: Sequence[Image.Image]) -> Image.Image | None:
