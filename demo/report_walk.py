@@ -25,7 +25,7 @@ from pipeline.errors import UnreadableReply
 from pipeline.parsing import Unreadable, read_alternatives, read_caption, read_keywords
 from pipeline.profile import Profile
 from pipeline.recipes import DILLEMA
-from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Models, Sentences
+from pipeline.seams import Captioner, Detector, Editor, Embedder, Generator, LanguageModel, Models, Sentences
 from pipeline.settings import ControlKind, LanguageSettings
 from pipeline.types import (
     Alternative,
@@ -94,6 +94,14 @@ class ListeningModels:
     @property
     def generator(self) -> Generator:
         return self._models.generator
+
+    @property
+    def editor(self) -> Editor:
+        return self._models.editor
+
+    def editor_name(self) -> str:
+        """What the editor is called."""
+        return self._models.editor_name()
 
     @property
     def embedder(self) -> Embedder:

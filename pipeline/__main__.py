@@ -87,9 +87,11 @@ def augment(options: argparse.Namespace) -> int:
     on: 0 when nothing did, 3 when something did, and the same command tries that again with the next seed.
     """
     profile, recipe, report = load_profile(options.profile), recipe_of(options.recipe), _report(options)
+    if refused := recipe.cannot_draw(profile):
+        raise UserError(refused)
     models = load_models(profile)
     driver = Driver(profile, models)
-    settings = changed_settings(recipe.settings_in(profile), asked_settings(options))
+    settings = changed_settings(recipe.settings_in(profile), asked_settings(options, recipe))
     task, sources = asked_task(options, profile), asked_sources(options)
     require_mask_options(options)
     models.check()
@@ -228,10 +230,14 @@ def again(options: argparse.Namespace) -> int:
 
 
 def recipes(_options: argparse.Namespace) -> int:
-    """The recipes: their stages, and what they make."""
+    """The recipes: their stages, what they make, and the profiles that can make it where not all can."""
+    shipped = [load_profile(name) for name in profile_names()]
     for recipe in known_recipes():
         print(f"{recipe.name:<16} {recipe.description}")
         print(f"{'':<16} {' -> '.join((*recipe.names, method_of(recipe.method).title))}")
+        able = [profile.name for profile in shipped if not recipe.cannot_draw(profile)]
+        if len(able) < len(shipped):
+            print(f"{'':<16} with the profile {' or '.join(able)}")
     return 0
 
 
@@ -243,11 +249,13 @@ def profiles(_options: argparse.Namespace) -> int:
 
 
 def settings_list(options: argparse.Namespace) -> int:
-    """Every setting of a recipe: its value in a profile, and what it does."""
-    held = recipe_of(options.recipe).settings_in(load_profile(options.profile))
+    """Every setting that a recipe reads: its value in a profile, and what it does."""
+    recipe = recipe_of(options.recipe)
+    held = recipe.settings_in(load_profile(options.profile))
     for stage in type(held).model_fields:
         for name, field in type(getattr(held, stage)).model_fields.items():
-            print(f"{stage + '.' + name:<36} {getattr(getattr(held, stage), name)!s:<8} {field.description}")
+            if recipe.reads(f"{stage}.{name}"):
+                print(f"{stage + '.' + name:<36} {getattr(getattr(held, stage), name)!s:<8} {field.description}")
     return 0
 
 

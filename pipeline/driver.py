@@ -252,11 +252,14 @@ class Driver:
         within one denoising step when asked to stop. What was done by then is in the store.
         """
         recipe, sha = recipe_of(request.recipe), image_sha(store.source())
+        draws = worklist is not None or request.images is None or bool(request.images)
+        if draws and (refused := recipe.cannot_draw(self.profile)):
+            raise UserError(refused)  # before the text stages take their time
         for name in recipe.names if request.stages is None else request.stages:
             stop_if(cancelled)
             request = store.latest(request)
             self._stage(recipe, name, request, store, sha, emit, cancelled)
-        if worklist is not None or request.images is None or request.images:
+        if draws:
             self._draw(recipe, request, store, emit, cancelled, worklist)
 
     def _stage(
@@ -406,7 +409,7 @@ class Driver:
             if not isinstance(error, UserError) and out_of_memory(error):
                 told = UserError(
                     "The machine ran out of memory while it drew: end other programs that use it, or draw smaller "
-                    "images (the setting generation.short_side)."
+                    "images (the setting short_side)."
                 )
             store.save_failure(image.failure(one_line(told)))
             emit(ImageFailed(image, told))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,10 @@ MAX_ASPECT = 4.0
 """Long side over short side; the generator would need too much memory for longer ones."""
 SIDE_MULTIPLE = 8
 """Latents are smaller by this factor, so both sides of what is generated must be multiples of it."""
+EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
+"""Of a picture that is edited: its sides are multiples of the first and at least the second, and it has no more pixels
+than the third. `Flux2KleinPipeline` of diffusers would scale and crop what is larger, which moves its content.
+"""
 _TAKEN = "PNG, JPEG, WebP, GIF, BMP and TIFF are taken"
 _OTHERS = {
     b"%PDF": "a PDF",
@@ -92,6 +97,17 @@ def fitted_size(size: tuple[int, int], short_side: int, multiple: int = 8) -> tu
     scale = short_side / min(size)
     width, height = (max(multiple, round(side * scale / multiple) * multiple) for side in size)
     return width, height
+
+
+def editing_size(size: tuple[int, int], short_side: int) -> tuple[int, int]:
+    """The (width, height) at which a picture of `size` is edited: its short side about `short_side`, or less where it
+    would have too many pixels.
+    """
+    side = min(short_side, math.sqrt(EDITING_PIXELS * min(size) / max(size)))
+    scale = side / min(size)
+    # Rounded down, as the limit must hold; a side that is a multiple stays one in spite of the arithmetic of floats.
+    width, height = (int(pixels * scale / EDITING_MULTIPLE + 1e-6) * EDITING_MULTIPLE for pixels in size)
+    return max(EDITING_MIN_SIDE, width), max(EDITING_MIN_SIDE, height)
 
 
 def _read(file: Path) -> bytes:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.image_sections import EDITOR
 from pipeline.model_sections import Weights, in_bytes
 from pipeline.models.room import memory_of
 from pipeline.profile import Profile
@@ -175,8 +176,8 @@ def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) 
 
 def _stages(models: Mapping[str, Weights]) -> list[list[str]]:
     """Which models are needed at the same time."""
-    drawing = [role for role in models if role not in ("captioner", "language model", "sentence model")]
-    return [["captioner"], ["language model", "sentence model"], drawing]
+    drawing = [role for role in models if role not in ("captioner", "language model", "sentence model", EDITOR)]
+    return [["captioner"], ["language model", "sentence model"], drawing, [EDITOR, "embedder"]]
 
 
 def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:

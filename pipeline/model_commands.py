@@ -18,17 +18,20 @@ from PIL import Image
 
 from evaluation.weights import weights_of
 from pipeline.errors import Cancelled, CannotLoad, UserError, one_line
+from pipeline.image_sections import EDITOR
+from pipeline.images import editing_size
 from pipeline.machine import memory_in_use, this_machine
 from pipeline.model_list import ListedProfile, in_table, listed, sections
 from pipeline.model_sections import WebFile, Weights, in_bytes
 from pipeline.models import Models, hub, load_models, web_file
 from pipeline.profile import Profile, load_profile, profile_names
 from pipeline.progress import Pace, Progress, stop_if
-from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind, LanguageSettings
+from pipeline.seams import Wanted
+from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind, EditingSettings, LanguageSettings
 from pipeline.terminal import ProgressLine, stop_on_signals
 from pipeline.types import Task
 
-_ALONE = ("captioner", "language model", "sentence model", "embedder")
+_ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
 """Models that are tried alone; the others draw together, and are freed with them."""
 Found = hub.Listing | web_file.FileListing
 SOME_FAILED = 3
@@ -278,6 +281,10 @@ def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
     if role == "embedder":
         embedder = held.embedder
         return lambda: (embedder.image(picture), embedder.text("a bird on a twig"))
+    if role == EDITOR:
+        editor, once = held.editor, EditingSettings(steps=1)
+        source = picture.resize(editing_size(picture.size, once.short_side))
+        return lambda: editor.draw([Wanted("Make it snow.", 0, 0)], 1, source, once, _nothing)
     if role in profile.under_test():
         from evaluation.models import ModelUnderTest
 

@@ -10,7 +10,9 @@ from pydantic import ValidationError
 from pipeline.checks import require, task_checks
 from pipeline.errors import UserError
 from pipeline.masks import Mask, parse_classes, read_mask
+from pipeline.methods import method_of
 from pipeline.profile import Profile
+from pipeline.recipes import Recipe
 from pipeline.refusals import reason
 from pipeline.settings import Settings
 from pipeline.types import Task
@@ -19,9 +21,8 @@ SHORTCUTS = {
     "captions": "counterfactuals.captions",
     "edits_at_once": "counterfactuals.edits_at_once",
     "images_per_caption": "generation.images_per_caption",
-    "steps": "generation.steps",
 }
-"""Settings that have an option of their own."""
+"""Settings that have an option of their own; so have the steps, which are a setting of the method."""
 _SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"))
 """Of the files in a folder that are taken for images."""
 
@@ -43,15 +44,25 @@ def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
         raise UserError(f"The setting {name} cannot be {first['input']!r:.80}: {said}.") from error
 
 
-def asked_settings(options: argparse.Namespace) -> dict[str, str]:
-    """The settings that were asked for, by their names. Raises UserError for one that is not NAME=VALUE."""
+def asked_settings(options: argparse.Namespace, recipe: Recipe) -> dict[str, str]:
+    """The settings that were asked for, by their names. Raises UserError for one that is not NAME=VALUE, and for one
+    that the recipe passes over.
+    """
     asked = {}
     for text in options.set:
         name, separator, value = text.partition("=")
         if not separator:
             raise UserError(f"--set takes STAGE.NAME=VALUE, such as generation.steps=12, and not {text!r}.")
         asked[name.strip()] = value.strip()
-    return asked | {name: getattr(options, key) for key, name in SHORTCUTS.items() if getattr(options, key) is not None}
+    shortcuts = {**SHORTCUTS, "steps": method_of(recipe.method).steps_setting}
+    asked |= {name: getattr(options, key) for key, name in shortcuts.items() if getattr(options, key) is not None}
+    for name in asked:
+        if not recipe.reads(name):
+            raise UserError(
+                f"The recipe {recipe.name} does not read {name}: "
+                f"`python -m pipeline settings --recipe {recipe.name}` lists what it reads."
+            )
+    return asked
 
 
 def asked_task(options: argparse.Namespace, profile: Profile) -> Task:

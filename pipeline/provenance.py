@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from pipeline.image_sections import DrawingModel
 from pipeline.lineage import Lineage, MethodSettings
 from pipeline.methods import method_of
 from pipeline.profile import Profile
@@ -59,14 +60,16 @@ def digital_source_type(method: str) -> str:
 
 def made_with(profile: Profile, method: str, settings: MethodSettings) -> MadeWith:
     """What the profile knows of images that are made with these settings. Loads no weights."""
-    return MadeWith(_scheduler(profile), method_of(method).weight_hashes(profile, settings))
+    description = method_of(method)
+    model = description.drawn_by(profile)
+    return MadeWith("" if model is None else _scheduler(model), description.weight_hashes(profile, settings))
 
 
-def _scheduler(profile: Profile) -> str:
-    """The class of the scheduler that a profile draws with; "" where only its weights, on the hub, say so."""
-    if profile.generator.scheduler is not None:
-        return profile.generator.scheduler.name
-    folder = profile.generator.local()
+def _scheduler(model: DrawingModel) -> str:
+    """The class of the scheduler that a model draws with; "" where only its weights, on the hub, say so."""
+    if model.scheduler is not None:
+        return model.scheduler.name
+    folder = model.local()
     if folder is None:
         return ""
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pipeline.methods import method_of
 from pipeline.profile import Profile
 from pipeline.prompting import PROMPTS_FOLDER, PromptSet, PromptSlot, load_prompts
 from pipeline.refusals import reason
-from pipeline.settings import Settings
+from pipeline.settings import Settings, SettingsWithEditing
 from pipeline.stages.alternatives import ALTERNATIVES
 from pipeline.stages.base import Stage
 from pipeline.stages.caption import CAPTION, caption_text
@@ -36,6 +36,16 @@ from pipeline.types import (
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
 """`$shown`: the label, or those protected classes that the picture holds. `$kept`: the label, or all of them."""
+INSTRUCTION_PROMPT = PromptSlot(
+    "instruction",
+    ("edits",),
+    ("caption", "shown", "kept"),
+    default="Change $edits. The picture then shows this: $caption Keep everything else as it is: the same camera, "
+    "every shape in its place and of its size. These stay what and where they are: $shown.",
+)
+"""`$edits`: what changes into what, such as "red to blue, and sunny to snowy". The others are as above."""
+PLANNING = frozenset(("generation.images_per_caption", "generation.seed_mode", "generation.seed"))
+"""The settings of the generation that say which images are drawn: those of every method."""
 DRAWING_TITLE, DRAWING_DOING = "Generate", "generating"
 RESERVED = frozenset(("source", "task", "settings", "model", "prompt", GENERATION))
 """What no stage may be called: keys of values and pages use these words for something else."""
@@ -63,6 +73,10 @@ class Recipe:
     """What is said of the source image, of the values by stage: the checks measure the change from there."""
     unedited: str = "by hand"
     """What an image is called whose caption records no edits."""
+
+    def cannot_draw(self, profile: Profile) -> str:
+        """Why a profile cannot draw its images, in one sentence; "" where it can."""
+        return method_of(self.method).cannot_draw(profile)
 
     @cached_property
     def names(self) -> tuple[StageName, ...]:
@@ -141,12 +155,22 @@ class Recipe:
         own = {name: getattr(defaults, name) for name in known}
         return self.settings.model_validate(own | {name: part for name, part in (plain or {}).items() if name in known})
 
+    def reads(self, setting: str) -> bool:
+        """Whether a setting, such as "generation.steps", means anything to its stages, its method, or what comes after
+        them; True for one that there is not.
+        """
+        section = setting.partition(".")[0]
+        if section == "generation":
+            return section in method_of(self.method).sections or setting in PLANNING
+        return section != "conditioning" or section in method_of(self.method).sections
+
     def section_card(self, section: str) -> StageName | None:
         """The card that shows a section of the settings: a stage, or the drawing; None for a section of none."""
         for stage in self.stages:
             if stage.settings == section:
                 return stage.name
-        return GENERATION if section in method_of(self.method).sections else None
+        # How many images are drawn of which seeds, the card says for every method.
+        return GENERATION if section in (*method_of(self.method).sections, "generation") else None
 
     def is_current(self, counterfactual: CounterfactualCaption, values: Mapping[StageName, Any]) -> bool:
         """Whether an image's caption is still one of those that are ticked, word for word and with the same edits."""
@@ -177,7 +201,17 @@ RECONSTRUCTION = Recipe(
     captions=_unedited,
     unedited="reconstruction",
 )
-SHIPPED = (DILLEMA, RECONSTRUCTION)
+INSTRUCT = replace(
+    DILLEMA,
+    name="dillema-instruct",
+    title="DILLEMA, edited",
+    description="Changes words of the caption as DILLEMA does, and has an editor make each change in the source. "
+    "Nothing holds the shapes of the source: look at the checks of edges and mask.",
+    method="instruct",
+    drawing_prompt=INSTRUCTION_PROMPT,
+    settings=SettingsWithEditing,
+)
+SHIPPED = (DILLEMA, RECONSTRUCTION, INSTRUCT)
 DEFAULT = DILLEMA.name
 """The recipe of a new run, and of everything that was made before there were others."""
 
@@ -215,6 +249,11 @@ def register(recipe: Recipe) -> None:
 def known_recipes() -> tuple[Recipe, ...]:
     """All of them, the shipped ones first."""
     return tuple(_known.values())
+
+
+def recipes_for(profile: Profile) -> tuple[Recipe, ...]:
+    """Those whose images a profile can draw, which are the ones that it offers."""
+    return tuple(recipe for recipe in _known.values() if not recipe.cannot_draw(profile))
 
 
 def recipe_of(name: str) -> Recipe:

@@ -17,6 +17,7 @@ from pipeline.settings import (
     CaptionSettings,
     ConditioningSettings,
     ControlKind,
+    EditingSettings,
     GenerationSettings,
     LanguageSettings,
 )
@@ -131,7 +132,7 @@ class Drawn:
     """What became of it."""
 
     image: Image.Image | None
-    """RGB, the size of the control image; None where it was refused."""
+    """RGB, the size of the control image or of the picture that was edited; None where it was refused."""
     batch: Batch
     """The batch that it was drawn in: a smaller one than was asked for where there is too little memory."""
     safe: bool | None = None
@@ -161,6 +162,28 @@ class BatchGenerator(Protocol):
         the same pixels whatever is drawn beside it, on the same machine.
 
         `on_step` is told of the steps of all of them together.
+        """
+        ...
+
+
+class Editor(Protocol):
+    """Changes a picture as an instruction says, several times at once. It does not promise what stays in its place."""
+
+    name: str
+
+    def preview(self) -> Image.Image | None:
+        """As that of a `BatchGenerator`."""
+        ...
+
+    def batch(self, size: tuple[int, int]) -> int:
+        """How many images of a size are best made at once here."""
+        ...
+
+    def draw(
+        self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+    ) -> Sequence[Drawn]:
+        """What became of each: the picture as its prompt, an instruction, changes it. `size` and `on_step` are as in
+        `BatchGenerator.draw`; the sides of the picture are as `pipeline.images.editing_size` gives them.
         """
         ...
 
@@ -259,6 +282,11 @@ class Models(Protocol):
     @property
     def generator(self) -> Generator: ...
     @property
+    def editor(self) -> Editor:
+        """Raises UserError where the profile has none."""
+        ...
+
+    @property
     def embedder(self) -> Embedder: ...
     @property
     def sentences(self) -> Sentences: ...
@@ -266,4 +294,8 @@ class Models(Protocol):
 
     def generator_name(self, kind: ControlKind) -> str:
         """The name of the generator for a kind of control image; "" when there is none. Loads nothing."""
+        ...
+
+    def editor_name(self) -> str:
+        """The name of the editor; "" when there is none. Loads nothing."""
         ...

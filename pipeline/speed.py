@@ -24,6 +24,8 @@ class Effort:
     steps: int
     guided: bool = True
     """With guidance the network is asked twice at each step."""
+    by: str = ""
+    """What draws, where it is not the generator: the speed of one model says nothing of another's."""
 
     @property
     def work(self) -> float:
@@ -62,9 +64,10 @@ class Speeds:
         takes the time as proportional to pixels and steps, which it nearly is.
         """
         with self._lock:
-            if not self._held or effort is None:
+            alike = [held for held in self._held if effort is not None and held.by == effort.by]
+            if not alike or effort is None:
                 return None
-            closest = min(self._held, key=lambda held: _distance(held, effort))
+            closest = min(alike, key=lambda held: _distance(held, effort))
             return statistics.median(self._held[closest]) * effort.work / closest.work
 
 

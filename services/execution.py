@@ -353,6 +353,8 @@ class Execution:
         """Line up images of a run, with the settings that it has now; of its recipe where none is named."""
         run = self.workspace.runs.get(run_id)
         recipe = recipe_of(recipe_name or run.recipe)
+        if refused := recipe.cannot_draw(self.driver.profile):
+            raise UserError(refused)
         settings = self.runs.settings(run, recipe.name)
         values = {name: stored.value.value for name, stored in run.values.items()}
         key = drawing_key(recipe, run.task, self.runs.pixels(run.source_sha), values, settings)

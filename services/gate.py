@@ -90,7 +90,9 @@ def gate_of(
         if plan.images:
             before = used * drawing.images_per_caption - len(plan.images)
             texts = [method.prompt(prompts, image.counterfactual, run.task, held) for image in plan.images]
-            name, measuring = _name_of(plan, run, settings, texts), warmed and plan.seconds is None
+            effort = method.effort(drawn_with, size)  # what is tried out while nobody waits is the generator
+            measuring = warmed and plan.seconds is None and effort is not None and not effort.by
+            name = _name_of(plan, run, settings, texts)
             return Gate(plan, seed, before, measuring, name, _doubts(captions, recipe.source_caption(values), run.task))
     return Gate(closed=f"All images of the seed {drawing.seed} are made: take another seed, or change something else.")
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from pipeline.check_words import described
-from pipeline.recipes import known_recipes
+from pipeline.recipes import recipes_for
 from pipeline.types import to_plain
 from services.commands import Command, Commands, RunCommand
 from services.edit_conflicts import LARGEST_ID
@@ -104,7 +104,7 @@ class ListSamples(Query):
 
 
 class ListRecipes(Query):
-    """List the recipes with their stages."""
+    """List the recipes that the profile can draw, with their stages."""
 
     name: ClassVar[str] = "list-recipes"
 
@@ -148,10 +148,16 @@ class Queries:
         commands.add(ListJobs, lambda _: {"jobs": [job_facts(job) for job in self._jobs.active()]})
         commands.add(ShowJob, self.show_job)
         commands.add(ListSamples, lambda _: {"samples": [_sample_facts(sample) for sample in self._runs.samples]})
-        commands.add(ListRecipes, lambda _: {"recipes": _recipes()})
+        commands.add(ListRecipes, lambda _: {"recipes": self._recipes()})
         commands.add(ListStudies, lambda _: {"studies": [_study_facts(one) for one in self._workspace.studies.all()]})
         commands.add(ShowStudy, lambda asked: _whole_study(self._workspace.studies.get(asked.study)))
         commands.add(StudyOutcomes, self.study_outcomes)
+
+    def _recipes(self) -> list[Mapping[str, Any]]:
+        return [
+            {"recipe": one.name, "title": one.title, "description": one.description, "stages": list(one.names)}
+            for one in recipes_for(self._runs.profile)
+        ]
 
     def list_runs(self, asked: ListRuns) -> Plain:
         found = self._workspace.runs.search(asked.limit, find=asked.find.strip(), after=asked.after)
@@ -282,13 +288,6 @@ def _next(found: Sequence[RunSummary], limit: int) -> str:
 
 def _sample_facts(sample: Sample) -> Plain:
     return {"sample": sample.name, "task": to_plain(sample.task), "mask": sample.mask is not None}
-
-
-def _recipes() -> list[Mapping[str, Any]]:
-    return [
-        {"recipe": recipe.name, "title": recipe.title, "description": recipe.description, "stages": list(recipe.names)}
-        for recipe in known_recipes()
-    ]
 
 
 def _study_facts(study: Study) -> Plain:

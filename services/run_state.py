@@ -11,9 +11,10 @@ from pipeline.driver import Driver
 from pipeline.errors import UnreadableReply, UserError
 from pipeline.lineage import Failure
 from pipeline.masks import NO_MASK, InMask, NamedMask, in_mask
+from pipeline.methods import method_of
 from pipeline.profile import Profile
 from pipeline.prompting import PromptSet
-from pipeline.recipes import Recipe, known_recipes, recipe_of
+from pipeline.recipes import Recipe, recipe_of, recipes_for
 from pipeline.settings import Settings
 from pipeline.types import Alternatives, StageName, Task
 from services.commands import RunCommand
@@ -113,7 +114,7 @@ class RunState:
     """Width and height of the source image."""
     recipe: Recipe
     recipes: tuple[Recipe, ...]
-    """All that it may be given instead."""
+    """All that it may be given instead: those that the profile can draw."""
     settings: Settings
     stale: dict[StageName, str]
     problems: dict[StageName, Problem]
@@ -136,7 +137,7 @@ class RunState:
     alternatives: Alternatives
     """Those of stage 3, with all that was measured of them."""
     generator_runs: str = ""
-    """Where the generator runs and why, in plain words; "" as long as that is not known."""
+    """Where the model runs that draws, and why, in plain words; "" as long as that is not known."""
     unknown_picture: str = ""
     """What the profile says of a picture that its models were not made for; "" for one that they know."""
     steps: RunSteps = field(default_factory=RunSteps)
@@ -176,7 +177,7 @@ class RunStates:
     def of(self, run_id: str) -> RunState:
         """All of a run. Raises UserError for an unknown one."""
         run = self._workspace.runs.get(run_id)
-        settings = self._runs.settings(run)
+        recipe, settings = recipe_of(run.recipe), self._runs.settings(run)
         stale = self._runs.stale(run, settings)
         stored = run.values.get("alternatives")
         size = self._runs.size(run.source_sha)
@@ -186,8 +187,8 @@ class RunStates:
         return RunState(
             run=run,
             source_size=size,
-            recipe=recipe_of(run.recipe),
-            recipes=known_recipes(),
+            recipe=recipe,
+            recipes=recipes_for(self._runs.profile),
             settings=settings,
             stale=stale,
             problems={
@@ -214,7 +215,7 @@ class RunStates:
             prompts=prompts,
             earlier_prompts=self._workspace.runs.prompt_states(run_id),
             alternatives=self._similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
-            generator_runs=str(getattr(self._driver.models, "generator_runs", "")),  # not of those that stand in
+            generator_runs=method_of(recipe.method).runs(self._driver.models),
             unknown_picture=self._runs.notice(run.source_sha),
             steps=self._workspace.steps.of(run_id),
         )

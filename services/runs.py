@@ -321,8 +321,12 @@ class RunService:
         self._workspace.runs.set_task(command.run, task)
 
     def set_recipe(self, command: SetRecipe) -> None:
-        """Raises UserError for a recipe that is not known, and while the run is being worked on."""
+        """Raises UserError for a recipe that is not known, or that the profile cannot draw, and while the run is being
+        worked on.
+        """
         recipe = recipe_of(command.recipe)
+        if refused := recipe.cannot_draw(self.profile):
+            raise UserError(refused, field="recipe")
         self._jobs.require_idle(command.run)
         self._workspace.runs.set_recipe(command.run, recipe.name)
 

@@ -13,11 +13,12 @@ from typing import Any
 from pipeline.lineage import Lineage, MethodSettings
 from pipeline.methods.base import Artifact, MethodDescription, Preparations
 from pipeline.methods.controlnet import CONTROLNET
+from pipeline.methods.instruct import INSTRUCT
 from pipeline.types import from_plain
 
 __all__ = ["METHODS", "Artifact", "MethodDescription", "Preparations", "method_of", "read_lineage", "read_settings"]
 
-METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONTROLNET,)}
+METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONTROLNET, INSTRUCT)}
 
 
 @lru_cache(maxsize=64)

@@ -12,6 +12,7 @@ from PIL import Image
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
+from pipeline.image_sections import DrawingModel
 from pipeline.images import image_sha
 from pipeline.lineage import Lineage, MethodSettings, UnreadSettings
 from pipeline.masks import NO_MASK, InMask, NamedMask
@@ -46,6 +47,8 @@ class MethodDescription:
     artifacts: tuple[Artifact, ...] = ()
     draws_whole = False
     """Whether every pixel is drawn anew and none of the source's is left."""
+    steps_setting = "generation.steps"
+    """The setting of a run that says how many denoising steps an image takes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -94,13 +97,21 @@ class MethodDescription:
         """What would draw with these settings now, as lineages call it; "" where nobody can tell. Loads nothing."""
         return ""
 
+    def runs(self, models: Models) -> str:
+        """Where the model runs that draws, and why, in plain words; "" as long as that is not known. Loads nothing."""
+        return str(getattr(models, "generator_runs", ""))  # not of those that stand in
+
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
         """What `Method.prepare` hangs on: a preparation serves wherever this is equal. Hashable; here all there is."""
         return image_sha(source.image), source.task, source.caption, mask_key(source.mask), settings
 
+    def cannot_draw(self, profile: Profile) -> str:
+        """Why a profile cannot draw in this way at all, in one sentence; else ""."""
+        return ""
+
     def refused(self, profile: Profile, settings: MethodSettings) -> str:
         """Why a profile cannot draw with these settings, in one sentence; else ""."""
-        return ""
+        return self.cannot_draw(profile)
 
     def lacks(self, settings: MethodSettings, masked: bool) -> str:
         """Why nothing can be drawn with these settings of a source with or without a mask, in one sentence; else ""."""
@@ -128,6 +139,10 @@ class MethodDescription:
         raise UserError(f"Images of the method {self.name[:80]!r} cannot be made here: this version does not know it.")
 
     # What other programs read
+
+    def drawn_by(self, profile: Profile) -> DrawingModel | None:
+        """The model of a profile that draws; None where it has none."""
+        return profile.generator
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
         """The settings of an image of this `size` as fields in the words of AUTOMATIC1111's web UI, in their order."""

@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from pipeline.errors import UserError, out_of_memory
-from pipeline.image_sections import UnionGenerator, ZImageGenerator
+from pipeline.image_sections import EDITOR, UnionGenerator, ZImageGenerator
 from pipeline.model_sections import Weights
 from pipeline.models.room import free_memory, give_back_memory, memory_of, to_release
 from pipeline.models.weights import check_local, no_room, pick_device
-from pipeline.profile import Profile
-from pipeline.seams import Captioner, Detector, Embedder, Generator, LanguageModel, Sentences
+from pipeline.profile import Profile, no_editor
+from pipeline.seams import Captioner, Detector, Editor, Embedder, Generator, LanguageModel, Sentences
 from pipeline.settings import ControlKind
 from pipeline.text_sections import (
     Blip2Captioner,
@@ -116,6 +116,7 @@ class Models:
         self._captioner = self._once("captioner", self._load_captioner)
         self._language = self._once("language model", self._load_language)
         self._generator = self._once("image generator", self._load_generator)
+        self._editor = self._once(EDITOR, self._load_editor)
         self._embedder = self._once("embedder", self._load_embedder)
         self._sentences = self._once("sentence model", self._load_sentences)
         self._detectors: dict[ControlKind, _Once[Detector]] = {
@@ -201,6 +202,21 @@ class Models:
         return str(getattr(self._generator.made, "runs", ""))
 
     @property
+    def editor(self) -> Editor:
+        if self.profile.editor is None:
+            raise UserError(no_editor(self.profile))
+        return self._editor()
+
+    @property
+    def editor_runs(self) -> str:
+        """As `generator_runs`."""
+        return str(getattr(self._editor.made, "runs", ""))
+
+    def editor_name(self) -> str:
+        """As lineages have it. "" where the profile has no editor. Loads nothing."""
+        return self.profile.editor.title if self.profile.editor is not None else ""
+
+    @property
     def embedder(self) -> Embedder:
         return self._embedder()
 
@@ -262,6 +278,12 @@ class Models:
                 return cast(Generator, ZImagePipeline(section))
             case _:
                 return cast(Generator, StableDiffusion(section))
+
+    def _load_editor(self) -> Editor:
+        from pipeline.models.editor_flux2 import Flux2Klein
+
+        assert self.profile.editor is not None
+        return Flux2Klein(self.profile.editor)
 
     def _load_detector(self, kind: ControlKind) -> Detector:
         from pipeline.models.detectors import DETECTORS

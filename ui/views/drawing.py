@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline.methods import method_of
 from pipeline.types import StageName
 from services.jobs import JobView
 from services.run_state import RunState
@@ -22,7 +23,8 @@ def drawing(state: RunState) -> JobView | None:
 
 def step_of(state: RunState, job: JobView) -> tuple[int, int]:
     """The denoising step that the image is at, and how many it takes."""
-    return job.progress.step if job.progress is not None else 0, state.settings.generation.steps
+    method = method_of(state.recipe.method)
+    return job.progress.step if job.progress is not None else 0, method.settings_of(state.settings).steps or 1
 
 
 def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from pipeline.methods import method_of
 from pipeline.profile import Profile
-from pipeline.recipes import known_recipes, section_card, stage_title
+from pipeline.recipes import recipes_for, section_card, stage_title
 from pipeline.types import GENERATION
 from services.run_state import RunState
 from services.together import SHARED
@@ -37,7 +37,7 @@ def settings_of_all(states: Sequence[RunState], profile: Profile, runs: str) -> 
         presets = preset_chips(drawings, profile, "together-preset", data_runs=runs)
     often = [_often(states, name, runs) for name in SHARED if name.partition(".")[0] in sections]
     return [
-        el("div", _recipes(states, runs), presets, class_="task"),
+        el("div", _recipes(states, profile, runs), presets, class_="task"),
         el("div", el("span", "for each", class_="mut"), often, class_="task"),
         _everything(states, profile, sections, runs),
     ]
@@ -49,7 +49,7 @@ def common(states: Sequence[RunState], of: Callable[[RunState], Any]) -> Any:
     return held.pop() if len(held) == 1 else None
 
 
-def _recipes(states: Sequence[RunState], runs: str) -> Child:
+def _recipes(states: Sequence[RunState], profile: Profile, runs: str) -> Child:
     chosen = common(states, lambda state: state.recipe.name)
     chips = [
         button(
@@ -62,7 +62,7 @@ def _recipes(states: Sequence[RunState], runs: str) -> Child:
             title=recipe.description,
             data_key=f"together-recipe-{recipe.name}",
         )
-        for recipe in known_recipes()
+        for recipe in recipes_for(profile)
     ]
     if len(chips) < 2:
         return None

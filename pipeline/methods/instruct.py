@@ -1,0 +1,224 @@
+"""The method `instruct`: an editor changes the source as an instruction says, such as "change sunny to snowy".
+
+Nothing holds the editor to the shapes of the source, as a control image does. So each image is compared with the
+source: its edges, and the forms in its mask, by lines at which an image fails.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+from pipeline.bands import Band
+from pipeline.image_checks import BANDS, FORMS_KEPT, image_checks
+from pipeline.image_sections import DrawingModel
+from pipeline.images import editing_size, image_sha
+from pipeline.lineage import Lineage, MethodSettings
+from pipeline.masks import NO_MASK, InMask
+from pipeline.methods.base import MethodDescription
+from pipeline.methods.drawing import BatchedSettings, DrawingMethod, Told, shown_classes
+from pipeline.profile import Profile, no_editor
+from pipeline.progress import OnProgress, stop_if
+from pipeline.prompting import PromptSet
+from pipeline.seams import Drawn, Editor, Embedder, Models, OnStep, Prepared, Source, Wanted
+from pipeline.settings import EditingSettings
+from pipeline.speed import Effort
+from pipeline.types import Check, CounterfactualCaption, Task
+from pipeline.webui import MadeWith, file_name
+from pipeline.weight_hashes import weights_hash
+
+LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.6, passed_from=0.75)}
+"""By chance the forms agree by 0.5, and of drawn roads under another look by 0.68 or more (`forms_kept`). An image on a
+control image is only looked at where they agree little; here nothing else holds them, so that one near chance fails."""
+
+
+class InstructSettings(BatchedSettings):
+    """What an image of this method was made with."""
+
+    editing: EditingSettings = EditingSettings()
+
+    @property
+    def steps(self) -> int:
+        """Denoising steps of an image."""
+        return self.editing.steps
+
+    def pixels(self) -> dict[str, Any]:
+        """All that decides the pixels of an image; how many are drawn at once nobody sees in them."""
+        return self.editing.model_dump(exclude={"batch"})
+
+
+class InstructDescription(MethodDescription):
+    """The method as data."""
+
+    title = "Edited by instruction"
+    settings_type = InstructSettings
+    steps_setting = "editing.steps"
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """How is edited."""
+        return ("editing",)
+
+    def drawn_alike(self, recorded: MethodSettings, settings: MethodSettings) -> bool:
+        """Whether the pixels would be the same: see `InstructSettings.pixels`."""
+        if not isinstance(recorded, InstructSettings) or not isinstance(settings, InstructSettings):
+            return False
+        return recorded.pixels() == settings.pixels()
+
+    def prompt(
+        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
+    ) -> str:
+        """The edits as `$edits`, such as "red to blue, and sunny to snowy"; the caption; and what has to stay, as with
+        ControlNet. What the template says of the edits falls away for a caption that records none.
+        """
+        shown = shown_classes(counterfactual.text, task, held)
+        edits = ", and ".join(f"{edit.keyword} to {edit.alternative}" for edit in counterfactual.edits)
+        template = prompts["instruction"]
+        for name, value in (("edits", edits), ("shown", shown)):
+            template = template if value else template.without(name)
+        kept = ", ".join(task.kept())
+        return template.evaluate(edits=edits, caption=counterfactual.text, kept=kept, shown=", ".join(shown))
+
+    def model_name(self, models: Models, settings: MethodSettings) -> str:
+        """The editor."""
+        return models.editor_name()
+
+    def runs(self, models: Models) -> str:
+        """Where the editor runs."""
+        return str(getattr(models, "editor_runs", ""))
+
+    def preparation_key(self, source: Source, settings: MethodSettings) -> object:
+        """The picture that is edited hangs on the pixels of the source and on its size."""
+        return image_sha(source.image), _own(settings).editing.short_side
+
+    def cannot_draw(self, profile: Profile) -> str:
+        """It needs a profile with an editor."""
+        return no_editor(profile)
+
+    def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
+        """By the size and the steps of the editing."""
+        if not isinstance(settings, InstructSettings):
+            return None
+        width, height = editing_size(size, settings.editing.short_side)
+        return Effort(width * height, settings.editing.steps, settings.editing.guidance > 1, by=self.name)
+
+    def with_models(self, models: Models, prompts: PromptSet, labels: Sequence[str] = ()) -> InstructMethod:
+        """Loads the editor and the embedder."""
+        return InstructMethod(models.editor, models.embedder, prompts, labels)
+
+    def drawn_by(self, profile: Profile) -> DrawingModel | None:
+        """The editor."""
+        return profile.editor
+
+    def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
+        """As the web UI has them of an image that was made of another one."""
+        settings = lineage.settings
+        if not isinstance(settings, InstructSettings):
+            return super().parameters(lineage, size, made_with)
+        width, height = editing_size(size, settings.editing.short_side)
+        return {
+            "Steps": settings.editing.steps,
+            "Sampler": made_with.sampler,
+            "CFG scale": settings.editing.guidance,
+            "Seed": lineage.seed,
+            "Size": f"{width}x{height}",
+            "Model hash": made_with.model_hash(lineage.model),
+            "Model": file_name(lineage.model),
+        }
+
+    def weight_hashes(self, profile: Profile, settings: MethodSettings) -> Mapping[str, str]:
+        """Of the denoising network."""
+        editor = profile.editor
+        return {} if editor is None else {editor.title: weights_hash(editor, "transformer")}
+
+
+INSTRUCT = InstructDescription("instruct")
+
+
+@dataclass(frozen=True)
+class InstructPrepared(Prepared):
+    """A source at the size at which it is edited."""
+
+    settings: InstructSettings
+    picture: Image.Image
+    """RGB."""
+
+
+class InstructMethod(DrawingMethod[InstructPrepared]):
+    """Has an editor change the source as the instruction of a counterfactual caption says. Without an embedder only
+    edges and forms are checked.
+    """
+
+    def __init__(
+        self, editor: Editor, embedder: Embedder | None, prompts: PromptSet, labels: Sequence[str] = ()
+    ) -> None:
+        super().__init__(INSTRUCT, embedder, prompts, labels)
+        self._editor = editor
+
+    def prepare(
+        self,
+        source: Source,
+        settings: MethodSettings,
+        on_progress: OnProgress | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> InstructPrepared:
+        """The source at a size that the editor takes."""
+        own = _own(settings)
+        stop_if(cancelled)
+        size = editing_size(source.image.size, own.editing.short_side)
+        image = source.image
+        picture = image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
+        return InstructPrepared(source, own, {}, picture)
+
+    def batch(self, prepared: InstructPrepared, waiting: int) -> int:
+        """As many as the settings say; else as are best for the editor, and no more than there are."""
+        return prepared.settings.editing.batch or max(1, min(waiting, self._editor.batch(prepared.picture.size)))
+
+    def _draw(
+        self, prepared: InstructPrepared, wanted: Sequence[Wanted], size: int, on_step: OnStep
+    ) -> tuple[Sequence[Drawn], Told]:
+        drawn = self._editor.draw(wanted, size, prepared.picture, prepared.settings.editing, on_step)
+        return drawn, Told(self._editor.name)
+
+    def _checks(
+        self,
+        prepared: InstructPrepared,
+        image: Image.Image,
+        drawn: Image.Image,
+        counterfactual: CounterfactualCaption,
+    ) -> tuple[Check, ...]:
+        source = prepared.source
+        # Of a source that is larger than what was drawn, the result can hold no finer edges than were drawn.
+        compared = min(image, drawn, key=lambda one: one.width * one.height)
+        return image_checks(
+            source.image,
+            image,
+            None,
+            source.caption,
+            counterfactual,
+            source.task,
+            self._embedder,
+            self._labels,
+            drawn=compared,
+            mask=source.mask,
+            lines=LINES,
+        )
+
+    @property
+    def placing(self) -> str:
+        """Where the editor runs and why, in words; "" where it does not say."""
+        return str(getattr(self._editor, "placing", ""))
+
+    def preview(self) -> Image.Image | None:
+        """What the image that is being made looks like now; to be asked from within `on_step`."""
+        return self._editor.preview()
+
+
+def _own(settings: MethodSettings) -> InstructSettings:
+    if not isinstance(settings, InstructSettings):
+        raise TypeError(f"the method instruct takes its own settings, not {type(settings).__name__}")
+    return settings

@@ -1,0 +1,175 @@
+"""FLUX.2 klein by the pipeline of diffusers: changes a picture as an instruction says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from pipeline.errors import UserError
+from pipeline.image_sections import EDITOR, KleinEditor
+from pipeline.images import image_sha
+from pipeline.lineage import Batch
+from pipeline.models.generator import AfterStep, DrawingPipeline
+from pipeline.models.previews import as_pictures, is_small, side_by_side
+from pipeline.seams import Drawn, OnStep, Wanted
+from pipeline.settings import EditingSettings
+
+if TYPE_CHECKING:
+    import torch
+
+TOKENS = 512
+"""The most that the pipeline reads of an instruction, with its chat template: what is longer it would cut off."""
+KEPT_TEXTS = 16
+"""A text takes 8 MB of memory at half precision: fewer are kept than of other models."""
+
+
+class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
+    """The source reaches the model as a second picture beside the noise, at the size at which is drawn."""
+
+    role = EDITOR
+    likes = "bfloat16"
+    kept_texts = KEPT_TEXTS
+
+    def __init__(self, section: KleinEditor) -> None:
+        self._read: tuple[str, torch.Tensor, torch.Tensor] | None = None
+        """Of the picture that was edited last: which one it was, its latents, and how a preview is made of latents."""
+        super().__init__(section)
+
+    def _load(self, base: Path) -> Any:
+        from diffusers import Flux2KleinPipeline
+
+        return Flux2KleinPipeline.from_pretrained(base, variant=self._section.variant or None, **self._shared)
+
+    @property
+    def name(self) -> str:
+        """Its title in the profile."""
+        return self._section.title
+
+    def draw(
+        self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+    ) -> Sequence[Drawn]:
+        """As in `Editor`. An instruction that the model cannot read to its end is refused, and the others are drawn.
+
+        Raises UserError for a guidance that the model would pass over.
+        """
+        if settings.guidance > 1 and self._pipe.config.is_distilled:
+            raise UserError("This editor was distilled to draw without guidance: set editing.guidance to 1.")
+        refused = {at: self._too_long(one.prompt) for at, one in enumerate(wanted)}
+        short = [one for at, one in enumerate(wanted) if refused[at] is None]
+        drawn = iter(super().draw(short, size, picture, settings, on_step) if short else ())
+        return [
+            next(drawn) if why is None else Drawn(None, Batch(size=size, place=wanted[at].place), refused=why)
+            for at, why in refused.items()
+        ]
+
+    def _call(
+        self,
+        rows: Sequence[Wanted],
+        generators: list[torch.Generator],
+        picture: Image.Image,
+        settings: EditingSettings,
+        after_step: AfterStep,
+        stack: ExitStack,
+    ) -> tuple[list[Image.Image], Sequence[bool] | None]:
+        import torch
+
+        self._read_once(picture, stack)
+        guided = settings.guidance > 1
+        images: list[Image.Image] = self._pipe(
+            image=picture,
+            prompt_embeds=torch.cat([self._text(row.prompt) for row in rows]),
+            negative_prompt_embeds=torch.cat([self._text("")] * len(rows)) if guided else None,
+            width=picture.width,
+            height=picture.height,
+            num_inference_steps=settings.steps,
+            guidance_scale=settings.guidance,
+            generator=generators,
+            callback_on_step_end=after_step,
+            max_sequence_length=TOKENS,
+        ).images
+        return images, None
+
+    def _read_once(self, picture: Image.Image, stack: ExitStack) -> None:
+        """As long as `stack` is open, the pipeline reads the picture once for all batches of it."""
+        key, read = image_sha(picture), self._pipe._encode_vae_image
+
+        def once(image: torch.Tensor, generator: Any) -> torch.Tensor:
+            if self._read is None or self._read[0] != key:
+                latents = read(image=image, generator=generator)
+                self._read = (key, latents, self._linear(latents, picture))
+            return self._read[1]
+
+        self._pipe._encode_vae_image = once
+        stack.callback(delattr, self._pipe, "_encode_vae_image")  # the method of its class shows again
+
+    # Texts
+
+    def _text(self, text: str) -> torch.Tensor:
+        """As the model reads it, (1, TOKENS, width)."""
+
+        def encode() -> torch.Tensor:
+            found: torch.Tensor = self._pipe.encode_prompt([text], max_sequence_length=TOKENS)[0]
+            return found
+
+        return self._kept((text, 0), encode)
+
+    def _too_long(self, text: str) -> UserError | None:
+        tokenizer = self._pipe.tokenizer
+        asked = tokenizer.apply_chat_template(
+            [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True, enable_thinking=False
+        )
+        count = len(tokenizer(asked).input_ids)
+        if count <= TOKENS:
+            return None
+        return UserError(f"The editor reads {TOKENS} tokens, and this instruction has {count}: shorten the caption.")
+
+    def _windows_of(self, one: Wanted) -> int:
+        return 1  # all texts are filled up to the same length
+
+    # Previews
+
+    def preview(self) -> Image.Image | None:
+        """What is being drawn looks like now: decoded by a small VAE, else by a linear map that fits the source."""
+        import torch
+
+        packed = None if self._watch is None else self._watch.clean()
+        if packed is None or self._read is None:
+            return None
+        _, source, linear = self._read
+        height, width = source.shape[-2:]
+        # (n, height * width, channels) to (n, channels, height, width): the pipeline packs them row by row.
+        latents = packed[list(self._shown)].transpose(1, 2).unflatten(2, (height, width)).to(source.dtype)
+        with torch.no_grad():
+            spread = self._spread(latents)
+            if is_small(self._pipe.vae):
+                found = self._pipe.vae.decode(spread.to(self._pipe.vae.dtype), return_dict=False)[0]
+            else:
+                found = torch.einsum("bchw,cr->brhw", spread.float(), linear[:-1]) + linear[-1].view(1, 3, 1, 1)
+            return side_by_side(as_pictures(found))
+
+    def _spread(self, latents: torch.Tensor) -> torch.Tensor:
+        """Latents as the VAE has them, of those that the pipeline works with: not normalised, not in patches."""
+        import torch
+
+        vae: Any = self._pipe.vae
+        mean = vae.bn.running_mean.view(1, -1, 1, 1).to(latents)
+        scale = torch.sqrt(vae.bn.running_var.view(1, -1, 1, 1) + vae.config.batch_norm_eps).to(latents)
+        spread: torch.Tensor = self._pipe._unpatchify_latents(latents * scale + mean)
+        return spread
+
+    def _linear(self, latents: torch.Tensor, picture: Image.Image) -> torch.Tensor:
+        """The map (channels + 1, 3) from a latent pixel, and a one, to RGB from -1 to 1 that is nearest to the picture
+        itself, whose latents and colours are both known: by least squares.
+        """
+        import torch
+
+        spread = self._spread(latents)[0].float().cpu()
+        small = picture.resize((spread.shape[-1], spread.shape[-2]), Image.Resampling.BOX)
+        wanted = torch.from_numpy(np.asarray(small, np.float32)).reshape(-1, 3) / 127.5 - 1
+        held = torch.cat([spread.flatten(1).T, torch.ones(wanted.shape[0], 1)], dim=1)
+        return torch.linalg.lstsq(held, wanted, driver="gelsd").solution.to(latents.device)
