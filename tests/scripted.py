@@ -16,8 +16,15 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.lineage import Batch
-from pipeline.seams import Drawn, OnStep, Wanted
-from pipeline.settings import CaptionSettings, ConditioningSettings, ControlKind, GenerationSettings, LanguageSettings
+from pipeline.seams import Drawn, Editor, OnStep, Wanted
+from pipeline.settings import (
+    CaptionSettings,
+    ConditioningSettings,
+    ControlKind,
+    EditingSettings,
+    GenerationSettings,
+    LanguageSettings,
+)
 from pipeline.types import Task
 from tests.serving import until
 
@@ -100,6 +107,9 @@ class ScriptedSentences:
         return [x / length for x in vector]
 
 
+Drawing = GenerationSettings | EditingSettings
+
+
 class NoiseGenerator:
     """Noise that hangs on prompt and seed, in as many steps as asked for."""
 
@@ -116,9 +126,7 @@ class NoiseGenerator:
     def preview(self) -> Image.Image | None:
         return Image.new("RGB", (16, 16), (90, 120, 150))
 
-    def generate(
-        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
-    ) -> Image.Image:
+    def generate(self, prompt: str, control: Image.Image, settings: Drawing, seed: int, on_step: OnStep) -> Image.Image:
         for step in range(settings.steps):
             on_step(step + 1, settings.steps)
         self.made.append((prompt, seed))
@@ -138,14 +146,14 @@ class NoiseBatches(NoiseGenerator):
         return self.at_once
 
     def draw(
-        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
+        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: Drawing, on_step: OnStep
     ) -> Sequence[Drawn]:
         for step in range(settings.steps):
             on_step(step + 1, settings.steps)
         self.batches.append((size, [(one.place, one.seed) for one in wanted]))
         return [self._drawn(one, size, control, settings) for one in wanted]
 
-    def _drawn(self, one: Wanted, size: int, control: Image.Image, settings: GenerationSettings) -> Drawn:
+    def _drawn(self, one: Wanted, size: int, control: Image.Image, settings: Drawing) -> Drawn:
         batch = Batch(size=size, place=one.place)
         if one.seed in self.refused:
             return Drawn(None, batch, False, UserError("The safety checker refused this image."))
@@ -214,6 +222,7 @@ class ScriptedModels:
         self.captioner = ScriptedCaptioner(caption)
         self.language = language or ScriptedLanguageModel(answer)
         self.generator = NoiseGenerator()
+        self.editor: Editor = NoiseBatches(2)
         self.embedder = ScriptedEmbedder()
         self.sentences = ScriptedSentences(("crimson", "red"))
 
@@ -222,6 +231,9 @@ class ScriptedModels:
 
     def generator_name(self, kind: ControlKind) -> str:
         return self.generator.name
+
+    def editor_name(self) -> str:
+        return self.editor.name
 
     def detector(self, kind: ControlKind) -> InvertingDetector:
         return InvertingDetector()

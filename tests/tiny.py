@@ -380,3 +380,47 @@ def save_z_image(base: Path, union: Path) -> None:
     union.mkdir(parents=True, exist_ok=True)
     net.save_config(union)
     save_file(net.state_dict(), union / "Controlnet-Union.safetensors")
+
+
+def save_flux2_klein(base: Path, distilled: bool = True) -> None:
+    """A FLUX.2 klein in miniature, whose text encoder has the layers of which the pipeline reads three."""
+    import torch
+    from diffusers import (
+        AutoencoderKLFlux2,
+        FlowMatchEulerDiscreteScheduler,
+        Flux2KleinPipeline,
+        Flux2Transformer2DModel,
+    )
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    tokenizer = words_tokenizer(pad_token="<pad>", eos_token="</e>")
+    tokenizer.chat_template = THINKING
+    torch.manual_seed(0)
+    text = {**SIZE, "hidden_size": 16, "num_hidden_layers": 28, "num_key_value_heads": 2, "head_dim": 8}
+    transformer = Flux2Transformer2DModel(
+        in_channels=16,
+        num_layers=1,
+        num_single_layers=1,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=3 * 16,
+        timestep_guidance_channels=32,
+        axes_dims_rope=(4, 4, 4, 4),
+        guidance_embeds=False,
+    )
+    vae = AutoencoderKLFlux2(
+        block_out_channels=(16, 16, 16, 16),
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        layers_per_block=1,
+        latent_channels=4,
+        norm_num_groups=8,
+    )
+    Flux2KleinPipeline(
+        FlowMatchEulerDiscreteScheduler(shift=3.0),
+        vae,
+        Qwen3ForCausalLM(Qwen3Config(vocab_size=len(tokenizer), initializer_range=0.3, **text)),
+        tokenizer,
+        transformer,
+        is_distilled=distilled,
+    ).save_pretrained(base)

@@ -31,9 +31,11 @@ from pipeline.types import Check, CounterfactualCaption, Task
 from pipeline.webui import MadeWith, file_name
 from pipeline.weight_hashes import weights_hash
 
-LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.6, passed_from=0.75)}
-"""By chance the forms agree by 0.5, and of drawn roads under another look by 0.68 or more (`forms_kept`). An image on a
-control image is only looked at where they agree little; here nothing else holds them, so that one near chance fails."""
+LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
+"""Forms that agree less than they would by chance fail an image here, where nothing else holds them; on a control image
+they only ask for a look. Measured on 25 drawn roads: unmoved 0.91 or more, of another look 0.68 or more (`forms_kept`),
+moved sideways by 3 % of the side 0.39 or less.
+"""
 
 
 class InstructSettings(BatchedSettings):

@@ -23,8 +23,8 @@ def drawing(state: RunState) -> JobView | None:
 
 def step_of(state: RunState, job: JobView) -> tuple[int, int]:
     """The denoising step that the image is at, and how many it takes."""
-    method = method_of(state.recipe.method)
-    return job.progress.step if job.progress is not None else 0, method.settings_of(state.settings).steps or 1
+    steps = method_of(state.recipe.method).settings_of(state.settings).steps or state.settings.generation.steps
+    return job.progress.step if job.progress is not None else 0, steps
 
 
 def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:

@@ -55,7 +55,7 @@ def generation_card(state: RunState, profile: Profile) -> Html:
     drawing, method = state.settings.generation, method_of(state.recipe.method)
     conditioned, diffuses = "conditioning" in method.sections, "generation" in method.sections
     own = {name: getattr(state.settings, name) for name in method.sections if name not in OPEN_SECTIONS}
-    steps = method.settings_of(state.settings).steps
+    steps = method.settings_of(state.settings).steps or (drawing.steps if diffuses else None)
     how = f"{method.title} · {steps} steps" if steps is not None else method.title
     if conditioned:
         how = f"{what_it_is(state.settings.conditioning)} · {how}"

@@ -32,10 +32,11 @@ def settings_of_all(states: Sequence[RunState], profile: Profile, runs: str) -> 
     """`runs` are the ids, with commas between. Where the runs do not agree, nothing is chosen."""
     sections = _sections(states)
     presets = None
-    if "generation" in sections:
+    if _read_by_all(states, "generation.steps"):
         drawings = [state.settings.generation for state in states]
         presets = preset_chips(drawings, profile, "together-preset", data_runs=runs)
-    often = [_often(states, name, runs) for name in SHARED if name.partition(".")[0] in sections]
+    offered = (name for name in SHARED if name.partition(".")[0] in sections and _read_by_all(states, name))
+    often = [_often(states, name, runs) for name in offered]
     return [
         el("div", _recipes(states, profile, runs), presets, class_="task"),
         el("div", el("span", "for each", class_="mut"), often, class_="task"),
@@ -47,6 +48,11 @@ def common(states: Sequence[RunState], of: Callable[[RunState], Any]) -> Any:
     """What all have; None where it differs."""
     held = {of(state) for state in states}
     return held.pop() if len(held) == 1 else None
+
+
+def _read_by_all(states: Sequence[RunState], setting: str) -> bool:
+    """Whether a setting means anything to all of the runs."""
+    return all(state.recipe.reads(setting) for state in states)
 
 
 def _recipes(states: Sequence[RunState], profile: Profile, runs: str) -> Child:
@@ -87,7 +93,7 @@ def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
     for state in states:
         found |= dict.fromkeys(stage.settings for stage in state.recipe.stages if stage.settings)
     for state in states:
-        found |= dict.fromkeys(method_of(state.recipe.method).sections)
+        found |= dict.fromkeys((*method_of(state.recipe.method).sections, "generation"))
     return tuple(name for name in found if all(hasattr(state.settings, name) for state in states))
 
 
@@ -99,9 +105,11 @@ def _everything(states: Sequence[RunState], profile: Profile, sections: Sequence
         names = [
             name
             for name in type(held).model_fields
-            if f"{section}.{name}" not in (*SHARED, *ONE_BY_ONE) and (own is None or name == "kind" or name in own())
+            if f"{section}.{name}" not in (*SHARED, *ONE_BY_ONE)
+            and (own is None or name == "kind" or name in own())
+            and _read_by_all(states, f"{section}.{name}")
         ]
-        if section == "conditioning" and len(profile.generator.controlnets) == 1:
+        if section == "conditioning" and len(profile.generator.controlnets) == 1 and "kind" in names:
             names.remove("kind")
         rows = [_row(states, profile, section, name, runs) for name in names]
         if rows:
