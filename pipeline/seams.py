@@ -169,7 +169,8 @@ class BatchGenerator(Protocol):
 class Editor(Protocol):
     """Changes a picture as an instruction says, several times at once. It does not promise what stays in its place."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def preview(self) -> Image.Image | None:
         """As that of a `BatchGenerator`."""

@@ -107,9 +107,6 @@ class ScriptedSentences:
         return [x / length for x in vector]
 
 
-Drawing = GenerationSettings | EditingSettings
-
-
 class NoiseGenerator:
     """Noise that hangs on prompt and seed, in as many steps as asked for."""
 
@@ -126,12 +123,37 @@ class NoiseGenerator:
     def preview(self) -> Image.Image | None:
         return Image.new("RGB", (16, 16), (90, 120, 150))
 
-    def generate(self, prompt: str, control: Image.Image, settings: Drawing, seed: int, on_step: OnStep) -> Image.Image:
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
         for step in range(settings.steps):
             on_step(step + 1, settings.steps)
         self.made.append((prompt, seed))
-        width, height = control.size
-        return Image.frombytes("RGB", control.size, random.Random(f"{prompt} {seed}").randbytes(width * height * 3))
+        return noise(prompt, seed, control.size)
+
+
+def noise(prompt: str, seed: int, size: tuple[int, int]) -> Image.Image:
+    """The same for the same prompt and seed."""
+    return Image.frombytes("RGB", size, random.Random(f"{prompt} {seed}").randbytes(size[0] * size[1] * 3))
+
+
+class NoiseEditor:
+    """The same in the place of an editor."""
+
+    name = "noise editor"
+
+    def preview(self) -> Image.Image | None:
+        return None
+
+    def batch(self, size: tuple[int, int]) -> int:
+        return 2
+
+    def draw(
+        self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+    ) -> Sequence[Drawn]:
+        for step in range(settings.steps):
+            on_step(step + 1, settings.steps)
+        return [Drawn(noise(one.prompt, one.seed, picture.size), Batch(size=size, place=one.place)) for one in wanted]
 
 
 class NoiseBatches(NoiseGenerator):
@@ -146,14 +168,14 @@ class NoiseBatches(NoiseGenerator):
         return self.at_once
 
     def draw(
-        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: Drawing, on_step: OnStep
+        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
     ) -> Sequence[Drawn]:
         for step in range(settings.steps):
             on_step(step + 1, settings.steps)
         self.batches.append((size, [(one.place, one.seed) for one in wanted]))
         return [self._drawn(one, size, control, settings) for one in wanted]
 
-    def _drawn(self, one: Wanted, size: int, control: Image.Image, settings: Drawing) -> Drawn:
+    def _drawn(self, one: Wanted, size: int, control: Image.Image, settings: GenerationSettings) -> Drawn:
         batch = Batch(size=size, place=one.place)
         if one.seed in self.refused:
             return Drawn(None, batch, False, UserError("The safety checker refused this image."))
@@ -222,7 +244,7 @@ class ScriptedModels:
         self.captioner = ScriptedCaptioner(caption)
         self.language = language or ScriptedLanguageModel(answer)
         self.generator = NoiseGenerator()
-        self.editor: Editor = NoiseBatches(2)
+        self.editor: Editor = NoiseEditor()
         self.embedder = ScriptedEmbedder()
         self.sentences = ScriptedSentences(("crimson", "red"))
 

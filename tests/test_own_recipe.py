@@ -104,7 +104,7 @@ def test_the_command_line_runs_it_and_repeats_it(
     assert cli.main([*base, "--set", "greeting.shout=true"]) == 2
     assert "There is no setting 'greeting.shout'" in capsys.readouterr().err
     assert cli.main([*base, "--recipe", "letter"]) == 2
-    assert "no recipe 'letter' here: there are dillema, reconstruction, postcard" in capsys.readouterr().err
+    assert "there are dillema, reconstruction, dillema-instruct, postcard" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -349,7 +349,7 @@ def test_a_file_of_a_recipe_that_is_not_known_here_says_so(tmp_path: Path, monke
     assert run["recipe"] == "reconstruction" and list(run["values"]) == ["caption"]
     assert set(data["prompts"]) == {"name", "diffusion"}
     (out / "run.json").write_text(json.dumps({**data, "run": {**run, "recipe": "letter"}}), encoding="utf-8")
-    with pytest.raises(UserError, match="no recipe 'letter' here: there are dillema, reconstruction, postcard"):
+    with pytest.raises(UserError, match="there are dillema, reconstruction, dillema-instruct, postcard"):
         run_file.read(out / "run.json")
 
 
