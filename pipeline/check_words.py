@@ -23,6 +23,11 @@ WORDS = {
         "The share of the source's outlines that are found again in the image, 0 to 1. "
         "With few of them, something moved, vanished or melted.",
     ),
+    "edges in place": CheckWords(
+        "shapes in place",
+        "How much more of the source's outlines is found again in an edited image than chance would find, up to 1: at "
+        "0 they stand anywhere. With a low figure something moved, vanished or was drawn anew.",
+    ),
     "forms kept": CheckWords(
         "nothing melted",
         "How well the outlines of each large piece of the mask, such as one building, run in the direction that they "

@@ -184,3 +184,18 @@ def test_what_cannot_be_checked_is_left_out(caption: str, task: Task, labels: Se
 def test_without_an_embedder_only_edges_are_checked() -> None:
     checks = image_checks(grey(0), grey(0), grey(0), SUN, SNOW, BIRD, None)
     assert [check.name for check in checks] == ["edges kept"]
+
+
+def test_edges_of_an_edited_image_have_to_be_where_chance_would_not_find_them() -> None:
+    """An image full of edges keeps those of any source."""
+    scene = Image.fromarray(render(random_scene(3, "road"), 256)[0])
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (256, 256, 3), np.uint8))
+    moved = Image.fromarray(np.roll(np.asarray(scene), 16, axis=1))
+    darker = scene.point(lambda value: value // 3 + 20)
+    told: dict[str, list[bool | None]] = {}
+    for image in (scene, darker, noise, moved):
+        for control in (None, condition(scene, ConditioningSettings())):
+            (check,) = image_checks(scene, image, control, SUN, SNOW, BIRD, None)
+            told.setdefault(check.name, []).append(check.passed)
+            assert check.passed or check.note
+    assert told == {"edges in place": [True, True, False, False], "edges kept": [True, True, True, False]}

@@ -17,7 +17,7 @@ from demo.scene import random_scene
 from pipeline import run_file
 from pipeline.driver import Driver
 from pipeline.errors import UserError
-from pipeline.image_checks import FORMS_KEPT
+from pipeline.image_checks import EDGES_IN_PLACE, FORMS_KEPT
 from pipeline.image_sections import EDITOR, KleinEditor
 from pipeline.images import EDITING_PIXELS, editing_size
 from pipeline.lineage import Batch
@@ -116,7 +116,7 @@ def test_edges_and_mask_tell_an_image_that_moved_from_one_that_did_not(side: int
         method.prepare(source, InstructSettings(editing=EditingSettings(short_side=256))), CAPTION, 1, ignore
     )
     found = {check.name: check.passed for check in case.checks}
-    assert found == {"edges kept": moved == 0, FORMS_KEPT: moved == 0}
+    assert found == {EDGES_IN_PLACE: moved == 0, FORMS_KEPT: moved == 0}
     assert all(check.note for check in case.checks if not check.passed)
 
 

@@ -1,7 +1,7 @@
 """The method `instruct`: an editor changes the source as an instruction says, such as "change sunny to snowy".
 
 Nothing holds the editor to the shapes of the source, as a control image does. So each image is compared with the
-source: its edges, and the forms in its mask, by lines at which an image fails.
+source: its edges, beyond what chance would find, and the forms in its mask, by lines at which an image fails.
 """
 
 from __future__ import annotations
