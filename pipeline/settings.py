@@ -149,7 +149,7 @@ class EditingSettings(_Settings):
         ge=64,
         le=1024,
         multiple_of=16,
-        description="Short side at which is edited, in pixels; less where the whole picture would exceed a million pixels",
+        description="Short side at which is edited, in pixels; less where it would have more than a million",
     )
     batch: int = Field(
         0, ge=0, le=MOST_AT_ONCE, description="Images edited at once; 0 leaves it to the profile and the machine"
