@@ -120,8 +120,11 @@ class RunSettings:
         commands.add(PutPromptBack, self.put_prompt_back)
 
     def change_setting(self, command: ChangeSetting) -> None:
-        """Raises UserError for a setting that there is not, and a value that it does not take."""
+        """Raises UserError for a setting that is not there or is passed over by the recipe, and a value that it does not
+        take.
+        """
         section, _, field = command.setting.partition(".")
+        self._require_read(command.run, command.setting)
 
         def change(plain: Plain) -> None:
             if field not in plain.get(section, {}):
@@ -129,6 +132,12 @@ class RunSettings:
             plain[section][field] = command.value
 
         self.change(command, change)
+
+    def _require_read(self, run_id: str, setting: str) -> None:
+        recipe = recipe_of(self._workspace.runs.get(run_id).recipe)
+        if not recipe.reads(setting):
+            said = f"The recipe “{recipe.title}” does not read {setting}: its own settings are on the last card."
+            raise UserError(said, field="setting")
 
     def put_defaults_back(self, command: DefaultSettings) -> None:
         """Raises UserError for a section that there is not."""
@@ -140,10 +149,11 @@ class RunSettings:
         self.change(command, lambda plain: plain.update({name: defaults[name] for name in command.sections}))
 
     def take_preset(self, command: TakePreset) -> None:
-        """Raises UserError for a preset that the profile does not have."""
+        """Raises UserError for a preset that the profile does not have, or that says nothing to the recipe."""
         presets = self._profile.presets
         if command.preset not in presets:
             raise UserError(f"There is no preset {command.preset!r}: take {', '.join(presets) or 'none'}.")
+        self._require_read(command.run, "generation.steps")
         self._change_generation(command, self._profile.preset(command.preset))
 
     def reuse_seed(self, command: ReuseSeed) -> None:

@@ -16,7 +16,7 @@ from demo.render import render
 from demo.scene import random_scene
 from pipeline import run_file
 from pipeline.driver import Driver
-from pipeline.errors import UserError
+from pipeline.errors import Cancelled, UserError
 from pipeline.image_checks import EDGES_IN_PLACE, FORMS_KEPT
 from pipeline.image_sections import EDITOR, KleinEditor
 from pipeline.images import EDITING_PIXELS, editing_size
@@ -193,6 +193,8 @@ def test_the_page_offers_it_with_an_editor_and_shows_nothing_of_a_control_image(
     assert 'data-setting="generation.images_per_caption"' in card and 'data-setting="generation.seed_mode"' in card
     for gone in ("toggle-conditioning", "control_strength", "negative_prompt", 'data-setting="generation.steps"'):
         assert gone not in card, gone
+    for name, fields in (("setting", {"setting": "generation.steps", "value": 9}), ("preset", {"preset": "draft"})):
+        assert "does not read generation.steps" in perform(studio, run_id, name, **fields).problem
     assert "Control" not in pictures and "Overlay" not in pictures and "made-" not in pictures
     assert "Nothing holds the shapes" in parts["source"]
     (listed,) = [one for one in studio.commands.send("list-recipes", {})["recipes"] if one["recipe"] == RECIPE.name]
@@ -332,6 +334,19 @@ def test_an_image_has_the_same_bits_whatever_is_drawn_beside_it(editor: Any) -> 
         assert edited(editor, one.prompt, one.seed, 4, one.place) == result.image.tobytes()
     assert [image.size for image in seen] == [(128, 192)] * 2, "all of them are previewed, in a square"
     assert editor.preview() is None, "between images there is nothing to show"
+
+
+@pytest.mark.slow
+def test_a_stop_ends_it_and_leaves_the_editor_as_it_was(editor: Any) -> None:
+    before, steps = edited(editor), list[int]()
+
+    def stop(done: int, _total: int) -> None:
+        steps.append(done)
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        editor.draw([Wanted("Rain.", 1, 0)], 1, picture(2), QUICK, stop)
+    assert steps == [1] and edited(editor) == before
 
 
 @pytest.mark.slow
