@@ -21,10 +21,12 @@ from pipeline.image_checks import EDGES_IN_PLACE, FORMS_KEPT
 from pipeline.image_sections import EDITOR, KleinEditor
 from pipeline.images import EDITING_PIXELS, editing_size
 from pipeline.lineage import Batch
+from pipeline.machine import Machine
 from pipeline.masks import NamedMask
 from pipeline.methods import read_lineage
 from pipeline.methods.instruct import INSTRUCT, InstructMethod, InstructSettings
 from pipeline.model_commands import _step_of
+from pipeline.model_list import listed
 from pipeline.models import load_models
 from pipeline.profile import Profile, load_profile
 from pipeline.provenance import digital_source_type
@@ -43,6 +45,7 @@ STREET = Task("segmentation", protected=("road", "car"))
 RED, SNOW = Edit("red", "blue", "attribute"), Edit("sunny", "snowy", "weather")
 CAPTION = CounterfactualCaption("A blue bird in snowy weather.", (RED, SNOW))
 QUICK = EditingSettings(steps=2, short_side=64)
+GB = 1_000_000_000
 NO_EDITOR = "The profile demo has no editor of images: take the profile edit, or give it a table [editor]."
 
 
@@ -235,6 +238,10 @@ def test_the_shipped_profile_has_one() -> None:
     assert RECIPE.cannot_draw(profile) == "" and RECIPE.cannot_draw(load_profile("demo")) == NO_EDITOR
     settings = RECIPE.settings_in(profile)
     assert isinstance(settings, SettingsWithEditing) and settings.editing.steps == 4
+    gpu = Machine(64 * GB, 60 * GB, 200 * GB, "", "a GPU", 24 * GB, 24 * GB)
+    shown = listed(profile, gpu)
+    assert "one stage at a time" in shown.fits and EDITOR in [model.role for model in shown.models]
+    assert listed(load_profile("modern"), gpu).to_fetch < 60 * GB, "who never edits fetches no editor"
 
 
 # The command line

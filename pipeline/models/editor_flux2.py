@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 TOKENS = 512
 """The most that the pipeline reads of an instruction, with its chat template: what is longer it would cut off."""
+ON_GPU = 2
+"""Images that are edited at once on a GPU where the profile does not say: each has a million pixels, and the source as
+many, so that more gain little and want memory."""
 KEPT_TEXTS = 16
 """A text takes 8 MB of memory at half precision: fewer are kept than of other models."""
 
@@ -66,6 +69,10 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
             next(drawn) if why is None else Drawn(None, Batch(size=size, place=wanted[at].place), refused=why)
             for at, why in refused.items()
         ]
+
+    def batch(self, size: tuple[int, int]) -> int:
+        """What the profile says, else what suits the device."""
+        return min(super().batch(size), self._section.batch or ON_GPU)
 
     def _call(
         self,
