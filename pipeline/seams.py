@@ -58,6 +58,34 @@ class LanguageModel(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class LanguageRequest:
+    """One of the prompts that a language model is given together. What it means stands at `LanguageModel.complete`."""
+
+    prompt: str
+    seed: int
+    stop: tuple[str, ...] = ()
+    schema: Mapping[str, Any] | None = None
+
+
+@runtime_checkable
+class BatchLanguageModel(Protocol):
+    """A language model that continues several texts at once."""
+
+    name: str
+
+    def complete_many(
+        self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
+    ) -> Sequence[str | UserError]:
+        """The reply to each in order, or why there is none. It is the one that `complete` would give: which others
+        stand beside it changes nothing, but for the noise of floating-point numbers.
+
+        `on_reply` is told how many are there so far, in the thread that asked; raising from it stops the work. Raises
+        Cancelled, and what makes all of them fail.
+        """
+        ...
+
+
 class Embedder(Protocol):
     """Places images and texts in one space: unit vectors, whose product is the cosine similarity."""
 

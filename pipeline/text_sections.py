@@ -196,6 +196,8 @@ class ServerLanguage(Server):
     kind: Literal["openai"]
     system: str = ""
     """What the model is told before every prompt."""
+    parallel: int = Field(4, ge=1, le=64, exclude=True)
+    """Requests that are sent at once, where a stage has several: servers such as vLLM work on them together."""
 
 
 class GgufLanguage(Weights):
@@ -254,5 +256,7 @@ class ChatLanguage(Weights):
     repetition_penalty: float = Field(1.0, gt=0)
     thinking: int = Field(0, ge=0, le=100_000)
     """Tokens that a model may think before it replies, beside the longest reply; 0 has it reply at once."""
+    batch: int = Field(0, ge=0, le=64)
+    """Replies that are written at once, where a stage has several; 0 for as many as suit the machine."""
     hold_form: bool = True
     """Whether a reply is held to the form that a stage asks for, so that it can be read."""

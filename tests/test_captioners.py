@@ -25,7 +25,7 @@ from pipeline.models.captioner import Blip2, Florence2
 from pipeline.models.captioner_chat import ChatModel, ServedChatModel
 from pipeline.models.server_language import ServedLanguage
 from pipeline.profile import load_profile
-from pipeline.seams import Captioner
+from pipeline.seams import Captioner, LanguageRequest
 from pipeline.settings import CaptionSettings, LanguageSettings
 from pipeline.text_sections import Blip2Captioner, ChatCaptioner, Florence2Captioner, ServerCaptioner, ServerLanguage
 from pipeline.types import Task
@@ -208,6 +208,9 @@ def test_a_server_that_ignores_schemas_is_seen_through(folder: Path, transformer
     settings = LanguageSettings(temperature=0, max_new_tokens=8)
     reply = model.complete("a red bird", settings, 0, (), {"type": "object"})
     assert reply == model.complete("a red bird", settings, 0) != model.complete("a house", settings, 0)
+    asked = ["a house", "a red bird", "a twig"]
+    alone = [model.complete(text, settings, 0) for text in asked]
+    assert list(model.complete_many([LanguageRequest(text, 0) for text in asked], settings)) == alone
 
 
 @pytest.fixture(scope="module")
@@ -279,3 +282,6 @@ def test_a_server_that_holds_schemas_always_gives_what_fits(holding_server: str)
     assert len({reply["weather"] for reply in replies}) > 1, "it chooses among what fits"
     again = json.loads(model.complete("a red bird", settings, 5, ("sunny",), schema))
     assert again == replies[5]
+    asked = [LanguageRequest("a red bird", seed, ("sunny",), schema) for seed in range(12)]
+    together = model.complete_many(asked, settings)
+    assert all(json.loads(str(reply)).keys() == {"weather", "kept"} for reply in together), "several at once"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Any, cast
 
 import pytest
 
-from pipeline.errors import CannotLoad, UserError
+from pipeline.errors import Cancelled, CannotLoad, UnreadableReply, UserError
 from pipeline.models import load_models
 from pipeline.models.language_chat import ChatModel
 from pipeline.parsing import read_alternatives, read_caption, read_edits, read_keywords
 from pipeline.profile import PROFILES, Profile
+from pipeline.progress import stoppable
 from pipeline.prompting import Prompt
 from pipeline.reply_schema import Schema, alternatives_schema, caption_schema, edits_schema, keywords_schema
+from pipeline.seams import BatchLanguageModel, LanguageRequest
 from pipeline.settings import CounterfactualSettings, LanguageSettings
 from pipeline.stages.counterfactuals import edit_pools
 from pipeline.stages.edit_choice import choose_by_model
@@ -127,6 +130,98 @@ def test_thoughts_are_bounded_counted_and_taken_off(folder: Path) -> None:
         assert read(reply) and "think>" not in reply and before < model.thought <= before + 12
     with pytest.raises(UserError, match="reads 1024 in all"):
         named(folder / "qwen3", thinking=1000).complete("a bird", REPLY, 0)
+
+
+def several() -> list[LanguageRequest]:
+    """Prompts of unlike lengths, some held to a form, one with a stop, two alike but for their seed."""
+    asked = [LanguageRequest("a bird " * (1 + 7 * n % 5), seed=n, schema=WANTED[n % 3][0]) for n in range(3)]
+    free = [LanguageRequest("Name the colours of the bird.", seed) for seed in (7, 8)]
+    return [*asked, *free, LanguageRequest("a red bird in the snow", 3, stop=("e",))]
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+@pytest.mark.parametrize("penalty", [1.0, 1.3])
+def test_a_reply_is_the_same_whatever_is_asked_beside_it(folder: Path, kind: str, penalty: float) -> None:
+    alone = named(folder / kind, repetition_penalty=penalty)
+    settings = LanguageSettings(max_new_tokens=24, temperature=0.9)
+    expected = [alone.complete(r.prompt, settings, r.seed, r.stop, r.schema) for r in several()]
+    assert len(set(expected)) == len(expected)
+    for at_once in (6, 4):
+        model = named(folder / kind, repetition_penalty=penalty, batch=at_once)
+        assert isinstance(model, BatchLanguageModel)
+        told = list[int]()
+        assert list(model.complete_many(several(), settings, told.append)) == expected
+        assert told == sorted(told) and told[-1] == len(expected)
+    assert list(alone.complete_many(several()[::-1], COLD)) == [
+        alone.complete(r.prompt, COLD, r.seed, r.stop, r.schema) for r in several()[::-1]
+    ]
+
+
+def test_thoughts_before_replies_that_are_written_together(folder: Path) -> None:
+    alone, together = named(folder / "qwen3", thinking=12), named(folder / "qwen3", thinking=12)
+    expected = [alone.complete(r.prompt, REPLY, r.seed, r.stop, r.schema) for r in several()]
+    assert list(together.complete_many(several(), REPLY)) == expected and together.thought == alone.thought > 0
+
+
+def test_one_that_does_not_fit_is_no_harm_to_the_others(model: ChatModel) -> None:
+    asked = several()[:2]
+    long = LanguageRequest("bird " * 1000, 0)
+    first, refused, second = model.complete_many([asked[0], long, asked[1]], REPLY)
+    assert [first, second] == list(model.complete_many(asked, REPLY))
+    assert isinstance(refused, UserError) and "reads 1024 in all" in str(refused)
+
+
+def test_too_many_for_the_memory_are_halved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = named(folder / "qwen3", batch=6)
+    expected, sizes, generate = model.complete_many(several(), REPLY), list[int](), model._model.generate
+
+    def short_of_memory(ids: Any, **more: Any) -> Any:
+        sizes.append(len(ids))
+        if len(ids) > limit:
+            raise RuntimeError("CUDA out of memory.")
+        return generate(ids, **more)
+
+    monkeypatch.setattr(model._model, "generate", short_of_memory)
+    limit = 2
+    assert model.complete_many(several(), REPLY) == expected
+    assert sizes == [6, 3, 1, 1, 1, 1, 1, 1], "6, half of it, half of that; and it is remembered"
+    limit = 0
+    with pytest.raises(RuntimeError, match="out of memory"):
+        model.complete_many(several(), REPLY)
+
+
+def test_replies_can_be_stopped_in_their_midst(model: ChatModel) -> None:
+    stop, endless = threading.Event(), LanguageSettings(max_new_tokens=900, temperature=1)
+    short = LanguageRequest("a bird", 0, schema=WANTED[2][0])
+    with stoppable(stop), pytest.raises(Cancelled):
+        stop.set()
+        model.complete_many([short, LanguageRequest("a house", 1)], endless)
+    assert model.complete("a bird", REPLY, 7), "and it goes on"
+
+
+def test_thoughts_that_nobody_asked_for_are_taken_off_and_counted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    model = named(folder / "qwen3")
+
+    def says(text: str) -> None:
+        tokens = model._encode(text)
+
+        def weigh(row: Any, scores: Any) -> None:
+            scores.fill_(-torch.inf)
+            scores[tokens[len(row.said)] if len(row.said) < len(tokens) else model._ends[0]] = 0
+
+        monkeypatch.setattr(model, "_weigh", weigh)
+
+    says("<think>the bird</think>red, blue")
+    assert model.complete("a bird", LanguageSettings(max_new_tokens=60), 0) == "red, blue" and model.thought > 0
+    spent = model.thought
+    says("<think>the bird is red and sits on a twig in sunny weather")
+    with pytest.raises(UnreadableReply, match=r"longest reply \(12 tokens\) on thoughts and said nothing") as caught:
+        model.complete("a bird", REPLY, 0)
+    assert model.thought == spent + 12 and caught.value.raw_reply.startswith("<think>the bird")
 
 
 def test_code_that_comes_with_weights_is_neither_run_nor_asked_for(folder: Path, tmp_path: Path) -> None:

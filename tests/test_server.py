@@ -26,7 +26,9 @@ from pipeline.models.captioner_chat import ServedChatModel, fitting
 from pipeline.models.server import ChatServer, NoServer, ServerFault, without_thoughts
 from pipeline.models.server_language import ServedLanguage
 from pipeline.profile import PROFILES, Profile, load_profile
+from pipeline.progress import stoppable
 from pipeline.recipes import DILLEMA
+from pipeline.seams import BatchLanguageModel, LanguageRequest
 from pipeline.settings import CaptionSettings, KeywordSettings, LanguageSettings
 from pipeline.stages import keywords
 from pipeline.text_sections import Blip2Captioner, ChatCaptioner, Florence2Captioner, ServerCaptioner, ServerLanguage
@@ -355,6 +357,60 @@ def test_half_a_reply_to_a_schema_is_told_as_that(peer: Misbehaving) -> None:
         model.complete("Which words?", COLD, 0, (), SCHEMA)
     assert caught.value.raw_reply == '{"words": ["re'
     assert model.complete("Which words?", COLD, 0) == '{"words": ["re', "as other models give what they have"
+
+
+# Several at once
+
+
+def test_requests_are_sent_side_by_side_and_answered_in_order(peer: Misbehaving) -> None:
+    model = language(peer, parallel=3)
+    assert isinstance(model, BatchLanguageModel)
+    together = threading.Barrier(3)
+
+    def echo(request: dict[str, Any]) -> dict[str, Any]:
+        together.wait(30)  # breaks, and so fails, where fewer are on the way at once
+        return completion(f"{request['messages'][-1]['content']} {request['seed']}")
+
+    peer.answers, told = [echo], list[int]()
+    asked = [LanguageRequest(f"number {n}", seed=n) for n in range(6)]
+    assert list(model.complete_many(asked, COLD, told.append)) == [f"number {n} {n}" for n in range(6)]
+    assert told == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_fault_of_one_request_is_its_own(peer: Misbehaving) -> None:
+    model = language(peer)
+
+    def grumpy(request: dict[str, Any]) -> dict[str, Any]:
+        if request["messages"][-1]["content"] == "two":
+            return {"error": {"code": 400, "message": "not that"}}
+        return completion(request["messages"][-1]["content"])
+
+    peer.answers = [grumpy]
+    one, two, three = model.complete_many([LanguageRequest(text, 0) for text in ("one", "two", "three")], COLD)
+    assert (one, three) == ("one", "three") and isinstance(two, ServerFault) and "not that" in str(two)
+
+
+def test_a_server_that_answers_nobody_is_not_asked_by_all(peer: Misbehaving) -> None:
+    model = language(peer, parallel=1)
+    peer.answers = [(401, {}, {"error": {"message": "Bad key"}})]
+    replies = model.complete_many([LanguageRequest(str(n), 0) for n in range(5)], COLD)
+    assert len(peer.asked) == 1 and all(isinstance(reply, NoServer) for reply in replies)
+
+
+def test_stopping_does_not_wait_for_requests_that_are_on_their_way(peer: Misbehaving) -> None:
+    model, stop = language(peer, parallel=2), threading.Event()
+    peer.answers = [peer.never]
+
+    def stop_when_asked() -> None:
+        until(lambda: len(peer.asked) == 2)
+        stop.set()
+
+    thread = threading.Thread(target=stop_when_asked)
+    thread.start()
+    with stoppable(stop), pytest.raises(Cancelled):
+        model.complete_many([LanguageRequest(str(n), 0) for n in range(5)], COLD)
+    thread.join()
+    assert len(peer.asked) == 2
 
 
 # The context

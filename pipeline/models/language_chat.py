@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import CannotLoad
-from pipeline.models.captioner import LOAD_ERRORS, seeded
+from pipeline.errors import CannotLoad, UnreadableReply, UserError, out_of_memory
+from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.language import require_room
 from pipeline.models.language_forms import Form, Forms
+from pipeline.models.room import give_back_memory
+from pipeline.models.server import without_thoughts
 from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.progress import stop_if, stop_signal
+from pipeline.seams import LanguageRequest
 from pipeline.settings import LanguageSettings
 from pipeline.text_sections import ChatLanguage
 
 if TYPE_CHECKING:
     import torch
 
+log = logging.getLogger(__name__)
+
 THOUGHT, THOUGHT_OVER = "<think>", "</think>"
 """What models that think put around their thoughts."""
 
 
+ON_GPU, ON_CPU = 16, 4
+"""Replies that are written at once where the profile does not say: more gain little, and a person sees them later."""
+
+
 class ChatModel:
-    """One model, one call at a time. The model says by its chat template what it reads, and how it ends."""
+    """One model, one batch of replies at a time. The model says by its chat template what it reads, and how it ends."""
 
     def __init__(self, section: ChatLanguage) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -52,6 +64,7 @@ class ChatModel:
         ends = model.generation_config.eos_token_id
         ends = [self._tokenizer.eos_token_id] if ends is None else [ends] if isinstance(ends, int) else list(ends)
         self._ends: list[int] = [end for end in ends if end is not None]
+        self._at_once = section.batch or (ON_CPU if self._device == "cpu" else ON_GPU)
         self._forms = self._known_forms() if section.hold_form else None
 
     def _known_forms(self) -> Forms | None:
@@ -73,26 +86,96 @@ class ChatModel:
     ) -> str:
         """The reply without thoughts, up to a stop, an end token or the longest reply; held to `schema`.
 
-        Raises UserError when the prompt, the longest thought and the longest reply do not fit the context.
+        Raises UserError when the prompt, the longest thought and the longest reply do not fit the context,
+        UnreadableReply when the model spent its whole reply on thoughts, and Cancelled within a reply.
         """
-        section = self._section
-        text = self.chat(prompt)
+        (reply,) = self.complete_many([LanguageRequest(prompt, seed, tuple(stop), schema)], settings)
+        if isinstance(reply, UserError):
+            raise reply
+        return reply
+
+    def complete_many(
+        self,
+        requests: Sequence[LanguageRequest],
+        settings: LanguageSettings,
+        on_reply: Callable[[int], None] = lambda _done: None,
+    ) -> Sequence[str | UserError]:
+        """See `BatchLanguageModel.complete_many`. Where the memory does not hold a batch, half of it is tried, and so
+        on; what is out of memory for a single reply is raised.
+        """
+        done: list[str | UserError] = []
+
+        def told(count: int) -> None:
+            on_reply(len(done) + count)
+
+        with self._lock:
+            while len(done) < len(requests):
+                part = requests[len(done) : len(done) + self._at_once]
+                try:
+                    written = self._replies(part, settings, told)
+                except RuntimeError as error:
+                    if not out_of_memory(error) or len(part) == 1:
+                        raise
+                    written = None
+                if written is None:  # outside the handler, whose error still holds what was computed so far
+                    self._at_once = len(part) // 2
+                    give_back_memory()
+                    continue
+                done += written
+        return done
+
+    def _replies(
+        self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
+    ) -> list[str | UserError]:
+        """The replies to what is asked at once."""
+        section, refused = self._section, dict[int, UserError]()
         thinks = section.thinking > 0 and "think" in str(self._tokenizer.chat_template)
-        if thinks and not text.rstrip().endswith(THOUGHT):
-            text += f"{THOUGHT}\n"
-        elif not thinks and text.rstrip().endswith(THOUGHT):  # a template that leaves no choice
-            text += f"\n{THOUGHT_OVER}\n\n"
-        with self._lock, seeded(seed):
+        rows: dict[int, _Row] = {}
+        for place, request in enumerate(requests):
+            text = self.chat(request.prompt)
+            if thinks and not text.rstrip().endswith(THOUGHT):
+                text += f"{THOUGHT}\n"
+            elif not thinks and text.rstrip().endswith(THOUGHT):  # a template that leaves no choice
+                text += f"\n{THOUGHT_OVER}\n\n"
             tokens = self._encode(text)
-            require_room(len(tokens) + (section.thinking if thinks else 0), settings, self._context)
-            if thinks:
-                tokens += self._thought(tokens, settings)
-            form = self._forms.start(schema) if schema is not None and self._forms is not None else None
-            stops = [s for s in (*section.stop, *stop) if s]
-            new = self._generate(tokens, settings.max_new_tokens, settings, stops, form)
-        reply = str(self._tokenizer.decode(new, skip_special_tokens=True))
-        reply = reply.rpartition(THOUGHT_OVER)[2] if form is None else reply
-        ends = [at for s in stops if (at := reply.find(s)) >= 0]
+            try:
+                require_room(len(tokens) + (section.thinking if thinks else 0), settings, self._context)
+            except UserError as error:
+                refused[place] = error
+                continue
+            rows[place] = _Row(tokens, self._generator(request.seed))
+        if thinks and rows:
+            self._think(list(rows.values()), settings)
+        for place, row in rows.items():
+            request = requests[place]
+            held = request.schema is not None and self._forms is not None
+            row.form = self._forms.start(request.schema) if held else None  # type: ignore[union-attr, arg-type]
+            row.stops = tuple(s for s in (*section.stop, *request.stop) if s)
+        if rows:
+            self._write(list(rows.values()), settings.max_new_tokens, settings, lambda n: on_reply(len(refused) + n))
+        return [
+            refused[place] if place in refused else self._reply(request, rows[place], settings)
+            for place, request in enumerate(requests)
+        ]
+
+    def _reply(self, request: LanguageRequest, row: _Row, settings: LanguageSettings) -> str | UserError:
+        """What a row says in the end."""
+        reply = said = str(self._tokenizer.decode(row.said, skip_special_tokens=True))
+        if row.form is None:
+            reply, thoughts = without_thoughts(said)
+            if thoughts:  # unasked: they are part of the reply, and of its length
+                spent = max(1, len(row.said) - len(self._encode(reply)))
+                self.thought += spent
+                log.info("%s spent %d tokens on thoughts, which were taken off.", self.name, spent)
+            if thoughts and not reply:
+                return UnreadableReply(
+                    f"The language model spent its longest reply ({settings.max_new_tokens} tokens) on thoughts and "
+                    "said nothing: raise that setting, or set thinking in the profile, which counts them apart.",
+                    request.prompt,
+                    said,
+                    attempts=1,
+                )
+        ends = [at for s in row.stops if (at := reply.find(s)) >= 0]
         return reply[: min(ends, default=len(reply))].strip()
 
     def chat(self, prompt: str) -> str:
@@ -118,53 +201,138 @@ class ChatModel:
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
 
-    def _thought(self, tokens: list[int], settings: LanguageSettings) -> list[int]:
-        """What the model thinks before its reply, no longer than the profile allows, and with its end."""
-        new = self._generate(tokens, self._section.thinking, settings, [THOUGHT_OVER], None)
-        new = [token for token in new if token not in self._ends]
-        self.thought += len(new)
-        over = THOUGHT_OVER in str(self._tokenizer.decode(new))
-        return new + self._encode("\n\n" if over else f"\n{THOUGHT_OVER}\n\n")
+    def _generator(self, seed: int) -> torch.Generator:
+        import torch
 
-    def _generate(
-        self, tokens: list[int], longest: int, settings: LanguageSettings, stops: list[str], form: Form | None
-    ) -> list[int]:
+        return torch.Generator(self._device).manual_seed(seed)
+
+    def _think(self, rows: Sequence[_Row], settings: LanguageSettings) -> None:
+        """What the model thinks before its replies, each no longer than the profile allows, and with its end, is put
+        behind what it reads.
+        """
+        for row in rows:
+            row.stops = (THOUGHT_OVER,)
+        self._write(rows, self._section.thinking, settings, lambda _over: None)
+        for row in rows:
+            new = [token for token in row.said if token not in self._ends]
+            self.thought += len(new)
+            over = THOUGHT_OVER in str(self._tokenizer.decode(new))
+            row.tokens += new + self._encode("\n\n" if over else f"\n{THOUGHT_OVER}\n\n")
+            row.said, row.over = [], False
+
+    def _write(
+        self, rows: Sequence[_Row], longest: int, settings: LanguageSettings, on_over: Callable[[int], None]
+    ) -> None:
+        """Write on in all rows, side by side. What they have read is filled up on the left to one length."""
         import torch
         from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
+        width, pad = max(len(row.tokens) for row in rows), self._ends[0] if self._ends else 0
         config = GenerationConfig(
             max_new_tokens=longest,
             eos_token_id=self._ends or None,
-            pad_token_id=self._ends[0] if self._ends else 0,  # fills nothing: there is one reply at a time
-            repetition_penalty=self._section.repetition_penalty,
-            **_sampling(settings, self._section.top_k),
+            pad_token_id=pad,
+            # Each token is drawn here, by the row's own draws; nothing of the model's own wishes comes in between.
+            do_sample=False,
+            temperature=1.0,
+            top_p=1.0,
+            top_k=50,
+            repetition_penalty=1.0,
         )
+        warpers, counted = self._warpers(settings), 0
 
-        def held(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            assert form is not None
-            if ids.shape[1] > len(tokens):
-                form.add(int(ids[0, -1]))
-            allowed = torch.from_numpy(form.allowed(scores.shape[1])).to(scores.device)
-            return scores.masked_fill(~allowed, -torch.inf)
+        def draw(_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            nonlocal counted
+            stop_if(stop_signal())
+            for at, row in enumerate(rows):
+                if not row.over:
+                    self._weigh(row, scores[at])
+            scores = warpers(None, scores) if settings.temperature else scores
+            drawn = torch.full_like(scores, -torch.inf)
+            for at, row in enumerate(rows):
+                token = pad if row.over else self._next(row, scores[at], settings, longest)
+                drawn[at, token] = 0
+            if (over := sum(row.over for row in rows)) != counted:
+                counted = over
+                on_over(over)
+            return drawn
 
         def stopped(ids: torch.Tensor, _scores: torch.Tensor) -> torch.Tensor:
-            # A stop may begin in the midst of a token; no token stands for less than a letter of it.
-            tail = self._tokenizer.decode(ids[0, max(len(tokens), ids.shape[1] - longest_stop) :])
-            return torch.tensor([any(s in tail for s in stops)], device=ids.device)
+            return torch.tensor([row.over for row in rows], device=ids.device)
 
-        longest_stop = 1 + 4 * max(map(len, stops), default=0)
-        given = torch.tensor([tokens], device=self._device)
-        ids = self._model.generate(
-            given,
-            attention_mask=torch.ones_like(given),
-            generation_config=config,
-            logits_processor=LogitsProcessorList([held] if form is not None else []),
-            stopping_criteria=StoppingCriteriaList([stopped] if stops else []),
+        with torch.inference_mode():
+            self._model.generate(
+                torch.tensor([[pad] * (width - len(row.tokens)) + row.tokens for row in rows], device=self._device),
+                attention_mask=torch.tensor(
+                    [[0] * (width - len(row.tokens)) + [1] * len(row.tokens) for row in rows], device=self._device
+                ),
+                generation_config=config,
+                logits_processor=LogitsProcessorList([draw]),
+                stopping_criteria=StoppingCriteriaList([stopped]),
+            )
+
+    def _warpers(self, settings: LanguageSettings) -> Any:
+        """What temperature, top-k and top-p do, in the order of `generate`."""
+        from transformers import (
+            LogitsProcessorList,
+            MinPLogitsWarper,
+            TemperatureLogitsWarper,
+            TopKLogitsWarper,
+            TopPLogitsWarper,
         )
-        return [int(token) for token in ids[0, len(tokens) :]]
+
+        warpers = LogitsProcessorList()
+        if settings.temperature:
+            warpers.append(TemperatureLogitsWarper(settings.temperature))
+        warpers.append(TopKLogitsWarper(self._section.top_k))
+        warpers.append(TopPLogitsWarper(settings.top_p))
+        if share := getattr(
+            self._model.generation_config, "min_p", None
+        ):  # of the model's own advice, what we have not
+            warpers.append(MinPLogitsWarper(share))
+        return warpers
+
+    def _weigh(self, row: _Row, scores: torch.Tensor) -> None:
+        """Make of a row's scores, in place, less likely what was said, and impossible what does not fit its form."""
+        import torch
+        from transformers import RepetitionPenaltyLogitsProcessor
+
+        penalty = self._section.repetition_penalty
+        if penalty != 1:
+            seen = torch.tensor([row.tokens + row.said], device=scores.device)
+            scores[:] = RepetitionPenaltyLogitsProcessor(penalty)(seen, scores[None])[0]
+        if row.form is not None:
+            allowed = torch.from_numpy(row.form.allowed(len(scores))).to(scores.device)
+            scores.masked_fill_(~allowed, -torch.inf)
+
+    def _next(self, row: _Row, scores: torch.Tensor, settings: LanguageSettings, longest: int) -> int:
+        """The token that a row goes on with, from its scores; says to the row whether it is over by that."""
+        import torch
+
+        likely = torch.multinomial(scores.softmax(-1), 1, generator=row.draws) if settings.temperature else None
+        token = int(scores.argmax() if likely is None else likely)
+        row.said.append(token)
+        if token in self._ends:
+            row.over = True
+            return token
+        if row.form is not None:
+            row.form.add(token)
+        # A stop may begin in the midst of a token; no token stands for less than a letter of it.
+        longest_stop = 1 + 4 * max(map(len, row.stops), default=0)
+        tail = str(self._tokenizer.decode(row.said[-longest_stop:])) if row.stops else ""
+        row.over = len(row.said) >= longest or any(s in tail for s in row.stops)
+        return token
 
 
-def _sampling(settings: LanguageSettings, top_k: int) -> dict[str, Any]:
-    if settings.temperature == 0:
-        return {"do_sample": False}
-    return {"do_sample": True, "temperature": settings.temperature, "top_p": settings.top_p, "top_k": top_k}
+@dataclass
+class _Row:
+    """One reply while it is written."""
+
+    tokens: list[int]
+    """What the model has read before it."""
+    draws: torch.Generator
+    """Its own: what is drawn in other rows changes nothing here."""
+    form: Form | None = None
+    stops: tuple[str, ...] = ()
+    said: list[int] = field(default_factory=list)
+    over: bool = False

@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextvars import copy_context
 from typing import Any, Literal
 
 from pipeline.errors import UnreadableReply, UserError
 from pipeline.models.server import ChatServer, NoServer, NothingSaid, Refused, ServerFault, ServerReply
+from pipeline.progress import stop_if, stop_signal
+from pipeline.seams import LanguageRequest
 from pipeline.settings import LanguageSettings
 from pipeline.text_sections import ServerLanguage
 
@@ -89,6 +93,40 @@ class ServedLanguage:
             return without_fence(_whole(self._say(prompt, settings, seed), prompt, settings))
         self._require_room(prompt, settings)
         return self._say(prompt, settings, seed, stop).text
+
+    def complete_many(
+        self,
+        requests: Sequence[LanguageRequest],
+        settings: LanguageSettings,
+        on_reply: Callable[[int], None] = lambda _done: None,
+    ) -> Sequence[str | UserError]:
+        """See `BatchLanguageModel.complete_many`: so many requests at once as the profile says. When one finds that the
+        server answers none as it is, those that were not sent yet are not, and have the same error.
+        """
+        down: list[NoServer] = []
+
+        def one(request: LanguageRequest) -> str | UserError:
+            if down:
+                return down[0]
+            stop_if(stop_signal())
+            try:
+                return self.complete(request.prompt, settings, request.seed, request.stop, request.schema)
+            except UserError as error:
+                if isinstance(error, NoServer):
+                    down.append(error)
+                return error
+
+        with ThreadPoolExecutor(min(self._section.parallel, len(requests) or 1)) as pool:
+            # In the context of this thread, so that each can be stopped by whoever can stop this one.
+            sent = [pool.submit(copy_context().run, one, request) for request in requests]
+            try:
+                for done, reply in enumerate(as_completed(sent), 1):
+                    reply.result()
+                    on_reply(done)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return [reply.result() for reply in sent]
 
     def _say(
         self,
