@@ -16,7 +16,7 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.lineage import Batch
-from pipeline.seams import Drawn, Editor, OnStep, Wanted
+from pipeline.seams import Drawn, Editor, LanguageRequest, OnStep, Wanted
 from pipeline.settings import (
     CaptionSettings,
     ConditioningSettings,
@@ -71,6 +71,24 @@ class ScriptedLanguageModel:
         self.seeds.append(seed)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         return reply if isinstance(reply, str) else reply(prompt)
+
+
+class ScriptedBatches(ScriptedLanguageModel):
+    """The same, several at once; keeps which seeds were asked together."""
+
+    def __init__(self, *replies: str | Callable[[str], str]) -> None:
+        super().__init__(*replies)
+        self.batches: list[list[int]] = []
+
+    def complete_many(
+        self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
+    ) -> Sequence[str | UserError]:
+        self.batches.append([one.seed for one in requests])
+        replies = list[str]()
+        for one in requests:
+            replies.append(self.complete(one.prompt, settings, one.seed, one.stop, one.schema))
+            on_reply(len(replies))
+        return replies
 
 
 class ScriptedEmbedder:

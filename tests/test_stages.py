@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ from pipeline.types import (
     StageValue,
     Task,
 )
-from tests.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, answer
+from tests.scripted import SUNNY_BIRD, ScriptedBatches, ScriptedCaptioner, ScriptedLanguageModel, answer
 
 PROMPTS = DILLEMA.prompts("paper")
 BIRD = Task("classification", label="bird")
@@ -380,6 +381,63 @@ def test_counterfactual_captions_can_be_stopped_between_two_calls() -> None:
             CAPTION, options, BIRD, model, PROMPTS["counterfactuals"], CounterfactualSettings(), 0, None, stop
         )
     assert len(model.prompts) == 1
+
+
+class Stumbling:
+    """Says `answer`, but to every prompt about blue first a caption without the bird, and then one without the edit."""
+
+    def __init__(self) -> None:
+        self.asked = Counter[str]()
+
+    def __call__(self, prompt: str) -> str:
+        good = answer(prompt)
+        self.asked[good] += 1
+        wrong = [good.replace("bird", "cat"), SUNNY_BIRD]
+        return wrong[self.asked[good] - 1] if "blue" in good and self.asked[good] <= 2 else good
+
+
+def test_captions_that_are_written_together_come_out_as_one_by_one() -> None:
+    options = alternatives_for(red=("blue", "green"), sunny=("snowy",))
+    made, seen = [], list[Progress]()
+    batches = ScriptedBatches(Stumbling())
+    for model, told in ((ScriptedLanguageModel(Stumbling()), None), (batches, seen.append)):
+        made.append(
+            counterfactuals.run(
+                CAPTION, options, BIRD, model, PROMPTS["counterfactuals"], CounterfactualSettings(), 5, told
+            )
+        )
+    alone, together = made
+    assert together.value == alone.value and all(item.used for item in together.value.items)
+    assert replace(together.trace, seconds=0) == replace(alone.trace, seconds=0) and together.trace.attempts == 3
+    first = batches.batches[0]
+    blue = next(n for n, item in enumerate(together.value.items) if "blue" in item.text)
+    assert batches.batches == [first, [first[blue] + 1], [first[blue] + 2]], "only what falls short is asked for again"
+    assert [(p.done, p.total) for p in seen] == [(0, 3), (1, 3), (2, 3), (2, 3), (3, 3)]
+
+
+def test_captions_that_are_written_together_can_be_stopped_and_fail_as_one_by_one() -> None:
+    stop = threading.Event()
+    options = alternatives_for(red=("blue", "green"), sunny=("snowy",))
+
+    def reply(prompt: str) -> str:
+        stop.set()
+        return answer(prompt)
+
+    def tried(model: ScriptedLanguageModel, cancelled: threading.Event | None = None, attempts: int = 2) -> None:
+        settings = CounterfactualSettings(attempts=attempts)
+        prompt = PROMPTS["counterfactuals"]
+        counterfactuals.run(CAPTION, options, BIRD, model, prompt, settings, 0, None, cancelled)
+
+    model = ScriptedBatches(reply)
+    with pytest.raises(Cancelled):
+        tried(model, stop)
+    assert len(model.prompts) == 1
+    errors = []
+    for unread in (ScriptedLanguageModel, ScriptedBatches):
+        with pytest.raises(UnreadableReply, match="asked 2 times for a counterfactual caption") as caught:
+            tried(unread(lambda prompt: "Sure!" if "snowy" in prompt else answer(prompt)))
+        errors.append((str(caught.value), caught.value.prompt, caught.value.raw_reply, caught.value.attempts))
+    assert errors[0] == errors[1]
 
 
 FULL = alternatives_for(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pipeline.errors import UnreadableReply
+from pipeline.errors import UnreadableReply, UserError
 from pipeline.parsing import Unreadable
 from pipeline.progress import stop_if
 from pipeline.prompting import Prompt
 from pipeline.reply_schema import Schema, as_lines
-from pipeline.seams import LanguageModel
+from pipeline.seams import BatchLanguageModel, LanguageModel, LanguageRequest
 from pipeline.settings import LanguageSettings
 from pipeline.types import Trace
 
@@ -47,6 +47,21 @@ class Answer(Generic[V]):
         )
 
 
+@dataclass(frozen=True)
+class Inquiry(Generic[V]):
+    """What one reply is wanted for."""
+
+    values: Mapping[str, str | int]
+    """What the variables of the prompt become."""
+    read: Callable[[str], V]
+    """Raises `Unreadable` for a reply that it cannot use."""
+    seed: int
+    """Of the first attempt; those after it have the next ones."""
+    shortcomings: Callable[[V], int] = lambda _value: 0
+    schema: Schema | None = None
+    """What the model is held to where it can be: its reply may be JSON that fits it, or lines, or neither."""
+
+
 def ask(
     what: str,
     language_model: LanguageModel,
@@ -61,33 +76,108 @@ def ask(
 ) -> Answer[V]:
     """The first reply without shortcomings, asked for with `seed`, `seed + 1`, ... at most `settings.attempts` times.
 
-    When all were asked for, the readable one with the fewest shortcomings (of two, the earlier). `read` raises
-    `Unreadable` for a reply that it cannot use; raises UnreadableReply, with the last reply, when none could be read.
-    `schema` is what the model is held to where it can be: its reply may be JSON that fits it, or lines, or neither.
-    `what` is what was asked for, in words, for that message. Raises Cancelled between two replies.
+    When all were asked for, the readable one with the fewest shortcomings (of two, the earlier). Raises
+    UnreadableReply, with the last reply, when none could be read. The rest is as in `Inquiry`; `what` is what was asked
+    for, in words, for that message. Raises Cancelled between two replies.
     """
-    text, start = prompt.evaluate(**values), time.monotonic()
-    best: tuple[int, V, str, int] | None = None
-    reply, reason, attempt = "", "", 0
-    for attempt in range(1, settings.attempts + 1):
+    attempts = _Attempts(what, prompt, Inquiry(values, read, seed, shortcomings, schema), settings)
+    while attempts.wanted:
         stop_if(cancelled)
-        reply = language_model.complete(text, settings, seed + attempt - 1, prompt.stop, schema)
+        asked = attempts.request()
+        attempts.take(language_model.complete(asked.prompt, settings, asked.seed, asked.stop, asked.schema))
+    stop_if(cancelled if attempts.best is None else None)
+    return attempts.answer()
+
+
+def ask_all(
+    what: str,
+    language_model: LanguageModel,
+    prompt: Prompt,
+    inquiries: Sequence[Inquiry[V]],
+    settings: LanguageSettings,
+    on_done: Callable[[int], None] = lambda _done: None,
+    cancelled: threading.Event | None = None,
+) -> list[Answer[V]]:
+    """An answer to each, every one as `ask` would give it: all at once where the model takes several, and then those
+    again that still fall short; else one after another.
+
+    `on_done` is told how many there are so far, beginning with none. Raises what `ask` does: the first error in order.
+    """
+    if not isinstance(language_model, BatchLanguageModel):
+        answers: list[Answer[V]] = []
+        for inquiry in inquiries:
+            stop_if(cancelled)
+            on_done(len(answers))
+            each = (inquiry.read, settings, inquiry.seed, inquiry.shortcomings, inquiry.schema, cancelled)
+            answers.append(ask(what, language_model, prompt, dict(inquiry.values), *each))
+        on_done(len(answers))
+        return answers
+    every = [_Attempts(what, prompt, inquiry, settings) for inquiry in inquiries]
+    settled = most = 0
+
+    def told(replies: int) -> None:
+        nonlocal most
+        stop_if(cancelled)
+        if settled + replies > most:  # one that is asked for again was counted already
+            most = settled + replies
+            on_done(min(most, len(every) - 1))
+
+    stop_if(cancelled)
+    on_done(0)
+    while wanted := [attempts for attempts in every if attempts.wanted]:
+        settled = len(every) - len(wanted)
+        replies = language_model.complete_many([attempts.request() for attempts in wanted], settings, told)
+        for attempts, reply in zip(wanted, replies, strict=True):
+            if isinstance(reply, UserError):
+                raise reply
+            attempts.take(reply)
+        stop_if(cancelled)
+    found = [attempts.answer() for attempts in every]
+    on_done(len(every))
+    return found
+
+
+class _Attempts(Generic[V]):
+    """How one inquiry goes on: which seed is next, which reply is the best, and when to leave it at that."""
+
+    def __init__(self, what: str, prompt: Prompt, inquiry: Inquiry[V], settings: LanguageSettings) -> None:
+        self._what, self._inquiry, self._most = what, inquiry, settings.attempts
+        self._text, self._stop = prompt.evaluate(**inquiry.values), prompt.stop
+        self._start, self._made, self._reply, self._reason = time.monotonic(), 0, "", ""
+        self.best: tuple[int, V, str, int] | None = None
+        """Shortcomings, value, reply and seed; None as long as none could be read."""
+        self._seconds = 0.0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it is to be asked (again)."""
+        return self._made < self._most and (self.best is None or self.best[0] > 0)
+
+    def request(self) -> LanguageRequest:
+        """The next attempt."""
+        return LanguageRequest(self._text, self._inquiry.seed + self._made, self._stop, self._inquiry.schema)
+
+    def take(self, reply: str) -> None:
+        """What it gave."""
+        seed = self._inquiry.seed + self._made
+        self._made, self._reply, self._seconds = self._made + 1, reply, time.monotonic() - self._start
         try:
-            value = read(as_lines(reply, schema))
+            value = self._inquiry.read(as_lines(reply, self._inquiry.schema))
         except Unreadable as error:
-            reason = str(error)
-            continue
-        found = shortcomings(value)
-        if best is None or found < best[0]:
-            best = (found, value, reply, seed + attempt - 1)
-        if found == 0:
-            break
-    if best is None:
-        stop_if(cancelled)
-        times = "once" if attempt == 1 else f"{attempt} times"
-        message = (
-            f"The language model was asked {times} for {what}, but {reason}: run it again, or fill them in yourself."
-        )
-        raise UnreadableReply(message, text, reply, attempt)
-    _, value, reply, used_seed = best
-    return Answer(value, text, reply, used_seed, attempt, time.monotonic() - start)
+            self._reason = str(error)
+            return
+        found = self._inquiry.shortcomings(value)
+        if self.best is None or found < self.best[0]:
+            self.best = (found, value, reply, seed)
+
+    def answer(self) -> Answer[V]:
+        """When no further attempt is wanted."""
+        if self.best is None:
+            times = "once" if self._made == 1 else f"{self._made} times"
+            message = (
+                f"The language model was asked {times} for {self._what}, but {self._reason}: run it again, or fill "
+                "them in yourself."
+            )
+            raise UnreadableReply(message, self._text, self._reply, self._made)
+        _, value, reply, seed = self.best
+        return Answer(value, self._text, reply, seed, self._made, self._seconds)

@@ -23,13 +23,13 @@ from pipeline.checks import (
 )
 from pipeline.errors import UserError
 from pipeline.parsing import read_caption
-from pipeline.progress import OnProgress, Pace, Progress, stop_if
+from pipeline.progress import OnProgress, Pace, Progress
 from pipeline.prompting import Prompt, PromptSlot
 from pipeline.reply_schema import caption_schema, edit_text
 from pipeline.seams import LanguageModel
 from pipeline.seeds import derive_seed
 from pipeline.settings import MOST_COMBINATIONS, CounterfactualSettings
-from pipeline.stages.asking import Answer, ask
+from pipeline.stages.asking import Inquiry, ask_all
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.caption import caption_text
 from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
@@ -64,15 +64,15 @@ def run(
     cancelled: threading.Event | None = None,
     choosing: Prompt | None = None,
 ) -> StageValue[CounterfactualCaptions]:
-    """Counterfactual captions, one call each, with the edits of `choose_edits`, or with those that the model chooses in
+    """Counterfactual captions, a prompt each, with the edits of `choose_edits`, or with those that the model chooses in
     a call before: `choosing` is the prompt for that. Where no choice comes of it, the trace has a note of that.
 
     A caption that misses an edit or loses a protected word is asked for again; one that still does after every attempt
-    is kept but not used. Caption k is asked for with `derive_seed(seed, k)` and the seeds after it, the choice with
-    `seed`; the trace has that, the prompts and replies of all calls, and as attempts the most that any needed. Captions
-    that came out alike are merged.
+    is kept but not used. Caption k is asked for with `derive_seed(seed, k)` and the seeds after it, whether the model
+    takes all prompts together or not, and the choice with `seed`; the trace has that, the prompts and replies of all
+    calls, and as attempts the most that any needed. Captions that came out alike are merged.
     Raises UserError when no alternative is used or one of them cannot be, UnreadableReply when a caption never came,
-    Cancelled between two calls.
+    Cancelled between two replies.
     """
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
@@ -93,17 +93,17 @@ def run(
         choice = choose_by_model(caption, pools, at_once, task, language_model, choosing, settings, seed, cancelled)
     chosen = choice.edits or choose_edits(caption, alternatives, settings, seed)
     pace.total = asks + len(chosen)
-    items: list[CounterfactualCaption] = []
-    answers: list[Answer[str]] = []
-    for number, edits in enumerate(chosen):
-        stop_if(cancelled)
-        _tell(on_progress, pace, asks + number, asks)
-        answer = _write(caption, edits, task, language_model, prompt, settings, derive_seed(seed, number), cancelled)
-        draft = CounterfactualCaption(answer.value, edits)
-        passed = not failed(counterfactual_checks(caption.text, draft, task))
-        items.append(CounterfactualCaption(answer.value, edits, used=passed))
-        answers.append(answer)
-    _tell(on_progress, pace, pace.total, asks)
+    answers = ask_all(
+        "a counterfactual caption",
+        language_model,
+        prompt,
+        [_inquiry(caption, edits, task, derive_seed(seed, number)) for number, edits in enumerate(chosen)],
+        settings,
+        lambda done: _tell(on_progress, pace, asks + done, asks),
+        cancelled,
+    )
+    drafts = [CounterfactualCaption(answer.value, edits) for answer, edits in zip(answers, chosen, strict=True)]
+    items = [replace(draft, used=not failed(counterfactual_checks(caption.text, draft, task))) for draft in drafts]
     trace = Trace(
         author="model",
         model=language_model.name,
@@ -252,33 +252,19 @@ def _spread(
     return tuple(chosen)
 
 
-def _write(
-    caption: Caption,
-    edits: tuple[Edit, ...],
-    task: Task,
-    language_model: LanguageModel,
-    prompt: Prompt,
-    settings: CounterfactualSettings,
-    seed: int,
-    cancelled: threading.Event | None,
-) -> Answer[str]:
-    return ask(
-        "a counterfactual caption",
-        language_model,
-        prompt,
+def _inquiry(caption: Caption, edits: tuple[Edit, ...], task: Task, seed: int) -> Inquiry[str]:
+    return Inquiry(
         {
             "task": task.describe(),
             "caption": caption.text,
             "edits": "; ".join(edit_text(edit.keyword, edit.alternative) for edit in edits),
         },
         read_caption,
-        settings,
         seed,
         shortcomings=lambda text: len(
             failed(counterfactual_checks(caption.text, CounterfactualCaption(text, edits), task))
         ),
         schema=caption_schema(caption.text),
-        cancelled=cancelled,
     )
 
 
