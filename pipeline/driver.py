@@ -27,7 +27,7 @@ from pipeline.seams import Models, Source
 from pipeline.settings import Settings
 from pipeline.speed import Speeds
 from pipeline.stages import generation
-from pipeline.stages.base import StageInputs
+from pipeline.stages.base import Said, StageInputs, StageMade
 from pipeline.stages.generation import Images, Plan, PlannedImage, Worklist
 from pipeline.types import (
     CounterfactualCaption,
@@ -255,10 +255,11 @@ class Driver:
         draws = worklist is not None or request.images is None or bool(request.images)
         if draws and (refused := recipe.cannot_draw(self.profile)):
             raise UserError(refused)  # before the text stages take their time
-        for name in recipe.names if request.stages is None else request.stages:
+        names, said = recipe.names if request.stages is None else request.stages, dict[StageName, Said]()
+        for place, name in enumerate(names):
             stop_if(cancelled)
             request = store.latest(request)
-            self._stage(recipe, name, request, store, sha, emit, cancelled)
+            self._stage(recipe, name, request, store, sha, emit, cancelled, names[place + 1 :], said)
         if draws:
             self._draw(recipe, request, store, emit, cancelled, worklist)
 
@@ -271,7 +272,10 @@ class Driver:
         source_sha: str,
         emit: Emit,
         cancelled: threading.Event | None,
+        later: tuple[StageName, ...],
+        said: dict[StageName, Said],
     ) -> None:
+        """`later` are the stages that are run after it, for which `said` holds what was said by then."""
         prompts, held, source = self.prompts(recipe, request.prompts), store.values(), store.source()
         made_by = self.producers(recipe, prompts, request.settings)
         stale = stale_stages(recipe, request.task, source_sha, held, request.settings, made_by)
@@ -283,6 +287,7 @@ class Driver:
         tries = store.tries(name)
         before = tries[-1].value if fresh and tries else None
         values = {read: value.value for read, value in held.items()}
+        ahead = recipe.asked_ahead(name, request.settings, prompts)
         spent = sum(failure.tries for failure in store.failures() if failure.stage == name)
         try:
             value = self.produce(
@@ -297,6 +302,8 @@ class Driver:
                 prompts=prompts,
                 progress=emit,
                 cancelled=cancelled,
+                ahead=ahead if set(ahead) <= set(later) else (),  # who wants one alone has no use for replies to others
+                said=said,
             )
         except UnreadableReply as error:
             store.save_failure(Failure(name, spent + error.attempts, str(error)))
@@ -326,11 +333,14 @@ class Driver:
         prompts: PromptSet | None = None,
         progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
+        ahead: Collection[StageName] = (),
+        said: dict[StageName, Said] | None = None,
     ) -> StageValue[Any]:
         """The value of one stage from these values of earlier ones, with its key; nothing is saved.
 
-        `settings` is the profile's where none are given, `before` as in `StageInputs`. Raises UserError when the stage
-        reads a value that is not there, and what the stage raises.
+        `settings` is the profile's where none are given, `before` as in `StageInputs`. `ahead` are the later stages for
+        which its request may ask too; what is said for such stages is put into `said`, where each of them finds it.
+        Raises UserError when the stage reads a value that is not there, and what the stage raises.
         """
         stage, settings = recipe.stage(name), settings or recipe.settings_in(self.profile)
         prompts = prompts or self.prompts(recipe)
@@ -351,9 +361,15 @@ class Driver:
             others={
                 slot.name: prompt for slot in stage.other_prompts if (prompt := prompts.get(slot.name)) is not None
             },
+            next={later: getattr(settings, recipe.stage(later).settings) for later in ahead},
+            said=None if said is None else said.get(name),
         )
         with stoppable(cancelled):
             made = stage.run(given)
+        if isinstance(made, StageMade):
+            if said is not None:
+                said.update(made.said)
+            made = made.value
         key = inputs_key(recipe, name, task, image_sha(source) if stage.reads_source else "", values, settings)
         producer = self.producers(recipe, prompts, settings).get(name)
         return replace(made, inputs_key=key if producer is None else with_producer(key, producer))

@@ -6,8 +6,11 @@ Pure functions of the reply: whether a keyword is in the caption or protected is
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from pipeline.types import EDIT_TYPES, EditType
 
@@ -51,6 +54,16 @@ _BEFORE_EDITS = re.compile(
 
 class Unreadable(ValueError):
     """A reply without usable content. The message says what was looked for."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """What one reply says for three stages."""
+
+    keywords: tuple[tuple[str, EditType, tuple[str, ...]], ...]
+    """Each with its alternatives, in the order of the reply."""
+    captions: tuple[tuple[tuple[str, ...], str], ...]
+    """The edits of each, as the reply writes them, and its text."""
 
 
 def read_keywords(reply: str) -> tuple[tuple[str, EditType], ...]:
@@ -129,6 +142,48 @@ def _plain(text: str) -> str:
 
 def _unquoted(text: str) -> str:
     return "".join(letter for letter in text if letter not in _QUOTES)
+
+
+def read_together(reply: str) -> Together:
+    """Keywords, alternatives and captions from the first JSON object of a reply, whatever stands around it."""
+    data = _first_object(reply)
+    keywords: dict[str, tuple[str, EditType, tuple[str, ...]]] = {}
+    for item in _dicts(data.get("keywords")):
+        keyword, edit_type = _clean(str(item.get("keyword", ""))), _edit_type(str(item.get("edit_type", "")))
+        if keyword and edit_type:
+            options = (_clean(text) for text in _texts(item.get("alternatives")))
+            keywords.setdefault(keyword.lower(), (keyword, edit_type, tuple(dict.fromkeys(filter(None, options)))))
+    captions = [
+        (tuple(_texts(item.get("edits"))), text)
+        for item in _dicts(data.get("captions"))
+        if isinstance(text := item.get("caption"), str)
+    ]
+    return Together(tuple(keywords.values()), tuple(captions))
+
+
+def _first_object(reply: str) -> dict[str, Any]:
+    for text in (reply, re.sub(r",(\s*[\]}])", r"\1", reply)):  # a comma too many is the most common slip
+        start = text.find("{")
+        while start >= 0:
+            try:
+                found, _end = json.JSONDecoder().raw_decode(text, start)
+            except (ValueError, RecursionError):
+                start = text.find("{", start + 1)
+                continue
+            if isinstance(found, dict) and "keywords" in found:
+                return found
+            start = text.find("{", start + 1)
+    raise Unreadable("no JSON object with “keywords” was found")
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts of a list, or one that stands in its place."""
+    listed = [value] if isinstance(value, str) else value
+    return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
 
 
 def read_caption(reply: str) -> str:

@@ -111,6 +111,16 @@ class Recipe:
         """The names of a stage and of all after it."""
         return self.names[self.names.index(self.stage(name).name) :]
 
+    def asked_ahead(self, name: StageName, settings: Settings, prompts: PromptSet) -> tuple[StageName, ...]:
+        """The later stages for which one request of a stage asks too; none where the recipe has not all of them, or the
+        prompts do without what the stage would send.
+        """
+        stage = self.stage(name)
+        if stage.asks_ahead is None or not all(prompts.get(slot.name) for slot in stage.others_sent(settings)):
+            return ()
+        ahead = stage.asks_ahead(getattr(settings, stage.settings) if stage.settings else None)
+        return ahead if set(ahead) <= set(self.onwards(name)[1:]) else ()
+
     def missing(self, name: StageName) -> str:
         """That there is no value of a stage yet, and what to do."""
         stage, place = self.stage(name), self.names.index(name)

@@ -45,21 +45,19 @@ def keywords_schema(caption: str, task: Task) -> Schema | None:
     each = _object(
         {"keyword": {"type": "string", "enum": free}, "edit_type": {"type": "string", "enum": list(EDIT_TYPES)}}
     )
-    return _object({"keywords": {"type": "array", "minItems": 1, "maxItems": MOST_KEYWORDS, "items": each}})
+    return _object({"keywords": _array(each, MOST_KEYWORDS)})
 
 
 def alternatives_schema(keywords: Sequence[str], count: int) -> Schema:
     """Of at most `count` alternatives for each of the keywords."""
-    text = {"type": "string", "minLength": 1, "maxLength": LONGEST_ALTERNATIVE}
-    each = {"type": "array", "minItems": 1, "maxItems": count, "items": text}
-    return _object({" ".join(keyword.split()): each for keyword in keywords})
+    return _object({" ".join(keyword.split()): _alternatives(count) for keyword in keywords})
 
 
 def edits_schema(edits: Sequence[tuple[str, str]], captions: int, at_once: int) -> Schema:
     """Of at most so many captions, each with at most `at_once` of the edits (keyword and alternative)."""
     one = {"type": "string", "enum": [edit_text(*edit) for edit in edits]}
-    each = {"type": "array", "minItems": 1, "maxItems": at_once, "items": one}
-    return _object({"captions": {"type": "array", "minItems": 1, "maxItems": captions, "items": each}})
+    each = _array(one, at_once)
+    return _object({"captions": _array(each, captions)})
 
 
 def edit_text(keyword: str, alternative: str) -> str:
@@ -69,7 +67,21 @@ def edit_text(keyword: str, alternative: str) -> str:
 
 def caption_schema(source: str) -> Schema:
     """Of the new text for a caption: in one line, and not out of all proportion to it."""
-    return _object({"caption": {"type": "string", "minLength": 3, "maxLength": 200 + 2 * len(source)}})
+    return _object({"caption": _text(3, 200 + 2 * len(source))})
+
+
+def together_schema(caption: str, task: Task, count: int, captions: int, at_once: int) -> Schema | None:
+    """Of keywords, each with its edit type and at most `count` alternatives, and of at most so many captions, each with
+    at most `at_once` edits. It stands for no lines. None where no word of the caption is free.
+    """
+    alone = keywords_schema(caption, task)
+    if alone is None:
+        return None
+    keywords = alone["properties"]["keywords"]
+    keyword = _object({**keywords["items"]["properties"], "alternatives": _alternatives(count)})
+    edit = _text(6, 2 * LONGEST_ALTERNATIVE)
+    new = _object({"edits": _array(edit, at_once), **caption_schema(caption)["properties"]})
+    return _object({"keywords": {**keywords, "items": keyword}, "captions": _array(new, captions)})
 
 
 def as_lines(reply: str, schema: Schema | None) -> str:
@@ -118,6 +130,18 @@ def grammar(schema: Schema) -> str | None:
     if section["items"]["type"] == "array":
         return _list_of_lists(section)
     return _lists(parts)
+
+
+def _text(shortest: int, longest: int) -> Schema:
+    return {"type": "string", "minLength": shortest, "maxLength": longest}
+
+
+def _array(items: Schema, most: int) -> Schema:
+    return {"type": "array", "minItems": 1, "maxItems": most, "items": items}
+
+
+def _alternatives(count: int) -> Schema:
+    return _array(_text(1, LONGEST_ALTERNATIVE), count)
 
 
 def _object(properties: Mapping[str, Any]) -> Schema:

@@ -15,6 +15,10 @@ MOST_AT_ONCE = 64
 """As many images are drawn at once at most."""
 Combination = tuple[tuple[str, str], ...]
 """The edits of one caption: keyword and alternative of each."""
+MOST_EDITS = 10
+"""As many edits one caption has at most."""
+LONGEST_REPLY = 2000
+"""In tokens."""
 MOST_COMBINATIONS = 200
 """As many captions are written of one picture at most."""
 SeedMode = Literal["next", "fixed", "random"]
@@ -41,12 +45,20 @@ class LanguageSettings(_Settings):
 
     temperature: float = Field(0.2, ge=0, le=2, description="How freely the language model words its reply")
     top_p: float = Field(0.95, gt=0, le=1, description="Share of the likeliest words that it picks from")
-    max_new_tokens: int = Field(256, ge=8, le=2000, description="Longest reply, in tokens")
+    max_new_tokens: int = Field(256, ge=8, le=LONGEST_REPLY, description="Longest reply, in tokens")
     attempts: int = Field(4, ge=1, le=10, description="How often a reply that cannot be read is asked for again")
 
 
 class KeywordSettings(LanguageSettings):
     """Stage 2."""
+
+    later: ClassVar[frozenset[str]] = frozenset(("together",))
+
+    together: bool = Field(
+        False,
+        description="One request for keywords, alternatives and captions, in which the language model also chooses "
+        "which edits go together; the other two stages then ask only for what its reply lacks",
+    )
 
 
 class AlternativeSettings(LanguageSettings):
@@ -69,7 +81,7 @@ class CounterfactualSettings(LanguageSettings):
     edits_at_once: int = Field(
         1,
         ge=0,
-        le=10,
+        le=MOST_EDITS,
         description="Edits applied to one caption; 0 means all of them. Where the language model chooses: at most",
     )
     captions: int = Field(4, ge=1, le=32, description="How many counterfactual captions to make at most")

@@ -42,7 +42,10 @@ REPLACED = "What stood before your edit was changed, so this was run again. Undo
 
 
 class RunStage(RunCommand):
-    """Run one text stage, whatever is there. What a person wrote there is replaced only where `force` says so."""
+    """Run one text stage, whatever is there. What a person wrote there is replaced only where `force` says so. Where
+    one request asks for later stages too, those of them are run as well that are then empty or stale; none of them
+    where a person wrote the value of one.
+    """
 
     name: ClassVar[str] = "run"
     stage: KnownStage = Field(description="The stage")
@@ -242,7 +245,15 @@ class Execution:
         if not command.force and self._holds_edit(self.workspace.runs.get(command.run), command.stage):
             said = "You edited this. Running the stage again puts the model's value in its place; Undo and the history"
             raise CanBeInsistedOn(f"{said} keep yours.", command.model_copy(update={"force": True}))
-        self.start(command.run, (command.stage,), command.stage)
+        self.start(command.run, (command.stage, *self._filled_with(command)), command.stage)
+
+    def _filled_with(self, command: RunStage) -> tuple[StageName, ...]:
+        """The later stages that come with a stage, as one request asks for all of them; what is fresh there stays."""
+        _require_text_stage(command.stage)
+        run = self.workspace.runs.get(command.run)
+        recipe, settings, prompts = recipe_of(run.recipe), self.runs.settings(run), self.runs.prompts(run)
+        ahead = recipe.asked_ahead(command.stage, settings, prompts)
+        return () if any(self._holds_edit(run, name) for name in ahead) else ahead
 
     def run_from(self, command: RunFrom) -> None:
         """The stage in any case but where a person wrote it; those after it where they are then empty or stale."""

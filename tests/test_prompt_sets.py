@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 
 import pytest
@@ -11,9 +12,15 @@ from tokenizers import Tokenizer
 from pipeline.checks import alternative_checks, caption_checks, counterfactual_checks, failed, keyword_checks
 from pipeline.model_sections import ROOT
 from pipeline.profile import load_profile
-from pipeline.prompting import PROMPTS_FOLDER, Prompt
+from pipeline.prompting import PROMPTS_FOLDER, Prompt, PromptSlot
 from pipeline.recipes import DILLEMA, DRAWING_PROMPT, known_recipes
-from pipeline.reply_schema import alternatives_schema, caption_schema, edits_schema, keywords_schema
+from pipeline.reply_schema import (
+    alternatives_schema,
+    caption_schema,
+    edits_schema,
+    keywords_schema,
+    together_schema,
+)
 from pipeline.settings import AlternativeSettings, CounterfactualSettings, KeywordSettings
 from pipeline.stages import alternatives, counterfactuals, keywords
 from pipeline.stages.edit_choice import EDITS_PROMPT, choose_by_model
@@ -115,8 +122,9 @@ def test_a_set_has_all_prompts_of_all_recipes_and_no_more(name: str) -> None:
     assert {slot.name for slot in slots if slot.needed and not slot.default} <= there <= {slot.name for slot in slots}
 
 
-def test_only_the_demo_s_own_model_is_not_asked_which_edits_go_together() -> None:
-    assert [name for name in SETS if DILLEMA.prompts(name).get(EDITS_PROMPT.name) is None] == ["demo"]
+@pytest.mark.parametrize("slot", [EDITS_PROMPT, keywords.TOGETHER_PROMPT])
+def test_only_the_demo_s_own_model_is_not_asked_what_it_was_not_trained_for(slot: PromptSlot) -> None:
+    assert [name for name in SETS if DILLEMA.prompts(name).get(slot.name) is None] == ["demo"]
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -215,8 +223,38 @@ def test_the_example_of_the_edits_is_a_reply_that_we_take_whole(name: str) -> No
 
 
 @pytest.mark.parametrize("name", WORKED)
+def test_the_example_of_the_one_request_is_a_reply_that_we_take_whole(name: str) -> None:
+    shown = example(name, "together")
+    task, caption, reply = task_in(shown["task"]), Caption(shown["caption"]), shown["reply"]
+    count, captions, most = (int(shown[variable]) for variable in ("count", "captions", "most"))
+    schema = together_schema(caption.text, task, count, captions, most)
+    assert schema is not None and taken(schema, reply)
+    settings = CounterfactualSettings(attempts=1, captions=captions, edits_at_once=most)
+    model, prompt, data = ScriptedLanguageModel(reply), Prompt("x", "$task $caption"), json.loads(reply)
+    own = AlternativeSettings(attempts=1, per_keyword=count)
+    made = keywords.ask_together(caption, task, model, prompt, KeywordSettings(attempts=1), own, settings, 0)
+    words = made.value.value
+    assert [(item.text, item.edit_type) for item in words.items] == [
+        (each["keyword"], each["edit_type"]) for each in data["keywords"]
+    ]
+    found = alternatives.run(caption, words, task, model, prompt, own, 0, said=made.said["alternatives"]).value
+    assert [[option.text for option in item.options if option.used] for item in found.items] == [
+        each["alternatives"] for each in data["keywords"]
+    ]
+    assert {len(item.options) for item in found.items} == {count}, "as many as are allowed"
+    new = counterfactuals.run(caption, found, task, model, prompt, settings, 0, said=made.said["counterfactuals"])
+    assert [item.text for item in new.value.items] == [each["caption"] for each in data["captions"]]
+    assert [[f"{edit.keyword} -> {edit.alternative}" for edit in item.edits] for item in new.value.items] == [
+        each["edits"] for each in data["captions"]
+    ]
+    assert all(item.used for item in new.value.items) and len(new.value.items) == captions
+    assert len(model.prompts) == 1, "nothing is left to be asked for"
+    assert kinds(name) == {each["keyword"]: each["edit_type"] for each in data["keywords"]}
+
+
+@pytest.mark.parametrize("name", WORKED)
 def test_the_examples_speak_of_one_picture_and_of_a_label_that_they_keep(name: str) -> None:
-    shown = [example(name, stage) for stage in ("keywords", "alternatives", "counterfactuals", "edits")]
+    shown = [example(name, stage) for stage in ("keywords", "alternatives", "counterfactuals", "edits", "together")]
     (task,) = {task_in(each["task"]) for each in shown}
     assert all(task.label in each["caption"] for each in shown)
     assert task.label in shown[2]["reply"] and task.label not in shown[0]["reply"] + shown[1]["reply"]

@@ -17,6 +17,8 @@ from pipeline.reply_schema import grammar
 
 log = logging.getLogger(__name__)
 
+SPACES: Any = {"whitespace_pattern": r"[ \n]{0,8}"}
+"""How much room JSON may have between its parts: in endless room a small model says nothing."""
 KEPT = 32
 """Grammars that are kept ready: one takes as long as a few tokens of a small model."""
 
@@ -56,7 +58,8 @@ class Forms:
         lines = grammar(schema)
         key = lines or json.dumps(schema, sort_keys=True)
         if key not in self._ready:
-            plan = LLMatcher.grammar_from_lark(lines) if lines else LLMatcher.grammar_from_json_schema(dict(schema))
+            as_json = LLMatcher.grammar_from_json_schema
+            plan = LLMatcher.grammar_from_lark(lines) if lines else as_json(dict(schema), SPACES)
             self._ready[key] = LLMatcher(self.tokenizer, plan, log_level=0)
             if len(self._ready) > KEPT:
                 self._ready.popitem(last=False)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pipeline.checks import alternative_checks, caption_checks, failed, keyword_checks, require, task_checks
-from pipeline.errors import UserError
+from pipeline.errors import UnreadableReply, UserError
 from pipeline.parsing import Unreadable, read_alternatives
 from pipeline.prompting import Prompt, PromptSlot
 from pipeline.reply_schema import alternatives_schema
 from pipeline.seams import LanguageModel, Sentences
 from pipeline.settings import AlternativeSettings
 from pipeline.similarity import measured
-from pipeline.stages.asking import ask
-from pipeline.stages.base import Stage, StageInputs
+from pipeline.stages.asking import BETWEEN, Answer, ask
+from pipeline.stages.base import Said, Stage, StageInputs
 from pipeline.stages.keywords import if_forced
 from pipeline.types import (
     Alternative,
@@ -43,8 +44,12 @@ def run(
     seed: int,
     sentences: Sentences | None = None,
     cancelled: threading.Event | None = None,
+    said: Said | None = None,
 ) -> StageValue[Alternatives]:
     """One entry for every keyword that is used, each with at most `settings.per_keyword` alternatives.
+
+    `said` are those that the request of the keywords gave, by keyword: then only those keywords are asked for that they
+    leave without one, and the trace has a note of that.
 
     An alternative that drops or adds a protected word is kept but not used, so that a person sees it; so is one that
     comes closer to its keyword, or to what the task protects, than `settings.too_close`, as `sentences` measures it.
@@ -62,32 +67,69 @@ def run(
         if any(tokens(keyword.text) == tokens(other.text) for other in used[:place]):
             raise UserError(f"The keyword “{keyword.text}” is there twice: remove one of the two.")
 
+    def from_texts(
+        texts: Iterable[tuple[str, tuple[str, ...]]], keywords: Sequence[Keyword]
+    ) -> tuple[KeywordAlternatives, ...]:
+        named = {tuple(tokens(keyword)): options for keyword, options in texts}
+        return tuple(
+            _options(keyword, named.get(tuple(tokens(keyword.text)), ()), task, settings) for keyword in keywords
+        )
+
+    there = {item.keyword: item for item in from_texts(said.part.items(), used) if _has_one(item)} if said else {}
+    open_ones = [keyword for keyword in used if keyword.text not in there]
+
+    def complete(items: Sequence[KeywordAlternatives]) -> Alternatives:
+        found = there | {item.keyword: item for item in items}
+        value = Alternatives(tuple(found[keyword.text] for keyword in used))
+        return unticked_where_close(value, task, sentences, settings.too_close)
+
+    if said is not None and not open_ones:
+        plain = settings.model_dump(mode="json")
+        trace = Trace("model", language_model.name, said.prompt, said.raw_reply, plain, said.seed)
+        return StageValue(complete(()), trace)
+
     def read(reply: str) -> tuple[KeywordAlternatives, ...]:
-        named = {tuple(tokens(keyword)): options for keyword, options in read_alternatives(reply)}
-        items = tuple(_options(keyword, named.get(tuple(tokens(keyword.text)), ()), task, settings) for keyword in used)
-        if not any(option.used for item in items for option in item.options):
+        items = from_texts(read_alternatives(reply), open_ones)
+        if not any(_has_one(item) for item in items):
             raise Unreadable("its reply has no alternative for any of the keywords")
         return items
 
-    answer = ask(
-        "alternatives",
-        language_model,
-        prompt,
-        {
-            "task": task.describe(),
-            "caption": caption.text,
-            "keywords": ", ".join(keyword.text for keyword in used),
-            "count": settings.per_keyword,
-        },
-        read,
-        settings,
-        seed,
-        shortcomings=lambda items: sum(not any(option.used for option in item.options) for item in items),
-        schema=alternatives_schema([keyword.text for keyword in used], settings.per_keyword),
-        cancelled=cancelled,
-    )
-    value = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close)
-    return StageValue(value, answer.trace(language_model, settings))
+    try:
+        answer = ask(
+            "alternatives",
+            language_model,
+            prompt,
+            {
+                "task": task.describe(),
+                "caption": caption.text,
+                "keywords": ", ".join(keyword.text for keyword in open_ones),
+                "count": settings.per_keyword,
+            },
+            read,
+            settings,
+            seed,
+            shortcomings=lambda items: sum(not _has_one(item) for item in items),
+            schema=alternatives_schema([keyword.text for keyword in open_ones], settings.per_keyword),
+            cancelled=cancelled,
+        )
+    except UnreadableReply as error:
+        if not (there and error.attempts):
+            raise
+        none = tuple(_options(keyword, (), task, settings) for keyword in open_ones)
+        answer = Answer(none, error.prompt, error.raw_reply, seed, error.attempts, 0.0)
+    trace = answer.trace(language_model, settings)
+    if said is not None:
+        note = (
+            f"The request for all three stages gave alternatives for {len(there)} of {len(used)} keywords: "
+            "the others were asked for by themselves."
+        )
+        trace = replace(
+            trace,
+            prompt=BETWEEN.join((said.prompt, answer.prompt)),
+            raw_reply=BETWEEN.join((said.raw_reply, answer.raw_reply)),
+            notes=(note,),
+        )
+    return StageValue(complete(answer.value), trace)
 
 
 def more(
@@ -167,6 +209,10 @@ def is_close(option: Alternative, too_close: float) -> bool:
     return option.similarity is not None and option.similarity >= too_close
 
 
+def _has_one(item: KeywordAlternatives) -> bool:
+    return any(option.used for option in item.options)
+
+
 def _options(
     keyword: Keyword, texts: tuple[str, ...], task: Task, settings: AlternativeSettings
 ) -> KeywordAlternatives:
@@ -202,6 +248,7 @@ def _produce(given: StageInputs) -> StageValue[Alternatives]:
         given.seed,
         given.models.sentences,
         given.cancelled,
+        given.said,
     )
 
 

@@ -18,6 +18,8 @@ from pipeline.settings import LanguageSettings
 from pipeline.types import Trace
 
 V = TypeVar("V")
+BETWEEN = "\n\n----\n\n"
+"""Stands between the prompts, and between the replies, of one trace where there was more than one call."""
 
 
 @dataclass(frozen=True)

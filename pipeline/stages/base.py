@@ -23,6 +23,18 @@ ProducerKind = Literal["captioner", "language model", "nothing"]
 
 
 @dataclass(frozen=True)
+class Said:
+    """What a model said for a stage in reply to the request of an earlier one, which asked for both."""
+
+    prompt: str
+    raw_reply: str
+    """All of it, for whichever stages it was."""
+    seed: int
+    part: Any
+    """What of it is for this stage: plain data whose shape the two stages agree on."""
+
+
+@dataclass(frozen=True)
 class StageInputs:
     """What a stage is given to produce its value from."""
 
@@ -42,6 +54,20 @@ class StageInputs:
     cancelled: threading.Event | None = None
     others: Mapping[str, Prompt] = field(default_factory=dict)
     """Its other prompts by their names, but for those that the prompt set does without."""
+    next: Mapping[StageName, Any] = field(default_factory=dict)
+    """The settings of those later stages that its request may ask for too (see `Stage.asks_ahead`), by their names;
+    empty where they are not run next.
+    """
+    said: Said | None = None
+    """What the request of an earlier stage gave for this one. It is checked as any reply is."""
+
+
+@dataclass(frozen=True)
+class StageMade:
+    """A value, and what the same reply said for later stages."""
+
+    value: StageValue[Any]
+    said: Mapping[StageName, Said]
 
 
 @dataclass(frozen=True)
@@ -54,7 +80,7 @@ class Stage:
     """What the page calls it, such as "Counterfactual captions"."""
     value: type
     """The type of its value: a frozen dataclass that `to_plain` can write."""
-    run: Callable[[StageInputs], StageValue[Any]]
+    run: Callable[[StageInputs], StageValue[Any] | StageMade]
     """Produces a value; its key is filled in by whoever calls. Raises UserError, UnreadableReply and Cancelled."""
     reads: tuple[StageName, ...] = ()
     """The earlier stages that it reads."""
@@ -69,6 +95,8 @@ class Stage:
     """Which of the other prompts it sends under its settings, by their names: only a change of those outdates a value.
     None for all of them, always.
     """
+    asks_ahead: Callable[[Any], tuple[StageName, ...]] | None = None
+    """The later stages that one request of it asks for too under its settings; None for a stage that never does."""
     settings: str = ""
     """Its section of the settings; "" for none."""
     marks: frozenset[str] = frozenset()

@@ -22,15 +22,15 @@ from pipeline.checks import (
     task_checks,
 )
 from pipeline.errors import UserError
-from pipeline.parsing import read_caption
+from pipeline.parsing import Unreadable, read_caption, read_edits
 from pipeline.progress import OnProgress, Pace, Progress
 from pipeline.prompting import Prompt, PromptSlot
 from pipeline.reply_schema import caption_schema, edit_text
 from pipeline.seams import LanguageModel
 from pipeline.seeds import derive_seed
 from pipeline.settings import MOST_COMBINATIONS, CounterfactualSettings
-from pipeline.stages.asking import Inquiry, ask_all
-from pipeline.stages.base import Stage, StageInputs
+from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all
+from pipeline.stages.base import Said, Stage, StageInputs
 from pipeline.stages.caption import caption_text
 from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
 from pipeline.types import (
@@ -48,8 +48,6 @@ from pipeline.words import find_phrase, tokens
 
 _LOOKED_AT = 20_000
 """Of very many combinations, those that some are drawn from at random."""
-BETWEEN = "\n\n----\n\n"
-"""Stands between the prompts, and between the replies, of one trace: there is a call for every caption."""
 
 
 def run(
@@ -63,6 +61,7 @@ def run(
     on_progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
     choosing: Prompt | None = None,
+    said: Said | None = None,
 ) -> StageValue[CounterfactualCaptions]:
     """Counterfactual captions, a prompt each, with the edits of `choose_edits`, or with those that the model chooses in
     a call before: `choosing` is the prompt for that. Where no choice comes of it, the trace has a note of that.
@@ -71,6 +70,10 @@ def run(
     is kept but not used. Caption k is asked for with `derive_seed(seed, k)` and the seeds after it, whether the model
     takes all prompts together or not, and the choice with `seed`; the trace has that, the prompts and replies of all
     calls, and as attempts the most that any needed. Captions that came out alike are merged.
+
+    `said` are edits and texts of captions that the request of the keywords gave. Those that pass are taken as they are,
+    and the others are asked for one by one, of which the trace has a note; where the edits were to be chosen here, by
+    turns, by chance or by the model, they are the reply's as far as it has some that may be made.
     Raises UserError when no alternative is used or one of them cannot be, UnreadableReply when a caption never came,
     Cancelled between two replies.
     """
@@ -86,36 +89,82 @@ def run(
     if not pools:
         raise UserError("No alternative is chosen: tick at least one, or add one.")
     start, choice = time.monotonic(), Choice()
-    asks = int(settings.combinations == "model" and choosing is not None)
+    offered = _offered(said, pools, at_once, settings.captions) if said is not None else {}
+    asks = int(settings.combinations == "model" and choosing is not None and not offered)
     pace = Pace(asks + settings.captions)
-    if settings.combinations == "model":
+    if settings.combinations == "model" and not offered:
         _tell(on_progress, pace, 0, asks)
         choice = choose_by_model(caption, pools, at_once, task, language_model, choosing, settings, seed, cancelled)
     chosen = choice.edits or choose_edits(caption, alternatives, settings, seed)
+    if settings.combinations in ("spread", "at random", "model"):
+        rest = [edits for edits in chosen if edits not in offered]
+        chosen = (*offered, *rest[: max(0, len(chosen) - len(offered))])
+    inquiries = [_inquiry(caption, edits, task, derive_seed(seed, number)) for number, edits in enumerate(chosen)]
+    ready = {
+        number: answer
+        for number, (edits, inquiry) in enumerate(zip(chosen, inquiries, strict=True))
+        if said is not None and edits in offered and (answer := _taken(inquiry, said, offered[edits])) is not None
+    }
     pace.total = asks + len(chosen)
-    answers = ask_all(
+    asked = ask_all(
         "a counterfactual caption",
         language_model,
         prompt,
-        [_inquiry(caption, edits, task, derive_seed(seed, number)) for number, edits in enumerate(chosen)],
+        [inquiry for number, inquiry in enumerate(inquiries) if number not in ready],
         settings,
-        lambda done: _tell(on_progress, pace, asks + done, asks),
+        lambda done: _tell(on_progress, pace, asks + len(ready) + done, asks),
         cancelled,
     )
+    still = iter(asked)
+    answers = [ready[number] if number in ready else next(still) for number in range(len(chosen))]
     drafts = [CounterfactualCaption(answer.value, edits) for answer, edits in zip(answers, chosen, strict=True)]
     items = [replace(draft, used=not failed(counterfactual_checks(caption.text, draft, task))) for draft in drafts]
+    notes = [choice.note] if choice.note else []
+    if said is not None and asked:
+        notes.append(
+            f"The request for all three stages gave {len(ready)} of {len(chosen)} captions: the others were asked for "
+            "by themselves."
+        )
+    first = (said,) if said is not None else ()
     trace = Trace(
         author="model",
         model=language_model.name,
-        prompt=BETWEEN.join((*choice.prompts, *(answer.prompt for answer in answers))),
-        raw_reply=BETWEEN.join((*choice.replies, *(answer.raw_reply for answer in answers))),
+        prompt=BETWEEN.join((*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in asked))),
+        raw_reply=BETWEEN.join(
+            (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in asked))
+        ),
         settings=settings.model_dump(mode="json"),
         seed=seed,
         attempts=max(choice.attempts, *(answer.attempts for answer in answers)),
         seconds=time.monotonic() - start,
-        notes=(choice.note,) if choice.note else (),
+        notes=tuple(notes),
     )
     return StageValue(merged(CounterfactualCaptions(tuple(items)), caption.text), trace)
+
+
+def _offered(said: Said, pools: Sequence[Sequence[Edit]], at_once: int, captions: int) -> dict[tuple[Edit, ...], str]:
+    """Of the captions that were said those whose edits may be made, at most so many: edits, and text."""
+    known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
+    places = {edit: place for place, edit in enumerate(known.values())}
+    found: dict[tuple[Edit, ...], str] = {}
+    for texts, text in said.part:
+        try:
+            (pairs,) = read_edits("; ".join(texts), list(known))
+        except ValueError:  # an edit that was not offered, or a line break in one
+            continue
+        edits = tuple(sorted((known[pair] for pair in pairs), key=lambda edit: places[edit]))
+        if len({edit.keyword for edit in edits}) == len(edits) <= at_once and len(found) < captions:
+            found.setdefault(edits, text)
+    return found
+
+
+def _taken(inquiry: Inquiry[str], said: Said, text: str) -> Answer[str] | None:
+    """A caption that was said, where nothing is wrong with it."""
+    try:
+        value = inquiry.read(text)
+    except Unreadable:
+        return None
+    return None if inquiry.shortcomings(value) else Answer(value, said.prompt, said.raw_reply, said.seed, 1, 0.0)
 
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
@@ -304,6 +353,7 @@ def _produce(given: StageInputs) -> StageValue[CounterfactualCaptions]:
         given.progress,
         given.cancelled,
         given.others.get(EDITS_PROMPT.name),
+        given.said,
     )
 
 

@@ -1,19 +1,35 @@
-"""Stage 2, caption to keywords: the elements of the caption that may change without changing the ground truth."""
+"""Stage 2, caption to keywords: the elements of the caption that may change without changing the ground truth.
+
+Where the settings say so, the same request asks for the alternatives and the captions of the two stages after it; what
+the reply says of those is handed on to them as it is, and they judge it as they judge any reply.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pipeline.checks import caption_checks, failed, keyword_checks, require, task_checks
-from pipeline.parsing import Unreadable, read_keywords
+from pipeline.errors import UnreadableReply
+from pipeline.parsing import Together, Unreadable, read_keywords, read_together
 from pipeline.prompting import Prompt, PromptSlot
-from pipeline.reply_schema import keywords_schema
+from pipeline.reply_schema import keywords_schema, together_schema
 from pipeline.seams import LanguageModel
-from pipeline.settings import KeywordSettings
+from pipeline.settings import LONGEST_REPLY, MOST_EDITS, AlternativeSettings, CounterfactualSettings, KeywordSettings
 from pipeline.stages.asking import ask
-from pipeline.stages.base import Stage, StageInputs
-from pipeline.types import Caption, Keyword, Keywords, StageValue, Task
+from pipeline.stages.base import Said, Stage, StageInputs, StageMade
+from pipeline.types import Caption, EditType, Keyword, Keywords, StageValue, Task
 from pipeline.words import find_phrase
+
+TOGETHER_PROMPT = PromptSlot(
+    "together",
+    ("task", "caption"),
+    ("count", "captions", "most"),
+    needed=False,
+    title="all three stages in one request",
+)
+"""`$count`: alternatives of a keyword at most. `$captions`: captions at most. `$most`: edits of one at most."""
 
 
 def run(
@@ -34,11 +50,7 @@ def run(
     require(caption_checks(caption.text, task)[:1])
 
     def read(reply: str) -> tuple[Keyword, ...]:
-        named = [Keyword(text, edit_type) for text, edit_type in read_keywords(reply)]
-        fit = [keyword for keyword in named if not failed(keyword_checks(keyword.text, caption.text, task))]
-        if not fit:
-            raise Unreadable("no keyword of its reply is in the caption and free to change")
-        return tuple(sorted(fit, key=lambda keyword: find_phrase(caption.text, keyword.text)[0]))
+        return _fitting(read_keywords(reply), caption, task)
 
     answer = ask(
         "keywords",
@@ -54,15 +66,94 @@ def run(
     return StageValue(Keywords(answer.value), answer.trace(language_model, settings))
 
 
+def ask_together(
+    caption: Caption,
+    task: Task,
+    language_model: LanguageModel,
+    prompt: Prompt,
+    settings: KeywordSettings,
+    wanted: AlternativeSettings,
+    captions: CounterfactualSettings,
+    seed: int,
+    cancelled: threading.Event | None = None,
+) -> StageMade:
+    """The keywords as by `run`, from one request that asks for the alternatives and the captions as well. What it says
+    of those is handed on: of "alternatives" the texts by keyword, of "counterfactuals" the edits and text of each.
+
+    The longest reply is as long as those of all the requests whose place it takes, within the bounds of that setting.
+    Raises what `run` does.
+    """
+    require(task_checks(task))
+    require(caption_checks(caption.text, task)[:1])
+    at_once = captions.edits_at_once or MOST_EDITS
+    longest = settings.max_new_tokens + wanted.max_new_tokens + captions.captions * captions.max_new_tokens
+    asked = settings.model_copy(update={"max_new_tokens": min(longest, LONGEST_REPLY)})
+
+    def read(reply: str) -> tuple[tuple[Keyword, ...], Together]:
+        said = read_together(reply)
+        return _fitting([(text, edit_type) for text, edit_type, _ in said.keywords], caption, task), said
+
+    answer = ask(
+        "keywords, alternatives and captions together",
+        language_model,
+        prompt,
+        {
+            "task": task.describe(),
+            "caption": caption.text,
+            "count": wanted.per_keyword,
+            "captions": captions.captions,
+            "most": at_once,
+        },
+        read,
+        asked,
+        seed,
+        schema=together_schema(caption.text, task, wanted.per_keyword, captions.captions, at_once),
+        cancelled=cancelled,
+    )
+    keywords, said = answer.value
+    parts = {
+        "alternatives": {text: options for text, _, options in said.keywords},
+        "counterfactuals": said.captions,
+    }
+    value = StageValue(Keywords(keywords), answer.trace(language_model, settings))
+    return StageMade(
+        value, {name: Said(answer.prompt, answer.raw_reply, answer.seed, part) for name, part in parts.items()}
+    )
+
+
+def _fitting(named: Sequence[tuple[str, EditType]], caption: Caption, task: Task) -> tuple[Keyword, ...]:
+    """Those that are in the caption and free to change, in caption order. Raises Unreadable where none is."""
+    fit = [Keyword(*each) for each in named if not failed(keyword_checks(each[0], caption.text, task))]
+    if not fit:
+        raise Unreadable("no keyword of its reply is in the caption and free to change")
+    return tuple(sorted(fit, key=lambda keyword: find_phrase(caption.text, keyword.text)[0]))
+
+
 def if_forced(forced: bool) -> list[str]:
     """What a key says of a keyword that is forced; nothing of others, whose keys stay what they were."""
     return ["forced"] if forced else []
 
 
-def _produce(given: StageInputs) -> StageValue[Keywords]:
-    language, prompt = given.models.language, given.prompt
+def _produce(given: StageInputs) -> StageValue[Keywords] | StageMade:
+    language, prompt, note = given.models.language, given.prompt, ""
     assert prompt is not None
-    return run(given.values["caption"], given.task, language, prompt, given.settings, given.seed, given.cancelled)
+    about, rest = (given.values["caption"], given.task, language), (given.seed, given.cancelled)
+    together = given.others.get(TOGETHER_PROMPT.name)
+    if given.settings.together and together is None:
+        note = (
+            "The stages are asked one by one: one request for all three was wanted, but the prompts of this profile do "
+            f"not ask it ({TOGETHER_PROMPT.name}.toml is missing)."
+        )
+    if given.settings.together and together is not None and given.next:
+        later = (given.next["alternatives"], given.next["counterfactuals"])
+        try:
+            return ask_together(*about, together, given.settings, *later, *rest)
+        except UnreadableReply as error:
+            if not error.attempts:  # the model was not heard at all: it would say nothing to less either
+                raise
+            note = f"The stages are asked one by one. {error}"
+    made = run(*about, prompt, given.settings, *rest)
+    return replace(made, trace=replace(made.trace, notes=(note,))) if note else made
 
 
 KEYWORDS = Stage(
@@ -72,6 +163,9 @@ KEYWORDS = Stage(
     run=_produce,
     reads=("caption",),
     prompt=PromptSlot("keywords", ("task", "caption")),
+    other_prompts=(TOGETHER_PROMPT,),
+    sends=lambda settings: (TOGETHER_PROMPT.name,) if settings.together else (),
+    asks_ahead=lambda settings: ("alternatives", "counterfactuals") if settings.together else (),
     settings="keywords",
     seen=lambda value: [[item.text, item.edit_type, *if_forced(item.forced)] for item in value.items if item.used],
     summary=lambda value: ", ".join(item.text for item in value.items if item.used) or "none ticked",

@@ -24,6 +24,7 @@ from ui.views.words import PLAIN
 FROM_HERE = "This stage and all after it that are empty or stale, but no images yet"
 FROM_EDIT = "Your edit stays; what comes after it is run, but no images yet"
 STAGE_ONLY = "This stage only"
+IN_ONE_REQUEST = "This stage, and in the same request those after it, unless you edited one of them"
 
 ICONS: dict[str, str] = {
     "empty": "empty",
@@ -181,7 +182,8 @@ def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, 
         action, of = ("run-all", None) if stale else ("run", stage)
         return join(keep, button(word, action, look, data_stage=of, disabled=closed, id=f"run-{stage}", title=hint))
     look = "s p" if stored is None and not missing else "s"
-    alone = hint or (STAGE_ONLY if stale else None)
+    several = state.recipe.asked_ahead(stage, state.settings, state.prompts)
+    alone = hint or (IN_ONE_REQUEST if several else STAGE_ONLY if stale else None)
     words: Child = word if stored is None else [icon("again"), el("span", word, class_="word")]
     run = button(words, "run", look, data_stage=stage, disabled=closed, id=f"run-{stage}", title=alone or word)
     action, look, of = ("run-all", "s p", None) if stale else ("run-from", "s", stage)
