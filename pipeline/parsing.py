@@ -151,7 +151,7 @@ def read_together(reply: str) -> Together:
     for item in _dicts(data.get("keywords")):
         keyword, edit_type = _clean(str(item.get("keyword", ""))), _edit_type(str(item.get("edit_type", "")))
         if keyword and edit_type:
-            options = (_clean(text) for text in _texts(item.get("alternatives")))
+            options = (" ".join(_clean(text).split()) for text in _texts(item.get("alternatives")))
             keywords.setdefault(keyword.lower(), (keyword, edit_type, tuple(dict.fromkeys(filter(None, options)))))
     captions = [
         (tuple(_texts(item.get("edits"))), text)
@@ -173,6 +173,8 @@ def _first_object(reply: str) -> dict[str, Any]:
             if isinstance(found, dict) and "keywords" in found:
                 return found
             start = text.find("{", start + 1)
+    if re.search(r"\{\s*[\"']keywords", reply):
+        raise Unreadable("its JSON is broken, or ends in the middle because the longest reply is too short")
     raise Unreadable("no JSON object with “keywords” was found")
 
 

@@ -21,7 +21,8 @@ from pipeline.progress import stoppable
 from pipeline.prompting import Prompt
 from pipeline.reply_schema import Schema, alternatives_schema, caption_schema, edits_schema, keywords_schema
 from pipeline.seams import BatchLanguageModel, LanguageRequest
-from pipeline.settings import CounterfactualSettings, LanguageSettings
+from pipeline.settings import AlternativeSettings, CounterfactualSettings, KeywordSettings, LanguageSettings
+from pipeline.stages import alternatives, counterfactuals, keywords
 from pipeline.stages.counterfactuals import edit_pools
 from pipeline.stages.edit_choice import choose_by_model
 from pipeline.types import Alternative, Alternatives, Caption, Edit, KeywordAlternatives, Task
@@ -130,6 +131,22 @@ def test_thoughts_are_bounded_counted_and_taken_off(folder: Path) -> None:
         assert read(reply) and "think>" not in reply and before < model.thought <= before + 12
     with pytest.raises(UserError, match="reads 1024 in all"):
         named(folder / "qwen3", thinking=1000).complete("a bird", REPLY, 0)
+
+
+def test_random_weights_that_are_held_reply_to_the_one_request_in_json(qwen: ChatModel) -> None:
+    caption, bird = Caption("A red bird in sunny weather."), Task("classification", label="bird")
+    prompt, freely = Prompt("short", "$task $caption"), {"temperature": 1, "attempts": 1, "max_new_tokens": 300}
+    wanted = AlternativeSettings(**freely, per_keyword=2)
+    captions = CounterfactualSettings(**freely, captions=1)
+    made = keywords.ask_together(caption, bird, qwen, prompt, KeywordSettings(**freely), wanted, captions, 0)
+    found = made.value.value
+    assert found.items and all(item.text in caption.text and item.text != "bird" for item in found.items)
+    some = alternatives.run(caption, found, bird, qwen, prompt, wanted, 0, said=made.said["alternatives"])
+    assert {item.keyword for item in some.value.items} == {item.text for item in found.items}
+    assert any(option.text for item in some.value.items for option in item.options)
+    new = counterfactuals.run(caption, some.value, bird, qwen, prompt, captions, 0, said=made.said["counterfactuals"])
+    assert new.value.items and new.trace.prompt.startswith(made.value.trace.prompt)
+    assert "gave 0 of" in new.trace.notes[0], "its edits are noise, so the captions are asked for by themselves"
 
 
 def several() -> list[LanguageRequest]:

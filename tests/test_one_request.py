@@ -230,6 +230,11 @@ def test_what_is_no_object_of_keywords_cannot_be_read(reply: str) -> None:
         read_together(reply)
 
 
+def test_half_a_reply_is_told_as_that() -> None:
+    with pytest.raises(Unreadable, match="ends in the middle because the longest reply is too short"):
+        read_together(said()[:300])
+
+
 # On the page
 
 

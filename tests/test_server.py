@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.serving import free_port
-from pipeline.driver import Driver
+from pipeline.driver import Driver, MemoryStore, Request
 from pipeline.errors import Cancelled, CannotLoad, UnreadableReply, UserError
 from pipeline.model_sections import ROOT
 from pipeline.models import Models, load_models, server
@@ -29,7 +29,14 @@ from pipeline.profile import PROFILES, Profile, load_profile
 from pipeline.progress import stoppable
 from pipeline.recipes import DILLEMA
 from pipeline.seams import BatchLanguageModel, LanguageRequest
-from pipeline.settings import CaptionSettings, KeywordSettings, LanguageSettings
+from pipeline.settings import (
+    AlternativeSettings,
+    CaptionSettings,
+    CounterfactualSettings,
+    KeywordSettings,
+    LanguageSettings,
+    Settings,
+)
 from pipeline.stages import keywords
 from pipeline.text_sections import Blip2Captioner, ChatCaptioner, Florence2Captioner, ServerCaptioner, ServerLanguage
 from pipeline.types import Caption, Task
@@ -348,6 +355,47 @@ def test_a_stage_reads_the_json_that_a_server_holds(peer: Misbehaving) -> None:
     asked = peer.asked[-1]["response_format"]["json_schema"]["schema"]["properties"]["keywords"]
     offered = asked["items"]["properties"]["keyword"]["enum"]
     assert "red" in offered and "bird" not in offered, "the label stays"
+
+
+def said_at_once(request: dict[str, Any]) -> dict[str, Any]:
+    """What a server that holds schemas replies to the prompts of the three stages, alone or in one request."""
+    if "response_format" not in request:
+        return completion("hello")
+    fields = request["response_format"]["json_schema"]["schema"]["properties"]
+    if set(fields) == set(json.loads(HELD)):
+        return completion(HELD)
+    if set(fields) == {"keywords", "captions"}:
+        one = {"keyword": "red", "edit_type": "attribute", "alternatives": ["blue", "green"]}
+        assert "red" in fields["keywords"]["items"]["properties"]["keyword"]["enum"]
+        new = {"edits": ["red -> blue"], "caption": "A blue bird."}
+        return completion(json.dumps({"keywords": [one], "captions": [new]}))
+    said = {"keywords": [{"keyword": "red", "edit_type": "attribute"}], "red": ["white"], "caption": "A white bird."}
+    return completion(json.dumps({name: said[name] for name in fields}))
+
+
+def test_one_request_is_held_to_its_schema_and_a_server_that_cuts_it_is_asked_stage_by_stage(
+    peer: Misbehaving, tmp_path: Path
+) -> None:
+    profile = load_profile(str(served(tmp_path, peer.address))).model_copy(update={"prompts": "paper"})
+    settings = Settings(
+        keywords=KeywordSettings(together=True, max_new_tokens=100),
+        alternatives=AlternativeSettings(max_new_tokens=200),
+        counterfactuals=CounterfactualSettings(captions=1, max_new_tokens=300),
+    )
+    request = Request(BIRD, settings, stages=DILLEMA.names[1:], images=())
+    peer.answers, driver = [said_at_once], Driver(profile, load_models(profile))
+    driver.models.language  # noqa: B018  (asks the server what it does with schemas)
+    for cut, alternative, asked in ((False, "blue", 1), (True, "white", 4)):
+        if cut:
+            peer.answers = [lambda _request: completion('{"keywords": [{"keyw', finish="length"), said_at_once]
+        peer.asked.clear()
+        store = MemoryStore(Image.new("RGB", (8, 8)), {"caption": Caption("A red bird.")})
+        driver.run(request, store)
+        values = store.values()
+        assert [item.text for item in values["counterfactuals"].value.items] == [f"A {alternative} bird."]
+        assert len(peer.asked) == asked and peer.asked[0]["max_tokens"] == 600, "as long as all three may be"
+        notes = values["keywords"].trace.notes
+        assert ["cut off after 600 tokens" in note for note in notes] == [True] * cut
 
 
 def test_half_a_reply_to_a_schema_is_told_as_that(peer: Misbehaving) -> None:
