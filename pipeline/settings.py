@@ -56,8 +56,8 @@ class KeywordSettings(LanguageSettings):
 
     together: bool = Field(
         False,
-        description="One request for keywords, alternatives and captions, in which the language model also chooses "
-        "which edits go together; the other two stages then ask only for what its reply lacks",
+        description="One request for keywords, alternatives and captions; the model also chooses which edits go "
+        "together",
     )
 
 
