@@ -169,6 +169,10 @@ def test_a_reply_that_gives_no_keyword_has_the_stages_asked_one_by_one(reply: st
     assert case.asked == ["all", "all", "Elements:", "Alternatives:", "New caption:", "New caption:"]
     (note,) = values["keywords"].trace.notes
     assert note.startswith("The stages are asked one by one. The language model was asked 2 times for keywords, alt")
+    asked, replied = (
+        text.split(BETWEEN) for text in (values["keywords"].trace.prompt, values["keywords"].trace.raw_reply)
+    )
+    assert asked == case.language.prompts[1:3] and replied[0] == reply and replied[1].startswith("red | attribute")
     assert not values["alternatives"].trace.notes and case.stale == {}
 
 

@@ -373,6 +373,7 @@ def said_at_once(request: dict[str, Any]) -> dict[str, Any]:
     return completion(json.dumps({name: said[name] for name in fields}))
 
 
+@pytest.mark.slow
 def test_one_request_is_held_to_its_schema_and_a_server_that_cuts_it_is_asked_stage_by_stage(
     peer: Misbehaving, tmp_path: Path
 ) -> None:

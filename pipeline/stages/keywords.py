@@ -17,7 +17,7 @@ from pipeline.prompting import Prompt, PromptSlot
 from pipeline.reply_schema import keywords_schema, together_schema
 from pipeline.seams import LanguageModel
 from pipeline.settings import LONGEST_REPLY, MOST_EDITS, AlternativeSettings, CounterfactualSettings, KeywordSettings
-from pipeline.stages.asking import ask
+from pipeline.stages.asking import BETWEEN, ask
 from pipeline.stages.base import Said, Stage, StageInputs, StageMade
 from pipeline.types import Caption, EditType, Keyword, Keywords, StageValue, Task
 from pipeline.words import find_phrase
@@ -136,6 +136,7 @@ def if_forced(forced: bool) -> list[str]:
 
 def _produce(given: StageInputs) -> StageValue[Keywords] | StageMade:
     language, prompt, note = given.models.language, given.prompt, ""
+    in_vain: tuple[tuple[str, str], ...] = ()
     assert prompt is not None
     about, rest = (given.values["caption"], given.task, language), (given.seed, given.cancelled)
     together = given.others.get(TOGETHER_PROMPT.name)
@@ -151,9 +152,13 @@ def _produce(given: StageInputs) -> StageValue[Keywords] | StageMade:
         except UnreadableReply as error:
             if not error.attempts:  # the model was not heard at all: it would say nothing to less either
                 raise
-            note = f"The stages are asked one by one. {error}"
+            note, in_vain = f"The stages are asked one by one. {error}", ((error.prompt, error.raw_reply),)
     made = run(*about, prompt, given.settings, *rest)
-    return replace(made, trace=replace(made.trace, notes=(note,))) if note else made
+    if not note:
+        return made
+    prompts, replies = zip(*in_vain, (made.trace.prompt, made.trace.raw_reply), strict=True)
+    trace = replace(made.trace, prompt=BETWEEN.join(prompts), raw_reply=BETWEEN.join(replies), notes=(note,))
+    return replace(made, trace=trace)
 
 
 KEYWORDS = Stage(
