@@ -136,7 +136,7 @@ def if_forced(forced: bool) -> list[str]:
 
 def _produce(given: StageInputs) -> StageValue[Keywords] | StageMade:
     language, prompt, note = given.models.language, given.prompt, ""
-    in_vain: tuple[tuple[str, str], ...] = ()
+    in_vain: list[tuple[str, str]] = []
     assert prompt is not None
     about, rest = (given.values["caption"], given.task, language), (given.seed, given.cancelled)
     together = given.others.get(TOGETHER_PROMPT.name)
@@ -152,7 +152,8 @@ def _produce(given: StageInputs) -> StageValue[Keywords] | StageMade:
         except UnreadableReply as error:
             if not error.attempts:  # the model was not heard at all: it would say nothing to less either
                 raise
-            note, in_vain = f"The stages are asked one by one. {error}", ((error.prompt, error.raw_reply),)
+            note = f"The stages are asked one by one. {error}"
+            in_vain.append((error.prompt, error.raw_reply))
     made = run(*about, prompt, given.settings, *rest)
     if not note:
         return made
