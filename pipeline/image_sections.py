@@ -56,6 +56,10 @@ class DrawingModel(Weights):
     """The shipped one when missing."""
     batch: int = Field(0, ge=0, le=MOST_AT_ONCE)
     """Images drawn at once where a run's settings do not say; 0 leaves it to the machine."""
+    compile: bool = False
+    """Whether the blocks that its networks repeat are compiled (torch.compile): the first image waits, those after it
+    are faster. Pixels may differ in their last bits, so it is recorded. Needs a C++ compiler; without one it says so
+    and draws as it would have."""
 
 
 class ControlledGenerator(DrawingModel):

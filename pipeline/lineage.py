@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from pipeline.settings import MOST_AT_ONCE
 from pipeline.types import Check, CounterfactualCaption, StageName, Task, to_plain
@@ -28,12 +28,20 @@ class Batch(BaseModel):
     """How many were drawn at once, with those that only filled it up."""
     place: int = Field(0, ge=0, lt=MOST_AT_ONCE)
     """Its own place among them, from 0."""
+    compiled: bool = False
+    """Whether it was drawn by compiled blocks, whose last bits differ from those of the others."""
 
     @model_validator(mode="after")
     def _within(self) -> Batch:
         if self.place >= self.size:
             raise ValueError(f"place {self.place} is not in a batch of {self.size}")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As versions wrote it that compiled nothing, where that is so."""
+        written: dict[str, Any] = handler(self)
+        return written if self.compiled else {name: value for name, value in written.items() if name != "compiled"}
 
 
 class MethodSettings(BaseModel):

@@ -167,6 +167,8 @@ class Drawn:
     """What the safety checker says; None where there is none."""
     refused: UserError | None = None
     """Why there is no image."""
+    compiling: float = 0.0
+    """Seconds of the whole draw that went into compiling, which no later one takes."""
 
 
 @runtime_checkable

@@ -120,8 +120,10 @@ def save_clip(folder: Path, width: int = 32, layers: int = 2) -> int:
     return sum(weights.numel() * weights.element_size() for weights in model.parameters())
 
 
-def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = False) -> None:
-    """An SD 1.5 in miniature with its ControlNet: four blocks, attention in three of them, in fp16 files named so."""
+def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = False, attention: int = 3) -> None:
+    """An SD 1.5 in miniature with its ControlNet: four blocks, attention in three of them, in fp16 files. Where
+    there is `attention` in one of them only, all have one width.
+    """
     import torch
     from diffusers import (
         AutoencoderKL,
@@ -135,6 +137,7 @@ def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = Fals
     tokenizer = save_clip_tokenizer(base / "tokenizer")
     torch.manual_seed(0)
     widths = (32, 32, 64, 64)
+    plain = 4 - attention
     vae = AutoencoderKL(
         block_out_channels=widths,
         down_block_types=("DownEncoderBlock2D",) * 4,
@@ -144,9 +147,9 @@ def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = Fals
     )
     unet = UNet2DConditionModel(
         sample_size=8,
-        block_out_channels=widths,
-        down_block_types=("CrossAttnDownBlock2D",) * 3 + ("DownBlock2D",),
-        up_block_types=("UpBlock2D",) + ("CrossAttnUpBlock2D",) * 3,
+        block_out_channels=widths if attention > 1 else (32,) * 4,
+        down_block_types=("CrossAttnDownBlock2D",) * attention + ("DownBlock2D",) * plain,
+        up_block_types=("UpBlock2D",) * plain + ("CrossAttnUpBlock2D",) * attention,
         layers_per_block=2,
         cross_attention_dim=32,
         attention_head_dim=8,

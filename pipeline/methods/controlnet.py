@@ -283,6 +283,11 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         """Where the generator runs and why, in words; "" where it does not say."""
         return str(getattr(self._generator, "placing", ""))
 
+    @property
+    def waits(self) -> str:
+        """What the first image waits for, in words; "" where there is nothing, or it is done."""
+        return str(getattr(self._generator, "waits", ""))
+
     def preview(self) -> Image.Image | None:
         """What the image that is being made looks like now; to be asked from within `on_step`."""
         return self._at_work.preview()

@@ -90,7 +90,8 @@ class DrawingMethod(ABC, Generic[R]):
             for image in images
         ]
         all_drawn, told = self._draw(prepared, wanted, size, on_step)
-        seconds = (time.monotonic() - start) / len(images)
+        compiling = max((drawn.compiling for drawn in all_drawn), default=0.0)
+        seconds = (time.monotonic() - start - compiling) / len(images)  # what the next ones will take as well
         return [
             partial(self._case, prepared, image, one.prompt, drawn, told, seconds)
             for image, one, drawn in zip(images, wanted, all_drawn, strict=True)

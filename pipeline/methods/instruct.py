@@ -215,6 +215,11 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
         """Where the editor runs and why, in words; "" where it does not say."""
         return str(getattr(self._editor, "placing", ""))
 
+    @property
+    def waits(self) -> str:
+        """What the first image waits for, in words; "" where there is nothing, or it is done."""
+        return str(getattr(self._editor, "waits", ""))
+
     def preview(self) -> Image.Image | None:
         """What the image that is being made looks like now; to be asked from within `on_step`."""
         return self._editor.preview()

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from PIL import Image
 
-from pipeline.errors import UserError, out_of_memory
+from pipeline.errors import UserError, one_line, out_of_memory
 from pipeline.image_sections import ControlledGenerator, ControlNetGenerator, DrawingModel, Scheduler
 from pipeline.images import image_sha
 from pipeline.lineage import Batch
 from pipeline.models.captioner import LOAD_ERRORS
+from pipeline.models.compiling import Compiling, cannot_compile
 from pipeline.models.loras import fuse
 from pipeline.models.placing import Placing, parameters, place, this_gpu
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
@@ -67,6 +68,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
         base = locate(self.role, section)
         self._at = _Place(place(this_gpu(), self._parts(base), section.dtype, self.likes))
         self._device, self._dtype = self._placing.device, self._placing.torch_dtype
+        self._compiling = Compiling(section.compile, self._device, self._placing.offload, section.title)
         self._shared = {"dtype": self._dtype, "local_files_only": True}
         self._watch: StepWatch | None = None
         self._shown: tuple[int, ...] = ()
@@ -94,6 +96,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
         for part in (getattr(pipe, "unet", None), pipe.vae):
             if part is not None:
                 part.to(memory_format=torch_channels_last())
+        self._compiling.add(getattr(pipe, "unet", None) or pipe.transformer)
 
     def _parts(self, base: Path) -> dict[str, int]:
         """How many parameters each of its parts has."""
@@ -132,13 +135,18 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     @property
     def placing(self) -> str:
-        """Where it runs and why, in words, such as "cpu, float32: no GPU was found"."""
-        return self._placing.words
+        """Where it runs and why, in words, such as "cpu, float32: no GPU was found"; and whether it is compiled."""
+        return f"{self._placing.words}{self._compiling.words}"
 
     @property
     def runs(self) -> str:
         """The same for a page, such as "on the CPU: no GPU was found"."""
-        return self._placing.plain_words
+        return f"{self._placing.plain_words}{self._compiling.words}"
+
+    @property
+    def waits(self) -> str:
+        """What the first image waits for, in words; "" where there is nothing, or it is done."""
+        return self._compiling.waits
 
     @property
     def _placing(self) -> Placing:
@@ -159,9 +167,11 @@ class DrawingPipeline(ABC, Generic[M, D]):
         self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: D, on_step: OnStep
     ) -> Sequence[Drawn]:
         """What became of each, see `BatchGenerator.draw` and `Editor.draw`. Where the memory does not hold a batch,
-        half of it is tried, and so on; what is out of memory for a single image is raised.
+        half of it is tried, and so on; what is out of memory for a single image is raised. What cannot be compiled is
+        drawn without it.
         """
         done: dict[int, Drawn] = {}
+        compiling = self._compiling.spent
         todo = list(enumerate(wanted))
         with self._lock:
             while todo:
@@ -173,12 +183,16 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
                 try:
                     found = self._draw([one for _, one in part], places, now, picture, settings, told)
-                except RuntimeError as error:
-                    if not out_of_memory(error) or (now == 1 and not self._can_offload()):
+                except Exception as error:
+                    full = out_of_memory(error) and (now > 1 or self._can_offload())
+                    unfit = one_line(error) if cannot_compile(error) and not full else ""
+                    if not (full or unfit):
                         raise
                     found = None
                 if found is None:  # outside the handler, whose error still holds what was drawn so far
-                    if now > 1:
+                    if unfit:
+                        self._compiling.stop(unfit)
+                    elif now > 1:
                         self._room[picture.size] = now // 2
                     else:
                         self._offload()
@@ -186,7 +200,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
                     continue
                 done.update((at, drawn) for (at, _), drawn in zip(part, found, strict=True))
                 todo = [(at, one) for at, one in todo if at not in done]
-        return [done[at] for at in range(len(wanted))]
+        spent = self._compiling.spent - compiling
+        return [replace(done[at], compiling=spent) for at in range(len(wanted))]
 
     def _draw(
         self,
@@ -207,15 +222,22 @@ class DrawingPipeline(ABC, Generic[M, D]):
         generators = [torch.Generator("cpu").manual_seed(one.seed) for one in rows]
 
         def after_step(pipe: Any, step: int, _time: Any, tensors: dict[str, Any]) -> dict[str, Any]:
+            self._compiling.begun()
             on_step(step + 1, pipe.num_timesteps)
             return tensors
 
         with torch.no_grad(), ExitStack() as stack:
             self._shown = tuple(places)
             stack.enter_context(self._watched())
+            stack.enter_context(self._compiling.drawing())
             images, flagged = self._call(rows, generators, picture, settings, after_step, stack)
+        compiled = self._compiling.on
         return [
-            _judged(images[at], None if flagged is None else bool(flagged[at]), Batch(size=size, place=at))
+            _judged(
+                images[at],
+                None if flagged is None else bool(flagged[at]),
+                Batch(size=size, place=at, compiled=compiled),
+            )
             for at in places
         ]
 
@@ -372,6 +394,7 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
             except LOAD_ERRORS as error:
                 raise unreadable(role, wanted, error) from error
             self._nets[kind] = self._on_device(net)
+            self._compiling.add(net)
         return self._nets[kind]
 
     def _call(

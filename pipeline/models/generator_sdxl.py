@@ -61,6 +61,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             except LOAD_ERRORS as error:
                 raise unreadable(role, union, error) from error
             self._nets = dict.fromkeys(self._section.kinds, self._on_device(net))
+            self._compiling.add(net)
         return self._nets[kind]
 
     def _call(

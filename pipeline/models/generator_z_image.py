@@ -49,6 +49,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
             except (*LOAD_ERRORS, AttributeError) as error:
                 raise unreadable("ControlNet union", union, error) from error
             self._nets = dict.fromkeys(self._section.kinds, net)  # goes to the device with the parts that it shares
+            self._compiling.add(net)
         return self._nets[kind]
 
     def _call(

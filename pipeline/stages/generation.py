@@ -313,7 +313,9 @@ class _Drawing:
         done, total = (self._number - 1) * self._steps + int(step * count), (last + waiting) * self._steps
         which = f"image {self._number}" if count == 1 else f"images {self._number} to {last}"
         left = self._timer.seconds_left(total - done)
-        self._progress(Progress("generation", done, total, left, f"{which} of {last + waiting}", int(step)))
+        waits = getattr(self._method, "waits", "")  # of a method whose models get ready with the first image
+        note = f"{which} of {last + waiting}{f' ({waits})' if waits else ''}"
+        self._progress(Progress("generation", done, total, left, note, int(step)))
 
 
 def require_ready(task: Task, counterfactuals: CounterfactualCaptions) -> None:

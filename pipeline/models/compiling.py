@@ -1,0 +1,201 @@
+"""Compiles the blocks that a generator's networks repeat (torch.compile), and leaves the rest of them as it is: a block
+is compiled once for all its repetitions, so that the first image waits for a part of what whole networks would take.
+
+Sizes are left open in what is compiled: one compilation serves every size of image, size of batch and length of text. A
+batch of a single row, as of one image without guidance, is the one case that torch compiles apart. Strengths and texts
+are no constants of a block, so that another one compiles nothing anew.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+REPEATED = frozenset(("BasicTransformerBlock", "ZImageTransformerBlock", "ZImageControlTransformerBlock"))
+"""The blocks that are compiled. Networks of diffusers name theirs (`_repeated_blocks`), ControlNets do not."""
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
+"""The variable by which torch finds what was compiled on an earlier day."""
+KINDS_OF_BLOCKS = 32
+"""How many variants of a block are compiled at most: by width, and for batches of one row, SD 1.5 has six.
+torch allows eight, and raises an error at the ninth."""
+SECONDS = "seconds.json"
+
+
+class Compiling:
+    """What of one pipeline is compiled; all kinds of control images share it. Not for two threads at once."""
+
+    def __init__(self, wanted: bool, device: str, offload: str = "none", title: str = "") -> None:
+        """`title` is that of the model, under which the seconds are remembered. Imports nothing heavy where it is not
+        `wanted`.
+        """
+        self.refused = why_not(device, offload) if wanted else ""
+        """Why nothing is compiled though it is wanted; "" where it is, or is not wanted."""
+        self.on = wanted and not self.refused
+        self.spent = 0.0
+        """Seconds that went into compiling so far."""
+        self._blocks: list[Any] = []
+        self._first = self._unmeasured = True
+        self._known, self._key = 0.0, ""
+        if self.refused:
+            log.warning("Nothing is compiled: %s", self.refused)
+        if self.on:
+            os.environ.setdefault(CACHE, str(cache_folder()))
+            self._key = f"{title}, {_versions(device)}"
+            self._known = _remembered().get(self._key, 0.0)
+
+    @property
+    def words(self) -> str:
+        """What is added to where a generator runs; "" where compiling is not wanted."""
+        if self.refused:
+            return f"; not compiled: {self.refused}"
+        return f"; compiled{f', {self.waits}' if self.waits else ''}" if self.on else ""
+
+    @property
+    def waits(self) -> str:
+        """What a person waits for before the first image, in words; "" once it is there."""
+        if not (self.on and self._first):
+            return ""
+        if self._known:
+            return f"the first image takes about {max(1, round(self._known))} s more"
+        return "the first image takes minutes more, once on this machine"
+
+    def add(self, *networks: Any) -> None:
+        """The blocks of these networks are compiled when they are first run. Their weights are final by now."""
+        if not self.on:
+            return
+        for network in networks:
+            names = REPEATED | set(getattr(network, "_repeated_blocks", None) or ())
+            for block in network.modules():
+                if type(block).__name__ in names and block._compiled_call_impl is None:
+                    block.compile(fullgraph=True, dynamic=True)
+                    self._blocks.append(block)
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """While it holds, an image is drawn, and compiled for where that is due."""
+        if not self.on:
+            yield
+            return
+        before = self.spent
+        with _clocked(self), _sizes_apart():
+            yield
+        self.begun()
+        if self._unmeasured and self.spent > before:
+            self._unmeasured = False
+            _remember(self._key, self.spent - before)
+
+    def begun(self) -> None:
+        """The first step is done: nobody waits for more."""
+        self._first = False
+
+    def stop(self, reason: str) -> None:
+        """From now on nothing is compiled, and blocks run as they were written."""
+        for block in self._blocks:
+            block._compiled_call_impl = None  # what `Module.compile` sets; it has no way back of its own
+        self._blocks.clear()
+        self.on, self.refused = False, reason
+        log.warning("Nothing is compiled from now on: %s", reason)
+
+
+def why_not(device: str, offload: str = "none") -> str:
+    """Why blocks cannot be compiled on a device, in words; "" where they can."""
+    if offload == "layers":
+        return "the GPU holds one layer of it at a time"
+    variable, names = ("CC", ("gcc", "clang")) if device == "cuda" else ("CXX", ("g++", "clang++"))
+    if sys.platform == "linux" and device == "cpu":
+        names = names[:1]  # torch looks for no other one
+    named = os.environ.get(variable)
+    if not any(shutil.which(one) for one in ((named,) if named else names)):
+        where = f"there is no {named}, which {variable} names" if named else f"there is no {' or '.join(names)}"
+        return f"torch.compile needs a C++ compiler, and {where}"
+    return ""
+
+
+def cannot_compile(error: BaseException) -> bool:
+    """Whether an error is one of compiling, and not of what was compiled."""
+    dynamo = sys.modules.get("torch._dynamo.exc")
+    return dynamo is not None and isinstance(error, dynamo.TorchDynamoException | dynamo.FailOnRecompileLimitHit)
+
+
+def cache_folder() -> Path:
+    """Where what was compiled stays on the disk: beside the hub's cache, unless the environment names a folder."""
+    from pipeline.models import hub
+
+    return Path(os.environ.get(CACHE) or hub.cache_folder().parent / "compiled")
+
+
+@contextmanager
+def _clocked(compiling: Compiling) -> Iterator[None]:
+    """Counts the seconds in which this thread compiles."""
+    from torch._dynamo.callback import callback_handler
+
+    thread, began = threading.get_ident(), 0.0
+
+    def begin(_told: Any) -> None:
+        nonlocal began
+        if threading.get_ident() == thread:
+            began = time.monotonic()
+
+    def end(_told: Any) -> None:
+        if threading.get_ident() == thread:
+            compiling.spent += time.monotonic() - began
+
+    callback_handler.register_start_callback(begin)
+    callback_handler.register_end_callback(end)
+    try:
+        yield
+    finally:
+        callback_handler.remove_start_callback(begin)
+        callback_handler.remove_end_callback(end)
+
+
+@contextmanager
+def _sizes_apart() -> Iterator[None]:
+    """Two sizes that happen to be equal, as a batch of 64 and 64 places of an image, are not taken for one: another
+    picture would be compiled for anew.
+    """
+    import torch._dynamo.config
+    import torch.fx.experimental._config
+
+    shapes: Any = torch.fx.experimental._config
+    limits: Any = torch._dynamo.config
+    with ExitStack() as stack:
+        stack.enter_context(shapes.patch(use_duck_shape=False))
+        stack.enter_context(limits.patch(recompile_limit=KINDS_OF_BLOCKS))
+        yield
+
+
+def _versions(device: str) -> str:
+    import torch
+
+    return f"{torch.cuda.get_device_name() if device == 'cuda' else 'CPU'}, torch {torch.__version__}"
+
+
+def _remembered() -> dict[str, float]:
+    """Seconds by model, device and version; none where nobody wrote them, or they cannot be read."""
+    with suppress(OSError, ValueError):
+        found = json.loads((cache_folder() / SECONDS).read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            return {str(key): float(value) for key, value in found.items() if isinstance(value, int | float)}
+    return {}
+
+
+def _remember(key: str, seconds: float) -> None:
+    file = cache_folder() / SECONDS
+    text = json.dumps({**_remembered(), key: round(seconds, 1)}, indent=1)
+    with suppress(OSError):  # then the next start does not know it, which it says
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside = file.with_suffix(f".{os.getpid()}")
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, file)
