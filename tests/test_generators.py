@@ -356,3 +356,54 @@ def test_a_section_that_does_not_fit_says_why() -> None:
         sdxl_at(folder, detectors={"depth": {"path": "x"}})
     assert isinstance(sdxl_at(folder).generator, UnionGenerator)
     assert isinstance(load_profile("paper").generator, ControlNetGenerator)
+
+
+# Where the weights go when they are loaded
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["stable-diffusion", "sdxl", "z-image"])
+def test_weights_go_from_the_files_to_where_they_stay(
+    family: str, small: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a device of its own, "meta", as a GPU is one: nothing of the pipeline was on the CPU before."""
+    import diffusers.pipelines.pipeline_utils as pipelines
+    from diffusers import DiffusionPipeline
+
+    def there(pipe: Any) -> set[str]:
+        networks = [part for part in pipe.components.values() if hasattr(part, "parameters")]
+        assert len(networks) >= 4
+        return {weights.device.type for network in networks for weights in network.parameters()}
+
+    moved = list[set[str]]()
+    move = DiffusionPipeline.to
+
+    def watched(pipe: Any, *given: Any, **more: Any) -> Any:
+        moved.append(there(pipe))
+        return move(pipe, *given, **more)
+
+    monkeypatch.setattr(DiffusionPipeline, "to", watched)
+    monkeypatch.setattr(pipelines, "SUPPORTED_DEVICE_MAP", [*pipelines.SUPPORTED_DEVICE_MAP, "meta"])
+    monkeypatch.setattr("pipeline.models.generator.place", lambda *_: Placing("meta", "float32", "none", "a test"))
+    if family == "stable-diffusion":
+        few_steps_at(small, weight=0.5)
+    elif family == "sdxl":
+        _ = load_models(sdxl_at(folder)).generator
+    else:
+        tiny.save_z_image(tmp_path / "z-image", tmp_path / "union")
+        _ = load_models(z_image_at(tmp_path)).generator
+    assert moved == [{"meta"}]
+
+
+@pytest.mark.slow
+def test_what_is_offloaded_waits_on_the_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from diffusers import DiffusionPipeline
+
+    waiting = set[str]()
+
+    def offloaded(pipe: Any) -> None:
+        waiting.update(weights.device.type for weights in pipe.unet.parameters())
+
+    monkeypatch.setattr(DiffusionPipeline, "enable_model_cpu_offload", offloaded)
+    monkeypatch.setattr("pipeline.models.generator.place", lambda *_: Placing("meta", "float32", "models", "a test"))
+    assert load_models(sdxl_at(folder)).generator and waiting == {"cpu"}

@@ -273,3 +273,22 @@ def test_damaged_weights_are_a_clear_word(tmp_path: Path, folder: Path) -> None:
         _ = broken.captioner
     with pytest.raises(UserError, match=r"language model at .* cannot be loaded"):
         _ = broken.language
+
+
+@pytest.mark.parametrize("role", ["captioner", "embedder"])
+def test_weights_go_from_the_files_to_where_they_stay(role: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device of its own, "meta", as a GPU is one: nothing of the model was on the CPU before."""
+    import torch
+    from transformers import PreTrainedModel
+
+    moved = list[set[str]]()
+    move = PreTrainedModel.to
+
+    def watched(model: Any, *given: Any, **more: Any) -> Any:
+        moved.append({weights.device.type for weights in model.parameters()})
+        return move(model, *given, **more)
+
+    monkeypatch.setattr(PreTrainedModel, "to", watched)
+    monkeypatch.setattr(f"pipeline.models.{role}.pick_device", lambda: "meta")
+    monkeypatch.setattr(f"pipeline.models.{role}.pick_dtype", lambda *_: torch.float16)
+    assert getattr(load_models(paper_at(folder)), role) and moved == [{"meta"}]

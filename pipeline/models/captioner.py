@@ -43,7 +43,9 @@ class Blip:
         try:
             with loading():
                 self._processor: Any = BlipProcessor.from_pretrained(folder, local_files_only=True)
-                model = BlipForConditionalGeneration.from_pretrained(folder, dtype=self._dtype, local_files_only=True)
+                model = BlipForConditionalGeneration.from_pretrained(
+                    folder, dtype=self._dtype, device_map=self._device, local_files_only=True
+                )
         except LOAD_ERRORS as error:
             raise unreadable("captioner", section, error) from error
         self._model: Any = model.to(self._device).eval()
@@ -76,7 +78,9 @@ class Blip2:
         try:
             with loading():
                 self._processor: Any = Blip2Processor.from_pretrained(folder, local_files_only=True)
-                model = Blip2ForConditionalGeneration.from_pretrained(folder, dtype=self._dtype, local_files_only=True)
+                model = Blip2ForConditionalGeneration.from_pretrained(
+                    folder, dtype=self._dtype, device_map=self._device, local_files_only=True
+                )
         except LOAD_ERRORS as error:
             raise unreadable("captioner", section, error) from error
         self._model: Any = model.to(self._device).eval()
@@ -146,7 +150,7 @@ class Florence2:
             with loading():
                 self._processor: Any = AutoProcessor.from_pretrained(folder, **NO_CODE)
                 model = Florence2ForConditionalGeneration.from_pretrained(
-                    folder, dtype=self._dtype, local_files_only=True
+                    folder, dtype=self._dtype, device_map=self._device, local_files_only=True
                 )
         except LOAD_ERRORS as error:
             raise unreadable("captioner", section, error) from error

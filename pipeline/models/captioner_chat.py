@@ -43,7 +43,9 @@ class ChatModel:
         try:
             with loading():
                 self._processor: Any = AutoProcessor.from_pretrained(folder, **NO_CODE)
-                model = AutoModelForImageTextToText.from_pretrained(folder, dtype=self._dtype, **NO_CODE)
+                model = AutoModelForImageTextToText.from_pretrained(
+                    folder, dtype=self._dtype, device_map=self._device, **NO_CODE
+                )
         except (*LOAD_ERRORS, ImportError) as error:
             raise unreadable("captioner", section, error) from error
         template = getattr(self._processor, "chat_template", None)

@@ -46,7 +46,9 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
     def _load(self, base: Path) -> Any:
         from diffusers import Flux2KleinPipeline
 
-        return Flux2KleinPipeline.from_pretrained(base, variant=self._section.variant or None, **self._shared)
+        return Flux2KleinPipeline.from_pretrained(
+            base, variant=self._section.variant or None, **self._to, **self._shared
+        )
 
     @property
     def name(self) -> str:

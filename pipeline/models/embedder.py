@@ -35,7 +35,9 @@ class Clip:
         try:
             with loading():
                 self._processor: Any = CLIPProcessor.from_pretrained(folder, local_files_only=True)
-                model = CLIPModel.from_pretrained(folder, dtype=self._dtype, local_files_only=True)
+                model = CLIPModel.from_pretrained(
+                    folder, dtype=self._dtype, device_map=self._device, local_files_only=True
+                )
         except LOAD_ERRORS as error:
             raise unreadable("embedder", section, error) from error
         self._model: Any = model.to(self._device).eval()

@@ -70,6 +70,9 @@ class DrawingPipeline(ABC, Generic[M, D]):
         self._device, self._dtype = self._placing.device, self._placing.torch_dtype
         self._compiling = Compiling(section.compile, self._device, self._placing.offload, section.title)
         self._shared = {"dtype": self._dtype, "local_files_only": True}
+        # Straight from the files to where they stay, tensor by tensor: never all of it in memory beside the GPU.
+        # What is brought to the GPU part by part stays on the CPU.
+        self._to = {"device_map": self._device} if self._placing.offload == "none" else {}
         self._watch: StepWatch | None = None
         self._shown: tuple[int, ...] = ()
         self._texts: OrderedDict[tuple[str, int], torch.Tensor] = OrderedDict()
@@ -90,7 +93,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
         elif self._placing.offload == "layers":
             pipe.enable_sequential_cpu_offload()
         else:
-            pipe.to(self._device)
+            pipe.to(self._device)  # what the files do not hold
+            give_back_memory()  # what the files were read through
         self._pipe = pipe
         self._looks = Looks(pipe.vae)
         for part in (getattr(pipe, "unet", None), pipe.vae):
@@ -106,11 +110,11 @@ class DrawingPipeline(ABC, Generic[M, D]):
         """Loads what the pipeline is put together with, so that what is wrong with it is told of it."""
 
     def _loaded(self, pipe: Any) -> None:
-        """What is done to the pipeline before it goes to its device."""
+        """What is done to the pipeline before anything else."""
 
     @abstractmethod
     def _load(self, base: Path) -> Any:
-        """The pipeline, on the CPU."""
+        """The pipeline, on its device, or on the CPU where it is offloaded."""
 
     @abstractmethod
     def _call(
@@ -379,6 +383,7 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
             controlnet=self._net(self._kind),
             variant=section.variant or None,
             **without,
+            **self._to,
             **self._shared,
         )
 
@@ -390,7 +395,9 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
             folder = locate(role, wanted)
             try:
                 with loading():
-                    net: Any = ControlNetModel.from_pretrained(folder, variant=wanted.variant or None, **self._shared)
+                    net: Any = ControlNetModel.from_pretrained(
+                        folder, variant=wanted.variant or None, **self._to, **self._shared
+                    )
             except LOAD_ERRORS as error:
                 raise unreadable(role, wanted, error) from error
             self._nets[kind] = self._on_device(net)

@@ -35,7 +35,9 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         if section.vae is not None:
             folder = locate("VAE", section.vae)
             try:
-                more["vae"] = AutoencoderKL.from_pretrained(folder, variant=section.vae.variant or None, **self._shared)
+                more["vae"] = AutoencoderKL.from_pretrained(
+                    folder, variant=section.vae.variant or None, **self._to, **self._shared
+                )
             except LOAD_ERRORS as error:
                 raise unreadable("VAE", section.vae, error) from error
         return StableDiffusionXLControlNetUnionPipeline.from_pretrained(
@@ -44,6 +46,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             variant=section.variant or None,
             add_watermarker=False,  # it would draw into every image
             **more,
+            **self._to,
             **self._shared,
         )
 
@@ -56,7 +59,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             try:
                 with loading():
                     net: Any = ControlNetUnionModel.from_pretrained(
-                        folder, variant=union.variant or None, **self._shared
+                        folder, variant=union.variant or None, **self._to, **self._shared
                     )
             except LOAD_ERRORS as error:
                 raise unreadable(role, union, error) from error

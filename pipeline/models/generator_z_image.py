@@ -35,7 +35,9 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
     def _load(self, base: Path) -> Any:
         from diffusers import ZImageControlNetPipeline
 
-        return ZImageControlNetPipeline.from_pretrained(base, controlnet=self._net(self._kind), **self._shared)
+        return ZImageControlNetPipeline.from_pretrained(
+            base, controlnet=self._net(self._kind), **self._to, **self._shared
+        )
 
     def _net(self, kind: ControlKind) -> Any:
         from diffusers import ZImageControlNetModel
@@ -45,10 +47,12 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
             file, config = locate("ControlNet union", union), locate("configuration of the ControlNet", union.config)
             try:
                 with loading():
-                    net: Any = ZImageControlNetModel.from_single_file(str(file), config=str(config), **self._shared)
+                    net: Any = ZImageControlNetModel.from_single_file(
+                        str(file), config=str(config), device=self._to.get("device_map"), **self._shared
+                    )
             except (*LOAD_ERRORS, AttributeError) as error:
                 raise unreadable("ControlNet union", union, error) from error
-            self._nets = dict.fromkeys(self._section.kinds, net)  # goes to the device with the parts that it shares
+            self._nets = dict.fromkeys(self._section.kinds, net)
             self._compiling.add(net)
         return self._nets[kind]
 

@@ -50,7 +50,7 @@ class ChatModel:
             with loading():
                 self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
                 dtype = pick_dtype(section.dtype, self._device, chats=True)
-                model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **NO_CODE)
+                model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map=self._device, **NO_CODE)
         except (*LOAD_ERRORS, ImportError) as error:
             raise unreadable("language model", section, error) from error
         if not self._tokenizer.chat_template:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def fuse(pipe: Any, lora: Lora) -> None:
-    """Adds a LoRA to the denoising network of a pipeline that is on the CPU. Raises UserError where it does not fit."""
+    """Adds a LoRA to the denoising network of a pipeline. Raises UserError where it does not fit."""
     from diffusers.utils.state_dict_utils import convert_unet_state_dict_to_peft
 
     file = locate("LoRA", lora)
@@ -60,5 +60,6 @@ def add(weights: torch.Tensor, down: torch.Tensor, up: torch.Tensor, factor: flo
     import torch
 
     with torch.no_grad():
-        product = (up.flatten(1).float() @ down.flatten(1).float()).reshape(weights.shape)
+        left, right = (part.to(weights.device).flatten(1).float() for part in (up, down))
+        product = (left @ right).reshape(weights.shape)
         weights.copy_(weights.float() + factor * product)
