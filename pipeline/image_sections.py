@@ -16,6 +16,8 @@ EDITOR = "image editor"
 """What the list of models calls it."""
 DRAWN_BY_MODEL: frozenset[ControlKind] = frozenset(("soft edges", "line art", "depth"))
 """The kinds of control image that a model draws; the others are computed."""
+PREVIEW_VAE = "preview VAE"
+"""What it is called among the models of a profile."""
 
 
 class Scheduler(Data):
@@ -60,6 +62,9 @@ class DrawingModel(Weights):
     """Whether the blocks that its networks repeat are compiled (torch.compile): the first image waits, those after it
     are faster. Pixels may differ in their last bits, so it is recorded. Needs a C++ compiler; without one it says so
     and draws as it would have."""
+    preview_vae: Weights | None = None
+    """A tiny VAE (AutoencoderTiny of diffusers) for the latents of this model, through which an image is shown while it
+    is drawn. The result never goes through it."""
 
 
 class ControlledGenerator(DrawingModel):
@@ -92,7 +97,10 @@ class ControlledGenerator(DrawingModel):
 
     def _more(self) -> dict[str, Weights]:
         numbered = enumerate(self.loras, 1)
-        return {"LoRA" if len(self.loras) == 1 else f"LoRA {number}": lora for number, lora in numbered}
+        found: dict[str, Weights] = {
+            "LoRA" if len(self.loras) == 1 else f"LoRA {number}": lora for number, lora in numbered
+        }
+        return found | ({PREVIEW_VAE: self.preview_vae} if self.preview_vae is not None else {})
 
 
 def _need_detectors(controlnets: dict[ControlKind, ControlNet]) -> None:

@@ -18,7 +18,7 @@ from PIL import Image
 
 from evaluation.weights import weights_of
 from pipeline.errors import Cancelled, CannotLoad, UserError, one_line
-from pipeline.image_sections import EDITOR
+from pipeline.image_sections import EDITOR, PREVIEW_VAE
 from pipeline.images import editing_size
 from pipeline.machine import memory_in_use, this_machine
 from pipeline.model_list import ListedProfile, in_table, listed, sections
@@ -294,6 +294,9 @@ def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
         kind = _kind(profile, role.removeprefix("detector of "))
         detector = held.detector(kind)
         return lambda: detector.draw(picture, ConditioningSettings(kind=kind))
+    if role == PREVIEW_VAE:
+        drawing: Any = held.generator
+        return drawing.preview_vae  # type: ignore[no-any-return]
     kinds = profile.generator.controlnets
     kind = (
         _kind(profile, role.removeprefix("ControlNet for "))

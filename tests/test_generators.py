@@ -118,12 +118,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def few_steps_at(folder: Path, scheduler: str = "LCMScheduler", **lora: Any) -> Any:
+def few_steps_at(folder: Path, scheduler: str = "LCMScheduler", preview: Any = None, **lora: Any) -> Any:
     data = load_profile("demo").model_dump()
     nets = {"canny": {"path": str(folder / "controlnet"), "variant": "fp16"}}
     section = {"kind": "stable-diffusion-controlnet", "path": str(folder / "generator"), "variant": "fp16"}
     named = {"path": str(folder / "lora"), "file": "few-steps.safetensors", **lora}
     more = {"safety_checker": False, "scheduler": {"name": scheduler}, "loras": [named] if lora else []}
+    more["preview_vae"] = preview
     data["generator"] = {**section, **more, "controlnets": nets}
     return load_models(Profile.model_validate(data)).generator
 
@@ -174,6 +175,57 @@ def test_a_sampler_that_draws_noise_at_every_step_gives_the_same_bits_in_a_batch
     assert len(seen) == 6
     dropped = drawn(generator, guidance=1.0, steps=2, negative_prompt="blurred")
     assert dropped == drawn(generator, guidance=1.0, steps=2), "without guidance the negative prompt is not read"
+
+
+# Previews through a tiny VAE
+
+
+def previewed(generator: Any, batch: int = 1) -> tuple[list[Image.Image | None], list[bytes]]:
+    """What was shown after each step, and the results."""
+    shown: list[Image.Image | None] = []
+    asked = [Wanted("a bird", seed, seed) for seed in range(batch)]
+    results = generator.draw(asked, batch, control(), QUICK, lambda _done, _of: shown.append(generator.preview()))
+    return shown, [result.image.tobytes() for result in results]
+
+
+@pytest.mark.slow
+def test_an_image_is_shown_through_the_tiny_vae_and_comes_from_the_full_one(small: Path) -> None:
+    plain = few_steps_at(small)
+    tiny.save_preview_vae(small / "tiny-vae")
+    generator = few_steps_at(small, preview={"path": str(small / "tiny-vae")})
+    unseen = drawn(generator)
+    shown, (result,) = previewed(few_steps_at(small, preview={"path": str(small / "tiny-vae")}))
+    assert [image and (image.size, image.getextrema()) for image in shown] == [((48, 32), ((255, 255),) * 3)] * 3
+    assert unseen == drawn(plain) == drawn(generator), "whether somebody looks or not"
+    assert result == previewed(plain)[1][0]
+    rough, same = previewed(plain, 2)
+    white, again = previewed(generator, 2)
+    assert same == again and rough[0] is not None and rough[0].getextrema() != ((255, 255),) * 3
+    assert white[0] is not None and white[0].size == rough[0].size, "side by side as ever"
+
+
+@pytest.mark.slow
+def test_without_its_tiny_vae_an_image_is_drawn_and_shown_as_before(small: Path) -> None:
+    before = previewed(few_steps_at(small))
+    (small / "damaged").mkdir()
+    (small / "damaged" / "config.json").write_text("{}")
+    tiny.save_preview_vae(small / "other", channels=16)
+    for preview, why in (
+        ({"path": str(small / "damaged")}, "cannot be loaded"),
+        ({"path": str(small / "other")}, "reads latents of 16 channels, and this image generator has 4"),
+        ({"hub": "nobody/tiny-vae"}, "could not be fetched"),
+    ):
+        generator = few_steps_at(small, preview=preview)
+        assert previewed(generator) == before
+        with pytest.raises(UserError, match=why):  # `python -m pipeline check` says so
+            generator.preview_vae()
+
+
+def test_the_tiny_vae_is_one_of_the_models_of_a_profile() -> None:
+    for name in ("paper", "fast", "cpu", "sdxl", "modern"):
+        weights = load_profile(name).weights()["preview VAE"]
+        assert weights.hub and weights.bytes and weights.memory_full and weights.licence == "MIT"
+    assert "preview VAE" not in load_profile("demo").weights(), "its own VAE is as small"
 
 
 # Stable Diffusion XL with a union ControlNet

@@ -47,7 +47,8 @@ def test_a_profile_says_what_is_pinned_and_how_much_is_fetched() -> None:
     assert {role for role, weights in paper.items() if weights.hub and not weights.pinned} == {
         "captioner",
         "ControlNet for segmentation",
-    }, "known for certain of the others; docs/models.md names these two"
+        "preview VAE",
+    }, "known for certain of the others; docs/models.md names these three"
     assert [in_bytes(n) for n in (31e9, 2.742e9, 29_444_406, 999.9e6, 1.2e12)] == [
         "31 GB",
         "2.7 GB",

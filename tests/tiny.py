@@ -324,6 +324,25 @@ def save_sdxl(base: Path, union: Path) -> None:
     net.half().save_pretrained(union)
 
 
+def save_preview_vae(folder: Path, channels: int = 4) -> None:
+    """An AutoencoderTiny in miniature, which makes a white picture of everything."""
+    import torch
+    from diffusers import AutoencoderTiny
+
+    widths = (8,) * 4
+    tiny = AutoencoderTiny(
+        encoder_block_out_channels=widths,
+        decoder_block_out_channels=widths,
+        num_encoder_blocks=(1,) * 4,
+        num_decoder_blocks=(1,) * 4,
+        latent_channels=channels,
+    )
+    last = [part for part in tiny.decoder.modules() if isinstance(part, torch.nn.Conv2d)][-1]
+    torch.nn.init.zeros_(last.weight)
+    torch.nn.init.ones_(last.bias)
+    tiny.save_pretrained(folder)
+
+
 def save_lora(file: Path, width: int = 32) -> None:
     """A LoRA for two layers of the small Stable Diffusion, named as in the files of LCM: rank 4, alpha 2."""
     import torch

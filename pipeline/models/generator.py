@@ -4,6 +4,7 @@ held to a control image, and Stable Diffusion with one of several ControlNets.
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from PIL import Image
 
-from pipeline.errors import UserError, one_line, out_of_memory
-from pipeline.image_sections import ControlledGenerator, ControlNetGenerator, DrawingModel, Scheduler
+from pipeline.errors import CannotLoad, UserError, one_line, out_of_memory
+from pipeline.image_sections import PREVIEW_VAE, ControlledGenerator, ControlNetGenerator, DrawingModel, Scheduler
 from pipeline.images import image_sha
 from pipeline.lineage import Batch
+from pipeline.models import hub
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.compiling import Compiling, cannot_compile
 from pipeline.models.loras import fuse
@@ -34,6 +36,7 @@ from pipeline.settings import ControlKind, GenerationSettings
 if TYPE_CHECKING:
     import torch
 
+log = logging.getLogger(__name__)
 KEPT_TEXTS = 64
 """Texts whose embeddings are kept: the negative prompt, and the captions that are drawn more than once."""
 
@@ -96,7 +99,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
             pipe.to(self._device)  # what the files do not hold
             give_back_memory()  # what the files were read through
         self._pipe = pipe
-        self._looks = Looks(pipe.vae)
+        self._looks = Looks(pipe.vae, self._tiny_vae)
         for part in (getattr(pipe, "unet", None), pipe.vae):
             if part is not None:
                 part.to(memory_format=torch_channels_last())
@@ -111,6 +114,10 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     def _loaded(self, pipe: Any) -> None:
         """What is done to the pipeline before anything else."""
+
+    def _tiny_vae(self) -> Any:
+        """A tiny VAE for previews; None where there is none."""
+        return None
 
     @abstractmethod
     def _load(self, base: Path) -> Any:
@@ -314,6 +321,41 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         """A ControlNet where it is used: on the GPU it waits on the CPU until its part is taken there."""
         where = "cpu" if self._placing.offload != "none" and not self._nets else self._device
         return net.to(where, memory_format=torch_channels_last())  # a fifth less work on a CPU
+
+    def preview_vae(self) -> Any:
+        """The tiny VAE of the profile, on the device. Raises UserError where there is none, or not one that fits."""
+        from diffusers import AutoencoderTiny
+
+        section, dtype = self._section.preview_vae, self._dtype
+        if section is None:
+            raise UserError("This profile names no preview VAE.")
+        folder = locate(PREVIEW_VAE, section)
+        try:
+            with loading():
+                tiny: Any = AutoencoderTiny.from_pretrained(folder, dtype=dtype, local_files_only=True)
+        except LOAD_ERRORS as error:
+            raise unreadable(PREVIEW_VAE, section, error) from error
+        here, wanted = int(tiny.config.latent_channels), int(self._pipe.vae.config.latent_channels)
+        if here != wanted:
+            raise CannotLoad(
+                f"The preview VAE {section.title} reads latents of {here} channels, and this image generator has "
+                f"{wanted}: take one that was made for it."
+            )
+        return tiny.to(self._device)
+
+    def _tiny_vae(self) -> Any:
+        """Where it cannot be had, an image is drawn without it as well. Fetches nothing."""
+        section = self._section.preview_vae
+        if section is None:
+            return None
+        try:
+            if hub.held(section).complete is not False:
+                return self.preview_vae()
+            why = "it is not here (`python -m pipeline fetch` brings it)"
+        except UserError as error:
+            why = str(error)
+        log.warning("Previews are rough, without the preview VAE %s: %s", section.title, why)
+        return None
 
     def generate(
         self,

@@ -1,14 +1,14 @@
 """Previews while a pipeline denoises: what the image would be if it were finished now. Only reads; changes no pixel.
 
 A scheduler is told at every step what the network predicts and for which noisy latents. From the two follows the clean
-latents that are predicted now. They become a picture through the VAE where it is small, else through a linear map from
-four latent channels to RGB, which costs nothing.
+latents that are predicted now. They become a picture through a tiny VAE where the profile names one, or through that of
+the model where it is small; else through a linear map from four latent channels to RGB, which costs nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -84,10 +84,11 @@ def watching(scheduler: Any) -> Iterator[StepWatch]:
 
 
 class Looks:
-    """Turns clean latents into a small picture, in the cheapest way that the VAE allows."""
+    """Turns clean latents into a small picture: by a tiny VAE, or in the cheapest way that the VAE allows."""
 
-    def __init__(self, vae: Any) -> None:
-        self._vae = vae
+    def __init__(self, vae: Any, tiny: Callable[[], Any] | None = None) -> None:
+        """`tiny` loads a tiny VAE, or gives None where there is none; it is asked once, at the first picture."""
+        self._vae, self._tiny = vae, tiny
         self._small = is_small(vae)
         self._linear = int(vae.config.latent_channels) == len(SD15_RGB)
 
@@ -95,6 +96,10 @@ class Looks:
         """Those of the `rows`, RGB, up to `SIDE`; none where there is no cheap way, or nothing to show yet."""
         import torch
 
+        if latents is not None and self._tiny is not None:
+            tiny, self._tiny = self._tiny(), None
+            if tiny is not None:
+                self._vae, self._small = tiny, True
         if latents is None or not (self._small or self._linear):
             return []
         latents = latents[list(rows)]
