@@ -36,7 +36,8 @@ _LAYERS = _layers(32, 64, 2, 2)
 
 def save_stable_diffusion(folder: Path, tiny: bool = False) -> tuple[Path, Path]:
     """Stable Diffusion 1.5 with its safety checker, and a ControlNet, in half precision and safetensors as they are
-    published; where they are.
+    published; where they are. What is there already is taken. A tiny one has attention in one of its blocks, so that
+    one variant is all that there is to compile.
     """
     import torch
     from diffusers import (
@@ -50,6 +51,9 @@ def save_stable_diffusion(folder: Path, tiny: bool = False) -> tuple[Path, Path]
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPTextConfig, CLIPTextModel
 
     base, control = folder / "stable-diffusion", folder / "controlnet"
+    if (base / "model_index.json").exists():  # the last that is written
+        return base, control
+    attention = 1 if tiny else 3
     side = 32 if tiny else 224
     text = _LAYERS if tiny else _layers(768, 3072, 12, 12)
     seeing = {**(_LAYERS if tiny else _layers(1024, 4096, 24, 16)), "image_size": side, "patch_size": 8 if tiny else 14}
@@ -57,9 +61,9 @@ def save_stable_diffusion(folder: Path, tiny: bool = False) -> tuple[Path, Path]
     torch.manual_seed(0)
     unet = UNet2DConditionModel(
         sample_size=8 if tiny else 64,
-        block_out_channels=(32, 32, 64, 64) if tiny else (320, 640, 1280, 1280),
-        down_block_types=("CrossAttnDownBlock2D",) * 3 + ("DownBlock2D",),
-        up_block_types=("UpBlock2D",) + ("CrossAttnUpBlock2D",) * 3,
+        block_out_channels=(32,) * 4 if tiny else (320, 640, 1280, 1280),
+        down_block_types=("CrossAttnDownBlock2D",) * attention + ("DownBlock2D",) * (4 - attention),
+        up_block_types=("UpBlock2D",) * (4 - attention) + ("CrossAttnUpBlock2D",) * attention,
         layers_per_block=2,
         cross_attention_dim=text["hidden_size"],
         attention_head_dim=8,

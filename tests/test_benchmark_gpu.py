@@ -61,23 +61,32 @@ def test_a_model_that_does_not_go_in_is_named(monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.mark.slow
-def test_all_of_it_runs_at_tiny_size(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_of_it_runs_at_tiny_size(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The real classes and the product's loading code, down to the table."""
     import torch
 
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")  # spares compilations that only try what this CPU can
     assert gpu.main(["--tiny", "--times", "3"]) == 0
     told = capsys.readouterr().out
     rows = [line.split(" | ") for line in told.splitlines() if line.startswith("| ")][2:]
     whats = [row[0] for row in rows]
-    assert [next(word for word in ("image of 64", "caption", "language stages") if word in what) for what in whats] in (
-        ["image of 64", "image of 64", "caption", "language stages"],
-        ["image of 64", "caption", "language stages"],  # two at once are not always faster here
-    )
-    assert "2 steps with guidance, batch 1; cpu, float32" in whats[0]
+    eager, compiled = ([what for what in whats if ("compiled" in what) == wanted] for wanted in (False, True))
+    pictures = [what for what in eager if "image of 128" in what]
+    assert len(pictures) in (1, 2) and len(compiled) in (1, 2), "two at once are not always faster here"
+    assert ["a caption" in what for what in eager[len(pictures) :]] == [True, False]
+    assert "2 steps with guidance, batch 1; cpu, float32" in pictures[0]
+    assert re.search(r"batch 1; cpu, float32, compiled \(the first image [\d.]+ m?s more\)", compiled[0])
+    counted = {what.partition("batch ")[2][:1]: row[5] for what, row in zip(whats, rows, strict=True) if "128" in what}
+    for what, row in zip(whats, rows, strict=True):
+        if "128" in what:
+            assert row[5] == counted[what.partition("batch ")[2][:1]], "compiled, it is as much work"
     assert re.search(r"7 calls, \d{4} tokens read and 64 written", whats[-1])
     assert f"torch {torch.__version__}" in told and "TFLOP/s" in told
     assert all(row[3] == "3" for row in rows), "no figure is from one time"
-    assert "say nothing of real ones" in told and "Nothing is compiled" in told and "2.76 s a test case" in told
+    assert "say nothing of real ones" in told and "nothing else is compiled" in told and "2.76 s a test case" in told
     assert "not measured" not in told
 
 
@@ -115,13 +124,15 @@ def test_what_does_not_go_in_stops_nothing_else(
         return part
 
     monkeypatch.setattr(gpu, "images", full(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")))
+    monkeypatch.setattr(gpu, "compiled_images", full(UserError("torch.compile needs a C++ compiler")))
     monkeypatch.setattr(gpu, "captions", full(UserError("BLIP-2 6.7B is not measured: it needs 17 GB.")))
     monkeypatch.setattr(gpu, "replies", lambda *_given: iter([Speed("a reply", "cpu", 1, (1.0, 1.0, 1.0), 1e9, 0, 0)]))
     assert gpu.main(["--tiny"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert [line[:9] for line in told[3:6]] == ["| what | ", "| --- | -", "| a reply"]
     assert told[7].startswith("No ") and "memory" in told[7]
-    assert told[8] == "No captions: BLIP-2 6.7B is not measured: it needs 17 GB."
+    assert told[8] == "No compiled images: torch.compile needs a C++ compiler"
+    assert told[9] == "No captions: BLIP-2 6.7B is not measured: it needs 17 GB."
     monkeypatch.setattr(gpu, "images", full(RuntimeError("a fault of ours")))
     with pytest.raises(RuntimeError, match="a fault of ours"):
         gpu.main(["--tiny"])
