@@ -12,7 +12,7 @@ from pipeline.errors import CannotLoad, UserError
 from pipeline.model_sections import ROOT, SentenceModel, Weights, in_bytes
 from pipeline.models import Models, load_models
 from pipeline.models.weights import unreadable
-from pipeline.profile import PROFILES, load_profile, profile_names
+from pipeline.profile import PROFILES, Profile, load_profile, profile_names
 from pipeline.recipes import DILLEMA
 from services.run_state import model_names
 
@@ -109,13 +109,25 @@ def test_the_models_of_the_other_profiles_are_told_as_about() -> None:
 
 
 def test_the_own_profile_of_the_docs_loads_and_says_what_it_lacks(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/models.md").read_text(), re.DOTALL)
+    _, text = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/models.md").read_text(), re.DOTALL)
     (tmp_path / "mine.toml").write_text(text)
     mine = load_profile(str(tmp_path / "mine.toml"))
     assert mine.name == "mine" and DILLEMA.prompts(mine.prompts).name == "paper"
     assert list(mine.weights())[:2] == ["captioner", "language model"] and mine.weights()["captioner"].pinned
     with pytest.raises(CannotLoad, match=r"language model are missing: there is nothing at /models/llama-2-7b-chat"):
         load_models(mine).check()
+
+
+def test_the_few_steps_of_the_docs_are_ones_that_a_profile_can_have() -> None:
+    few_steps = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/models.md").read_text(), re.DOTALL)[0]
+    wanted, data = tomllib.loads(few_steps), tomllib.loads((PROFILES / "fast.toml").read_text())
+    data["generator"] |= wanted["generator"]
+    data["settings"]["generation"] |= wanted["settings"]["generation"]
+    profile = Profile.model_validate(data)
+    (lora,) = profile.generator.loras
+    assert profile.weights()["LoRA"] == lora and lora.file.endswith(".safetensors")
+    assert profile.generator.scheduler is not None and profile.generator.scheduler.name == "DDIMScheduler"
+    assert (profile.settings.generation.steps, profile.settings.generation.guidance) == (8, 5.0)
 
 
 def test_what_undoes_a_difference_to_the_paper_is_there() -> None:
