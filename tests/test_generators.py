@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -338,6 +339,22 @@ def test_sdxl_reads_a_short_prompt_as_the_stock_pipeline_does_and_draws_the_same
 
 
 @pytest.mark.slow
+def test_the_controlnet_of_sdxl_is_not_asked_after_its_end(sdxl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = type(sdxl._pipe.controlnet)
+    asked, whole = list[Any](), net.forward
+
+    def watched(self: Any, *given: Any, **more: Any) -> Any:
+        asked.append(more["conditioning_scale"])
+        return whole(self, *given, **more)
+
+    monkeypatch.setattr(net, "forward", watched)
+    spared = drawn(sdxl, control_until=0.34)
+    assert asked == [[1.0]], "at the first of three steps"
+    monkeypatch.setattr("pipeline.models.generator_sdxl.sparing", lambda *_: nullcontext())
+    assert drawn(sdxl, control_until=0.34) == spared and asked[1:] == [[1.0], [0.0], [0.0]], "the same bits"
+
+
+@pytest.mark.slow
 def test_the_parameters_of_a_pipeline_are_counted_by_its_parts(folder: Path, sdxl: Any) -> None:
     found = parameters(folder / "sdxl", "fp16")
     assert set(found) == {"text_encoder", "text_encoder_2", "unet", "vae"} and min(found.values()) > 10_000
@@ -395,6 +412,11 @@ def test_z_image_draws_on_its_controlnet_alone_and_in_a_batch(tmp_path: Path) ->
     for one, result in zip(asked, together, strict=True):
         assert drawn(generator, one.prompt, one.seed, 4, one.place) == result.image.tobytes()
     assert all(isinstance(image, Image.Image) for image in seen), "its way to the picture is previewed as well"
+    encoded, vae = list[Any](), generator._pipe.vae
+    with vae.encoder.register_forward_pre_hook(lambda _net, given: encoded.append(given)):
+        again = drawn(generator, guidance=1.0)
+        assert again == first and len(encoded) == 1, "it drew four at once last"
+        assert drawn(generator, "a house", guidance=1.0) in others and len(encoded) == 1, "once for a source"
     odd = control().crop((0, 0, 40, 24))
     (result,) = generator.draw([Wanted("a bird", 1, 0)], 1, odd, QUICK, lambda _done, _total: None)
     assert result.image.size == (40, 24)

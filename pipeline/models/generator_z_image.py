@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from pipeline.image_sections import ZImageGenerator
+from pipeline.images import image_sha
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.generator import AfterStep, ControlNetPipeline
-from pipeline.models.steering import in_place
+from pipeline.models.steering import encoding_once, in_place
 from pipeline.models.weights import loading, locate, unreadable
 from pipeline.seams import Wanted
 from pipeline.settings import ControlKind, GenerationSettings
@@ -69,6 +70,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         width, height = (-(-side // MULTIPLE) * MULTIPLE for side in control.size)
         fitted = control if control.size == (width, height) else control.resize((width, height))
         stack.enter_context(self._steered_until(settings.control_until))
+        stack.enter_context(encoding_once(self._pipe.vae, self._held, image_sha(control)))
         images: list[Image.Image] = self._pipe(
             prompt_embeds=[self._text(row.prompt) for row in rows],
             negative_prompt_embeds=[self._text(settings.negative_prompt) for _ in rows] if guided else None,

@@ -28,7 +28,9 @@ def sparing(net: Any, held: Held, key: Hashable) -> Iterator[None]:
 
     @wraps(whole)
     def forward(*given: Any, conditioning_scale: Any = 1.0, guess_mode: bool = False, **more: Any) -> Any:
-        if not guess_mode and isinstance(conditioning_scale, int | float) and conditioning_scale == 0:
+        # One scale for each control image, where there is a list of them.
+        scales = conditioning_scale if isinstance(conditioning_scale, list) else [conditioning_scale]
+        if not guess_mode and all(isinstance(scale, int | float) and scale == 0 for scale in scales):
             return None, None  # the network that it steers then runs by itself
         return whole(*given, conditioning_scale=conditioning_scale, guess_mode=guess_mode, **more)
 
@@ -43,14 +45,31 @@ def sparing(net: Any, held: Held, key: Hashable) -> Iterator[None]:
 
 
 @contextmanager
-def in_place(module: Any, forward: Any) -> Iterator[None]:
-    """A module's `forward` is another one; what stood there comes back."""
-    before = module.__dict__.get("forward")
-    module.forward = forward
+def encoding_once(vae: Any, held: Held, key: Hashable) -> Iterator[None]:
+    """While it holds, the VAE encodes one picture, the control image, and not even that where `held` has it under the
+    `key`.
+    """
+    encode = vae.encode
+
+    @wraps(encode)
+    def once(pixels: Any, *given: Any, **more: Any) -> Any:
+        if held.key != (key, pixels.shape):
+            held.features, held.key = encode(pixels, *given, **more), (key, pixels.shape)
+        return held.features
+
+    with in_place(vae, once, "encode"):
+        yield
+
+
+@contextmanager
+def in_place(module: Any, other: Any, method: str = "forward") -> Iterator[None]:
+    """A method of a module is another one; what stood there comes back."""
+    before = module.__dict__.get(method)
+    setattr(module, method, other)
     try:
         yield
     finally:
         if before is None:
-            del module.forward  # the method of its class shows again
+            delattr(module, method)  # the method of its class shows again
         else:
-            module.forward = before
+            setattr(module, method, before)
