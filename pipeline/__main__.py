@@ -188,7 +188,7 @@ def again(options: argparse.Namespace) -> int:
         raise UserError("The images would replace those they are compared with: choose another --out.")
     models = load_models(profile)
     models.check()
-    line, differ, failed = ProgressLine(), 0, 0
+    line, differ, failed, compiled = ProgressLine(), 0, 0, set[bool]()
     expect = without_gpu(profile)
     if expect:
         line.say(expect)
@@ -203,6 +203,8 @@ def again(options: argparse.Namespace) -> int:
         nonlocal failed
         if isinstance(event, Progress):
             line(event)
+        elif isinstance(event, ImageDone):
+            compiled.add(_compiled(event.lineage))
         elif isinstance(event, ImageFailed):
             failed += 1
             file = next(one.file for one in wanted if one.record.lineage.seed == event.image.seed)
@@ -225,8 +227,16 @@ def again(options: argparse.Namespace) -> int:
             if changed
             else "All versions are the same; the weights may not be."
         )
+        if compiled != {_compiled(image.record.lineage) for image in wanted}:
+            before, after = ("without", "with") if True in compiled else ("with", "without")
+            reason = f"They were drawn {before} compiled blocks, and now {after}: the last bits hang on it. {reason}"
         line.say(f"{differ} of {len(wanted)} images differ. {reason}")
     return DIFFERENT if differ else SOME_FAILED if failed else 0
+
+
+def _compiled(lineage: Lineage) -> bool:
+    batch = lineage.settings.drawn_in
+    return batch is not None and batch.compiled
 
 
 def recipes(_options: argparse.Namespace) -> int:

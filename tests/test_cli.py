@@ -135,6 +135,13 @@ def test_again_gives_the_same_pixels_even_after_the_prompts_changed(
     assert cli.main(arguments) == 1
     told = capsys.readouterr()
     assert told.out == f"{tmp_path / 'three' / 'image-002.png'}  DIFFERENT pixels\n"
+    assert "compiled" not in told.err
+    record = json.loads(changed)
+    for shown in record["images"]:
+        shown["lineage"]["settings"]["batch"] = {"size": 1, "place": 0, "compiled": True}
+    (tmp_path / "out" / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    assert cli.main([*arguments[:3], str(tmp_path / "four"), *arguments[4:]]) == 1
+    assert "They were drawn with compiled blocks, and now without" in capsys.readouterr().err
     assert "1 of 1 images differ. All versions are the same" in told.err
 
 

@@ -43,6 +43,11 @@ def drawn(generator: Any, prompt: str = "a bird", size: int = 1, picture: Any = 
     return result  # type: ignore[no-any-return]
 
 
+def pixels(one: Drawn) -> bytes:
+    assert one.image is not None
+    return one.image.tobytes()
+
+
 def likeness(one: Drawn, other: Drawn) -> float:
     """PSNR in dB."""
     first, second = (np.asarray(drawn.image, np.float64) for drawn in (one, other))
@@ -104,7 +109,7 @@ def compiled(folder: Path) -> Any:
 def test_compiled_blocks_draw_the_same_picture_and_it_is_recorded(eager: Any, compiled: Any) -> None:
     first, again = compiled.first, drawn(compiled)
     assert likeness(drawn(eager), first) >= 40
-    assert first.image.tobytes() == again.image.tobytes(), "the same bits once more"
+    assert pixels(first) == pixels(again), "the same bits once more"
     assert first.batch == Batch(size=1, place=0, compiled=True) and drawn(eager).batch == Batch()
     assert first.compiling > 0 and again.compiling == 0
     assert compiled.placing == "cpu, float32: no GPU was found; compiled" and compiled.runs.endswith("; compiled")
@@ -160,7 +165,7 @@ def test_compiled_blocks_go_with_parts_that_are_brought_when_they_are_needed(com
     try:
         for part in parts:
             cpu_offload_with_hook(part, "cpu")
-        assert drawn(compiled).image.tobytes() == compiled.first.image.tobytes()
+        assert pixels(drawn(compiled)) == pixels(compiled.first)
     finally:
         for part in parts:
             remove_hook_from_module(part, recurse=True)
@@ -174,8 +179,7 @@ def test_without_a_compiler_it_says_so_and_draws(folder: Path, eager: Any, monke
     why = "; not compiled: torch.compile needs a C++ compiler, and there is no /nonexistent, which CXX names"
     assert generator.placing.endswith(why) and generator.runs.endswith(why) and generator.waits == ""
     one, other = drawn(generator), drawn(eager)
-    assert one.image is not None and other.image is not None
-    assert one.image.tobytes() == other.image.tobytes() and one.batch == Batch()
+    assert pixels(one) == pixels(other) and one.batch == Batch()
 
 
 @pytest.mark.slow
@@ -185,8 +189,7 @@ def test_what_cannot_be_compiled_is_drawn_all_the_same(
     monkeypatch.setattr(compiling, "KINDS_OF_BLOCKS", 1)  # without guidance it would be a second one
     generator = generator_at(folder, compile=True)
     one, other = drawn(generator, guidance=1.0), drawn(eager, guidance=1.0)
-    assert one.image is not None and other.image is not None
-    assert one.image.tobytes() == other.image.tobytes() and not one.batch.compiled
+    assert pixels(one) == pixels(other) and not one.batch.compiled
     assert "; not compiled: FailOnRecompileLimitHit" in generator.placing
     assert not drawn(generator).batch.compiled, "nor is it tried again"
 

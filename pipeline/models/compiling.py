@@ -112,9 +112,9 @@ def why_not(device: str, offload: str = "none") -> str:
     """Why blocks cannot be compiled on a device, in words; "" where they can."""
     if offload == "layers":
         return "the GPU holds one layer of it at a time"
-    variable, names = ("CC", ("gcc", "clang")) if device == "cuda" else ("CXX", ("g++", "clang++"))
-    if sys.platform == "linux" and device == "cpu":
-        names = names[:1]  # torch looks for no other one
+    # On a GPU it is for triton's launchers; on the CPU of Linux torch looks for no other one.
+    on_cpu = ("g++",) if sys.platform == "linux" else ("g++", "clang++")
+    variable, names = ("CC", ("gcc", "clang")) if device == "cuda" else ("CXX", on_cpu)
     named = os.environ.get(variable)
     if not any(shutil.which(one) for one in ((named,) if named else names)):
         where = f"there is no {named}, which {variable} names" if named else f"there is no {' or '.join(names)}"
