@@ -103,7 +103,7 @@ def augment(options: argparse.Namespace) -> int:
         for number, (source, folder) in enumerate(sources.items(), start=1):
             report.begun(source, number, len(sources), folder)
             try:
-                request = Request(task, settings, recipe.name, options.seed)
+                request = Request(task, settings, recipe.name, options.seed, watched=False)
                 images_failed += _augment_one(options, driver, request, source, folder, report, stop)
             except (CannotLoad, Cancelled, BrokenPipeError):
                 raise
@@ -214,7 +214,7 @@ def again(options: argparse.Namespace) -> int:
     store = RepeatStore(held, wanted, source, mask, folder, compared)
     made = (image.record.lineage for image in wanted)
     images = tuple(PlannedImage(one.counterfactual, one.seed, batch=one.settings.drawn_in) for one in made)
-    request = Request(held.run.task, held.settings, held.run.recipe, held.seed, stages=(), images=images)
+    request = Request(held.run.task, held.settings, held.run.recipe, held.seed, (), images=images, watched=False)
     with stop_on_signals() as stop:
         Driver(profile, models, held.prompts).run(request, store, tell, stop.asked)
     if differ:

@@ -57,6 +57,9 @@ class Request:
     """The stage that is run in any case."""
     images: tuple[PlannedImage, ...] | None = None
     """The images to draw; None for all that the captions then ask for, without those that are drawn already."""
+    watched: bool = True
+    """Whether somebody watches the images come. Else there are no previews, and small images are drawn together, which
+    is quicker in all, and later for the first of them."""
 
 
 @dataclass(frozen=True)
@@ -437,9 +440,10 @@ class Driver:
             emit,
             cancelled,
             None if known is None else known / (own.steps or 1),
-            lambda image: emit(Preview(image)),
+            (lambda image: emit(Preview(image))) if request.watched else None,
             failed,
             max((image.batch.size for image in request.images or () if image.batch), default=1),
+            request.watched,
         )
         for case in cases:
             self.speeds.add(effort, case.lineage.seconds)

@@ -181,8 +181,8 @@ class BatchGenerator(Protocol):
         """As that of a `Generator`; of several images side by side."""
         ...
 
-    def batch(self, size: tuple[int, int]) -> int:
-        """How many images of a size are best drawn at once here."""
+    def batch(self, size: tuple[int, int], watched: bool = True) -> int:
+        """How many images of a size are best drawn at once here; `watched` where somebody waits for each of them."""
         ...
 
     def draw(
@@ -289,8 +289,8 @@ class Planned:
 class BatchMethod(Protocol[P_contra]):
     """A method that can make several test cases of a source at once."""
 
-    def batch(self, prepared: P_contra, waiting: int) -> int:
-        """How many are made at once where so many wait; 1 for one after another."""
+    def batch(self, prepared: P_contra, waiting: int, watched: bool = True) -> int:
+        """How many are made at once where so many wait; 1 for one after another. `watched` as in `BatchGenerator`."""
         ...
 
     def make_batch(

@@ -182,7 +182,7 @@ class NoiseBatches(NoiseGenerator):
         self.at_once, self.refused = at_once, refused
         self.batches: list[tuple[int, list[tuple[int, int]]]] = []
 
-    def batch(self, size: tuple[int, int]) -> int:
+    def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         return self.at_once
 
     def draw(

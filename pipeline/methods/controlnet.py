@@ -17,7 +17,7 @@ from pipeline.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
 from pipeline.lineage import Batch, Lineage, MethodSettings
 from pipeline.masks import NO_MASK, InMask, NamedMask
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
-from pipeline.methods.drawing import BatchedSettings, DrawingMethod, Told, shown_classes
+from pipeline.methods.drawing import BatchedSettings, DrawingMethod, Told, evenly, shown_classes
 from pipeline.profile import Profile
 from pipeline.progress import OnProgress, Progress, stop_if
 from pipeline.prompting import PromptSet
@@ -238,12 +238,13 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         control = control_image(fitted, own.conditioning, self._detector, source.mask)
         return ControlNetPrepared(source, own, {CONTROL_IMAGE: _as_shown(control, source.image.size)}, control)
 
-    def batch(self, prepared: ControlNetPrepared, waiting: int) -> int:
-        """As many as the settings say; else as are best for the generator, and no more than there are."""
+    def batch(self, prepared: ControlNetPrepared, waiting: int, watched: bool = True) -> int:
+        """As many as the settings say; else at most as many as are best for the generator."""
         generator = self._generator.on(prepared.settings.conditioning.kind)
         if not isinstance(generator, BatchGenerator):
             return 1
-        return prepared.settings.generation.batch or max(1, min(waiting, generator.batch(prepared.control.size)))
+        wanted = prepared.settings.generation.batch
+        return wanted or evenly(waiting, generator.batch(prepared.control.size, watched))
 
     def _draw(
         self, prepared: ControlNetPrepared, wanted: Sequence[Wanted], size: int, on_step: OnStep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -116,6 +117,14 @@ class DrawingMethod(ABC, Generic[R]):
         if result.safe is not None:
             checks = (*checks, Check(SAFE, result.safe))
         return TestCase(image, lineage, prepared.artifacts, checks)
+
+
+def evenly(waiting: int, most: int) -> int:
+    """How many of those that wait are drawn at once where it is so many at most: in all batches alike, since what fills
+    up the last one is drawn for nothing.
+    """
+    batches = max(1, math.ceil(waiting / most))
+    return max(1, math.ceil(waiting / batches))
 
 
 def shown_classes(text: str, task: Task, held: InMask) -> list[str]:

@@ -20,7 +20,7 @@ from pipeline.images import editing_size, image_sha
 from pipeline.lineage import Lineage, MethodSettings
 from pipeline.masks import NO_MASK, InMask
 from pipeline.methods.base import MethodDescription
-from pipeline.methods.drawing import BatchedSettings, DrawingMethod, Told, shown_classes
+from pipeline.methods.drawing import BatchedSettings, DrawingMethod, Told, evenly, shown_classes
 from pipeline.profile import Profile, no_editor
 from pipeline.progress import OnProgress, stop_if
 from pipeline.prompting import PromptSet
@@ -176,9 +176,9 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
         picture = image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
         return InstructPrepared(source, own, {}, picture)
 
-    def batch(self, prepared: InstructPrepared, waiting: int) -> int:
-        """As many as the settings say; else as are best for the editor, and no more than there are."""
-        return prepared.settings.editing.batch or max(1, min(waiting, self._editor.batch(prepared.picture.size)))
+    def batch(self, prepared: InstructPrepared, waiting: int, watched: bool = True) -> int:
+        """As many as the settings say; else at most as many as are best for the editor."""
+        return prepared.settings.editing.batch or evenly(waiting, self._editor.batch(prepared.picture.size))
 
     def _draw(
         self, prepared: InstructPrepared, wanted: Sequence[Wanted], size: int, on_step: OnStep

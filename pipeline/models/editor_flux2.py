@@ -72,9 +72,9 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
             for at, why in refused.items()
         ]
 
-    def batch(self, size: tuple[int, int]) -> int:
+    def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         """What the profile says, else what suits the device."""
-        return min(super().batch(size), self._section.batch or ON_GPU)
+        return min(super().batch(size, watched), self._section.batch or ON_GPU)
 
     def _call(
         self,

@@ -167,11 +167,12 @@ class DrawingPipeline(ABC, Generic[M, D]):
         """What is being drawn looks like now (see `pipeline.models.previews`); None between images."""
         return None if self._watch is None else side_by_side(self._looks.of(self._watch.clean(), self._shown))
 
-    def batch(self, size: tuple[int, int]) -> int:
+    def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         """What the profile says, else what suits the device: on a CPU one after another, each to be seen when it is
-        done. Together they would be drawn in two thirds of the time, and all of them late.
+        done. Where nobody watches, those that are too small to keep the cores busy are drawn together.
         """
-        wanted = self._section.batch or (1 if self._device == "cpu" else ON_GPU)
+        alone = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
+        wanted = self._section.batch or (1 if alone else AT_ONCE)
         return min(wanted, self._room.get(size, wanted))
 
     def draw(
@@ -484,8 +485,11 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         return states.reshape(1, -1, states.shape[-1])
 
 
-ON_GPU = 8
-"""Images that are drawn at once on a GPU where the profile does not say: more gain little, and wait longer."""
+AT_ONCE = 8
+"""Images that are drawn at once where the profile does not say: more gain little, and wait longer."""
+SMALL = 256 * 256
+"""Up to so many pixels an image leaves the cores of a CPU partly idle (`benchmarks.reference` measures it): eight of 128
+pixels take little more than half of the time together. A large one keeps them busy, and would take memory."""
 
 
 def _next_batch(

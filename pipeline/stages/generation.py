@@ -159,17 +159,18 @@ def run(
     on_preview: OnPreview | None = None,
     on_failure: OnFailure | None = None,
     together: int = 1,
+    watched: bool = True,
 ) -> Iterator[TestCase]:
     """The test cases of a worklist from a prepared source, each as soon as it is finished; its own pixels hang on its
-    own seed only, and on the size of the batch. So many as suit the method are drawn at once; `together` are looked
-    at where those that say how they have to be drawn may share a batch.
+    own seed only, and on the size of the batch. So many as suit the method are drawn at once, more of them where it is
+    not `watched`; `together` are looked at where those that say how they have to be drawn may share a batch.
 
     Raises Cancelled within one denoising step when asked to stop, whatever was given before being whole. An image that
     is dropped while it is made stops as fast, and the next one begins. So it does after one that cannot be made, where
     somebody wants to know of it by `on_failure`; else what was raised ends the work.
     """
     timer, steps_each = StepTimer(seconds_per_step), prepared.settings.steps or 1
-    at_once = method.batch(prepared, images.waiting()) if isinstance(method, BatchMethod) else 1
+    at_once = method.batch(prepared, images.waiting(), watched) if isinstance(method, BatchMethod) else 1
     number = made = 0
     while True:
         stop_if(cancelled)
