@@ -46,11 +46,39 @@ class Figure:
         return self.measured <= self.bound
 
 
-def reported(figures: Sequence[Figure], before: str = "") -> int:
-    """Print the table, under a line on the machine if there is one. The exit code: 1 when a bound was missed."""
-    if before:
-        print(f"{before}\n")
-    print(table(figures))
+@dataclass(frozen=True)
+class Comparison:
+    """Two things that were measured in turns, as one in units of the other: that says little of the machine's hour."""
+
+    what: str
+    ratios: tuple[float, ...]
+    """By the clock, one for each round; or counted, one in all."""
+    of_cpu: tuple[float, ...] = ()
+    """The same by the seconds of all processors, those of other processes of ours among them."""
+    least: float = 0.0
+    most: float = math.inf
+    """Within these the median has to be."""
+    because: str = ""
+    """Why there is nothing to be gained where it is not, shown by another figure; then it counts as kept."""
+    words: str = ""
+    """What it was measured from, for the line below the table."""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.ratios)
+
+    @property
+    def held(self) -> bool:
+        """Whether the bound was kept."""
+        return self.least <= self.median <= self.most or bool(self.because)
+
+
+def reported(figures: Sequence[Figure | Comparison], before: str = "") -> int:
+    """Print the tables, under a line on the machine if there is one. The exit code: 1 when a bound was missed."""
+    timed = [figure for figure in figures if isinstance(figure, Figure)]
+    compared = [figure for figure in figures if isinstance(figure, Comparison)]
+    parts = [before, table(timed) if timed else "", comparisons(compared) if compared else ""]
+    print("\n\n".join(part for part in parts if part))
     return 0 if all(figure.held for figure in figures) else 1
 
 
@@ -70,3 +98,18 @@ def table(figures: Sequence[Figure]) -> str:
             f"| {floor} | {figure.bound:.0f} ms | {kept} |"
         )
     return "\n".join(lines)
+
+
+def comparisons(figures: Sequence[Comparison]) -> str:
+    """As Markdown: median, lowest and highest of so many rounds, the median by processor time, and the bound."""
+    lines = ["| what | ratio | lowest to highest | of processor time | rounds | bound | |", "|" + " --- |" * 7]
+    for figure in figures:
+        spread = f"{min(figure.ratios):.2f} to {max(figure.ratios):.2f}"
+        of_cpu = f"{statistics.median(figure.of_cpu):.2f}" if figure.of_cpu else ""
+        bound = f"at least {figure.least:g}" if figure.least else f"at most {figure.most:g}"
+        within = figure.least <= figure.median <= figure.most
+        kept = "kept" if within else figure.because or "**missed**"
+        lines.append(
+            f"| {figure.what} | {figure.median:.2f} | {spread} | {of_cpu} | {len(figure.ratios)} | {bound} | {kept} |"
+        )
+    return "\n".join((*lines, "", *(f"{figure.what}: {figure.words}" for figure in figures if figure.words)))

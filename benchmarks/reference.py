@@ -1,0 +1,446 @@
+"""The way of the paper's released code beside ours, with the same embedded models; and what batches and reuse are worth.
+
+Its way: every test case begins at its image. The captioner is asked, then the language model three times (keywords,
+alternatives, the new caption), whose free replies are tried until one can be read; then the stock pipeline draws one
+image, with one generator for the whole loop. Nothing is kept from one test case to the next, and nothing is checked.
+Written from a description; none of its code is here. Ours is what `augment` does, files and checks with it.
+
+`python -m benchmarks.reference` runs this alone. Both ways are warm, and take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest import mock
+
+from PIL import Image
+
+from benchmarks.figures import Comparison, reported
+from benchmarks.gpu import operations_of
+from pipeline import run_file
+from pipeline.conditioning import control_image
+from pipeline.driver import Driver, MemoryStore, Request
+from pipeline.folder import FolderStore
+from pipeline.image_sections import ControlNetGenerator
+from pipeline.images import SIDE_MULTIPLE, fit, read_image
+from pipeline.masks import NamedMask
+from pipeline.methods import controlnet
+from pipeline.methods.controlnet import CONTROLNET
+from pipeline.models import load_models
+from pipeline.models.weights import loading, locate
+from pipeline.parsing import Unreadable, read_alternatives, read_caption, read_keywords
+from pipeline.profile import Profile, load_profile
+from pipeline.recipes import DEFAULT, recipe_of
+from pipeline.seams import Models, Wanted
+from pipeline.settings import LanguageSettings, Settings
+from pipeline.text_sections import GgufLanguage
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Task, Trace
+from services.samples import Sample, read_samples
+
+CASES = 5
+"""Test cases of a source image, as the paper makes them."""
+SOURCES = ("bird-on-a-twig", "street-two-cars")
+"""Of the samples: one of each task."""
+ROUNDS = 7
+BATCH = 8
+AIM = 3.0
+FULL = 0.95
+"""A batch that computes at so much of the rate at which matrices are multiplied leaves the cores nothing to do."""
+MATRIX = 1024
+"""Side of the matrices; of larger ones the rate is the same."""
+CHANGED_AT_ONCE = 3
+"""Keywords that the reference changes in a caption, at most."""
+TRIED = 50
+"""As often a reply is tried at most; the reference tries for ever."""
+
+V = TypeVar("V")
+
+
+@dataclass
+class Spent:
+    """What test cases cost."""
+
+    cases: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+    """Seconds of all processors, those of the process of the language model among them."""
+    parts: dict[str, float] = field(default_factory=dict)
+    """Seconds of parts of the work, by their names."""
+    parts_cpu: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def measured(self, part: str = "") -> Iterator[None]:
+        """Around the work, or a part of it."""
+        began, began_cpu = time.perf_counter(), cpu_seconds()
+        try:
+            yield
+        finally:
+            seconds, cpu = time.perf_counter() - began, cpu_seconds() - began_cpu
+            if part:
+                self.parts[part] = self.parts.get(part, 0.0) + seconds
+                self.parts_cpu[part] = self.parts_cpu.get(part, 0.0) + cpu
+            else:
+                self.seconds += seconds
+                self.cpu += cpu
+
+    def each(self, without: str = "") -> float:
+        """Seconds of a test case."""
+        return (self.seconds - self.parts.get(without, 0.0)) / self.cases
+
+    def each_cpu(self, without: str = "") -> float:
+        return (self.cpu - self.parts_cpu.get(without, 0.0)) / self.cases
+
+
+def measure(rounds: int = ROUNDS, sources: Sequence[str] = SOURCES, cases: int = CASES) -> list[Comparison]:
+    """All comparisons."""
+    profile = load_profile("demo")
+    models = load_models(profile)
+    samples = [sample for sample in read_samples(profile.samples_folder()) if sample.name in sources]
+    return [
+        *beside_the_reference(profile, models, samples, rounds, cases),
+        *batch_of_eight(profile, models, samples[0], rounds),
+        *edited(profile, models, samples[0], cases),
+    ]
+
+
+# The reference's way
+
+
+class ReferenceWay:
+    """All its models loaded, and one generator for all that it draws."""
+
+    def __init__(self, profile: Profile, seed: int) -> None:
+        import torch
+
+        language = profile.language
+        assert isinstance(language, GgufLanguage)
+        models = load_models(profile.model_copy(update={"language": language.model_copy(update={"hold_form": False})}))
+        self._captioner, self._language = models.captioner, models.language
+        self._prompts = recipe_of(DEFAULT).prompts(profile.prompts)
+        self._pipe = stock_pipeline(profile)
+        self._noise, self._chance = torch.Generator("cpu").manual_seed(seed), random.Random(seed)
+        self._seeds = count(seed)
+        self.calls = 0
+        """How often the language model was asked."""
+
+    def test_case(self, path: Path, task: Task, settings: Settings, to: Path, spent: Spent) -> None:
+        """One image from its source to its file."""
+        image = read_image(path).image
+        with spent.measured("captions"):
+            caption, _ = self._captioner.caption(image, task, settings.caption, next(self._seeds))
+        with spent.measured("replies"):
+            new = self._reworded(caption, task, settings)
+        with spent.measured("drawing"):
+            drawing = settings.generation
+            control = control_image(fit(image, drawing.short_side, SIDE_MULTIPLE), settings.conditioning)
+            made = self._pipe(
+                prompt=CONTROLNET.prompt(self._prompts, CounterfactualCaption(new, ()), task),
+                negative_prompt=drawing.negative_prompt,
+                image=control,
+                width=control.width,
+                height=control.height,
+                num_inference_steps=drawing.steps,
+                guidance_scale=drawing.guidance,
+                controlnet_conditioning_scale=drawing.control_strength,
+                generator=self._noise,
+            ).images[0]
+        made.resize(image.size).save(to)
+        spent.cases += 1
+
+    def _reworded(self, caption: str, task: Task, settings: Settings) -> str:
+        """Three calls: up to three keywords by chance, an alternative by chance of each, and the caption with them."""
+        given: dict[str, Any] = {"task": task.describe(), "caption": caption}
+        found = self._tried("keywords", given, settings.keywords, read_keywords)
+        chosen = self._chance.sample(found, min(CHANGED_AT_ONCE, len(found)))
+        asked = {"keywords": ", ".join(keyword for keyword, _ in chosen), "count": settings.alternatives.per_keyword}
+        options = self._tried("alternatives", {**given, **asked}, settings.alternatives, read_alternatives)
+        edits = "; ".join(f"{keyword} -> {self._chance.choice(texts)}" for keyword, texts in options)
+        return self._tried("counterfactuals", {**given, "edits": edits}, settings.counterfactuals, read_caption)
+
+    def _tried(
+        self, name: str, given: Mapping[str, Any], settings: LanguageSettings, read: Callable[[str], V]
+    ) -> V:
+        prompt = self._prompts[name]
+        for _ in range(TRIED):
+            self.calls += 1
+            reply = self._language.complete(prompt.evaluate(**given), settings, next(self._seeds), prompt.stop)
+            try:
+                return read(reply)
+            except Unreadable:
+                continue
+        raise RuntimeError(f"none of {TRIED} replies to the prompt {prompt.where} could be read")
+
+
+def stock_pipeline(profile: Profile) -> Any:
+    """The pipeline of diffusers with the weights of a profile, as its documentation has it."""
+    import diffusers
+    import torch
+
+    section, same = profile.generator, {"dtype": torch.float32}
+    assert isinstance(section, ControlNetGenerator)
+    role, net = section.net_of("canny")
+    with loading():
+        pipe = diffusers.StableDiffusionControlNetPipeline.from_pretrained(
+            locate("image generator", section),
+            controlnet=diffusers.ControlNetModel.from_pretrained(locate(role, net), **same),
+            safety_checker=None,
+            requires_safety_checker=False,
+            **same,
+        )
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+# Ours
+
+
+def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folder: Path, spent: Spent) -> FolderStore:
+    """All test cases of a source, as `python -m pipeline augment` makes them."""
+    recipe, picture, mask = recipe_of(DEFAULT), read_image(sample.path), None
+    if sample.mask is not None and sample.task.kind == "segmentation":
+        with Image.open(sample.mask) as file:
+            mask = NamedMask(file.copy(), sample.classes)
+    asked = run_file.asked_run(
+        recipe,
+        sample.task,
+        driver.profile,
+        seed,
+        settings,
+        driver.prompts(recipe),
+        sample.path.name,
+        picture.image,
+        picture.notes,
+        mask,
+    )
+    store = FolderStore(folder, asked, picture.image, mask.image if mask else None)
+    check = controlnet.image_checks
+
+    def checked(*given: Any) -> Any:
+        with spent.measured("checks"):
+            return check(*given)
+
+    with mock.patch.object(controlnet, "image_checks", checked):
+        driver.run(Request(sample.task, settings, DEFAULT, seed, watched=False), store)
+    store.finish(list(store.drawn()))
+    for name, value in store.values().items():
+        part = "captions" if name == "caption" else "replies"
+        spent.parts[part] = spent.parts.get(part, 0.0) + value.trace.seconds
+    spent.parts["drawing"] = spent.parts.get("drawing", 0.0) + sum(one.seconds for one in store.drawn())
+    spent.cases += store.images
+    return store
+
+
+def settings_of(profile: Profile, cases: int) -> Settings:
+    """The profile's, with so many test cases of a source."""
+    own = profile.settings
+    return own.model_copy(
+        update={"counterfactuals": own.counterfactuals.model_copy(update={"captions": cases})},
+    )
+
+
+def beside_the_reference(
+    profile: Profile, models: Models, samples: Sequence[Sample], rounds: int, cases: int
+) -> list[Comparison]:
+    """Test cases a second: ours by the reference's, with our checks and without them."""
+    driver, settings = Driver(profile, models), settings_of(profile, cases)
+    reference = ReferenceWay(profile, 0)
+    pairs = list[tuple[Spent, Spent]]()
+    calls = list[float]()
+    with tempfile.TemporaryDirectory() as place:
+        for number in range(rounds + 1):
+            ours, theirs = Spent(), Spent()
+            asked = reference.calls
+            for sample in samples:
+                folder = Path(place) / f"{number}-{sample.name}"
+                before = ours.cases
+                with ours.measured():
+                    our_way(driver, sample, settings, number, folder, ours)
+                with theirs.measured():
+                    for case in range(ours.cases - before):
+                        to = folder / f"reference-{case}.png"
+                        reference.test_case(sample.path, sample.task, settings, to, theirs)
+            if number:  # the first one warms up
+                pairs.append((ours, theirs))
+                calls.append((reference.calls - asked) / theirs.cases)
+    checks = statistics.median(ours.parts["checks"] / ours.seconds for ours, _ in pairs)
+    made = sum(ours.cases for ours, _ in pairs)
+    words = (
+        f"{made} test cases of each way. Ours {_told([ours for ours, _ in pairs])}, of which checks {checks:.0%}; "
+        f"the reference's {_told([theirs for _, theirs in pairs])}, {statistics.median(calls):.2f} calls each."
+    )
+    return [
+        Comparison(
+            "test cases a second, by those of the reference's way",
+            tuple(theirs.each() / ours.each() for ours, theirs in pairs),
+            tuple(theirs.each_cpu() / ours.each_cpu() for ours, theirs in pairs),
+            least=AIM,
+            words=words,
+        ),
+        Comparison(
+            "the same without our checks, as it has none",
+            tuple(theirs.each() / ours.each("checks") for ours, theirs in pairs),
+            tuple(theirs.each_cpu() / ours.each_cpu("checks") for ours, theirs in pairs),
+            least=AIM,
+        ),
+    ]
+
+
+def _told(spent: Sequence[Spent]) -> str:
+    """The seconds of a test case, with those of its parts, at the median."""
+    parts = ", ".join(
+        f"{part} {1000 * statistics.median(one.parts[part] / one.cases for one in spent):.0f}" for part in spent[0].parts
+    )
+    each, cpu = (statistics.median(values) for values in zip(*((one.each(), one.each_cpu()) for one in spent)))
+    return f"{1000 * each:.0f} ms each ({1000 * cpu:.0f} ms of processors; {parts})"
+
+
+# What a batch is worth
+
+
+def batch_of_eight(profile: Profile, models: Models, sample: Sample, rounds: int) -> list[Comparison]:
+    """Eight images drawn together beside eight one after another, and how busy they keep the cores."""
+    import torch
+
+    settings = profile.settings
+    image = fit(read_image(sample.path).image, settings.generation.short_side, SIDE_MULTIPLE)
+    control = control_image(image, settings.conditioning)
+    generator: Any = models.generator
+    numbers = count()
+
+    def draw(size: int) -> None:
+        wanted = [Wanted(f"a red bird on a twig, number {next(numbers)}", at, at) for at in range(size)]
+        generator.draw(wanted, size, control, settings.generation, lambda _done, _of: None)
+
+    def timed(do: Callable[[], object]) -> tuple[float, float]:
+        spent = Spent()
+        with spent.measured():
+            do()
+        return spent.seconds, spent.cpu
+
+    def multiply() -> None:
+        for _ in range(100):
+            torch.mm(factor, factor, out=out)
+
+    factor = torch.randn(MATRIX, MATRIX)
+    out = torch.empty_like(factor)
+    draw(1)
+    operations = operations_of(lambda: draw(BATCH))
+    multiply()
+    singles, batches, rates = list[tuple[float, float]](), list[tuple[float, float]](), list[float]()
+    for _ in range(rounds):
+        rates.append(100 * 2 * MATRIX**3 / timed(multiply)[0])
+        singles.append(timed(lambda: [draw(1) for _ in range(BATCH)]))
+        batches.append(timed(lambda: draw(BATCH)))
+    ratios = tuple(batch[0] / single[0] for batch, single in zip(batches, singles, strict=True))
+    of_rate = tuple(operations / batch[0] / rate for batch, rate in zip(batches, rates, strict=True))
+    of_rate_alone = statistics.median(operations / one[0] / rate for one, rate in zip(singles, rates, strict=True))
+    full = statistics.median(of_rate)
+    together, alone, rate = (
+        statistics.median(values) for values in ([b for b, _ in batches], [s for s, _ in singles], rates)
+    )
+    return [
+        Comparison(
+            f"a batch of {BATCH}, by the time of {BATCH} images one after another",
+            ratios,
+            tuple(batch[1] / single[1] for batch, single in zip(batches, singles, strict=True)),
+            most=0.5,
+            because="the cores are full" if full >= FULL else "",
+            words=f"{1000 * together:.0f} ms and {1000 * alone:.0f} ms for {operations / 1e9:.0f} GFLOP.",
+        ),
+        Comparison(
+            "its operations a second, by those of multiplied matrices",
+            of_rate,
+            least=FULL,
+            words=(
+                f"{operations / together / 1e9:.0f} of {rate / 1e9:.0f} GFLOP/s with {torch.get_num_threads()} threads; "
+                f"one after another they come to {of_rate_alone:.0%} of it."
+            ),
+        ),
+    ]
+
+
+# What a second run costs
+
+
+def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list[Comparison]:
+    """A second run in which a person wrote one of the counterfactual captions anew: its work, by that of the first."""
+    driver, settings = Driver(profile, models), settings_of(profile, cases)
+    image = read_image(sample.path).image
+    store = MemoryStore(image)
+    request = Request(sample.task, settings, seed=1, watched=False)
+
+    def run() -> tuple[int, float, int]:
+        """The calls of models, the seconds, and the images."""
+        drawn, before = Spent(), len(store.cases)
+        with counting(models) as counted, drawn.measured():
+            driver.run(request, store)
+        return counted[0], drawn.seconds, len(store.cases) - before
+
+    run()  # warms up
+    store = MemoryStore(image)
+    calls, seconds, images = run()
+    held = store.held["counterfactuals"]
+    first, *others = held.value.items
+    new = replace(first, text=first.text.replace(" by day", " at night") + " It is quiet.", used=True)
+    value = CounterfactualCaptions((new, *others))
+    store.save_value("counterfactuals", replace(held, value=value, trace=Trace("person")))
+    calls_again, seconds_again, images_again = run()
+    return [
+        Comparison(
+            "a second run with one caption edited, in model calls of the first",
+            (calls_again / calls,),
+            most=1 / calls,
+            words=f"{calls_again} of {calls} calls ({images_again} of {images} images); {seconds_again:.2f} s "
+            f"after {seconds:.2f} s.",
+        )
+    ]
+
+
+@contextmanager
+def counting(models: Models) -> Iterator[list[int]]:
+    """How often captioner and language model were asked and images drawn while it holds, as the only entry."""
+    counted, drawing = [0], type(models.generator)
+
+    def told(call: Callable[..., Any], many: Callable[..., int] = lambda *_given: 1) -> Callable[..., Any]:
+        def counts(*given: Any) -> Any:
+            counted[0] += many(*given)
+            return call(*given)
+
+        return counts
+
+    with (
+        mock.patch.object(models.captioner, "caption", told(models.captioner.caption)),
+        mock.patch.object(models.language, "complete", told(models.language.complete)),
+        mock.patch.object(drawing, "draw", told(drawing.draw, lambda _self, wanted, *_: len(wanted))),
+    ):
+        yield counted
+
+
+def cpu_seconds() -> float:
+    """Of this process and those that it started, which live on."""
+    import psutil
+
+    this = psutil.Process()
+    times = [process.cpu_times() for process in (this, *this.children(recursive=True))]
+    return float(sum(one.user + one.system for one in times))
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reference", description="Our way and the reference's.")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"each way is taken so often ({ROUNDS})")
+    return reported(measure(parser.parse_args().rounds))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
