@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-from benchmarks import control, page, runs, scripts, study, unchanged
+from benchmarks import control, page, reference, runs, scripts, study, unchanged
 from benchmarks.chromium import ADVICE, find_chromium
 from benchmarks.figures import reported
 
@@ -28,6 +28,7 @@ def main() -> int:
         *scripts.measure(),
         *runs.measure(),
         *study.measure(options.minutes),
+        *reference.measure(),
     ]
     return reported(figures, f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
 

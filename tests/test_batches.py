@@ -58,11 +58,17 @@ def seeds(cases: Iterator[TestCase]) -> list[int]:
 
 def test_images_are_drawn_in_batches_of_one_size_and_each_says_in_which() -> None:
     generator = NoiseBatches(3)
-    made = [case.lineage for case in run(generator, images(1, 2, 3, 4))]
-    assert generator.batches == [(3, [(0, 1), (1, 2), (2, 3)]), (3, [(0, 4)])]
-    assert [one.settings.drawn_in for one in made] == [Batch(size=3, place=place) for place in (0, 1, 2, 0)]
+    made = [case.lineage for case in run(generator, images(1, 2, 3, 4, 5))]
+    assert generator.batches == [(3, [(0, 1), (1, 2), (2, 3)]), (3, [(0, 4), (1, 5)])]
+    assert [one.settings.drawn_in for one in made] == [Batch(size=3, place=place) for place in (0, 1, 2, 0, 1)]
     assert all(read_lineage(one.plain()) == one for one in made)
     assert made[0].seconds == made[1].seconds == made[2].seconds, "what a batch took is shared out"
+
+
+def test_what_waits_is_shared_out_evenly_so_that_little_is_drawn_only_to_fill_up() -> None:
+    generator = NoiseBatches(3)
+    assert seeds(run(generator, images(1, 2, 3, 4))) == [1, 2, 3, 4]
+    assert generator.batches == [(2, [(0, 1), (1, 2)]), (2, [(0, 3), (1, 4)])], "and not three, and one with two more"
 
 
 def test_a_batch_is_no_larger_than_what_waits_unless_the_settings_say_so() -> None:
@@ -243,6 +249,14 @@ def test_the_same_batch_shape_gives_the_same_bits_whatever_is_beside_it(models: 
         assert (apart**2).mean() < 255**2 / 10**4, "of another shape they are alike: 40 dB at least"
     (again,) = drawn(generator, asked[:1], 1)
     assert pixels(again) == generator.generate("a bird", control(), QUICK, 5, lambda _done, _total: None).tobytes()
+
+
+@pytest.mark.slow
+def test_on_a_cpu_small_images_are_drawn_together_where_nobody_watches(models: Models) -> None:
+    generator: Any = models.generator
+    assert generator.batch((128, 128)) == 1, "each is to be seen when it is done"
+    assert generator.batch((128, 128), watched=False) > 1
+    assert generator.batch((512, 512), watched=False) == 1, "a large one keeps the cores busy by itself"
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from pipeline.recipes import DILLEMA, RECONSTRUCTION
 from pipeline.settings import CounterfactualSettings, GenerationSettings, Settings
 from pipeline.speed import effort_of
 from pipeline.stages.generation import PlannedImage
-from pipeline.types import Caption, CounterfactualCaption, Keywords, Task, Trace
+from pipeline.types import Caption, CounterfactualCaption, CounterfactualCaptions, Keywords, Task, Trace
 from tests.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels
 
 BIRD = Task("classification", label="bird")
@@ -113,6 +113,30 @@ def test_a_person_s_keywords_are_taken_and_what_follows_is_made_again() -> None:
     }
     new = again.cases[3:]
     assert {edit.keyword for case in new for edit in case.lineage.counterfactual.edits} == {"red"}
+
+
+def test_an_edited_caption_costs_one_image_and_asks_no_other_model() -> None:
+    models = ScriptedModels()
+    store, _ = driven(models=models)
+    asked, made = (models.captioner.calls, len(models.language.prompts)), len(models.generator.made)
+    held = store.held["counterfactuals"]
+    first, second, *others = held.value.items
+    written = dataclasses.replace(second, text="A red bird in a heavy storm by day.")
+    value = CounterfactualCaptions((first, written, *others))
+    again, said = driven(
+        copied(store, counterfactuals=dataclasses.replace(held, value=value, trace=Trace("person"))), models=models
+    )
+    assert (models.captioner.calls, len(models.language.prompts)) == asked
+    assert len(models.generator.made) == made + 1
+    assert [event.reused for event in said if isinstance(event, StageDone)] == [True] * 4
+    images = [(event.reused, event.lineage.counterfactual) for event in said if isinstance(event, ImageDone)]
+    assert sorted(reused for reused, _ in images) == [False, True, True] and (False, written) in images
+    assert len(again.cases) == 4 and again.cases[-1].lineage.counterfactual == written
+
+    source = dataclasses.replace(store.held["caption"], value=Caption("A red bird in the snow."), trace=Trace("person"))
+    _, said = driven(copied(store, caption=source), models=models)
+    assert models.captioner.calls == asked[0], "the source image has its caption"
+    assert list(done(said).values()) == [True, False, False, False, False], "all else hangs on that caption"
 
 
 def test_a_bare_value_is_read_by_later_stages_and_made_anew_by_its_own() -> None:

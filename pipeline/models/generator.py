@@ -488,8 +488,8 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
 AT_ONCE = 8
 """Images that are drawn at once where the profile does not say: more gain little, and wait longer."""
 SMALL = 256 * 256
-"""Up to so many pixels an image leaves the cores of a CPU partly idle (`benchmarks.reference` measures it): eight of 128
-pixels take little more than half of the time together. A large one keeps them busy, and would take memory."""
+"""Up to so many pixels an image leaves the cores of a CPU partly idle: eight of 128 by 128 take little more than half
+of the time together (`benchmarks.reference` measures it). A large one keeps them busy, and takes much memory."""
 
 
 def _next_batch(
