@@ -9,7 +9,7 @@ import sys
 
 from benchmarks import control, page, reference, runs, scripts, study, unchanged
 from benchmarks.chromium import ADVICE, find_chromium
-from benchmarks.figures import reported
+from benchmarks.figures import Comparison, Figure, reported
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
     if chromium is None:
         print(ADVICE, file=sys.stderr)
         return 2
-    figures = [
+    figures: list[Figure | Comparison] = [
         *page.measure(chromium),
         *control.measure(chromium),
         *unchanged.measure(),

@@ -57,7 +57,7 @@ LEAST, AIM = 1.4, 3.0
 """Test cases a second by the reference's: less is a step back, and so many were hoped for."""
 FULL = 0.95
 """A batch that computes at so much of the rate at which matrices are multiplied leaves the cores nothing to do."""
-MATRIX, PRODUCTS = 1024, 20
+MATRIX, PRODUCTS = 1024, 10
 """Side of the matrices, and how many are multiplied for a rate; of other sides from 200 to 2000 it is the same."""
 CHANGED_AT_ONCE = 3
 """Keywords that the reference changes in a caption, at most."""
@@ -108,11 +108,15 @@ class Spent:
 
 
 def measure(
-    rounds: int = ROUNDS, sources: Sequence[str] = SOURCES, cases: int = CASES, together: int = BATCH
+    rounds: int = ROUNDS,
+    sources: Sequence[str] = SOURCES,
+    cases: int = CASES,
+    together: int = BATCH,
+    models: Models | None = None,
 ) -> list[Comparison]:
-    """All comparisons."""
+    """All comparisons. `models` are those of the profile `demo`, where they are loaded already."""
     profile = load_profile("demo")
-    models = load_models(profile)
+    models = models or load_models(profile)
     samples = [sample for sample in read_samples(profile.samples_folder()) if sample.name in sources]
     return [
         *beside_the_reference(profile, models, samples, rounds, cases),
@@ -342,6 +346,10 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
         for _ in range(PRODUCTS):
             torch.mm(factor, factor, out=out)
 
+    def one_by_one() -> None:
+        for _ in range(many):
+            draw(1)
+
     factor = torch.randn(MATRIX, MATRIX)
     out = torch.empty_like(factor)
     draw(1)
@@ -350,12 +358,12 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
     singles, batches, rates = list[tuple[float, float]](), list[tuple[float, float]](), list[float]()
     for _ in range(rounds):
         rates.append(PRODUCTS * 2 * MATRIX**3 / timed(multiply)[0])
-        singles.append(timed(lambda: [draw(1) for _ in range(many)]))
+        singles.append(timed(one_by_one))
         batches.append(timed(lambda: draw(many)))
     ratios = tuple(batch[0] / single[0] for batch, single in zip(batches, singles, strict=True))
     of_rate = tuple(operations / batch[0] / rate for batch, rate in zip(batches, rates, strict=True))
     of_rate_alone = statistics.median(operations / one[0] / rate for one, rate in zip(singles, rates, strict=True))
-    full = statistics.median(of_rate)
+    full, busy = statistics.median(of_rate), statistics.median(cpu / seconds for seconds, cpu in batches)
     together, alone, rate = (
         statistics.median(values) for values in ([b for b, _ in batches], [s for s, _ in singles], rates)
     )
@@ -373,7 +381,7 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
             of_rate,
             least=FULL,
             words=(
-                f"{operations / together / 1e9:.0f} of {rate / 1e9:.0f} GFLOP/s on {torch.get_num_threads()} threads; "
+                f"{operations / together / 1e9:.0f} of {rate / 1e9:.0f} GFLOP/s, {busy:.2f} of {torch.get_num_threads()} cores busy; "
                 f"one after another they come to {of_rate_alone:.0%} of it."
             ),
         ),
@@ -397,8 +405,6 @@ def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list
             driver.run(request, store)
         return counted[0], drawn.seconds, len(store.cases) - before
 
-    run()  # warms up
-    store = MemoryStore(image)
     calls, seconds, images = run()
     held = store.held["counterfactuals"]
     first, *others = held.value.items
@@ -420,7 +426,8 @@ def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list
 @contextmanager
 def counting(models: Models) -> Iterator[list[int]]:
     """How often captioner and language model were asked and images drawn while it holds, as the only entry."""
-    counted, drawing = [0], type(models.generator)
+    counted = [0]
+    drawing: Any = type(models.generator)  # a copy of it draws on each kind of control image
 
     def told(call: Callable[..., Any], many: Callable[..., int] = lambda *_given: 1) -> Callable[..., Any]:
         def counts(*given: Any) -> Any:

@@ -214,7 +214,8 @@ def again(options: argparse.Namespace) -> int:
     store = RepeatStore(held, wanted, source, mask, folder, compared)
     made = (image.record.lineage for image in wanted)
     images = tuple(PlannedImage(one.counterfactual, one.seed, batch=one.settings.drawn_in) for one in made)
-    request = Request(held.run.task, held.settings, held.run.recipe, held.seed, (), images=images, watched=False)
+    task, recipe = held.run.task, held.run.recipe
+    request = Request(task, held.settings, recipe, held.seed, stages=(), images=images, watched=False)
     with stop_on_signals() as stop:
         Driver(profile, models, held.prompts).run(request, store, tell, stop.asked)
     if differ:

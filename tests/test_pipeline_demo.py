@@ -20,10 +20,12 @@ import pipeline.__main__ as cli
 from demo.language import TIME_PHRASES, canonical, caption, protected_words
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
+from pipeline import run_file
 from pipeline.checks import counterfactual_checks, failed
 from pipeline.driver import Driver, Event
 from pipeline.errors import Cancelled
 from pipeline.images import read_image
+from pipeline.lineage import Batch
 from pipeline.methods.controlnet import CONTROL_IMAGE
 from pipeline.profile import PROFILES, load_profile
 from pipeline.progress import Progress
@@ -207,6 +209,26 @@ def test_a_stop_ends_the_work_before_another_step(driver: Driver) -> None:
     with pytest.raises(Cancelled):
         driver.draw(picture(scene), task_of(scene), chosen, emit=watch, cancelled=stop)
     assert steps[-1] == 2
+
+
+# The command line
+
+
+def test_the_command_line_draws_together_and_makes_the_same_pixels_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "load_models", lambda profile: demo_models())
+    asked = ["augment", "demo/samples/balloon.png", "--task", "classification", "--label", "balloon", "--captions", "3"]
+    assert cli.main([*asked, "--out", str(tmp_path / "out")]) == 0
+    images = run_file.read(tmp_path / "out" / run_file.FILE).images
+    size = len(images)
+    assert size > 1
+    drawn_in = [image.record.lineage.settings.drawn_in for image in images]
+    assert drawn_in == [Batch(size=size, place=place) for place in range(size)], "nobody watches: all at once"
+    assert cli.main(["again", str(tmp_path / "out"), "--out", str(tmp_path / "again")]) == 0
+    assert capsys.readouterr().out.count("same pixels") == size
+    alone = ["again", str(tmp_path / "out"), "--out", str(tmp_path / "alone"), "--image", images[0].file]
+    assert cli.main(alone) == 0, "one of them alone, in a batch of that size"
 
 
 # Trying each model of a profile
