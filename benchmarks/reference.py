@@ -381,8 +381,8 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
             of_rate,
             least=FULL,
             words=(
-                f"{operations / together / 1e9:.0f} of {rate / 1e9:.0f} GFLOP/s, {busy:.2f} of {torch.get_num_threads()} cores busy; "
-                f"one after another they come to {of_rate_alone:.0%} of it."
+                f"{operations / together / 1e9:.0f} of {rate / 1e9:.0f} GFLOP/s, {busy:.2f} of "
+                f"{torch.get_num_threads()} cores busy; one after another they come to {of_rate_alone:.0%} of it."
             ),
         ),
     ]
