@@ -374,17 +374,12 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
             tuple(batch[1] / single[1] for batch, single in zip(batches, singles, strict=True)),
             most=0.5,
             because="the cores are full" if full >= FULL else "",
-            words=f"{1000 * together:.0f} ms and {1000 * alone:.0f} ms for {operations / 1e9:.0f} GFLOP.",
-        ),
-        Comparison(
-            "its operations a second, by those of multiplied matrices",
-            of_rate,
-            least=FULL,
             words=(
-                f"{operations / together / 1e9:.0f} of {rate / 1e9:.0f} GFLOP/s, {busy:.2f} of "
-                f"{torch.get_num_threads()} cores busy; one after another they come to {of_rate_alone:.0%} of it."
+                f"{1000 * together:.0f} ms and {1000 * alone:.0f} ms for {operations / 1e9:.0f} GFLOP: at {full:.0%} and "
+                f"{of_rate_alone:.0%} of the rate of multiplied matrices ({rate / 1e9:.0f} GFLOP/s), with {busy:.2f} of "
+                f"{torch.get_num_threads()} cores busy."
             ),
-        ),
+        )
     ]
 
 
