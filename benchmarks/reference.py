@@ -113,13 +113,16 @@ def measure(
     cases: int = CASES,
     together: int = BATCH,
     models: Models | None = None,
+    warm_up: int = 1,
 ) -> list[Comparison]:
-    """All comparisons. `models` are those of the profile `demo`, where they are loaded already."""
+    """All comparisons. `models` are those of the profile `demo`, where they are loaded already; so many rounds more,
+    which count nothing, `warm_up`.
+    """
     profile = load_profile("demo")
     models = models or load_models(profile)
     samples = [sample for sample in read_samples(profile.samples_folder()) if sample.name in sources]
     return [
-        *beside_the_reference(profile, models, samples, rounds, cases),
+        *beside_the_reference(profile, models, samples, rounds, cases, warm_up),
         *drawn_together(profile, models, samples[0], rounds, together),
         *edited(profile, models, samples[0], cases),
     ]
@@ -259,7 +262,7 @@ def settings_of(profile: Profile, cases: int) -> Settings:
 
 
 def beside_the_reference(
-    profile: Profile, models: Models, samples: Sequence[Sample], rounds: int, cases: int
+    profile: Profile, models: Models, samples: Sequence[Sample], rounds: int, cases: int, warm_up: int
 ) -> list[Comparison]:
     """Test cases a second: ours by the reference's, with our checks and without them."""
     driver, settings = Driver(profile, models), settings_of(profile, cases)
@@ -267,7 +270,7 @@ def beside_the_reference(
     pairs = list[tuple[Spent, Spent]]()
     calls = list[float]()
     with tempfile.TemporaryDirectory() as place:
-        for number in range(rounds + 1):
+        for number in range(warm_up + rounds):
             ours, theirs = Spent(), Spent()
             asked = reference.calls
             for sample in samples:
@@ -279,7 +282,7 @@ def beside_the_reference(
                     for case in range(ours.cases - before):
                         to = folder / f"reference-{case}.png"
                         reference.test_case(sample.path, sample.task, settings, to, theirs)
-            if number:  # the first one warms up
+            if number >= warm_up:
                 pairs.append((ours, theirs))
                 calls.append((reference.calls - asked) / theirs.cases)
     checks = statistics.median(ours.parts[CHECKS] / ours.seconds for ours, _ in pairs)
@@ -375,9 +378,9 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
             most=0.5,
             because="the cores are full" if full >= FULL else "",
             words=(
-                f"{1000 * together:.0f} ms and {1000 * alone:.0f} ms for {operations / 1e9:.0f} GFLOP: at {full:.0%} and "
-                f"{of_rate_alone:.0%} of the rate of multiplied matrices ({rate / 1e9:.0f} GFLOP/s), with {busy:.2f} of "
-                f"{torch.get_num_threads()} cores busy."
+                f"{1000 * together:.0f} ms and {1000 * alone:.0f} ms for {operations / 1e9:.0f} GFLOP, at {full:.0%} "
+                f"and {of_rate_alone:.0%} of the rate of multiplied matrices ({rate / 1e9:.0f} GFLOP/s); together with "
+                f"{busy:.2f} of {torch.get_num_threads()} cores busy."
             ),
         )
     ]

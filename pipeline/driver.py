@@ -58,8 +58,7 @@ class Request:
     images: tuple[PlannedImage, ...] | None = None
     """The images to draw; None for all that the captions then ask for, without those that are drawn already."""
     watched: bool = True
-    """Whether somebody watches the images come. Else there are no previews, and small images are drawn together, which
-    is quicker in all, and later for the first of them."""
+    """Whether somebody watches the images come. Else there are no previews, and small ones are drawn together."""
 
 
 @dataclass(frozen=True)
@@ -391,8 +390,7 @@ class Driver:
         if worklist is None:
             images = request.images
             if images is None:
-                captions = recipe.captions(values)
-                if captions is None:
+                if (captions := recipe.captions(values)) is None:
                     raise UserError(recipe.last.comes_first)
                 generation.require_ready(request.task, captions)
                 wanted = generation.plan(captions, settings.generation, request.seed, failures=store.failures()).images
@@ -413,13 +411,11 @@ class Driver:
         description = method_of(recipe.method)
         own = description.settings_of(settings)
         method = description.with_models(self.models, prompts, self.profile.tasks.labels)
-        placing = getattr(method, "placing", "")  # of a method whose models run in several ways
-        if placing:
+        if placing := getattr(method, "placing", ""):  # of a method whose models run in several ways
             emit(Placed(placing))
         given = Source(source, request.task, recipe.source_caption(values), store.mask())
         prepared = self._preparations.prepared(description, method, given, own, emit, cancelled)
-        effort = description.effort(own, source.size)
-        known = self.speeds.seconds(effort)
+        known = self.speeds.seconds(effort := description.effort(own, source.size))
 
         def failed(image: PlannedImage, error: Exception) -> None:
             if isinstance(error, CannotLoad):

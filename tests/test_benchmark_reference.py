@@ -30,7 +30,7 @@ def test_a_comparison_says_whether_it_was_kept_and_why_not(capsys: pytest.Captur
 @pytest.mark.slow
 def test_both_ways_make_test_cases_of_a_sample() -> None:
     """The real embedded models: all that it does, once."""
-    beside, without_checks, batch, edited = reference.measure(1, ("bird-on-a-twig",), 2, 2, demo_models())
+    beside, without_checks, batch, edited = reference.measure(1, ("bird-on-a-twig",), 2, 2, demo_models(), 0)
     assert "2 test cases of each way" in beside.words, "as many by each"
     assert all(part in beside.words for part in ("captions", "replies", "drawing", "checks"))
     calls = float(beside.words.rpartition("; ")[2].rpartition(", ")[2].partition(" calls each")[0])
