@@ -268,10 +268,12 @@ def serve(settings: ServerSettings) -> None:
     """Serve until SIGTERM or Ctrl-C; then stop the work that is going on and close the workspace."""
     _leave_a_core()
     with _listen(settings.host, settings.port) as listening:
+        from pipeline.machine import share_cores, without_gpu
+
+        share_cores()
         app, studio = build(settings)
         import uvicorn
 
-        from pipeline.machine import without_gpu
         from ui.connections import BACKLOG, Patience, room_for_connections
 
         most, warning = room_for_connections()

@@ -25,7 +25,7 @@ from pipeline.errors import Cancelled, CannotLoad, UnreadableReply, UserError, o
 from pipeline.folder import FolderStore, RepeatStore, make_folder
 from pipeline.images import read_image
 from pipeline.lineage import Lineage
-from pipeline.machine import without_gpu
+from pipeline.machine import share_cores, without_gpu
 from pipeline.masks import NamedMask
 from pipeline.methods import method_of
 from pipeline.models import load_models
@@ -70,6 +70,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         parser.print_help(sys.stderr)
         return WRONG
     options = parser.parse_args(arguments)
+    share_cores()
     _quiet_libraries()
     try:
         return int(options.command(options))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,15 @@ class Machine:
             f"This machine: {in_bytes(self.memory)} of memory ({in_bytes(self.memory_free)} free), {gpu}, "
             f"{in_bytes(self.disk_free)} free on the disk of {self.cache}."
         )
+
+
+def share_cores(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Before torch is imported: its threads sleep while they wait for each other, unless a person says otherwise.
+
+    By themselves they wait busily, which is a tenth faster on an idle machine. Where other programs use the cores as
+    well, it keeps the cores from those that work: two sources of the demo took 100 to 175 s in the place of 18 to 30 s.
+    """
+    environment.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def this_machine() -> Machine:

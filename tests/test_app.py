@@ -18,7 +18,7 @@ import pytest
 import app
 from benchmarks.serving import ROOT, ServerProcess, free_port
 from pipeline.errors import UserError
-from pipeline.machine import Machine
+from pipeline.machine import Machine, share_cores
 from pipeline.profile import load_profile
 from pipeline.version import version
 
@@ -184,6 +184,15 @@ def test_a_core_is_left_to_the_page(cores: int, threads: str) -> None:
     mine = {"OMP_NUM_THREADS": "4"}
     app._leave_a_core(mine, cores)
     assert mine == {"OMP_NUM_THREADS": "4"}, "what a person sets is left alone"
+
+
+def test_threads_that_wait_leave_the_cores_to_others() -> None:
+    environment: dict[str, str] = {}
+    share_cores(environment)
+    assert environment == {"OMP_WAIT_POLICY": "passive"}
+    mine = {"OMP_WAIT_POLICY": "active"}
+    share_cores(mine)
+    assert mine == {"OMP_WAIT_POLICY": "active"}, "what a person sets is left alone"
 
 
 def test_a_folder_of_uploads_that_is_given_gets_one_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,11 @@ def variants() -> int:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """With a Stable Diffusion whose blocks are one variant, and a cache of its own."""
+    import torch
+    from torch._inductor.utils import clear_caches
+
+    torch._dynamo.reset()  # what another test of this process compiled is not taken from its memory
+    clear_caches()
     folder = tmp_path_factory.mktemp("compiled")
     tiny.save_stable_diffusion(folder / "generator", folder / "controlnet", attention=1)
     tiny.save_lora(folder / "lora" / "few-steps.safetensors")
@@ -230,7 +235,7 @@ class FirstCompiles(NoiseGenerator):
 
     waits = "the first image takes about 50 s more"
 
-    def batch(self, size: tuple[int, int]) -> int:
+    def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         return 2
 
     def draw(self, wanted: Any, size: int, control: Any, settings: Any, on_step: Any) -> list[Drawn]:
