@@ -12,7 +12,15 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from pipeline.errors import UserError
-from storage import case_tasks, panels, state_tables, study_tables, training_tables
+from storage import (
+    case_tasks,
+    catalogue_tables,
+    catalogue_triggers,
+    panels,
+    state_tables,
+    study_tables,
+    training_tables,
+)
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 
@@ -31,6 +39,7 @@ STEPS = (
     "m012_panels",
     "m013_training",
     "m014_trace_notes",
+    "m015_catalogue",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -50,6 +59,7 @@ APPEND_ONLY = (
     *_ELEVENTH,
     *panels.APPEND_ONLY,
     *training_tables.APPEND_ONLY,
+    *catalogue_tables.APPEND_ONLY,
 )
 """The tables whose rows never change and never go."""
 
@@ -423,6 +433,14 @@ def m013_training(db: sqlite_utils.Database) -> None:
 def m014_trace_notes(db: sqlite_utils.Database) -> None:
     """What a person should know of how a value came about."""
     db.execute("ALTER TABLE stage_values ADD COLUMN notes TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(notes))")
+
+
+@studio()
+def m015_catalogue(db: sqlite_utils.Database) -> None:
+    """The catalogue of images that can be curated: its facets, orders, full text and coverage."""
+    for statement in (*catalogue_tables.TABLES, *catalogue_tables.REFILL, *catalogue_triggers.TRIGGERS):
+        db.execute(statement)
+    _only_append(db, catalogue_tables.APPEND_ONLY)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -21,8 +21,6 @@ from storage.database import Database, Repository, read, write
 from storage.images import Images, StoredImage, file_name, keep_image
 from storage.rows import Row, insert_row, now, pack, pack_value, unpack_value
 
-LATEST = "SELECT max(id) FROM predictions GROUP BY image, model"
-
 
 class NewPrediction(NamedTuple):
     """A prediction that is to be saved."""

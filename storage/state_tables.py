@@ -13,6 +13,7 @@ import sqlite3
 from datetime import UTC, datetime
 
 from evaluation.types import names_label
+from storage import catalogue_tables
 from storage.study_rows import item_of, rules_of
 from study.slices import outcome_of_image
 from study.types import Adjudication, Vote
@@ -252,6 +253,7 @@ def give_functions(connection: sqlite3.Connection) -> None:
     """Give a connection what triggers call. SQLite knows no casefold (its lower() knows the letters of English only),
     no rule for labels and none for votes.
     """
+    catalogue_tables.give_functions(connection)
     connection.create_function("casefold", 1, str.casefold, deterministic=True)
     connection.create_function("names_label", 2, names_label, deterministic=True)
     connection.create_function("study_outcome", 5, _study_outcome, deterministic=True)

@@ -18,7 +18,7 @@ from pipeline.methods import read_settings
 from pipeline.types import LONGEST_REASON, Check, CounterfactualCaption, Decision, Task, to_plain
 from storage.database import Database, Repository, read, write
 from storage.images import Images, StoredImage, file_name, keep_image
-from storage.predictions import LATEST, prediction_of
+from storage.predictions import prediction_of
 from storage.rows import Row, insert_row, now, pack, pack_value, require_run, unpack_value, when
 from storage.study_types import Candidate
 from storage.types import JOB_STATES, VERDICTS, Job, JobState, Review, StoredArtifact, StoredTestCase, Verdict
@@ -88,19 +88,28 @@ class TestCases(Repository):
         return insert_review(db, case_id, verdict, reason)
 
     @read
-    def candidates(self, db: sqlite_utils.Database) -> tuple[Candidate, ...]:
-        """Every test case of the runs that were not deleted, oldest first, with what is known of it."""
-        predictions = _predictions(db, self._images.folder)
-        captions = _captions(db)
+    def candidates(self, db: sqlite_utils.Database, cases: Sequence[int] | None = None) -> tuple[Candidate, ...]:
+        """These test cases, in their order, with what is known of each; with None every one, oldest first. Those of
+        deleted runs are left out.
+        """
+        wanted = None if cases is None else json.dumps(list(cases))
         query = """
-            SELECT test_cases.*, state.name AS run_name, runs.source, runs.profile, verdict
+            SELECT test_cases.*, state.name AS run_name, runs.source, runs.profile, verdict, (
+                SELECT value FROM stage_values WHERE id = (
+                    SELECT max(id) FROM stage_values WHERE run = test_cases.run AND stage = 'caption'
+                )
+            ) AS caption
             FROM test_cases JOIN runs ON runs.id = test_cases.run
                 JOIN run_summaries AS summary ON summary.run = runs.id
                 JOIN run_states AS state ON state.id = summary.state
                 JOIN test_case_states ON test_case = test_cases.id
-            WHERE summary.removed = 0 ORDER BY test_cases.id
+            WHERE summary.removed = 0 AND (:cases IS NULL OR test_cases.id IN (SELECT value FROM json_each(:cases)))
+            ORDER BY test_cases.id
         """
-        return tuple(_candidate(row, captions.get(row["run"], ""), predictions) for row in db.query(query))
+        rows = list(db.query(query, {"cases": wanted}))
+        predictions = _predictions(db, self._images.folder, {row[name] for row in rows for name in ("source", "image")})
+        found = {row["id"]: _candidate(row, predictions) for row in rows}
+        return tuple(found[case] for case in (found if cases is None else cases) if case in found)
 
 
 class Jobs(Repository):
@@ -327,7 +336,7 @@ def _case(row: Row, images: Path) -> StoredTestCase:
     )
 
 
-def _candidate(row: Row, caption: str, predictions: Mapping[str, Mapping[str, Prediction]]) -> Candidate:
+def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) -> Candidate:
     task = _task(row["task"])
     counterfactual: CounterfactualCaption = unpack_value(CounterfactualCaption, row["counterfactual"])
     of_source, of_image = predictions.get(row["source"], {}), predictions.get(row["image"], {})
@@ -340,7 +349,7 @@ def _candidate(row: Row, caption: str, predictions: Mapping[str, Mapping[str, Pr
         classes=tuple(task.protected),
         image_sha=row["image"],
         source_sha=row["source"],
-        caption=caption,
+        caption=(json.loads(row["caption"] or "null") or {}).get("text", ""),
         counterfactual=counterfactual,
         edit_types=tuple(dict.fromkeys(edit.edit_type for edit in counterfactual.edits)),
         verdict=row["verdict"],
@@ -361,19 +370,11 @@ def _candidate(row: Row, caption: str, predictions: Mapping[str, Mapping[str, Pr
     )
 
 
-def _captions(db: sqlite_utils.Database) -> dict[str, str]:
-    """By run: the text of its latest caption."""
-    query = """
-        SELECT run, value FROM stage_values
-        WHERE id IN (SELECT max(id) FROM stage_values WHERE stage = 'caption' GROUP BY run) AND value <> 'null'
-    """
-    return {row["run"]: json.loads(row["value"])["text"] for row in db.query(query)}
-
-
-def _predictions(db: sqlite_utils.Database, images: Path) -> dict[str, dict[str, Prediction]]:
-    """By image and model: what the model said last."""
+def _predictions(db: sqlite_utils.Database, images: Path, shas: Iterable[str]) -> dict[str, dict[str, Prediction]]:
+    """By image, of these, and model: what the model said last."""
     found: dict[str, dict[str, Prediction]] = {}
-    for row in db.query(f"SELECT * FROM predictions WHERE id IN ({LATEST})"):
+    latest = "SELECT max(id) FROM predictions WHERE image IN (SELECT value FROM json_each(?)) GROUP BY image, model"
+    for row in db.query(f"SELECT * FROM predictions WHERE id IN ({latest})", [json.dumps(list(shas))]):
         prediction = prediction_of(row, images)
         if prediction is not None:
             found.setdefault(row["image"], {})[row["model"]] = prediction

@@ -15,6 +15,7 @@ import sqlite_utils
 
 from pipeline.errors import UserError
 from storage import migrations
+from storage.catalogue import Catalogue
 from storage.database import Database
 from storage.images import Images
 from storage.predictions import Predictions, convert_readings
@@ -42,6 +43,8 @@ class Workspace:
         self.runs = Runs(self._database, self.images)
         self.test_cases = TestCases(self._database, self.images)
         """The generated images with their lineage, and what people decided about them."""
+        self.catalogue = Catalogue(self._database, self.images)
+        """All images that can be curated, by filters and in orders."""
         self.steps = Steps(self._database)
         """What was done to each run, to be taken back and done again."""
         self.jobs = Jobs(self._database)

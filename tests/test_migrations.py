@@ -54,6 +54,7 @@ def filled(folder: Path) -> None:
         case_id = workspace.test_cases.append(run_id, job, made_case(image))
         workspace.jobs.finish(job, "done")
         workspace.test_cases.review(case_id, "accepted")
+        workspace.catalogue.tag(workspace.catalogue.ids(), "a favourite")
         workspace.steps.take_back(run_id, "review 1")
         workspace.predictions.append(workspace.runs.get(run_id).source_sha, "a classifier", PREDICTION)
         studies, study_id = workspace.studies, started(workspace, training=1)
@@ -136,6 +137,7 @@ def test_outcomes_of_closed_studies_are_worked_out_anew(tmp_path: Path) -> None:
             vote(workspace.studies, workspace.studies.assignments.claim(study_id, worker, "item"))
         workspace.studies.close(study_id)
     connection = sqlite3.connect(tmp_path / "studio.db")
+    state_tables.give_functions(connection)
     assert connection.execute("SELECT outcome FROM study_items").fetchall() == [("too few votes",)]
     connection.execute("UPDATE study_items SET outcome = 'valid'")
     connection.execute("DELETE FROM _sqlite_migrations WHERE name = 'm006_announced_rule'")

@@ -1,0 +1,294 @@
+"""The catalogue: every image that can be curated, found by filters, in orders, by pages; with its counts.
+
+It is kept by triggers (`storage.catalogue_tables`), so nothing here has to be told of what was saved. A filter costs
+the same however little of it fits, and a page the same however deep it lies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import sqlite_utils
+
+from pipeline.errors import UserError
+from pipeline.types import Check, CounterfactualCaption
+from storage import entry_sets
+from storage.catalogue_selection import Selection, Walk, counts
+from storage.catalogue_types import (
+    FACETS,
+    Bar,
+    CatalogueEntry,
+    CatalogueFilter,
+    CataloguePage,
+    Cell,
+    Count,
+    Facet,
+    Order,
+    PageKey,
+)
+from storage.database import Database, Repository, read, write
+from storage.images import Images, file_name
+from storage.rows import Row, now, unpack_value, when
+
+COUNTED = 10_000
+"""So many images are counted exactly; of more it is said at once that there are more, where words are looked for."""
+MOST_VALUES = 200
+"""Values of a facet that are counted; a facet may have thousands, and the most common are meant."""
+LONGEST_TAG = 60
+EVERYTHING = CatalogueFilter()
+NEWEST = Order()
+GRIDS = ("class x edit type", "weather x time of day")
+"""The coverage tables."""
+
+_ROWS = """
+    SELECT catalogue.*, images.width, images.height, state.name AS run_name, test_cases.counterfactual,
+        test_cases.checks, reviews.reason, reviews.created AS reviewed,
+        (SELECT value FROM stage_values WHERE id = (
+            SELECT max(id) FROM stage_values WHERE run = catalogue.run AND stage = 'caption'
+        )) AS caption,
+        (SELECT json_group_object(model, standing) FROM catalogue_outcomes WHERE entry = catalogue.id) AS standings,
+        (SELECT json_group_array(DISTINCT iif(outcome = '', 'undecided', outcome)) FROM study_items
+            WHERE study_items.test_case = catalogue.test_case AND kind = 'item') AS outcomes,
+        (SELECT json_group_array(tag) FROM catalogue_tags AS held WHERE entry = catalogue.id AND put AND id = (
+            SELECT max(id) FROM catalogue_tags WHERE entry = held.entry AND tag = held.tag
+        )) AS tags
+    FROM json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value
+        JOIN images ON images.sha = catalogue.image
+        LEFT JOIN test_cases ON test_cases.id = catalogue.test_case
+        LEFT JOIN run_summaries AS summary ON summary.run = catalogue.run
+        LEFT JOIN run_states AS state ON state.id = summary.state
+        LEFT JOIN reviews ON reviews.id = catalogue.review
+    ORDER BY wanted.key
+"""
+
+
+class Catalogue(Repository):
+    """The images of a workspace that can be curated: its test cases, but for those of deleted runs."""
+
+    def __init__(self, database: Database, images: Images) -> None:
+        super().__init__(database)
+        self._images = images
+
+    @read
+    def page(
+        self,
+        db: sqlite_utils.Database,
+        wanted: CatalogueFilter = EVERYTHING,
+        order: Order = NEWEST,
+        limit: int = 100,
+        after: PageKey | None = None,
+        before: PageKey | None = None,
+        at: int | None = None,
+    ) -> CataloguePage:
+        """Images in an order, at most `limit`: from the beginning, behind the key `after`, those that end before the
+        key `before`, or from the place `at` (0: the first), to which a scroll bar jumps.
+
+        A key stays a place in its order when images are added, and when its own image is not in it any more.
+        """
+        walk = Walk(db, Selection(db, wanted), order)
+        if before is not None:
+            keys = list(islice(walk.from_key(before, backwards=True), limit + 1))
+            return CataloguePage(self._entries(db, keys[:limit][::-1]), len(keys) > limit)
+        first = []
+        if at is not None:
+            after = walk.at(at)
+            if after is None:
+                return CataloguePage((), False)
+            first = [after]
+        keys = first + list(islice(walk.from_key(after), limit + 1 - len(first)))
+        return CataloguePage(self._entries(db, keys[:limit]), len(keys) > limit)
+
+    @read
+    def get(self, db: sqlite_utils.Database, entry: int) -> CatalogueEntry:
+        """One image, also of a deleted run. Raises UserError when there is none with this number."""
+        for found in self._entries(db, [PageKey(entry)]):
+            return found
+        raise UserError(f"The catalogue has no image {entry}; pick one from a list of it.", field="entry")
+
+    @read
+    def count(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING, most: int = COUNTED) -> Count:
+        """How many images fit: exactly without words, and with words up to `most`."""
+        selection = Selection(db, wanted)
+        number = selection.counted(most)
+        return Count(number) if not selection.has_words or number <= most else Count(most, exact=False)
+
+    @read
+    def ids(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> tuple[int, ...]:
+        """The numbers of all images that fit, in order: for what is done with all of them."""
+        return tuple(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
+
+    @read
+    def facets(
+        self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING, names: Sequence[Facet] = FACETS
+    ) -> Mapping[Facet, Mapping[str, int]]:
+        """By facet and value, how many images fit, of each facet at most `MOST_VALUES` values, the most common first.
+
+        What the filter says of a facet itself does not count for it: so one sees what else there would be.
+        """
+        free = [name for name in names if name not in wanted.facets]
+        found: dict[Any, Any] = counts(Selection(db, wanted), dict.fromkeys(free, MOST_VALUES))
+        for name in names:
+            if name in wanted.facets:
+                others = {facet: values for facet, values in wanted.facets.items() if facet != name}
+                found |= counts(Selection(db, replace(wanted, facets=others)), {name: MOST_VALUES})
+        return {name: found[name] for name in names}
+
+    @read
+    def checks(
+        self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING
+    ) -> Mapping[str, Mapping[str, int]]:
+        """By check and outcome, how many images fit."""
+        return self._named(db, wanted, "check:")
+
+    @read
+    def models(
+        self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING
+    ) -> Mapping[str, Mapping[str, int]]:
+        """By model under test that has read an image, and where it stands, how many images fit."""
+        return self._named(db, wanted, "model:")
+
+    @read
+    def coverage(self, db: sqlite_utils.Database, grid: str = GRIDS[0]) -> tuple[Cell, ...]:
+        """The cells of a coverage table (of `GRIDS`) that have an image, by line and place."""
+        reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+        models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+        query = "SELECT line, place, facet, value, entries FROM catalogue_cells WHERE grid = ? AND entries > 0"
+        for line, place, facet, value, number in db.execute(query, [grid]):
+            if facet == "review":
+                reviews[line, place][value] = number
+            else:
+                models[line, place][facet.removeprefix("model:")][value] = number
+        return tuple(
+            Cell(*cell, held, {model: dict(standings) for model, standings in models[cell].items()})
+            for cell, held in sorted(reviews.items())
+        )
+
+    @read
+    def histogram(self, db: sqlite_utils.Database, check: str, wanted: CatalogueFilter = EVERYTHING) -> tuple[Bar, ...]:
+        """The figures of a check over the images that fit, in bars of 0.02, the lowest first; none is empty."""
+        facet = f"bin:check:{check}"
+        (found,) = counts(Selection(db, wanted), {facet: 1 << 30}).values()
+        bars = sorted((int(value), number) for value, number in found.items() if number)
+        return tuple(Bar(at / entry_sets.BINS, (at + 1) / entry_sets.BINS, number) for at, number in bars)
+
+    @read
+    def runs(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> tuple[str, ...]:
+        """The ids of the runs that the images are of, the run of the oldest image first."""
+        entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
+        query = """
+            SELECT run FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
+            WHERE run IS NOT NULL GROUP BY run ORDER BY min(catalogue.id)
+        """
+        return tuple(run for (run,) in db.execute(query, [entries]))
+
+    @read
+    def test_cases(self, db: sqlite_utils.Database, entries: Sequence[int]) -> tuple[int, ...]:
+        """The test cases of entries, in the same order; imported images, which have none, are left out."""
+        query = """
+            SELECT test_case FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
+            WHERE test_case IS NOT NULL ORDER BY wanted.key
+        """
+        return tuple(number for (number,) in db.execute(query, [json.dumps(list(entries))]))
+
+    @write
+    def tag(self, db: sqlite_utils.Database, entries: Sequence[int], tag: str, put: bool = True) -> int:
+        """Put a tag on images, or take it off; returns on how many that changed something. Raises UserError."""
+        name = " ".join(tag.split())
+        if not 0 < len(name) <= LONGEST_TAG:
+            raise UserError(f"Give the tag a name of at most {LONGEST_TAG} characters.", field="tag")
+        query = """
+            INSERT INTO catalogue_tags (entry, tag, put, created)
+            SELECT catalogue.id, :tag, :put, :now FROM json_each(:entries) AS wanted
+                JOIN catalogue ON catalogue.id = wanted.value
+            WHERE :put <> coalesce((
+                SELECT put FROM catalogue_tags WHERE entry = catalogue.id AND tag = :tag ORDER BY id DESC LIMIT 1
+            ), 0)
+        """
+        values = {"tag": name, "put": int(put), "now": now(), "entries": json.dumps(list(dict.fromkeys(entries)))}
+        return int(db.execute(query, values).rowcount)
+
+    @read
+    def not_measured(
+        self, db: sqlite_utils.Database, model: str, most: int, sha: str = ""
+    ) -> tuple[tuple[int, int], ...]:
+        """Segmentations whose class maps wait to be compared, at most so many: entries with their test cases. `sha`:
+        only those whose image or source this is. Deleted runs are left out.
+        """
+        query = """
+            SELECT catalogue.id, catalogue.test_case FROM catalogue_outcomes JOIN catalogue ON catalogue.id = entry
+            WHERE catalogue.id IN (SELECT value FROM json_each(:entries)) AND model = :model AND NOT measured
+            ORDER BY catalogue.id LIMIT :most
+        """
+        if sha:
+            found = "SELECT group_concat(id) FROM catalogue WHERE there AND (image = :sha OR source = :sha)"
+            entries = entry_sets.listed(db.execute(found, {"sha": sha}).fetchone()[0])
+        else:
+            waiting = Selection(db, CatalogueFilter(models={model: ("not measured",)})).whole
+            entries = entry_sets.entries_of(waiting)[:most]
+        values = {"entries": json.dumps(entries.tolist()), "model": model, "most": most}
+        return tuple(db.execute(query, values).fetchall())
+
+    @write
+    def measured(
+        self, db: sqlite_utils.Database, model: str, found: Mapping[int, tuple[bool | None, bool | None]]
+    ) -> None:
+        """Keep whether a model under test is right about the sources and about the images of segmentations, by entry;
+        None where that cannot be told.
+        """
+        query = """
+            UPDATE catalogue_outcomes SET measured = 1, source_right = ?, image_right = ? WHERE entry = ? AND model = ?
+        """
+        for entry, (source, image) in found.items():
+            db.execute(query, [source, image, entry, model])
+
+    def _entries(self, db: sqlite_utils.Database, keys: Sequence[PageKey]) -> tuple[CatalogueEntry, ...]:
+        by_entry = {key.entry: key for key in keys}
+        rows = db.query(_ROWS, [json.dumps(list(by_entry))])
+        return tuple(_entry(row, by_entry[row["id"]], self._images.folder) for row in rows)
+
+    def _named(self, db: sqlite_utils.Database, wanted: CatalogueFilter, begin: str) -> dict[str, dict[str, int]]:
+        query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND entries > 0 ORDER BY 1"
+        names = [name for (name,) in db.execute(query, [begin, f"{begin[:-1]};"])]
+        found = counts(Selection(db, wanted), dict.fromkeys(names, MOST_VALUES))
+        return {name.removeprefix(begin): held for name, held in found.items()}
+
+
+def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
+    counterfactual: CounterfactualCaption | None = None
+    if row["counterfactual"] is not None:
+        counterfactual = unpack_value(CounterfactualCaption, row["counterfactual"])
+    caption = json.loads(row["caption"] or "null") or {}
+    reviewed = row["verdict"] != "open"
+    return CatalogueEntry(
+        id=row["id"],
+        test_case=row["test_case"],
+        run=row["run"] or "",
+        run_name=row["run_name"] or "",
+        image_sha=row["image"],
+        image_path=images / file_name(row["image"]),
+        image_size=(row["width"], row["height"]),
+        source_sha=row["source"] or "",
+        kind=row["kind"],
+        classes=tuple(json.loads(row["classes"])),
+        caption=caption.get("text", ""),
+        counterfactual=counterfactual.text if counterfactual is not None else "",
+        edits=counterfactual.edits if counterfactual is not None else (),
+        profile=row["profile"],
+        recipe=row["recipe"],
+        method=row["method"],
+        checks=unpack_value(tuple[Check, ...], row["checks"] or "[]"),
+        verdict=row["verdict"],
+        reason=row["reason"] or "" if reviewed else "",
+        reviewed=when(row["reviewed"]) if reviewed else None,
+        standings=json.loads(row["standings"]),
+        study_outcomes=tuple(sorted(json.loads(row["outcomes"]))),
+        tags=tuple(sorted(json.loads(row["tags"]))),
+        created=when(row["created"]),
+        key=key,
+    )

@@ -1,0 +1,308 @@
+"""A filter of the catalogue as a set of entries, and the orders in which such a set can be walked. Reads only.
+
+No walk goes over what it does not show: facets are intersected as sets, full text is asked for some chunks at a time,
+and an order by figures goes bin by bin.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import sqlite_utils
+
+from storage import entry_sets
+from storage.catalogue_types import Between, CatalogueFilter, Order, PageKey
+from storage.entry_sets import BYTES, CHUNK_BITS, KEY_BITS, Bits
+from storage.rows import whole
+
+UNREAD = "unread"
+"""Where a model under test that has not read an image stands on it."""
+_PART = 8
+"""Chunks for which the full text is asked at once."""
+_FEW = 3000
+"""So many figures are looked up one by one sooner than in the order of all."""
+_FIRST_BLOCK, _LARGEST_BLOCK = 256, 32_768
+
+
+def matching(text: str, edited: str = "") -> str | None:
+    """The query of the full text for words that a person typed: each is looked for as it is, in quotes, so that none is
+    a word of the query language. None where there is something to look for, but no word in it.
+    """
+    parts = []
+    for column, typed in (("", text), ("edited : ", edited)):
+        words = [word for word in whole(typed).replace("\0", " ").split() if any(map(str.isalnum, word))]
+        if typed.strip() and not words:
+            return None
+        if words:
+            quoted = ('"' + word.replace('"', '""') + '"' for word in words)
+            parts.append(f"{column}({' AND '.join(quoted)})")
+    return " AND ".join(parts)
+
+
+class Selection:
+    """The entries that a filter means, in the snapshot of `db`."""
+
+    def __init__(self, db: sqlite_utils.Database, wanted: CatalogueFilter) -> None:
+        self._db, self.wanted = db, wanted
+        (last,) = db.execute("SELECT max(id) FROM catalogue").fetchone()
+        self.chunks = ((last or 0) >> CHUNK_BITS) + 1
+        self._words = matching(wanted.text, wanted.edited)
+        self.bits = self._without_words()
+        """The entries, whatever their words: `whole` and `part` heed these."""
+
+    @property
+    def has_words(self) -> bool:
+        """Whether the full text is asked."""
+        return self._words != ""
+
+    @cached_property
+    def whole(self) -> Bits:
+        """All of it."""
+        return self.part(0, self.chunks)
+
+    def part(self, first: int, last: int) -> Bits:
+        """From chunk `first` up to `last`, which is not in it."""
+        bits = self.bits[first * BYTES : last * BYTES]
+        if not self._words or not bits.any():
+            return bits
+        start = first << CHUNK_BITS
+        query = (
+            "SELECT group_concat(rowid) FROM catalogue_words WHERE catalogue_words MATCH ? AND rowid >= ? AND rowid < ?"
+        )
+        (found,) = self._db.execute(query, [self._words, start, last << CHUNK_BITS]).fetchone()
+        return bits & entry_sets.of_entries(entry_sets.listed(found) - start, last - first)
+
+    def counted(self, most: int) -> int:
+        """How many entries there are; not much more than `most` where there are more."""
+        if not self._words:
+            return entry_sets.size(self.bits)
+        number = 0
+        for first in range(0, self.chunks, _PART):
+            number += entry_sets.size(self.part(first, min(first + _PART, self.chunks)))
+            if number > most:
+                break
+        return number
+
+    def by_entry(self, key: int | None, backwards: bool, left_out: Bits | None = None) -> Iterator[int]:
+        """The entries behind `key` (from the beginning, where there is none), by their numbers."""
+        at = (1 << 62 if backwards else -1) if key is None else key
+        first = min(max(at, 0) >> CHUNK_BITS, self.chunks - 1) // _PART
+        parts = range(first, -1, -1) if backwards else range(first, -(-self.chunks // _PART))
+        for part in parts:
+            start, end = part * _PART, min((part + 1) * _PART, self.chunks)
+            bits = self.part(start, end)
+            if left_out is not None:
+                bits = bits & ~left_out[start * BYTES : end * BYTES]
+            offset = start << CHUNK_BITS
+            for entry in entry_sets.beyond(bits, at - offset, backwards):
+                yield entry + offset
+
+    def value(self, facet: str, value: str) -> Bits:
+        """The entries that have a value of a facet, in and out of the selection."""
+        return self._values(facet, (value,))
+
+    def stored(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """The stored chunks of the value with this number."""
+        query = "SELECT id, members FROM catalogue_sets WHERE id >= ? AND id < ?"
+        mask = (1 << KEY_BITS) - 1
+        for key, members in self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS]):
+            yield key & mask, members
+
+    def listed(self, facet: str) -> list[tuple[int, str, int]]:
+        """The values of a facet: number, value, and how many entries have it in all."""
+        query = "SELECT id, value, entries FROM catalogue_values WHERE facet = ? AND entries > 0"
+        return self._db.execute(query, [facet]).fetchall()
+
+    def _without_words(self) -> Bits:
+        wanted, none = self.wanted, entry_sets.none_of(self.chunks)
+        if self._words is None:
+            return none
+        bits = self.value("there", "")
+        for facet, values in wanted.facets.items():
+            bits = bits & self._values(facet, values)
+        for facet, values in wanted.without.items():
+            bits = bits & ~self._values(facet, values)
+        for check, outcomes in wanted.checks.items():
+            bits = bits & self._values(f"check:{check}", outcomes)
+        for model, standings in wanted.models.items():
+            there = self._values(f"model:{model}", [standing for standing in standings if standing != UNREAD])
+            if UNREAD in standings:
+                there = there | ~self._values(f"model:{model}", None)
+            bits = bits & there
+        for between in wanted.between:
+            bits = bits & self._between(between)
+        for column, held in (("run", wanted.run), ("source", wanted.source)):
+            if held:
+                bits = bits & self._rows(f"SELECT group_concat(id) FROM catalogue WHERE {column} = ?", held)
+        if wanted.not_in_study:
+            query = """
+                SELECT group_concat(catalogue.id) FROM study_items JOIN catalogue USING (test_case)
+                WHERE study = ? AND test_case IS NOT NULL
+            """
+            bits = bits & ~self._rows(query, wanted.not_in_study)
+        return bits
+
+    def _rows(self, query: str, *values: object) -> Bits:
+        (found,) = self._db.execute(query, values).fetchone()
+        return entry_sets.of_entries(entry_sets.listed(found), self.chunks)
+
+    def _values(self, facet: str, values: Sequence[str] | None) -> Bits:
+        """The entries that have one of these values, or with None any."""
+        query = f"""
+            SELECT catalogue_sets.id & {(1 << KEY_BITS) - 1}, members FROM catalogue_values JOIN catalogue_sets
+                ON catalogue_sets.id >= catalogue_values.id << {KEY_BITS}
+                AND catalogue_sets.id < (catalogue_values.id + 1) << {KEY_BITS}
+            WHERE facet = :facet AND (:values IS NULL OR value IN (SELECT value FROM json_each(:values)))
+        """
+        named = {"facet": facet, "values": None if values is None else json.dumps([whole(value) for value in values])}
+        return entry_sets.of_rows(self._db.execute(query, named), self.chunks)
+
+    def _between(self, between: Between) -> Bits:
+        """Whole bins as sets; what stands in the bins of the two ends is looked at one by one."""
+        measure = f"check:{between.check}"
+        ends = {entry_sets.bin_of(between.low), entry_sets.bin_of(between.high)}
+        inside = [value for _, value, _ in self.listed(f"bin:{measure}") if min(ends) < int(value) < max(ends)]
+        bits = self._values(f"bin:{measure}", inside)
+        query = """
+            SELECT group_concat(entry) FROM catalogue_numbers
+            WHERE measure = (SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?)
+                AND number >= ? AND number <= ?
+        """
+        if len(ends) == 1 and between.low <= between.high:
+            return bits | self._rows(query, measure, between.low, between.high)
+        if between.low > between.high:
+            return entry_sets.none_of(self.chunks)
+        for end in ends:
+            low, high = entry_sets.bin_span(end)
+            bits = bits | self._rows(query, measure, max(between.low, low), min(between.high, high))
+        return bits
+
+
+class Walk:
+    """A selection in an order: what stands before and behind a place, and what stands at one."""
+
+    def __init__(self, db: sqlite_utils.Database, selection: Selection, order: Order) -> None:
+        self._db, self._selection, self._order = db, selection, order
+        self._measure = {"check": f"check:{order.check}", "reviewed": "reviewed"}.get(order.sort, "")
+        found = db.execute("SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?", [self._measure])
+        self._number = next((number for (number,) in found), 0)
+
+    def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
+        """What stands behind a key (from the beginning, where there is none), or, backwards, before it."""
+        if not self._measure:
+            falling = (self._order.sort == "newest") != backwards
+            for entry in self._selection.by_entry(key.entry if key is not None else None, falling):
+                yield PageKey(entry)
+            return
+        without = key is not None and key.number is None
+        if not backwards:
+            if not without:
+                yield from self._numbered(key, self._order.falling)
+            yield from self._numberless(key if without else None, True)
+            return
+        if key is None or without:
+            yield from self._numberless(key, False)
+        yield from self._numbered(None if without else key, not self._order.falling)
+
+    def at(self, place: int) -> PageKey | None:
+        """What stands at a place, from 0; None behind the end."""
+        if not self._measure:
+            entry = entry_sets.from_place(self._selection.whole, place, self._order.sort == "newest")
+            return PageKey(entry) if entry is not None else None
+        there = self._selection.whole
+        for number, value, size in self._bins(self._order.falling):
+            inside = size if self._all else entry_sets.common(self._selection.stored(number), there)
+            if place < inside:
+                return next((key for count, key in enumerate(self._in_bin(number, int(value))) if count == place), None)
+            place -= inside
+        entry = entry_sets.from_place(there & ~self._having, place, True)
+        return PageKey(entry) if entry is not None else None
+
+    @property
+    def _all(self) -> bool:
+        """Whether nothing is filtered out, so that how many there are of each value is known."""
+        return (
+            replace(self._selection.wanted, text="", edited="") == CatalogueFilter() and not self._selection.has_words
+        )
+
+    @cached_property
+    def _having(self) -> Bits:
+        return self._selection.value("measure", self._measure)
+
+    def _bins(self, falling: bool) -> list[tuple[int, str, int]]:
+        return sorted(self._selection.listed(f"bin:{self._measure}"), key=lambda held: int(held[1]), reverse=falling)
+
+    def _numberless(self, key: PageKey | None, falling: bool) -> Iterator[PageKey]:
+        for entry in self._selection.by_entry(key.entry if key is not None else None, falling, self._having):
+            yield PageKey(entry)
+
+    def _numbered(self, key: PageKey | None, falling: bool) -> Iterator[PageKey]:
+        start = None
+        if key is not None:
+            assert key.number is not None  # else it stands among those without
+            start = (key.number, key.entry)
+        for number, value, _ in self._bins(falling):
+            if start is not None and self._before(int(value), start[0], falling):
+                continue
+            yield from self._in_bin(number, int(value), falling, start)
+
+    def _before(self, place: int, number: float, falling: bool) -> bool:
+        held = entry_sets.bin_of(number / self._scale)
+        return place > held if falling else place < held
+
+    @property
+    def _scale(self) -> float:
+        return entry_sets.REVIEWS if self._measure == "reviewed" else 1.0
+
+    def _in_bin(
+        self, number: int, place: int, falling: bool | None = None, start: tuple[float, int] | None = None
+    ) -> Iterator[PageKey]:
+        """The entries of one bin in order, behind `start`."""
+        falling = self._order.falling if falling is None else falling
+        sign, order = ("<", "DESC") if falling else (">", "ASC")
+        inside = entry_sets.of_rows(self._selection.stored(number), self._selection.chunks) & self._selection.whole
+        count = entry_sets.size(inside)
+        if not count:
+            return
+        query = "SELECT number, entry FROM catalogue_numbers WHERE measure = ?"
+        if count <= _FEW:
+            few = json.dumps(entry_sets.entries_of(inside).tolist())
+            named = f"{query} AND entry IN (SELECT value FROM json_each(?))"
+            rows: Iterable[tuple[float, int]] = sorted(self._db.execute(named, [self._number, few]), reverse=falling)
+            for row in rows:
+                if start is None or (row < start if falling else row > start):
+                    yield PageKey(row[1], row[0])
+            return
+        low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
+        at = start or ((high, 1 << 62) if falling else (low, 0))
+        block = _FIRST_BLOCK
+        while True:
+            behind = f"{query} AND (number, entry) {sign} (?, ?) ORDER BY number {order}, entry {order} LIMIT {block}"
+            rows = self._db.execute(behind, [self._number, *at]).fetchall()
+            for figure, entry in rows:
+                if (figure > high) if not falling else (figure < low):
+                    return
+                if inside[entry >> 3] >> (entry & 7) & 1:
+                    yield PageKey(entry, figure)
+            if len(rows) < block:
+                return
+            at, block = rows[-1], min(4 * block, _LARGEST_BLOCK)
+
+
+def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """By facet, how many entries of a selection have each value: of each facet so many values at most, the most common
+    of all first.
+    """
+    everything = selection.wanted == CatalogueFilter()
+    found: dict[str, dict[str, int]] = {}
+    for facet, most in facets.items():
+        values = sorted(selection.listed(facet), key=lambda held: (-held[2], held[1]))[:most]
+        whole_set = selection.bits if everything else selection.whole
+        found[facet] = {
+            value: size if everything else entry_sets.common(selection.stored(number), whole_set)
+            for number, value, size in values
+        }
+    return found

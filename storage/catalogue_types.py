@@ -1,0 +1,180 @@
+"""What is asked of the catalogue of images that can be curated, and what comes back. Plain frozen dataclasses; no SQL.
+
+All times are in UTC and carry their zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, get_args
+
+from pipeline.types import Check, Edit, TaskKind
+
+Verdict = Literal["accepted", "rejected", "open"]
+Standing = Literal["right", "newly wrong", "wrong", "cannot tell", "not measured"]
+STANDINGS: tuple[Standing, ...] = get_args(Standing)
+"""How a model under test stands on an image that it has read: "newly wrong" where it gets the source right, "wrong"
+where it gets the source wrong too or nobody knows, "not measured" where class maps wait to be compared."""
+Facet = Literal[
+    "kind", "class", "edit type", "edits", "profile", "recipe", "method", "review", "weather", "time of day", "study",
+    "tag",
+]  # fmt: skip
+FACETS: tuple[Facet, ...] = get_args(Facet)
+"""What an image can be filtered by. "class": the label, or each protected class. "edits": how many, in digits.
+"weather" and "time of day": the alternative of an edit of this type. "study": what the votes say ("undecided" until
+they do)."""
+Sort = Literal["newest", "oldest", "check", "reviewed"]
+"""By which order: when it came in, the figure of a check, or when it was reviewed."""
+SORTS: tuple[Sort, ...] = get_args(Sort)
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order of images. What has no figure, or no review, stands behind all that has one, the newest first."""
+
+    sort: Sort = "newest"
+    check: str = ""
+    """The name of a check, for "check"."""
+    falling: bool = False
+    """For "check" and "reviewed": the largest figure, or the latest review, first."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """A range of the figure of a check, both ends included. What has no figure is not in it."""
+
+    check: str
+    low: float = -1000.0
+    high: float = 1000.0
+
+
+@dataclass(frozen=True)
+class CatalogueFilter:
+    """Which images are meant. All that is said has to hold; of several values of one facet, one has to."""
+
+    facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
+    without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
+    """Values that it must not have."""
+    checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the name of a check, its outcomes: "passed", "failed", "cannot tell"."""
+    models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By model under test, where it has to stand: of `STANDINGS`, or "unread"."""
+    between: tuple[Between, ...] = ()
+    run: str = ""
+    source: str = ""
+    """The SHA-256 of the source image."""
+    text: str = ""
+    """Words that its captions and edits have, whatever their letters' case, endings and accents."""
+    edited: str = ""
+    """Words that its edits have."""
+    not_in_study: str = ""
+    """The id of a study whose items are left out."""
+
+
+@dataclass(frozen=True)
+class PageKey:
+    """A place in an order: that of one image."""
+
+    entry: int
+    number: float | None = None
+    """Its figure in the order; None where it has none, or none counts."""
+
+    @property
+    def text(self) -> str:
+        """For an address or a script; `read` reads it back."""
+        return str(self.entry) if self.number is None else f"{self.number!r}:{self.entry}"
+
+    @staticmethod
+    def read(text: str) -> PageKey:
+        """Raises ValueError for what is no key."""
+        number, _, entry = text.rpartition(":")
+        return PageKey(int(entry), float(number) if number else None)
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """One image that can be curated."""
+
+    id: int
+    """Its number in the catalogue; it never changes."""
+    test_case: int | None
+    """None of an image that was imported."""
+    run: str
+    """"" where there is none."""
+    run_name: str
+    image_sha: str
+    image_path: Path
+    image_size: tuple[int, int]
+    """Width and height in pixels."""
+    source_sha: str
+    """"" where there is none."""
+    kind: TaskKind
+    classes: tuple[str, ...]
+    """The label, or the protected classes."""
+    caption: str
+    """Of the source image, the latest."""
+    counterfactual: str
+    edits: tuple[Edit, ...]
+    profile: str
+    recipe: str
+    method: str
+    checks: tuple[Check, ...]
+    verdict: Verdict
+    reason: str
+    """Of the verdict; "" where none was given."""
+    reviewed: datetime | None
+    standings: Mapping[str, Standing]
+    """By model under test."""
+    study_outcomes: tuple[str, ...]
+    """What the votes of studies say of it, each once."""
+    tags: tuple[str, ...]
+    created: datetime
+    key: PageKey
+    """Its place in the order that was asked for."""
+
+
+@dataclass(frozen=True)
+class CataloguePage:
+    """Some images in an order."""
+
+    entries: tuple[CatalogueEntry, ...]
+    more: bool
+    """Whether others follow, in the direction that was asked for."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many images fit."""
+
+    number: int
+    exact: bool = True
+    """Where it is not, there are more than `number`."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a coverage table. An image with two edit types, or two classes, counts in each."""
+
+    line: str
+    """"" for what has none."""
+    place: str
+    reviews: Mapping[str, int]
+    """By verdict, how many images."""
+    models: Mapping[str, Mapping[str, int]]
+    """By model under test, how many images stand where."""
+
+    @property
+    def entries(self) -> int:
+        return sum(self.reviews.values())
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a histogram: how many images have a figure from `low` up to `high`, which is not in it."""
+
+    low: float
+    high: float
+    entries: int
