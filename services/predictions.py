@@ -36,6 +36,7 @@ from pipeline.types import Check, Task
 from services.commands import Commands, RunCommand
 from services.edit_conflicts import StateEdit
 from services.jobs import JobQueue
+from services.model_outcomes import RunMasks, measure
 from services.run_settings import RunSettings
 from services.runs import RunService
 from storage.types import Run, StoredTestCase
@@ -133,6 +134,7 @@ class PredictionService:
         self.load = load or _load
         """How a model is loaded."""
         self._models: dict[str, Predictor] = {}
+        self._masks = RunMasks(workspace)
         self._known: dict[tuple[str, str], Prediction] = {}
         self._pending: set[tuple[str, str]] = set()
         self._problems: dict[str, str] = {}
@@ -308,6 +310,7 @@ class PredictionService:
                 return
             prediction = self._model(wanted, model).predict(self._workspace.images.load(sha))
             self._workspace.predictions.append(sha, model, prediction)
+            measure(self._workspace, self._masks, model, sha)
             with self._lock:
                 self._known[sha, model] = prediction
         except UserError as error:

@@ -31,6 +31,7 @@ from storage.catalogue_types import (
     Facet,
     Order,
     PageKey,
+    Unmeasured,
 )
 from storage.database import Database, Repository, read, write
 from storage.images import Images, file_name
@@ -214,16 +215,9 @@ class Catalogue(Repository):
         return int(db.execute(query, values).rowcount)
 
     @read
-    def not_measured(
-        self, db: sqlite_utils.Database, model: str, most: int, sha: str = ""
-    ) -> tuple[tuple[int, int], ...]:
-        """Segmentations whose class maps wait to be compared, at most so many: entries with their test cases. `sha`:
-        only those whose image or source this is. Deleted runs are left out.
-        """
-        query = """
-            SELECT catalogue.id, catalogue.test_case FROM catalogue_outcomes JOIN catalogue ON catalogue.id = entry
-            WHERE catalogue.id IN (SELECT value FROM json_each(:entries)) AND model = :model AND NOT measured
-            ORDER BY catalogue.id LIMIT :most
+    def not_measured(self, db: sqlite_utils.Database, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
+        """Segmentations whose class maps wait to be compared, at most so many. `sha`: only those whose image or source
+        this is. Those of deleted runs are left out.
         """
         if sha:
             found = "SELECT group_concat(id) FROM catalogue WHERE there AND (image = :sha OR source = :sha)"
@@ -231,21 +225,34 @@ class Catalogue(Repository):
         else:
             waiting = Selection(db, CatalogueFilter(models={model: ("not measured",)})).whole
             entries = entry_sets.entries_of(waiting)[:most]
+        query = """
+            SELECT catalogue.id, test_case, prediction, source_prediction, state
+            FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
+                JOIN catalogue_outcomes ON entry = catalogue.id AND model = :model
+                JOIN run_summaries USING (run)
+            WHERE NOT measured ORDER BY catalogue.id LIMIT :most
+        """
         values = {"entries": json.dumps(entries.tolist()), "model": model, "most": most}
-        return tuple(db.execute(query, values).fetchall())
+        return tuple(Unmeasured(*row) for row in db.execute(query, values))
 
     @write
     def measured(
-        self, db: sqlite_utils.Database, model: str, found: Mapping[int, tuple[bool | None, bool | None]]
+        self,
+        db: sqlite_utils.Database,
+        model: str,
+        found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]],
     ) -> None:
-        """Keep whether a model under test is right about the sources and about the images of segmentations, by entry;
-        None where that cannot be told.
+        """Keep whether a model under test is right about the sources and about the images of segmentations; None where
+        that cannot be told. What was predicted anew meanwhile, or got another mask, waits on.
         """
         query = """
-            UPDATE catalogue_outcomes SET measured = 1, source_right = ?, image_right = ? WHERE entry = ? AND model = ?
+            UPDATE catalogue_outcomes SET measured = 1, source_right = ?, image_right = ?
+            WHERE entry = ? AND model = ? AND prediction = ? AND source_prediction = ?
+                AND (SELECT state FROM catalogue JOIN run_summaries USING (run) WHERE catalogue.id = entry) = ?
         """
-        for entry, (source, image) in found.items():
-            db.execute(query, [source, image, entry, model])
+        for one, (source, image) in found:
+            values = [source, image, one.entry, model, one.prediction, one.source_prediction, one.state]
+            db.execute(query, values)
 
     def _entries(self, db: sqlite_utils.Database, keys: Sequence[PageKey]) -> tuple[CatalogueEntry, ...]:
         by_entry = {key.entry: key for key in keys}

@@ -172,6 +172,18 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Unmeasured:
+    """An image whose class maps wait to be compared, and what that would hang on."""
+
+    entry: int
+    test_case: int
+    prediction: int
+    source_prediction: int
+    state: int
+    """Of its run: it names the mask."""
+
+
+@dataclass(frozen=True)
 class Bar:
     """A bar of a histogram: how many images have a figure from `low` up to `high`, which is not in it."""
 

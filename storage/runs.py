@@ -274,6 +274,15 @@ class Runs(Repository):
         )
 
     @read
+    def mask(self, db: sqlite_utils.Database, run_id: str) -> tuple[str | None, Mapping[int, str]]:
+        """The SHA-256 of the mask of a run, None where it has none, and the names of its class numbers. Raises
+        UserError for an unknown run.
+        """
+        require_run(db, run_id)
+        state = latest_state(db, run_id)
+        return state["mask"], {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
+
+    @read
     def states(self, db: sqlite_utils.Database, run_id: str, since: int = 0) -> tuple[StoredState, ...]:
         """Settings and prompts as they were, oldest first, from the state with the id `since` on.
 

@@ -14,22 +14,13 @@ from pydantic import ValidationError
 
 from evaluation.types import Prediction, encode_map
 from pipeline.errors import UserError
+from services.model_outcomes import RunMasks, measure, verdict_of
 from services.studies.control_items import MADE, Disguises, for_more, keep_in_step
-from services.studies.drafts import AskModelUnderTest, Drafts
-from services.studies.item_filter import (
-    ItemFilter,
-    Pool,
-    RunMasks,
-    draw,
-    items_of,
-    model_name,
-    most_read,
-    note_of,
-    pool_of,
-    verdict_of,
-)
+from services.studies.drafts import AskModelUnderTest, DescribeFilter, Drafts
+from services.studies.item_filter import ItemFilter, Pool, draw, items_of, model_name, most_read, note_of, pool_of
+from storage.catalogue_check import catalogue_faults
 from storage.study_types import Candidate
-from storage.workspace import Workspace
+from storage.workspace import DATABASE, Workspace
 from study.control_items import made_controls, right
 from study.questions import asked
 from study.quiz import made_quiz
@@ -37,6 +28,7 @@ from study.readiness import findings
 from study.sampling import at_random, stratified
 from study.templates import TEMPLATES
 from study.types import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Study, Worker
+from tests.cases import made_case
 from tests.study_cases import LABELS, MODEL, object_runs, road_runs
 
 CLASSIFICATION, PRESERVATION = (TEMPLATES[name].rules() for name in ("classification", "preservation"))
@@ -52,8 +44,14 @@ def read(workspace: Workspace) -> tuple[Candidate, ...]:
     return workspace.test_cases.candidates()
 
 
-def drawable(workspace: Workspace, wanted: ItemFilter, items: Sequence[Item] = ()) -> Pool:
-    return pool_of(read(workspace), wanted, RunMasks(workspace), items)
+def free(workspace: Workspace, pool: Pool) -> tuple[Candidate, ...]:
+    """All that a pool can draw, oldest first."""
+    catalogue = workspace.catalogue
+    return workspace.test_cases.candidates(catalogue.test_cases(catalogue.ids(pool.selection)))
+
+
+def drawable(workspace: Workspace, wanted: ItemFilter, study: str = "") -> tuple[Candidate, ...]:
+    return free(workspace, pool_of(workspace.catalogue, wanted, study))
 
 
 # Drawing
@@ -97,12 +95,12 @@ def test_misclassified_images_are_those_that_the_model_gets_wrong(workspace: Wor
     cases = object_runs(workspace, 4, wrong=(1, 6, 14))
     candidates = read(workspace)
     assert [verdict_of(candidate, MODEL) for candidate in candidates][:3] == [(True, True), (True, False), (True, True)]
-    pool = pool_of(candidates, ItemFilter(how="misclassified", count=10), RunMasks(workspace))
-    assert {candidate.test_case for candidate in pool.free} == {cases[1], cases[6], cases[14]}
+    pool = pool_of(workspace.catalogue, ItemFilter(how="misclassified", count=10))
+    assert [candidate.test_case for candidate in free(workspace, pool)] == [cases[1], cases[6], cases[14]]
     assert pool.model == MODEL and pool.unread == 0
     assert note_of(pool, ItemFilter(how="misclassified", count=10)).startswith(f"3 are misclassified by {MODEL}.")
     items = items_of(
-        draw(pool, ItemFilter(how="misclassified", count=2), 5),
+        draw(workspace, pool, ItemFilter(how="misclassified", count=2), 5),
         ItemFilter(how="misclassified", count=2),
         pool.model,
         RunMasks(workspace),
@@ -114,16 +112,74 @@ def test_misclassified_images_are_those_that_the_model_gets_wrong(workspace: Wor
 
 def test_an_image_whose_source_alone_was_read_is_not_read_yet(workspace: Workspace) -> None:
     object_runs(workspace, 1, wrong=(0, 1))
-    candidates = [
-        replace(held, predictions={MODEL: (held.predictions[MODEL][0], None)}) if number < 3 else held
-        for number, held in enumerate(read(workspace))
-    ]
+    run = workspace.runs.search()[0].id
+    for shade in range(3):
+        workspace.test_cases.append(run, None, made_case(Image.new("RGB", (8, 8), (shade, 0, 0))))
     choice = ItemFilter(how="misclassified")
-    pool = pool_of(candidates, choice, RunMasks(workspace))
-    assert (pool.model, pool.unread, len(pool.free)) == (MODEL, 3, 0)
+    pool = pool_of(workspace.catalogue, choice)
+    assert (pool.model, pool.unread, pool.free) == (MODEL, 3, 2)
     assert "3 were not read by it yet." in note_of(pool, choice)
-    others = [replace(held, predictions={**held.predictions, "a": (None, None)}) for held in candidates]
-    assert most_read(others) == MODEL and most_read(candidates[:3]) == ""
+    assert pool_of(workspace.catalogue, ItemFilter(model="another")).unread == 7
+    assert most_read({"b": {"right": 1, "wrong": 2}, "a": {"right": 3}, "c": {"right": 0}}) == "a"
+    assert most_read({"c": {"right": 0}}) == most_read({}) == ""
+
+
+def segmented(workspace: Workspace) -> tuple[Candidate, ...]:
+    """Two test cases of a road; a segmenter sees all of the source, all of the first and nothing of the second."""
+    road_runs(workspace, 1)
+    cases = read(workspace)
+    mask = RunMasks(workspace).of(cases[0].run_id)
+    assert mask is not None
+    names = tuple(mask.classes[number] for number in range(len(mask.classes)))
+    blind = Image.new("L", mask.numbers.size)
+    shas = (cases[0].source_sha, *(held.image_sha for held in cases))
+    for sha, seen in zip(shas, (mask.numbers, mask.numbers, blind), strict=True):
+        prediction = Prediction("segmentation", MODEL, classes=names, class_map=encode_map(seen))
+        workspace.predictions.append(sha, MODEL, prediction)
+    return cases
+
+
+def test_class_maps_are_compared_once_and_again_after_another_mask(workspace: Workspace) -> None:
+    cases, choice = segmented(workspace), ItemFilter(how="misclassified", source_right=True)
+    pool = pool_of(workspace.catalogue, choice)
+    assert (pool.free, pool.unread, pool.unmeasured) == (0, 0, 2)
+    assert "2 are still to be measured; a draw waits for them." in note_of(pool, choice)
+    masks = RunMasks(workspace)
+    assert not measure(workspace, masks, MODEL, enough=lambda: True)
+    assert measure(workspace, masks, MODEL, cases[0].image_sha)
+    assert pool_of(workspace.catalogue, choice).unmeasured == 1, "the other one's image was not asked for"
+    assert measure(workspace, masks, MODEL)
+    pool = pool_of(workspace.catalogue, choice)
+    assert (pool.unmeasured, [held.test_case for held in free(workspace, pool)]) == (0, [cases[1].test_case])
+    assert catalogue_faults(workspace.folder / DATABASE) == ()
+    waiting = workspace.catalogue.not_measured
+    mask = masks.of(cases[0].run_id)
+    assert mask is not None and waiting(MODEL, 9) == ()
+    # Under a mask of which the model sees nothing, the source is not found either: nothing can be lost.
+    workspace.runs.set_mask(cases[0].run_id, Image.new("L", (8, 8), 1), {1: "pedestrian"})
+    held = waiting(MODEL, 9)
+    assert pool_of(workspace.catalogue, choice).unmeasured == len(held) == 2
+    workspace.runs.set_mask(cases[0].run_id, mask.numbers, mask.classes)
+    workspace.catalogue.measured(MODEL, [(one, (True, True)) for one in held])
+    assert len(waiting(MODEL, 9)) == 2, "what was measured with an earlier mask does not count"
+    assert measure(workspace, masks, MODEL) and pool_of(workspace.catalogue, choice).free == 1
+    workspace.runs.set_mask(cases[0].run_id, Image.new("L", (8, 8), 1), {1: "pedestrian"})
+    assert measure(workspace, masks, MODEL) and pool_of(workspace.catalogue, choice).free == 0
+    workspace.runs.set_mask(cases[0].run_id, None)
+    assert pool_of(workspace.catalogue, choice).unmeasured == 2
+    workspace.predictions.append(cases[0].image_sha, MODEL, Prediction("segmentation", MODEL, classes=("sky",),
+        class_map=encode_map(Image.new("L", (8, 8)))))  # fmt: skip
+    assert measure(workspace, masks, MODEL) and catalogue_faults(workspace.folder / DATABASE) == ()
+
+
+def test_a_draft_measures_what_it_draws(workspace: Workspace) -> None:
+    cases = segmented(workspace)
+    study = workspace.studies.create("Roads", PRESERVATION)
+    drafts, choice = Drafts(workspace, lambda run, model: ""), ItemFilter(how="misclassified", count=5)
+    new, words = drafts.drawn(workspace.studies.get(study), choice)
+    assert [item.test_case for item in new] == [cases[1].test_case] and "from 1 that fitted" in words
+    assert drafts.describe_filter(DescribeFilter(study=study, filter=choice)).free == 1
+    assert drafts.models() == (MODEL,)
 
 
 def test_the_model_is_asked_where_it_has_read_the_source_alone(workspace: Workspace) -> None:
@@ -144,19 +200,20 @@ def test_the_model_is_asked_where_it_has_read_the_source_alone(workspace: Worksp
 
 
 def test_images_of_the_study_are_not_drawn_again(workspace: Workspace) -> None:
-    object_runs(workspace, 2)
+    cases = object_runs(workspace, 2)
     study = workspace.studies.create("Birds", CLASSIFICATION)
-    first = drawable(workspace, ItemFilter(count=5))
-    workspace.studies.add_items(
-        study, items_of(draw(first, ItemFilter(count=5), 0), ItemFilter(), "", RunMasks(workspace))
-    )
-    second = drawable(workspace, ItemFilter(count=5), workspace.studies.items(study))
-    assert (len(second.free), second.fitting) == (3, 8)
+    first = pool_of(workspace.catalogue, ItemFilter(count=5), study)
+    drawn = draw(workspace, first, ItemFilter(count=5), 0)
+    # The same seed draws the same as ever.
+    assert [held.test_case for held in drawn] == list(at_random(sorted(cases), 5, 0))
+    workspace.studies.add_items(study, items_of(drawn, ItemFilter(), "", RunMasks(workspace)))
+    second = pool_of(workspace.catalogue, ItemFilter(count=5), study)
+    assert (second.free, second.fitting) == (3, 8)
     assert "besides 5 that are in the study already" in note_of(second, ItemFilter(count=5))
     assert "all 3 would be taken" in note_of(second, ItemFilter(count=5))
-    workspace.studies.add_items(study, items_of(second.free, ItemFilter(), "", RunMasks(workspace)))
+    workspace.studies.add_items(study, items_of(free(workspace, second), ItemFilter(), "", RunMasks(workspace)))
     with pytest.raises(UserError, match="No image is left that fits"):
-        draw(drawable(workspace, ItemFilter(), workspace.studies.items(study)), ItemFilter(), 0)
+        draw(workspace, pool_of(workspace.catalogue, ItemFilter(), study), ItemFilter(), 0)
 
 
 def test_reviews_and_tasks_filter(workspace: Workspace) -> None:
@@ -166,7 +223,7 @@ def test_reviews_and_tasks_filter(workspace: Workspace) -> None:
     workspace.test_cases.review(cases[1], "rejected", "no bird")
 
     def fits(**choice: object) -> set[int]:
-        return {candidate.test_case for candidate in drawable(workspace, ItemFilter.model_validate(choice)).free}
+        return {candidate.test_case for candidate in drawable(workspace, ItemFilter.model_validate(choice))}
 
     assert fits() == {*cases, *roads}
     assert fits(reviewed="accepted") == {cases[0]}
@@ -176,18 +233,32 @@ def test_reviews_and_tasks_filter(workspace: Workspace) -> None:
 
 def test_classes_and_edit_types_are_strata(workspace: Workspace) -> None:
     object_runs(workspace, 8)
-    pool = drawable(workspace, ItemFilter(how="label", count=8))
-    assert set(pool.strata) == set(LABELS)
-    labels = Counter(candidate.label for candidate in draw(pool, ItemFilter(how="label", count=8), 0))
-    assert set(labels.values()) == {2}
-    pool = drawable(workspace, ItemFilter(how="edit type", count=8))
-    assert set(pool.strata) == {"weather", "time of day"}
+    roads = road_runs(workspace, 1, cases=1)
+    choice = ItemFilter(how="label", count=10)
+    pool = pool_of(workspace.catalogue, choice)
+    assert pool.strata == {**dict.fromkeys(LABELS, 8), "no label": 1}
+    labels = Counter(candidate.label for candidate in draw(workspace, pool, choice, 0))
+    assert labels[""] == 1 and sorted(labels[label] for label in LABELS) == [2, 2, 2, 3]
+    choice = ItemFilter(how="edit type", count=8)
+    pool = pool_of(workspace.catalogue, choice)
+    assert pool.strata == {"weather": 17, "time of day": 16}
+    strata: dict[str, list[int]] = {}
+    for candidate in read(workspace):
+        strata.setdefault(candidate.edit_types[0], []).append(candidate.test_case)
+    drawn = draw(workspace, pool, choice, 3)
+    assert [candidate.test_case for candidate in drawn] == list(stratified(strata, 8, 3))
+    plain = workspace.test_cases.append(read(workspace)[0].run_id, None, made_case(Image.new("RGB", (8, 8))))
+    assert pool_of(workspace.catalogue, choice).strata["no edit"] == 1
+    choice = ItemFilter(how="label", kind="segmentation")
+    pool = pool_of(workspace.catalogue, choice)
+    assert pool.strata == {"no label": 1} and plain not in roads
+    assert [candidate.test_case for candidate in draw(workspace, pool, choice, 0)] == roads
 
 
 def test_a_scene_shows_what_its_mask_shows(workspace: Workspace) -> None:
     road_runs(workspace, 2, cases=1)
     choice = ItemFilter(kind="segmentation")
-    without, with_one = items_of(drawable(workspace, choice).free, choice, "", RunMasks(workspace))
+    without, with_one = items_of(drawable(workspace, choice), choice, "", RunMasks(workspace))
     assert {"road", "vehicle"} <= set(without.classes) and "pedestrian" not in without.classes
     assert "pedestrian" in with_one.classes
     assert [question.id for question in asked(PRESERVATION.questions, without, {})] == ["road", "vehicles"]
@@ -289,7 +360,7 @@ def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -
     studies, disguise = workspace.studies, Disguises(workspace)
     rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4))
     study = studies.create("Birds", rules)
-    chosen = drawable(workspace, ItemFilter()).free
+    chosen = drawable(workspace, ItemFilter())
     studies.add_items(study, items_of(chosen, ItemFilter(), MODEL, RunMasks(workspace)))
     assert keep_in_step(studies, studies.get(study), disguise) and not keep_in_step(
         studies, studies.get(study), disguise
@@ -315,7 +386,7 @@ def test_what_was_given_is_not_made_beside_it_with_another_answer(workspace: Wor
     object_runs(workspace, 10)
     studies, disguise = workspace.studies, Disguises(workspace)
     study = studies.create("Birds", replace(CLASSIFICATION, eligibility=Eligibility(quiz=4)))
-    studies.add_items(study, items_of(drawable(workspace, ItemFilter()).free, ItemFilter(), MODEL, RunMasks(workspace)))
+    studies.add_items(study, items_of(drawable(workspace, ItemFilter()), ItemFilter(), MODEL, RunMasks(workspace)))
     keep_in_step(studies, studies.get(study), disguise)
     of_kind = {item.kind: item for item in studies.items(study) if MADE in item.origin}
     for held in of_kind.values():
@@ -332,7 +403,7 @@ def test_beside_its_source_a_made_item_cannot_be_told_by_equal_pictures_or_capti
     object_runs(workspace, 10)
     studies, disguise = workspace.studies, Disguises(workspace)
     study = studies.create("Birds", replace(TEMPLATES["lance"].rules(), eligibility=Eligibility(quiz=4)))
-    chosen = drawable(workspace, ItemFilter()).free
+    chosen = drawable(workspace, ItemFilter())
     studies.add_items(study, items_of(chosen, ItemFilter(), MODEL, RunMasks(workspace)))
     assert keep_in_step(studies, studies.get(study), disguise)
     made = [item for item in studies.items(study) if item.kind != "item"]
@@ -348,7 +419,7 @@ def test_of_few_sources_no_control_or_quiz_item_shows_the_picture_of_another(wor
     studies, disguise = workspace.studies, Disguises(workspace)
     rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4), controls=ControlPolicy(share=0.4))
     study = studies.create("Birds", rules)
-    studies.add_items(study, items_of(drawable(workspace, ItemFilter()).free, ItemFilter(), MODEL, RunMasks(workspace)))
+    studies.add_items(study, items_of(drawable(workspace, ItemFilter()), ItemFilter(), MODEL, RunMasks(workspace)))
     assert keep_in_step(studies, studies.get(study), disguise)
     made = [item for item in studies.items(study) if item.kind != "item"]
     assert len(made) == 8 and len({item.image_sha for item in made}) == 8
@@ -376,7 +447,7 @@ def test_control_items_that_come_with_more_images_are_others_than_those_there(
     studies, disguise = workspace.studies, Disguises(workspace)
     rules = replace(TEMPLATES[template].rules(), eligibility=Eligibility(quiz=4), controls=ControlPolicy(share=0.2))
     study = studies.create("Birds", rules)
-    chosen = items_of(drawable(workspace, ItemFilter()).free, ItemFilter(), MODEL, RunMasks(workspace))
+    chosen = items_of(drawable(workspace, ItemFilter()), ItemFilter(), MODEL, RunMasks(workspace))
     studies.add_items(study, chosen[::2])
     keep_in_step(studies, studies.get(study), disguise)
     there = studies.items(study)

@@ -19,23 +19,15 @@ from pydantic import Field, StrictInt
 from pipeline.errors import UserError
 from pipeline.settings import Settings
 from services.commands import Command, Commands, Missing, in_words
+from services.model_outcomes import RunMasks, measure
 from services.predictions import PredictionService, model_key
 from services.studies import draft_form
 from services.studies.control_items import MADE, Disguises, keep_in_step, leave_out
 from services.studies.draft_form import Trouble, typed_text
 from services.studies.draft_saves import DraftSaves, form_state
-from services.studies.item_filter import (
-    ItemFilter,
-    RunMasks,
-    draw,
-    is_read,
-    items_of,
-    model_name,
-    most_read,
-    note_of,
-    pool_of,
-)
-from storage.study_types import Candidate
+from services.studies.item_filter import ItemFilter, draw, items_of, model_name, most_read, note_of, pool_of
+from storage.catalogue_selection import UNREAD
+from storage.catalogue_types import CatalogueFilter, Order, PageKey
 from storage.types import Run
 from storage.workspace import Workspace
 from study.readiness import Finding, findings
@@ -44,8 +36,8 @@ from study.types import LONGEST_WHY, Example, Item, ItemKind, NewItem, Rules, St
 
 QUIZ = 5
 """Questions of the quiz of a new draft: without one nobody who is new could vote."""
-CANDIDATES_SECONDS = 3.0
-"""The test cases are read anew after so long: a filter asks for them with every change."""
+MEASURING_SECONDS = 0.05
+"""So long a change of the filter compares class maps that nobody has compared yet; what is left is said."""
 PICKABLE = 60
 """Pictures of a group that are offered as examples."""
 AskModel = Callable[[str, str], str | None]
@@ -241,7 +233,6 @@ class Drafts:
         self._lock = threading.RLock()
         self._masks = RunMasks(workspace)
         self.disguise = Disguises(workspace)
-        self._candidates: tuple[float, tuple[Candidate, ...]] = (-1e9, ())
         self._saves = DraftSaves()
 
     def register(self, commands: Commands) -> None:
@@ -293,26 +284,23 @@ class Drafts:
 
     def models(self) -> tuple[str, ...]:
         """Models under test that have looked at a test case; the one that has looked at most first."""
-        candidates = self.candidates()
-        first = most_read(candidates)
-        others = {model for held in candidates for model in held.predictions if is_read(held, model)} - {first}
-        return (first, *sorted(others)) if first else ()
-
-    def candidates(self) -> tuple[Candidate, ...]:
-        """The test cases of this workspace, at most a few seconds old."""
-        with self._lock:
-            read, candidates = self._candidates
-            if time.monotonic() - read > CANDIDATES_SECONDS:
-                candidates = self._workspace.test_cases.candidates()
-                self._candidates = (time.monotonic(), candidates)
-            return candidates
+        models = self._workspace.catalogue.models()
+        first = most_read(models)
+        return (first, *sorted(set(models) - {first})) if first else ()
 
     def possible_examples(self, study_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Pictures that can be examples, as (words, shas): source images, and test cases that are not judged here."""
         items = self.items(study_id)
         taken = {item.image_sha for item in items}
         sources = dict.fromkeys(item.source_sha for item in items if item.source_sha)
-        others = dict.fromkeys(held.image_sha for held in self.candidates() if held.image_sha not in taken)
+        others: dict[str, None] = {}
+        key: PageKey | None = None
+        wanted = CatalogueFilter(not_in_study=study_id)
+        while len(others) < PICKABLE and (
+            page := self._workspace.catalogue.page(wanted, Order("oldest"), 2 * PICKABLE, after=key).entries
+        ):
+            others |= dict.fromkeys(held.image_sha for held in page if held.image_sha not in taken)
+            key = page[-1].key
         return (
             ("Source images of this study", tuple(sources)[:PICKABLE]),
             ("Generated images that are not in this study", tuple(others)[:PICKABLE]),
@@ -440,10 +428,12 @@ class Drafts:
 
     def drawn(self, study: Study, wanted: ItemFilter) -> tuple[tuple[NewItem, ...], str]:
         """New items by a filter, and how they were drawn in words; nothing is saved. Raises UserError for none."""
-        self._candidates = (-1e9, ())
-        pool = pool_of(self.candidates(), wanted, self._masks, self.items(study.id))
+        catalogue = self._workspace.catalogue
+        pool = pool_of(catalogue, wanted, study.id)
+        if pool.unmeasured and measure(self._workspace, self._masks, pool.model):
+            pool = pool_of(catalogue, wanted, study.id)
         with in_words():
-            chosen = draw(pool, wanted, study.rules.seed)
+            chosen = draw(self._workspace, pool, wanted, study.rules.seed)
         asked_of = [question.only_with for question in study.rules.questions]
         new = items_of(chosen, wanted, pool.model, self._masks, asked_of)
         way = {
@@ -454,19 +444,25 @@ class Drafts:
         }[wanted.how]
         short = f" ({wanted.count} were asked for)" if len(new) < wanted.count else ""
         one = "image" if len(new) == 1 else "images"
-        words = f"{len(new)} {one} drawn {way}{short}, from {len(pool.free)} that fitted, seed {study.rules.seed}"
+        words = f"{len(new)} {one} drawn {way}{short}, from {pool.free} that fitted, seed {study.rules.seed}"
         return new, words
 
     def describe_filter(self, sent: DescribeFilter) -> FilterNote:
         """What a filter can draw."""
-        pool = pool_of(self.candidates(), sent.filter, self._masks, self.items(sent.study))
-        return FilterNote(note_of(pool, sent.filter), len(pool.free), pool.unread)
+        catalogue, study = self._workspace.catalogue, self._studies.get(sent.study).id
+        pool = pool_of(catalogue, sent.filter, study)
+        if pool.unmeasured:
+            until = time.monotonic() + MEASURING_SECONDS
+            measure(self._workspace, self._masks, pool.model, enough=lambda: time.monotonic() > until)
+            pool = pool_of(catalogue, sent.filter, study)
+        return FilterNote(note_of(pool, sent.filter), pool.free, pool.unread)
 
     def ask_model(self, sent: AskModelUnderTest) -> int:
         """Have the model under test look at what it has not seen yet: at how many runs."""
         wanted = sent.filter.model_copy(update={"how": "random"})
-        pool = pool_of(self.candidates(), wanted, self._masks)
-        runs = sorted({candidate.run_id for candidate in pool.free if not is_read(candidate, pool.model)})
+        catalogue = self._workspace.catalogue
+        pool = pool_of(catalogue, wanted)
+        runs = sorted(catalogue.runs(replace(pool.selection, models={pool.model: (UNREAD,)})))
         # A run's images are for the model under test of that run; another one is chosen on the explore page.
         answers = [answer for run in runs if (answer := self._ask_model(run, wanted.model)) is not None]
         if not answers:

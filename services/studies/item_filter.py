@@ -1,32 +1,31 @@
 """The item filter: which test cases become items of a study, how they are drawn, and what is known of each.
 
-The drawing itself is in `study.sampling`; here a filter meets the test cases, the masks and the readings of
-the models under test.
+The drawing itself is in `study.sampling`, which test cases fit is asked of the catalogue; only what is drawn is read.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, get_args
 
-from PIL import Image
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from evaluation.metrics import against_mask, share, without_mask
-from evaluation.types import LARGEST_MAP, Prediction, decode_map, names_label
+from evaluation.metrics import share
 from pipeline.errors import UserError
 from pipeline.masks import numbers_of
 from pipeline.types import EDIT_TYPES, Task
 from pipeline.words import classes_in
+from services.model_outcomes import Mask, RunMasks, kind_of, verdict_with_masks
 from services.studies.draft_form import NumberField, typed_number, typed_text
+from storage.catalogue import Catalogue
+from storage.catalogue_selection import UNREAD
+from storage.catalogue_types import CatalogueFilter, Facet
 from storage.study_types import Candidate
 from storage.workspace import Workspace
 from study.sampling import at_random, stratified
-from study.types import Item, NewItem
+from study.types import NewItem
 
 How = Literal["random", "misclassified", "label", "edit type"]
 HOWS: tuple[How, ...] = get_args(How)
@@ -34,12 +33,12 @@ Reviewed = Literal["all", "accepted", "not rejected"]
 REVIEWED: tuple[Reviewed, ...] = get_args(Reviewed)
 Kind = Literal["any", "classification", "segmentation"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+NO_LABEL, NO_EDIT = "no label", "no edit"
+"""What the images are called that have none."""
 ASKED_OF_SCENES = ("road", "vehicle", "pedestrian")
 """Classes of questions: an image shows them also when its data set calls them by a narrower name, such as car."""
 LEAST_SHARE = 0.0005
 """Of the pixels of a mask, below which a class does not count as shown: a person could not find it."""
-MASK_SECONDS = 60.0
-"""A mask is looked up anew after so long: a filter asks for it with every change."""
 MOST = 20_000
 """Items that can be drawn at once."""
 
@@ -69,83 +68,92 @@ class ItemFilter(BaseModel):
 
 @dataclass(frozen=True)
 class Pool:
-    """What a filter can draw from."""
+    """What a filter can draw from: of which images, and how many."""
 
-    free: tuple[Candidate, ...]
+    selection: CatalogueFilter
     """Those that fit and are not in the study yet."""
+    free: int
+    """How many these are."""
     fitting: int
     """All that fit, those in the study included."""
     unread: int
     """Of the fitting: how many the model under test has not read."""
+    unmeasured: int
+    """How many class maps of the model under test wait to be compared: nobody knows yet whether these images fit."""
     model: str
-    strata: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Test cases by class or edit type, where it is drawn so."""
+    strata: Mapping[str, int] = field(default_factory=dict)
+    """How many images of each class or edit type, where it is drawn so."""
 
 
-@dataclass(frozen=True)
-class Mask:
-    """The mask of a run: what a segmenter is measured against, and what its scene shows."""
+def pool_of(catalogue: Catalogue, wanted: ItemFilter, study: str = "") -> Pool:
+    """What `wanted` can draw of the catalogue, without those that are in `study` already. Only counts are read."""
+    fitting = CatalogueFilter(
+        facets={
+            **({"kind": (wanted.kind,)} if wanted.kind != "any" else {}),
+            **({"review": ("accepted",)} if wanted.reviewed == "accepted" else {}),
+        },
+        without={"review": ("rejected",)} if wanted.reviewed == "not rejected" else {},
+    )
+    model = wanted.model or most_read(catalogue.models(fitting))
 
-    numbers: Image.Image
-    """Mode L, a class number a pixel."""
-    classes: Mapping[int, str]
+    def count(selection: CatalogueFilter) -> int:
+        return catalogue.count(selection).number
 
-
-class RunMasks:
-    """The masks of the runs of a workspace, each kept for a while. For any thread."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._held: dict[str, tuple[float, Mask | None]] = {}
-
-    def of(self, run_id: str) -> Mask | None:
-        """The mask of a run, at the size at which a reading is kept; None where it has none."""
-        read, mask = self._held.get(run_id, (-MASK_SECONDS, None))
-        if time.monotonic() - read >= MASK_SECONDS:
-            mask = self._read(run_id)
-            self._held[run_id] = (time.monotonic(), mask)
-        return mask
-
-    def _read(self, run_id: str) -> Mask | None:
-        run = self._workspace.runs.get(run_id)
-        if run.mask_sha is None:
-            return None
-        numbers = self._workspace.images.load(run.mask_sha)
-        longest = max(numbers.size)
-        if longest > LARGEST_MAP:
-            size = [max(1, round(side * LARGEST_MAP / longest)) for side in numbers.size]
-            numbers = numbers.resize((size[0], size[1]), Image.Resampling.NEAREST)
-        return Mask(numbers, run.mask_classes)
-
-
-def pool_of(candidates: Sequence[Candidate], wanted: ItemFilter, masks: RunMasks, items: Iterable[Item] = ()) -> Pool:
-    """What `wanted` can draw from `candidates`, without those that are in the study already."""
-    taken = {item.test_case for item in items if item.test_case is not None}
-    fitting = [candidate for candidate in candidates if _fits(candidate, wanted)]
-    model = wanted.model or most_read(fitting)
-    unread = sum(not is_read(candidate, model) for candidate in fitting)
+    unread = count(replace(fitting, models={model: (UNREAD,)}))
+    unmeasured = 0
     if wanted.how == "misclassified":
-        fitting = [candidate for candidate in fitting if _newly_wrong(candidate, model, masks, wanted.source_right)]
-    free = tuple(candidate for candidate in fitting if candidate.test_case not in taken)
-    strata: dict[str, list[int]] = {}
-    if wanted.how in ("label", "edit type"):
-        for candidate in free:
-            names = (candidate.label or "no label",) if wanted.how == "label" else candidate.edit_types
-            for name in names or ("no edit",):
-                strata.setdefault(name, []).append(candidate.test_case)
-    return Pool(free, len(fitting), unread, model, {name: tuple(cases) for name, cases in strata.items()})
+        unmeasured = count(replace(fitting, models={model: ("not measured",)}))
+        standings = ("newly wrong",) if wanted.source_right else ("newly wrong", "wrong")
+        fitting = replace(fitting, models={model: standings})
+    selection = replace(fitting, not_in_study=study)
+    free = count(selection)
+    strata = {}
+    if wanted.how == "label":
+        labels = catalogue.facets(_labelled(selection), ("class",))["class"]
+        strata = {**labels, NO_LABEL: free - sum(labels.values())}
+    elif wanted.how == "edit type":
+        strata = {**catalogue.facets(selection, ("edit type",))["edit type"], NO_EDIT: count(_unedited(selection))}
+    strata = {name: number for name, number in strata.items() if number}
+    return Pool(selection, free, count(fitting), unread, unmeasured, model, strata)
 
 
-def draw(pool: Pool, wanted: ItemFilter, seed: int) -> tuple[Candidate, ...]:
-    """So many of the pool, or all if there are fewer. Raises UserError when it is empty."""
-    by_case = {candidate.test_case: candidate for candidate in pool.free}
-    if not by_case:
+def draw(workspace: Workspace, pool: Pool, wanted: ItemFilter, seed: int) -> tuple[Candidate, ...]:
+    """So many of the pool, or all if there are fewer: only these are read. Raises UserError when it is empty."""
+    catalogue, selection = workspace.catalogue, pool.selection
+    everything = catalogue.ids(selection)
+    if not everything:
         raise UserError("No image is left that fits: choose otherwise, or generate more.")
-    if pool.strata:
-        cases = stratified(pool.strata, wanted.count, seed)
+    if wanted.how in ("label", "edit type"):
+        facet: Facet = "class" if wanted.how == "label" else "edit type"
+        within = _labelled(selection) if wanted.how == "label" else selection
+        strata: dict[str, Sequence[int]] = {
+            name: catalogue.ids(replace(within, facets={**within.facets, facet: (name,)}))
+            for name in pool.strata
+            if name not in (NO_LABEL, NO_EDIT)
+        }
+        if left := sorted(set(everything).difference(*strata.values())):
+            strata[NO_LABEL if wanted.how == "label" else NO_EDIT] = left
+        entries = stratified(strata, wanted.count, seed)
     else:
-        cases = at_random(sorted(by_case), wanted.count, seed)
-    return tuple(by_case[case] for case in cases)
+        entries = at_random(everything, wanted.count, seed)
+    return workspace.test_cases.candidates(catalogue.test_cases(entries))
+
+
+def _labelled(selection: CatalogueFilter) -> CatalogueFilter:
+    """Only classifications: the classes of a segmentation are no labels."""
+    if "kind" in selection.facets and selection.facets["kind"] != ("classification",):
+        return replace(selection, facets={**selection.facets, "kind": ()})
+    return replace(selection, facets={**selection.facets, "kind": ("classification",)})
+
+
+def _unedited(selection: CatalogueFilter) -> CatalogueFilter:
+    return replace(selection, facets={**selection.facets, "edits": ("0",)})
+
+
+def most_read(models: Mapping[str, Mapping[str, int]]) -> str:
+    """The model under test that has read most images, of those that each has read; "" when none has read any."""
+    counts = {model: sum(held.values()) for model, held in models.items() if sum(held.values())}
+    return min(counts, key=lambda model: (-counts[model], model)) if counts else ""
 
 
 def items_of(
@@ -160,69 +168,24 @@ def items_of(
 
 def note_of(pool: Pool, wanted: ItemFilter) -> str:
     """What a filter can draw, in a sentence or two."""
-    if not pool.fitting and not pool.unread:
+    if not pool.fitting and not pool.unread and not pool.unmeasured:
         return "No test case of this workspace fits."
-    free, there = len(pool.free), pool.fitting - len(pool.free)
+    free, there = pool.free, pool.fitting - pool.free
     words = f"{free:,} fit" + (f", besides {there:,} that are in the study already." if there else ".")
     if wanted.how == "misclassified":
         words = f"{free:,} are misclassified by {model_name(pool.model) or 'any model under test'}" + (
             f", besides {there:,} that are in the study already." if there else "."
         )
     if pool.strata:
-        sizes = sorted((len(cases), name) for name, cases in pool.strata.items())
+        sizes = sorted((number, name) for name, number in pool.strata.items())
         words += f" {len(sizes)} groups, from {sizes[0][0]} ({sizes[0][1]}) to {sizes[-1][0]} ({sizes[-1][1]})."
     if free and wanted.count > free:
         words += f" You ask for {wanted.count:,}: all {free:,} would be taken."
     if pool.unread and wanted.how == "misclassified":
         words += f" {pool.unread:,} were not read by it yet."
+    if pool.unmeasured:
+        words += f" {pool.unmeasured:,} are still to be measured; a draw waits for them."
     return words
-
-
-def verdict_of(candidate: Candidate, model: str, mask: Mask | None = None) -> tuple[bool | None, bool | None]:
-    """Whether a model under test is right about the source image and about the generated one; None where unknown.
-
-    A classifier is right when its likeliest class is the label or a kind of it. A segmenter is right about a source
-    image when it finds every protected class there that can be measured, and about a generated one when none of those
-    that it found in the source dropped: measured against the mask where there is one, else against what it found in the
-    source (`evaluation.metrics`).
-    """
-    source, image = candidate.predictions.get(model, (None, None))
-    if kind_of(candidate) == "classification":
-        return _names(source, candidate.label), _names(image, candidate.label)
-    if source is None or image is None or "classification" in (source.kind, image.kind):
-        return None, None
-    before, after = decode_map(source.class_map), decode_map(image.class_map)
-    if mask is None:
-        figures = without_mask(before, after, source.classes, candidate.classes)
-    else:
-        figures = against_mask(before, after, source.classes, mask.numbers, mask.classes, candidate.classes)
-    found = [figure.found for figure in figures]
-    source_right = all(found) if found else None
-    return source_right, not any(figure.dropped for figure in figures) if any(found) else None
-
-
-def kind_of(candidate: Candidate) -> Kind:
-    """The kind of its task: one of a classification protects no classes."""
-    return "segmentation" if candidate.classes else "classification"
-
-
-def is_read(candidate: Candidate, model: str) -> bool:
-    """Whether a model under test has read the generated image: its source alone tells nothing of it."""
-    return candidate.predictions.get(model, (None, None))[1] is not None
-
-
-def most_read(candidates: Sequence[Candidate]) -> str:
-    """The model under test that has read most of them; "" when none has read any."""
-    counts = Counter(model for candidate in candidates for model in candidate.predictions if is_read(candidate, model))
-    return min(counts, key=lambda model: (-counts[model], model)) if counts else ""
-
-
-def _fits(candidate: Candidate, wanted: ItemFilter) -> bool:
-    if wanted.kind not in ("any", kind_of(candidate)):
-        return False
-    if wanted.reviewed == "accepted":
-        return candidate.verdict == "accepted"
-    return wanted.reviewed == "all" or candidate.verdict != "rejected"
 
 
 def model_name(key: str) -> str:
@@ -230,19 +193,8 @@ def model_name(key: str) -> str:
     return re.sub(r"@[0-9a-f]+(?= \(|$)", "", key).rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
 
 
-def _verdict(candidate: Candidate, model: str, masks: RunMasks) -> tuple[bool | None, bool | None]:
-    """`verdict_of` with the mask looked up where it is needed."""
-    needs = kind_of(candidate) == "segmentation" and model in candidate.predictions
-    return verdict_of(candidate, model, masks.of(candidate.run_id) if needs else None)
-
-
-def _newly_wrong(candidate: Candidate, model: str, masks: RunMasks, source_right: bool) -> bool:
-    before, after = _verdict(candidate, model, masks)
-    return after is False and (before is True or not source_right)
-
-
 def _item(candidate: Candidate, group: str, model: str, masks: RunMasks, shown: tuple[str, ...]) -> NewItem:
-    source_right, model_right = _verdict(candidate, model, masks)
+    source_right, model_right = verdict_with_masks(candidate, model, masks)
     classes = shown or classes_in(candidate.caption, _asked(ASKED_OF_SCENES))
     origin: dict[str, Any] = {"run_name": candidate.run_name, **candidate.origin}
     if source_right is not None:
@@ -274,9 +226,3 @@ def _shown(mask: Mask | None, names: Sequence[str]) -> tuple[str, ...]:
 
 def _asked(names: Sequence[str]) -> Task:
     return Task("segmentation", protected=tuple(names))
-
-
-def _names(prediction: Prediction | None, label: str) -> bool | None:
-    if prediction is None or not prediction.top or not label:
-        return None
-    return names_label(prediction.top[0].label, label)
