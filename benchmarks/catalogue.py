@@ -1,0 +1,304 @@
+"""The catalogue of a large workspace: pages, filters, orders, text and counts against their bounds, what it takes to
+keep it in the write, and the set-up of a study on it.
+
+`python -m benchmarks.catalogue` runs this alone, at 125,000 test cases; `--large` at a million as well, whose workspace
+takes minutes to make and 6 GB of disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import sqlite_utils
+from PIL import Image
+
+from benchmarks.figures import Figure, reported
+from evaluation.types import Guess, Prediction
+from pipeline.lineage import Lineage, TestCase
+from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
+from pipeline.types import EDIT_TYPES, Caption, Check, CounterfactualCaption, Edit, StageValue, Task, Trace, to_plain
+from services.studies.drafts import DescribeFilter, Drafts
+from services.studies.item_filter import HOWS, ItemFilter
+from storage import catalogue_triggers, migrations
+from storage.catalogue import GRIDS
+from storage.catalogue_types import Between, CatalogueFilter, Facet, Order
+from storage.workspace import Workspace
+from study.templates import TEMPLATES
+
+SIZES = (125_000, 1_000_000)
+PAGE, COUNT = 25.0, 100.0
+"""Milliseconds: for a page, whatever is filtered or looked for; for counts, and a change of a study's filter."""
+MEGABYTES = 600
+"""That reading may take."""
+TIMES = 200
+CLASSES = 100
+A_RUN = 8
+"""Test cases of a run."""
+MODEL = "a model under test"
+CHECKS = ("label seen", "edges kept", "edit shows", "like the source")
+WORDS = 5_000
+_LIMIT = 50
+
+
+def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
+    """The figures of workspaces of these sizes. Raises AssertionError where reading takes more memory."""
+    figures: list[Figure] = []
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.monotonic()
+            prepared(Path(folder), size)
+            print(f"{size:,} test cases: made in {time.monotonic() - began:.0f} s", flush=True)
+            before = resident()
+            with Workspace(Path(folder)) as workspace:
+                figures += [*pages(workspace, size), *totals(workspace, size), *set_up(workspace, size)]
+                figures += saving(workspace, size)
+            grown = resident() - before
+            print(f"{size:,} test cases: {grown:.0f} MB more memory than before they were read", flush=True)
+            assert grown <= MEGABYTES, f"{grown:.0f} MB"
+    return figures
+
+
+def resident() -> float:
+    """The most memory that this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def timed(what: str, reads: Iterator[Callable[[], object]], bound: float, share: float = 0.95) -> Figure:
+    """The milliseconds of each of the reads."""
+    found = []
+    for read in reads:
+        began = time.perf_counter()
+        read()
+        found.append(1000 * (time.perf_counter() - began))
+    return Figure(what, tuple(found), bound, share=share)
+
+
+def pages(workspace: Workspace, size: int) -> list[Figure]:
+    """A page of the gallery, in every way to come to one."""
+    fate, catalogue = random.Random(3), workspace.catalogue
+    orders = (Order(), Order("oldest"), Order("reviewed", falling=True), *(Order("check", name) for name in CHECKS))
+
+    def some_filter() -> CatalogueFilter:
+        facets: dict[Facet, tuple[str, ...]] = {}
+        if fate.random() < 0.6:
+            facets["class"] = (f"class {fate.randrange(CLASSES)}",)
+        if fate.random() < 0.6:
+            facets["edit type"] = (fate.choice(EDIT_TYPES),)
+        if fate.random() < 0.6:
+            facets["review"] = (fate.choice(("accepted", "rejected", "open")),)
+        models = {MODEL: ("newly wrong",)} if fate.random() < 0.3 else {}
+        low = fate.uniform(-1, 1)
+        between = (Between(fate.choice(CHECKS), low, low + fate.random()),) if fate.random() < 0.3 else ()
+        return CatalogueFilter(facets, models=models, between=between)
+
+    def word() -> str:
+        return f"word{int(WORDS ** fate.random())}"
+
+    def page(wanted: CatalogueFilter, order: Order, at: int | None = None) -> Callable[[], object]:
+        return lambda: catalogue.page(wanted, order, _LIMIT, at=at)
+
+    everything, name = CatalogueFilter(), f", {size:,} test cases"
+    return [
+        timed(f"a page at any place, in any order{name}",
+              (page(everything, fate.choice(orders), fate.randrange(size)) for _ in range(TIMES)), PAGE),
+        timed(f"a page by any filter, the newest first{name}",
+              (page(some_filter(), Order()) for _ in range(TIMES)), PAGE),
+        timed(f"a page by any filter, in any order{name}",
+              (page(some_filter(), fate.choice(orders)) for _ in range(TIMES)), PAGE),
+        timed(f"a page by a word{name}", (page(CatalogueFilter(text=word()), Order()) for _ in range(TIMES)), PAGE),
+        timed(f"a page by a word and any filter{name}",
+              (page(CatalogueFilter(**{**vars(some_filter()), "text": word()}), Order()) for _ in range(TIMES)), PAGE),
+        timed(f"how many any filter fits{name}",
+              (partial(catalogue.count, some_filter()) for _ in range(TIMES)), PAGE),
+    ]  # fmt: skip
+
+
+def totals(workspace: Workspace, size: int) -> list[Figure]:
+    """What stands beside the gallery."""
+    fate, catalogue, name = random.Random(4), workspace.catalogue, f", {size:,} test cases"
+
+    def wanted() -> CatalogueFilter:
+        return CatalogueFilter(
+            {"review": (fate.choice(("accepted", "open")),), "class": (f"class {fate.randrange(9)}",)}
+        )
+
+    return [
+        timed(f"the coverage table{name}",
+              (partial(catalogue.coverage, GRIDS[n % 2]) for n in range(20)), COUNT),
+        timed(f"the counts of all facets, of all{name}", (catalogue.facets for _ in range(20)), COUNT),
+        timed(f"the counts of all facets, of a filter{name}",
+              (partial(catalogue.facets, wanted()) for _ in range(20)), COUNT),
+        timed(f"the histogram of a check, of a filter{name}",
+              (partial(catalogue.histogram, CHECKS[n % 4], wanted()) for n in range(20)), COUNT),
+    ]  # fmt: skip
+
+
+def set_up(workspace: Workspace, size: int) -> list[Figure]:
+    """A change of the filter in the set-up of a study."""
+    study = workspace.studies.create("A study", TEMPLATES["classification"].rules())
+    drafts = Drafts(workspace, lambda run, model: None)
+
+    def describe(number: int) -> Callable[[], object]:
+        how, reviewed = HOWS[number % 4], ("all", "accepted", "not rejected")[number % 3]
+        wanted = ItemFilter.model_validate({"how": how, "reviewed": reviewed, "count": 100, "kind": "any"})
+        return lambda: drafts.describe_filter(DescribeFilter(study=study, filter=wanted))
+
+    return [timed(f"a change of a study's filter, {size:,} test cases", map(describe, range(24)), COUNT)]
+
+
+def saving(workspace: Workspace, size: int) -> list[Figure]:
+    """A test case and a review: with the catalogue, and in turns without it as the floor."""
+    run = workspace.runs.search(1)[0].id
+    fate = random.Random(5)
+    cases: list[int] = []
+
+    def save() -> None:
+        noise = Image.frombytes("RGB", (256, 256), fate.randbytes(3 * 256 * 256))
+        cases.append(workspace.test_cases.append(run, None, made(fate, noise, fate.randrange(CLASSES))))
+
+    def review() -> None:
+        workspace.test_cases.review(fate.choice(cases), fate.choice(("accepted", "rejected")))
+
+    figures = []
+    for what, write, bound in (("a test case saved", save, 100.0), ("a review saved", review, 25.0)):
+        with_it, without = [], []
+        for number in range(60):
+            if number % 10 == 0:  # blocks of ten in turns, so that both meet the same hour of the machine
+                _follow(workspace, following := number % 20 == 0)
+            began = time.perf_counter()
+            write()
+            (with_it if following else without).append(1000 * (time.perf_counter() - began))
+        _follow(workspace, True)
+        figures.append(Figure(f"{what}, {size:,} test cases", tuple(with_it), bound, floor=tuple(without)))
+    return figures
+
+
+def _follow(workspace: Workspace, wanted: bool) -> None:
+    """Take the triggers of the catalogue away, or put them back. What is saved without them is not in it."""
+
+    def change(db: sqlite_utils.Database) -> None:
+        for statement in catalogue_triggers.TRIGGERS:
+            kind, name = statement.split()[1:3]
+            db.execute(f"DROP {kind} IF EXISTS {name}")
+        for statement in catalogue_triggers.TRIGGERS if wanted else ():
+            db.execute(statement)
+
+    workspace._database.write(change)
+
+
+def made(fate: random.Random, image: Image.Image, label: int) -> TestCase:
+    """A test case with edits, captions and checks."""
+    edits = tuple(
+        Edit(f"word{int(WORDS ** fate.random())}", f"word{int(WORDS ** fate.random())}", kind)
+        for kind in fate.sample(EDIT_TYPES, fate.choice((1, 1, 2)))
+    )
+    caption = CounterfactualCaption(" ".join(f"word{int(WORDS ** fate.random())}" for _ in range(25)), edits)
+    figures = [(name, round(fate.gauss(0.3, 0.3), 4)) for name in CHECKS]
+    checks = tuple(Check(name, figure > 0, figure, threshold=0.0) for name, figure in figures)
+    task = Task("classification", f"class {label}")
+    settings = ControlNetSettings()
+    lineage = Lineage(caption, 1, "controlnet", "a model", caption.text, "", settings, 0.5, task=task)
+    return TestCase(image, lineage, {CONTROL_IMAGE: image}, checks)
+
+
+def prepared(folder: Path, size: int) -> None:
+    """A workspace of so many test cases, eight a run. They share some images; the catalogue is made by its step, as
+    that of an older workspace is.
+    """
+    fate = random.Random(size)
+    with Workspace(folder) as workspace:
+        pictures = [Image.new("RGB", (16, 16), (shade, 80, 90)) for shade in range(64)]
+        first = workspace.runs.create(pictures[0], Task("classification", "class 0"), "demo", "Street 0", {"steps": 4})
+        value = StageValue(Caption("A street."), Trace("model"), "k")
+        workspace.runs.append_value(first, "caption", value)
+        for picture in pictures:
+            workspace.test_cases.append(first, None, made(fate, picture, 0))
+        for picture in pictures:
+            sha = workspace.images.add(picture)
+            workspace.predictions.append(sha, MODEL, Prediction("classification", MODEL, (Guess("class 1", 0.5),)))
+        workspace._database.write(lambda db: _fill(db, fate, first, size))
+
+
+def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int) -> None:
+    for statement in catalogue_triggers.TRIGGERS:
+        kind, name = statement.split()[1:3]
+        db.execute(f"DROP {kind} {name}")
+    run, state, value, case = (
+        dict(next(iter(db.query(f"SELECT * FROM {table} ORDER BY rowid LIMIT 1"))))
+        for table in ("runs", "run_states", "stage_values", "test_cases")
+    )
+    shas = [sha for (sha,) in db.execute("SELECT DISTINCT image FROM test_cases")]
+    samples = [made(fate, Image.new("RGB", (1, 1)), 0) for _ in range(5_000)]
+    packed = [
+        (json.dumps(to_plain(one.lineage.counterfactual)), json.dumps([to_plain(check) for check in one.checks]))
+        for one in samples
+    ]
+
+    def add(table: str, row: dict[str, object], rows: Iterator[dict[str, object]]) -> None:
+        names = [name for name in row if table == "runs" or name != "id"]
+        query = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' for _ in names)})"
+        db.conn.executemany(query, ([{**row, **one}[name] for name in names] for one in rows))
+
+    numbers = range(1, size // A_RUN)
+    name = "{:016x}".format
+    add("runs", run, ({"id": name(n)} for n in numbers))
+    tasks = [json.dumps(to_plain(Task("classification", f"class {n}"))) for n in range(CLASSES)]
+    add("run_states", state, ({"run": name(n), "name": f"Street {n}", "task": tasks[n % CLASSES]} for n in numbers))
+    captions = (json.dumps({"text": f"A street with word{int(WORDS ** fate.random())}."}) for _ in numbers)
+    add("stage_values", value, ({"run": name(n), "value": next(captions)} for n in numbers))
+
+    def cases() -> Iterator[dict[str, object]]:
+        for number in range(A_RUN, size):
+            of_run = number // A_RUN
+            if of_run in numbers:
+                caption, checks = fate.choice(packed)
+                task = tasks[of_run % CLASSES]
+                yield {
+                    "run": name(of_run),
+                    "image": fate.choice(shas),
+                    "counterfactual": caption,
+                    "checks": checks,
+                    "task": task,
+                }
+
+    add("test_cases", case, cases())
+    db.execute("""
+        INSERT INTO reviews (test_case, verdict, reason, created)
+        SELECT id, iif(id % 3 = 0, 'rejected', 'accepted'), '', created FROM test_cases
+        WHERE id % 5 < 2 ORDER BY id * 7919 % 1000003
+    """)
+    _begin_again(db)
+
+
+def _begin_again(db: sqlite_utils.Database) -> None:
+    """Without a catalogue, as an older workspace: the next opening makes it."""
+    db.execute("DROP INDEX study_items_drawn")
+    db.execute("DROP VIEW catalogue_marks")
+    for name in ("_words", "_tags", "_cells", "_outcomes", "_numbers", "_sets", "_values", ""):
+        db.execute(f"DROP TABLE catalogue{name}")
+    db.execute("DELETE FROM _sqlite_migrations WHERE name = 'm014_catalogue'")
+    migrations.migrate(db)
+
+
+def main() -> int:
+    """The exit code: 1 when a bound was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.catalogue", description="Measures the catalogue.")
+    parser.add_argument("--large", action="store_true", help="a million test cases as well (minutes)")
+    options = parser.parse_args()
+    return reported(
+        measure(SIZES if options.large else SIZES[:1]),
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end",
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
