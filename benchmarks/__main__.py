@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-from benchmarks import control, page, reference, runs, scripts, study, unchanged
+from benchmarks import catalogue, control, page, reference, runs, scripts, study, unchanged
 from benchmarks.chromium import ADVICE, find_chromium
 from benchmarks.figures import Comparison, Figure, reported
 
@@ -16,6 +16,7 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures what a person waits for.")
     parser.add_argument("--minutes", type=float, default=study.MINUTES, help="of the hundred annotators (10)")
+    parser.add_argument("--large", action="store_true", help="the catalogue of a million test cases as well")
     options = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:
@@ -27,6 +28,7 @@ def main() -> int:
         *unchanged.measure(),
         *scripts.measure(),
         *runs.measure(),
+        *catalogue.measure(catalogue.SIZES if options.large else catalogue.SIZES[:1]),
         *study.measure(options.minutes),
         *reference.measure(),
     ]

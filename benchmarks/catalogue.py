@@ -170,7 +170,8 @@ def saving(workspace: Workspace, size: int) -> list[Figure]:
 
     figures = []
     for what, write, bound in (("a test case saved", save, 100.0), ("a review saved", review, 25.0)):
-        with_it, without = [], []
+        with_it: list[float] = []
+        without: list[float] = []
         for number in range(60):
             if number % 10 == 0:  # blocks of ten in turns, so that both meet the same hour of the machine
                 _follow(workspace, following := number % 20 == 0)
@@ -249,7 +250,10 @@ def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int)
         db.conn.executemany(query, ([{**row, **one}[name] for name in names] for one in rows))
 
     numbers = range(1, size // A_RUN)
-    name = "{:016x}".format
+
+    def name(number: int) -> str:
+        return f"{number:016x}"
+
     add("runs", run, ({"id": name(n)} for n in numbers))
     tasks = [json.dumps(to_plain(Task("classification", f"class {n}"))) for n in range(CLASSES)]
     add("run_states", state, ({"run": name(n), "name": f"Street {n}", "task": tasks[n % CLASSES]} for n in numbers))

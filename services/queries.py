@@ -7,13 +7,14 @@ person or a model wrote are given as they are; ids are those that the commands t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from pipeline.check_words import described
+from pipeline.errors import UserError
 from pipeline.recipes import recipes_for
-from pipeline.types import to_plain
+from pipeline.types import EditType, to_plain
 from services.commands import Command, Commands, RunCommand
 from services.edit_conflicts import LARGEST_ID
 from services.edited import edited_rows
@@ -24,6 +25,18 @@ from services.run_state import RunState, RunStates
 from services.runs import RunService
 from services.samples import Sample
 from services.studies.drafts import StudyCommand
+from storage.catalogue import GRIDS
+from storage.catalogue_selection import UNREAD
+from storage.catalogue_types import (
+    SORTS,
+    STANDINGS,
+    Between,
+    CatalogueEntry,
+    CatalogueFilter,
+    Facet,
+    Order,
+    PageKey,
+)
 from storage.types import RunSummary, StoredTestCase
 from storage.workspace import Workspace
 from study.cells import plain
@@ -97,6 +110,65 @@ class ShowJob(Query):
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
 
 
+class SelectTestCases(Query):
+    """A question about the test cases of all runs that are there. All that is said has to hold."""
+
+    kind: Literal["", "classification", "segmentation"] = Field("", description="The kind of their task")
+    label: str = Field("", max_length=200, description="Their label, or a class that their task protects")
+    edit_type: Literal["", EditType] = Field("", description="The type of one of their edits")  # type: ignore[valid-type]
+    weather: str = Field("", max_length=200, description="The weather that an edit gives them")
+    time_of_day: str = Field("", max_length=200, description="The time of day that an edit gives them")
+    review: Literal["", "accepted", "rejected", "open"] = Field("", description="What a person decided")
+    study: Literal["", "valid", "invalid", "no consensus", "too few votes", "undecided"] = Field(
+        "", description="What the votes of a study say of them"
+    )
+    profile: str = Field("", max_length=200, description="The profile of their run")
+    recipe: str = Field("", max_length=200, description="The recipe that made them")
+    method: str = Field("", max_length=200, description="The method that drew them")
+    tag: str = Field("", max_length=60, description="A tag that they have")
+    run: str = Field("", max_length=80, description="The run that they are of")
+    source: str = Field("", max_length=64, description="The SHA-256 of their source image")
+    text: str = Field("", max_length=1000, description="Words of their captions and edits, in any order")
+    edited: str = Field("", max_length=1000, description="Words of their edits")
+    model: str = Field("", max_length=1200, description="A model under test, as count_test_cases names it")
+    stands: Literal["", *STANDINGS, UNREAD] = Field(  # type: ignore[valid-type]
+        "", description="How the model under test stands on them; newly wrong: it gets the source right"
+    )
+    check: str = Field("", max_length=200, description="The name of a check")
+    outcome: Literal["", "passed", "failed", "cannot tell"] = Field("", description="What the check found")
+    low: float | None = Field(None, ge=-1000, le=1000, description="The least figure of the check")
+    high: float | None = Field(None, ge=-1000, le=1000, description="The largest figure of the check")
+
+
+class ListTestCases(SelectTestCases):
+    """List the test cases of all runs, by a filter and in an order, with captions, checks, reviews and predictions."""
+
+    name: ClassVar[str] = "list-test-cases"
+    order: Literal[SORTS] = Field("newest", description="check: by the figure of the check")  # type: ignore[valid-type]
+    falling: bool = Field(False, description="The largest figure, or the latest review, first")
+    after: str = Field("", max_length=80, description="The “next” of the page before")
+    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases in a page")
+
+
+class CountTestCases(SelectTestCases):
+    """Count the test cases of all runs, by a filter: how many, and how many of each value that can be filtered by."""
+
+    name: ClassVar[str] = "count-test-cases"
+
+
+class ShowCoverage(Query):
+    """Tell how many test cases there are of each class and edit type, or of each weather and time of day."""
+
+    name: ClassVar[str] = "coverage"
+    grid: Literal[GRIDS] = Field(GRIDS[0], description="Which table")  # type: ignore[valid-type]
+
+
+class CheckHistogram(SelectTestCases):
+    """Tell how the figures of a check are spread over test cases, in steps of 0.02."""
+
+    name: ClassVar[str] = "check-histogram"
+
+
 class ListSamples(Query):
     """List the pictures that the profile brings."""
 
@@ -144,6 +216,10 @@ class Queries:
         commands.add(ShowRun, self.show_run)
         commands.add(ListImages, self.list_images)
         commands.add(ShowImage, self.show_image)
+        commands.add(ListTestCases, self.list_test_cases)
+        commands.add(CountTestCases, self.count_test_cases)
+        commands.add(ShowCoverage, self.coverage)
+        commands.add(CheckHistogram, self.check_histogram)
         commands.add(EditedValues, lambda _: {"stages": edited_rows(self._workspace.runs.edited())})
         commands.add(ListJobs, lambda _: {"jobs": [job_facts(job) for job in self._jobs.active()]})
         commands.add(ShowJob, self.show_job)
@@ -177,6 +253,49 @@ class Queries:
         case = case_of(self._workspace, asked.run, asked.case)
         return {**self._image_facts(case, self._states.of(asked.run)), "lineage": case.lineage.plain()}
 
+    def list_test_cases(self, asked: ListTestCases) -> Plain:
+        try:
+            after = PageKey.read(asked.after) if asked.after else None
+        except ValueError as error:
+            raise UserError("Give as “after” what the page before gave as “next”.", field="after") from error
+        order = Order(asked.order, asked.check, asked.falling)
+        page = self._workspace.catalogue.page(_selected(asked), order, asked.limit, after)
+        entries = [_entry_facts(entry) for entry in page.entries]
+        return {"test_cases": entries, "next": page.entries[-1].key.text if page.more else ""}
+
+    def count_test_cases(self, asked: CountTestCases) -> Plain:
+        catalogue, wanted = self._workspace.catalogue, _selected(asked)
+        count = catalogue.count(wanted)
+        facets = catalogue.facets(wanted)
+        return {
+            "count": count.number,
+            "exact": count.exact,
+            "facets": {name: {value: n for value, n in held.items() if n} for name, held in facets.items()},
+            "checks": catalogue.checks(wanted),
+            "models": catalogue.models(wanted),
+        }
+
+    def coverage(self, asked: ShowCoverage) -> Plain:
+        cells = self._workspace.catalogue.coverage(asked.grid)
+        return {
+            "cells": [
+                {
+                    "line": cell.line,
+                    "place": cell.place,
+                    "count": cell.entries,
+                    "reviews": cell.reviews,
+                    "models": cell.models,
+                }
+                for cell in cells
+            ]
+        }
+
+    def check_histogram(self, asked: CheckHistogram) -> Plain:
+        if not asked.check:
+            raise UserError("Name a check, such as “label seen”.", field="check")
+        bars = self._workspace.catalogue.histogram(asked.check, _selected(asked))
+        return {"bars": [{"low": bar.low, "high": bar.high, "count": bar.entries} for bar in bars]}
+
     def show_job(self, asked: ShowJob) -> Plain:
         return job_facts(self._jobs.known(asked.job))
 
@@ -202,6 +321,66 @@ class Queries:
             "outdated": state.outdated.get(case.id, ""),
             "created": case.created.isoformat(),
         }
+
+
+def _selected(asked: SelectTestCases) -> CatalogueFilter:
+    """The filter that a question means. Raises UserError where it is half said."""
+    facets: dict[Facet, str] = {
+        "kind": asked.kind,
+        "class": asked.label,
+        "edit type": asked.edit_type,
+        "weather": asked.weather,
+        "time of day": asked.time_of_day,
+        "review": asked.review,
+        "study": asked.study,
+        "profile": asked.profile,
+        "recipe": asked.recipe,
+        "method": asked.method,
+        "tag": asked.tag,
+    }
+    figures = asked.low is not None or asked.high is not None
+    if (asked.outcome or figures) and not asked.check:
+        raise UserError("Name the check that is meant.", field="check")
+    if asked.stands and not asked.model:
+        raise UserError("Name the model under test that is meant.", field="model")
+    low, high = (-1000.0 if asked.low is None else asked.low), (1000.0 if asked.high is None else asked.high)
+    return CatalogueFilter(
+        facets={name: (value,) for name, value in facets.items() if value},
+        checks={asked.check: (asked.outcome,)} if asked.outcome else {},
+        models={asked.model: (asked.stands,)} if asked.stands else {},
+        between=(Between(asked.check, low, high),) if figures else (),
+        run=asked.run,
+        source=asked.source,
+        text=asked.text,
+        edited=asked.edited,
+    )
+
+
+def _entry_facts(entry: CatalogueEntry) -> Plain:
+    return {
+        "entry": entry.id,
+        "case": entry.test_case,
+        "run": entry.run,
+        "run_name": entry.run_name,
+        "image": entry.image_sha,
+        "source": entry.source_sha,
+        "kind": entry.kind,
+        "classes": list(entry.classes),
+        "source_caption": entry.caption,
+        "caption": entry.counterfactual,
+        "edits": [to_plain(edit) for edit in entry.edits],
+        "profile": entry.profile,
+        "recipe": entry.recipe,
+        "method": entry.method,
+        "checks": [described(check) for check in entry.checks],
+        "review": entry.verdict,
+        "reason": entry.reason,
+        "reviewed": entry.reviewed.isoformat() if entry.reviewed is not None else "",
+        "models": dict(entry.standings),
+        "studies": list(entry.study_outcomes),
+        "tags": list(entry.tags),
+        "created": entry.created.isoformat(),
+    }
 
 
 def run_facts(state: RunState) -> Plain:

@@ -20,9 +20,23 @@ from evaluation.types import Guess, Prediction, encode_map
 from pipeline.errors import UserError
 from pipeline.lineage import TestCase
 from pipeline.types import Caption, Check, CounterfactualCaption, Decision, Edit, StageValue, Task, Trace
+from services.studio import Studio
 from storage.__main__ import main as storage_command
 from storage.catalogue_check import catalogue_faults
 from storage.catalogue_types import Between, CatalogueEntry, CatalogueFilter, Order, PageKey
+from storage.entry_sets import (
+    beyond,
+    bin_of,
+    bin_span,
+    changed_set,
+    chunk_bits,
+    common,
+    entries_of,
+    from_place,
+    of_entries,
+    of_rows,
+    size,
+)
 from storage.types import Verdict
 from storage.workspace import DATABASE, Workspace
 from study.types import NewItem
@@ -399,3 +413,85 @@ def test_an_older_workspace_gets_its_catalogue(tmp_path: Path) -> None:
         for _ in range(60):
             busy.step()
         assert faults(workspace) == ()
+
+
+@pytest.mark.slow
+def test_scripts_list_search_and_count_test_cases(studio: Studio) -> None:
+    busy = Busy(studio.workspace, 5)
+    for _ in range(300):
+        busy.step()
+
+    def ask(name: str, **fields: Any) -> Any:
+        return studio.commands.send(name, fields)
+
+    plain = everything(studio.workspace)
+    found: list[Any] = []
+    page = ask("list-test-cases", limit=10)
+    while page["next"]:
+        found += page["test_cases"]
+        page = ask("list-test-cases", limit=10, after=page["next"])
+    found += page["test_cases"]
+    assert [one["entry"] for one in found] == [one.id for one in plain]
+    assert all(one["run_name"] and one["source"] and one["review"] for one in found)
+    some = {"review": "open", "edit_type": "weather", "text": "bird"}
+    fitting = [one.id for one in plain if one.verdict == "open" and has_word(one, "bird")
+               and any(edit.edit_type == "weather" for edit in one.edits)]  # fmt: skip
+    assert [one["entry"] for one in ask("list-test-cases", **some)["test_cases"]] == fitting != []
+    counted = ask("count-test-cases", **some)
+    assert (counted["count"], counted["exact"]) == (len(fitting), True)
+    assert counted["facets"]["review"]["open"] == len(fitting) and set(counted["models"]) == set(MODELS)
+    cells = ask("coverage", grid="weather x time of day")["cells"]
+    assert sum(cell["count"] for cell in cells) == sum(
+        cell["reviews"][name] for cell in cells for name in cell["reviews"]
+    )
+    low = ask("list-test-cases", check="label seen", low=0.3, order="check", limit=200)["test_cases"]
+    bars = ask("check-histogram", check="label seen", low=0.3)["bars"]
+    assert sum(bar["count"] for bar in bars) == len(low) > 3
+    cannot = ask("count-test-cases", model="one", stands="cannot tell")["count"]
+    assert cannot == sum(one.standings.get("one") == "cannot tell" for one in plain) > 0
+    for field, fields in (
+        ("after", {"after": "x"}), ("check", {"low": 0.5}), ("check", {"outcome": "passed"}),
+        ("model", {"stands": "right"}),
+        ("limit", {"limit": 0}), ("review", {"review": "perhaps"}),
+    ):  # fmt: skip
+        with pytest.raises(UserError) as caught:
+            ask("list-test-cases", **fields)
+        assert caught.value.field == field
+    with pytest.raises(UserError, match="Name a check"):
+        ask("check-histogram")
+
+
+def test_sets_are_the_same_in_few_places_and_in_many() -> None:
+    fate = random.Random(1)
+    for most in (40, 3_000):  # a list of places, and bits
+        held: set[int] = set()
+        stored: bytes | None = None
+        for _ in range(2 * most):
+            place, put = fate.randrange(16_384), fate.random() < 0.8
+            stored = changed_set(stored, place, put)
+            (held.add if put else held.discard)(place)
+        assert stored is not None and entries_of(chunk_bits(stored)).tolist() == sorted(held)
+        others = fate.sample(range(9 * 16_384), 30_000)
+        bits = of_entries(others, 9)
+        for chunk in (0, 8):
+            inside = {place + chunk * 16_384 for place in held}
+            assert entries_of(of_rows([(chunk, stored)], 9)).tolist() == sorted(inside)
+            assert common([(chunk, stored)], bits) == len(inside & set(others))
+        assert common([(12, stored)], bits) == 0, "it lies behind the end"
+    numbers = sorted(others)
+    assert size(bits) == 30_000 and from_place(bits, 30_000, False) is None
+    assert [from_place(bits, at, False) for at in (0, 17, 29_999)] == [numbers[0], numbers[17], numbers[-1]]
+    assert [from_place(bits, at, True) for at in (0, 17, 29_999)] == [numbers[-1], numbers[-18], numbers[0]]
+    assert list(beyond(bits, numbers[9], True)) == numbers[8::-1]
+    assert list(beyond(bits, numbers[-9], False)) == numbers[-8:]
+
+
+def test_bins_never_fall_and_hold_what_stands_between_their_ends() -> None:
+    fate = random.Random(2)
+    numbers = sorted([fate.uniform(-2, 2) for _ in range(2_000)] + [place / 50 for place in range(-60, 60)])
+    numbers = [-1e9, -1000.0, *numbers, 1e300]
+    bins = [bin_of(number) for number in numbers]
+    assert bins == sorted(bins)
+    for number, place in zip(numbers, bins, strict=True):
+        low, high = bin_span(place)
+        assert low <= number <= high
