@@ -57,7 +57,7 @@ format: $(TEST_READY) ## Put style and layout right where a tool can
 demo-report: $(RUN_READY) ## Measure the embedded models on unseen scenes and write docs/demo-report.md
 	@$(BIN)/python -m demo.report $(ARGS); missed=$$?; $(BIN)/python -m demo.report_checks && exit $$missed
 
-bench: $(TEST_READY) chromium ## Measure what people wait for, against its bounds (a quarter of an hour; ARGS="--minutes 1" is shorter)
+bench: $(TEST_READY) chromium ## Measure what people wait for, against its bounds (a quarter of an hour; ARGS="--minutes 1" is shorter, ARGS=--large adds a million test cases)
 	@exec $(BIN)/python -m benchmarks $(ARGS)
 
 bench-gpu: $(RUN_READY) ## How fast the real models are on this GPU; needs no weights (minutes; ARGS=--tiny tries it without a GPU)

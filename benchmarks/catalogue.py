@@ -251,14 +251,14 @@ def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int)
 
     numbers = range(1, size // A_RUN)
 
-    def name(number: int) -> str:
+    def run_of(number: int) -> str:
         return f"{number:016x}"
 
-    add("runs", run, ({"id": name(n)} for n in numbers))
+    add("runs", run, ({"id": run_of(n)} for n in numbers))
     tasks = [json.dumps(to_plain(Task("classification", f"class {n}"))) for n in range(CLASSES)]
-    add("run_states", state, ({"run": name(n), "name": f"Street {n}", "task": tasks[n % CLASSES]} for n in numbers))
+    add("run_states", state, ({"run": run_of(n), "name": f"Street {n}", "task": tasks[n % CLASSES]} for n in numbers))
     captions = (json.dumps({"text": f"A street with word{int(WORDS ** fate.random())}."}) for _ in numbers)
-    add("stage_values", value, ({"run": name(n), "value": next(captions)} for n in numbers))
+    add("stage_values", value, ({"run": run_of(n), "value": next(captions)} for n in numbers))
 
     def cases() -> Iterator[dict[str, object]]:
         for number in range(A_RUN, size):
@@ -267,7 +267,7 @@ def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int)
                 caption, checks = fate.choice(packed)
                 task = tasks[of_run % CLASSES]
                 yield {
-                    "run": name(of_run),
+                    "run": run_of(of_run),
                     "image": fate.choice(shas),
                     "counterfactual": caption,
                     "checks": checks,

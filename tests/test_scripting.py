@@ -20,6 +20,7 @@ import pytest
 from tests.called import made_token
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
+from tests.study_cases import object_runs
 from tests.voted import MOSTLY, SPLIT, YES, bird_study
 
 pytestmark = pytest.mark.slow
@@ -50,6 +51,7 @@ def test_every_script_is_short_and_run_here() -> None:
         "From a picture to an accepted test case",
         "A folder of pictures",
         "A study as a data frame",
+        "Test cases of all runs",
         "Plain HTTP",
         "An agent by MCP",
     ]
@@ -75,6 +77,15 @@ def test_a_study_as_a_data_frame(tmp_path: Path) -> None:
     assert "Birds, November 15 of 15 votes" in told
     assert re.search(r"valid\s+consensus\s+2", told) and re.search(r"no consensus\s+1", told)
     assert re.search(r"imported-ada\s+3", told)
+
+
+def test_test_cases_of_all_runs(tmp_path: Path) -> None:
+    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
+        cases = object_runs(studio.workspace, 2)
+        studio.workspace.test_cases.review(cases[0], "accepted")
+        told = said("Test cases of all runs", url, tmp_path)
+    assert "1 accepted in snow, by class: {'bird': 1}" in told and "and then after \n" in told
+    assert "bird weather 2 {'accepted': 1, 'open': 1}" in told and "boat time of day 2 {'open': 2}" in told
 
 
 @pytest.mark.parametrize("password", ["", "a long password"])
