@@ -25,17 +25,16 @@ from services.run_state import RunState, RunStates
 from services.runs import RunService
 from services.samples import Sample
 from services.studies.drafts import StudyCommand
-from storage.catalogue import GRIDS
-from storage.catalogue_selection import UNREAD
+from storage.catalogue import GRIDS, CoverageGrid
 from storage.catalogue_types import (
-    SORTS,
-    STANDINGS,
     Between,
     CatalogueEntry,
     CatalogueFilter,
     Facet,
     Order,
     PageKey,
+    Sort,
+    Standing,
 )
 from storage.types import RunSummary, StoredTestCase
 from storage.workspace import Workspace
@@ -115,7 +114,7 @@ class SelectTestCases(Query):
 
     kind: Literal["", "classification", "segmentation"] = Field("", description="The kind of their task")
     label: str = Field("", max_length=200, description="Their label, or a class that their task protects")
-    edit_type: Literal["", EditType] = Field("", description="The type of one of their edits")  # type: ignore[valid-type]
+    edit_type: Literal["", EditType] = Field("", description="The type of one of their edits")
     weather: str = Field("", max_length=200, description="The weather that an edit gives them")
     time_of_day: str = Field("", max_length=200, description="The time of day that an edit gives them")
     review: Literal["", "accepted", "rejected", "open"] = Field("", description="What a person decided")
@@ -131,7 +130,7 @@ class SelectTestCases(Query):
     text: str = Field("", max_length=1000, description="Words of their captions and edits, in any order")
     edited: str = Field("", max_length=1000, description="Words of their edits")
     model: str = Field("", max_length=1200, description="A model under test, as count_test_cases names it")
-    stands: Literal["", *STANDINGS, UNREAD] = Field(  # type: ignore[valid-type]
+    stands: Literal["", "unread", Standing] = Field(
         "", description="How the model under test stands on them; newly wrong: it gets the source right"
     )
     check: str = Field("", max_length=200, description="The name of a check")
@@ -144,7 +143,7 @@ class ListTestCases(SelectTestCases):
     """List the test cases of all runs, by a filter and in an order, with captions, checks, reviews and predictions."""
 
     name: ClassVar[str] = "list-test-cases"
-    order: Literal[SORTS] = Field("newest", description="check: by the figure of the check")  # type: ignore[valid-type]
+    order: Sort = Field("newest", description="check: by the figure of the check")
     falling: bool = Field(False, description="The largest figure, or the latest review, first")
     after: str = Field("", max_length=80, description="The “next” of the page before")
     limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases in a page")
@@ -160,7 +159,7 @@ class ShowCoverage(Query):
     """Tell how many test cases there are of each class and edit type, or of each weather and time of day."""
 
     name: ClassVar[str] = "coverage"
-    grid: Literal[GRIDS] = Field(GRIDS[0], description="Which table")  # type: ignore[valid-type]
+    grid: CoverageGrid = Field(GRIDS[0], description="Which table; of the hundred most common lines and places")
 
 
 class CheckHistogram(SelectTestCases):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import sqlite_utils
 
@@ -39,12 +39,15 @@ from storage.rows import Row, now, unpack_value, when
 
 COUNTED = 10_000
 """So many images are counted exactly; of more it is said at once that there are more, where words are looked for."""
-MOST_VALUES = 200
+MOST_VALUES = 100
 """Values of a facet that are counted; a facet may have thousands, and the most common are meant."""
 LONGEST_TAG = 60
 EVERYTHING = CatalogueFilter()
 NEWEST = Order()
-GRIDS = ("class x edit type", "weather x time of day")
+MOST_LINES = 100
+"""Lines, and places in a line, of a coverage table: an edit can say any weather."""
+CoverageGrid = Literal["class x edit type", "weather x time of day"]
+GRIDS: tuple[CoverageGrid, ...] = get_args(CoverageGrid)
 """The coverage tables."""
 
 _ROWS = """
@@ -126,18 +129,22 @@ class Catalogue(Repository):
 
     @read
     def facets(
-        self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING, names: Sequence[Facet] = FACETS
+        self,
+        db: sqlite_utils.Database,
+        wanted: CatalogueFilter = EVERYTHING,
+        names: Sequence[Facet] = FACETS,
+        most: int = MOST_VALUES,
     ) -> Mapping[Facet, Mapping[str, int]]:
-        """By facet and value, how many images fit, of each facet at most `MOST_VALUES` values, the most common first.
+        """By facet and value, how many images fit, of each facet at most `most` values, the most common first.
 
         What the filter says of a facet itself does not count for it: so one sees what else there would be.
         """
         free = [name for name in names if name not in wanted.facets]
-        found: dict[Any, Any] = counts(Selection(db, wanted), dict.fromkeys(free, MOST_VALUES))
+        found: dict[Any, Any] = counts(Selection(db, wanted), dict.fromkeys(free, most))
         for name in names:
             if name in wanted.facets:
                 others = {facet: values for facet, values in wanted.facets.items() if facet != name}
-                found |= counts(Selection(db, replace(wanted, facets=others)), {name: MOST_VALUES})
+                found |= counts(Selection(db, replace(wanted, facets=others)), {name: most})
         return {name: found[name] for name in names}
 
     @read
@@ -155,12 +162,27 @@ class Catalogue(Repository):
         return self._named(db, wanted, "model:")
 
     @read
-    def coverage(self, db: sqlite_utils.Database, grid: str = GRIDS[0]) -> tuple[Cell, ...]:
-        """The cells of a coverage table (of `GRIDS`) that have an image, by line and place."""
+    def coverage(
+        self, db: sqlite_utils.Database, grid: CoverageGrid = GRIDS[0], most: int = MOST_LINES
+    ) -> tuple[Cell, ...]:
+        """The cells of a coverage table that have an image, by line and place: those of the `most` most common lines
+        and places, and of what has none.
+        """
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
-        query = "SELECT line, place, facet, value, entries FROM catalogue_cells WHERE grid = ? AND entries > 0"
-        for line, place, facet, value, number in db.execute(query, [grid]):
+        query = """
+            SELECT line, place, catalogue_cells.facet, catalogue_cells.value, catalogue_cells.entries
+            FROM json_each(:lines) AS lines CROSS JOIN json_each(:places) AS places
+                CROSS JOIN catalogue_cells ON grid = :grid AND line = lines.value AND place = places.value
+            WHERE catalogue_cells.entries > 0
+        """
+        common = (
+            "SELECT value FROM catalogue_values WHERE facet = ? AND entries > 0 ORDER BY entries DESC, value LIMIT ?"
+        )
+        lines, places = (
+            json.dumps(["", *(value for (value,) in db.execute(common, [facet, most]))]) for facet in grid.split(" x ")
+        )
+        for line, place, facet, value, number in db.execute(query, {"grid": grid, "lines": lines, "places": places}):
             if facet == "review":
                 reviews[line, place][value] = number
             else:

@@ -7,22 +7,24 @@ and an order by figures goes bin by bin.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 
+import numpy as np
 import sqlite_utils
 
 from storage import entry_sets
 from storage.catalogue_types import Between, CatalogueFilter, Order, PageKey
-from storage.entry_sets import BYTES, CHUNK_BITS, KEY_BITS, Bits
+from storage.entry_sets import BYTES, CHUNK_BITS, KEY_BITS, Bits, Numbers
 from storage.rows import whole
 
 UNREAD = "unread"
 """Where a model under test that has not read an image stands on it."""
 _PART = 8
 """Chunks for which the full text is asked at once."""
-_FEW = 3000
+_FEW = 1000
 """So many figures are looked up one by one sooner than in the order of all."""
 _FIRST_BLOCK, _LARGEST_BLOCK = 256, 32_768
 
@@ -164,20 +166,35 @@ class Selection:
         """Whole bins as sets; what stands in the bins of the two ends is looked at one by one."""
         measure = f"check:{between.check}"
         ends = {entry_sets.bin_of(between.low), entry_sets.bin_of(between.high)}
-        inside = [value for _, value, _ in self.listed(f"bin:{measure}") if min(ends) < int(value) < max(ends)]
-        bits = self._values(f"bin:{measure}", inside)
-        query = """
-            SELECT group_concat(entry) FROM catalogue_numbers
-            WHERE measure = (SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?)
-                AND number >= ? AND number <= ?
-        """
-        if len(ends) == 1 and between.low <= between.high:
-            return bits | self._rows(query, measure, between.low, between.high)
+        held = {value: size for _, value, size in self.listed(f"bin:{measure}")}
+        inside = [value for value in held if min(ends) < int(value) < max(ends)]
+        outside = [value for value in held if value not in inside]
+        if sum(held[value] for value in inside) > sum(held[value] for value in outside):
+            # The sets that take less are read.
+            bits = self.value("measure", measure) & ~self._values(f"bin:{measure}", outside)
+        else:
+            bits = self._values(f"bin:{measure}", inside)
         if between.low > between.high:
             return entry_sets.none_of(self.chunks)
         for end in ends:
-            low, high = entry_sets.bin_span(end)
-            bits = bits | self._rows(query, measure, max(between.low, low), min(between.high, high))
+            bits = bits | self._part_of_bin(measure, end, between)
+        return bits
+
+    def _part_of_bin(self, measure: str, place: int, between: Between) -> Bits:
+        """What a range has of a bin: the figures in it are read, or those of the bin outside it, if these are less."""
+        query = """
+            SELECT group_concat(entry) FROM catalogue_numbers
+            WHERE measure = (SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?)
+        """
+        low, high = entry_sets.bin_span(place)
+        first, last = max(between.low, low), min(between.high, high)
+        if last - first <= (high - low) / 2:
+            return self._rows(f"{query} AND number >= ? AND number <= ?", measure, first, last)
+        bits = self.value(f"bin:{measure}", str(place))
+        if first > low:
+            bits = bits & ~self._rows(f"{query} AND number >= ? AND number < ?", measure, low, first)
+        if last < high:
+            bits = bits & ~self._rows(f"{query} AND number > ? AND number <= ?", measure, last, high)
         return bits
 
 
@@ -209,15 +226,20 @@ class Walk:
 
     def at(self, place: int) -> PageKey | None:
         """What stands at a place, from 0; None behind the end."""
+        there, falling = self._selection.whole, self._order.falling
         if not self._measure:
-            entry = entry_sets.from_place(self._selection.whole, place, self._order.sort == "newest")
+            entry = entry_sets.from_place(there, place, self._order.sort == "newest")
             return PageKey(entry) if entry is not None else None
-        there = self._selection.whole
-        for number, value, size in self._bins(self._order.falling):
-            inside = size if self._all else entry_sets.common(self._selection.stored(number), there)
-            if place < inside:
-                return next((key for count, key in enumerate(self._in_bin(number, int(value))) if count == place), None)
-            place -= inside
+        if (few := self._few(falling)) is not None:
+            if place < len(few):
+                return few[place]
+            place -= len(few)
+        else:
+            for number, value, size in self._bins(falling):
+                inside = size if self._all else entry_sets.common(self._selection.stored(number), there)
+                if place < inside:
+                    return self._at_in_bin(number, int(value), place)
+                place -= inside
         entry = entry_sets.from_place(there & ~self._having, place, True)
         return PageKey(entry) if entry is not None else None
 
@@ -244,10 +266,30 @@ class Walk:
         if key is not None:
             assert key.number is not None  # else it stands among those without
             start = (key.number, key.entry)
+        if (few := self._few(falling)) is not None:
+            yield from _behind(few, start, falling)
+            return
         for number, value, _ in self._bins(falling):
             if start is not None and self._before(int(value), start[0], falling):
                 continue
             yield from self._in_bin(number, int(value), falling, start)
+
+    def _few(self, falling: bool) -> list[PageKey] | None:
+        """All that has a figure, in order, where these are few."""
+        having = self._selection.whole & self._having
+        return self._looked_up(entry_sets.entries_of(having), falling) if entry_sets.size(having) <= _FEW else None
+
+    def _looked_up(self, entries: Numbers, falling: bool) -> list[PageKey]:
+        """These, which all have a figure, in order."""
+        if not len(entries):
+            return []
+        query = """
+            SELECT number, entry FROM catalogue_numbers
+            WHERE measure = ? AND entry IN (SELECT value FROM json_each(?))
+        """
+        listed = json.dumps(entries.tolist())
+        rows = sorted(self._db.execute(query, [self._number, listed]), reverse=falling)
+        return [PageKey(entry, number) for number, entry in rows]
 
     def _before(self, place: int, number: float, falling: bool) -> bool:
         held = entry_sets.bin_of(number / self._scale)
@@ -257,39 +299,65 @@ class Walk:
     def _scale(self) -> float:
         return entry_sets.REVIEWS if self._measure == "reviewed" else 1.0
 
+    def _inside(self, number: int) -> Numbers:
+        return entry_sets.inside(self._selection.stored(number), self._selection.whole)
+
+    def _at_in_bin(self, number: int, place: int, wanted: int) -> PageKey | None:
+        falling = self._order.falling
+        inside = entry_sets.of_rows(self._selection.stored(number), self._selection.chunks)
+        if (inside & ~self._selection.whole).any():
+            return next(islice(self._in_bin(number, place, falling), wanted, None), None)
+        # Nothing is filtered out, so SQLite can count through the bin by itself, once it is known how many at its very
+        # edge belong to the bin beside it.
+        low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
+        edge = 2 * entry_sets.SLACK * self._scale
+        ends = (high - edge, high) if falling else (low, low + edge)
+        query = "FROM catalogue_numbers WHERE measure = ? AND number >= ? AND number <= ?"
+        (listed,) = self._db.execute(f"SELECT group_concat(entry) {query}", [self._number, *ends]).fetchone()
+        at_edge = entry_sets.listed(listed)
+        beside = len(at_edge) - int(entry_sets.has(inside, at_edge).sum())
+        order = "DESC" if falling else "ASC"
+        one = f"SELECT number, entry {query} ORDER BY number {order}, entry {order} LIMIT 1 OFFSET ?"
+        found = self._db.execute(one, [self._number, low, high, wanted + beside]).fetchone()
+        return PageKey(found[1], found[0]) if found is not None else None
+
     def _in_bin(
-        self, number: int, place: int, falling: bool | None = None, start: tuple[float, int] | None = None
+        self, number: int, place: int, falling: bool, start: tuple[float, int] | None = None
     ) -> Iterator[PageKey]:
         """The entries of one bin in order, behind `start`."""
-        falling = self._order.falling if falling is None else falling
+        entries = self._inside(number)
+        if len(entries) <= _FEW:
+            yield from _behind(self._looked_up(entries, falling), start, falling)
+            return
+        inside = entry_sets.of_entries(entries, self._selection.chunks)
         sign, order = ("<", "DESC") if falling else (">", "ASC")
-        inside = entry_sets.of_rows(self._selection.stored(number), self._selection.chunks) & self._selection.whole
-        count = entry_sets.size(inside)
-        if not count:
-            return
-        query = "SELECT number, entry FROM catalogue_numbers WHERE measure = ?"
-        if count <= _FEW:
-            few = json.dumps(entry_sets.entries_of(inside).tolist())
-            named = f"{query} AND entry IN (SELECT value FROM json_each(?))"
-            rows: Iterable[tuple[float, int]] = sorted(self._db.execute(named, [self._number, few]), reverse=falling)
-            for row in rows:
-                if start is None or (row < start if falling else row > start):
-                    yield PageKey(row[1], row[0])
-            return
         low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
         at = start or ((high, 1 << 62) if falling else (low, 0))
         block = _FIRST_BLOCK
         while True:
-            behind = f"{query} AND (number, entry) {sign} (?, ?) ORDER BY number {order}, entry {order} LIMIT {block}"
-            rows = self._db.execute(behind, [self._number, *at]).fetchall()
-            for figure, entry in rows:
-                if (figure > high) if not falling else (figure < low):
-                    return
-                if inside[entry >> 3] >> (entry & 7) & 1:
-                    yield PageKey(entry, figure)
-            if len(rows) < block:
+            query = f"""
+                SELECT number, entry FROM catalogue_numbers WHERE measure = ? AND (number, entry) {sign} (?, ?)
+                ORDER BY number {order}, entry {order} LIMIT {block}
+            """
+            rows = self._db.execute(query, [self._number, *at]).fetchall()
+            if not rows:
                 return
+            kept = entry_sets.has(inside, np.array([entry for _, entry in rows], dtype=np.int64))
+            for place_in_block in kept.nonzero()[0]:
+                figure, entry = rows[place_in_block]
+                yield PageKey(entry, figure)
             at, block = rows[-1], min(4 * block, _LARGEST_BLOCK)
+            if (at[0] < low) if falling else (at[0] > high):
+                return
+
+
+def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: bool) -> Iterator[PageKey]:
+    """Those of keys with a figure that stand behind `start`."""
+    for key in keys:
+        assert key.number is not None
+        held = (key.number, key.entry)
+        if start is None or (held < start if falling else held > start):
+            yield key
 
 
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:

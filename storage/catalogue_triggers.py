@@ -1,4 +1,4 @@
-"""The triggers of the catalogue, as the step `m014_catalogue` makes them. A released step is never edited.
+"""The triggers of the catalogue, as the step `m015_catalogue` makes them. A released step is never edited.
 
 Each follows one thing that is saved, in the same transaction. What it changes of the facets of an entry it puts into
 the view `catalogue_marks`, and the first two triggers bring sets, counts and cells in step. What an entry has is said

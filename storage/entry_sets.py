@@ -27,7 +27,8 @@ BINS = 50
 """Bins for a whole unit of a measure: the figures of checks go from -1 to 1."""
 REVIEWS = 409_600.0
 """Reviews are ordered by their numbers; so many are a unit of their measure, and 8,192 a bin."""
-_SLACK = 1e-9
+SLACK = 1e-9
+"""So near the end of a bin it is the last digit of a number that decides where it belongs."""
 Bits = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
 
@@ -96,23 +97,48 @@ def none_of(chunks: int) -> Bits:
 
 def of_rows(rows: Iterable[tuple[int, bytes]], chunks: int) -> Bits:
     """The union of stored chunks: pairs of the number of the chunk and its members."""
-    found = none_of(chunks).reshape(chunks, BYTES)
-    for number, members in rows:
+    dense, few = _parted(rows)
+    # All lists at once: a bit at a time of each chunk would cost more than the rest of a filter.
+    found = of_entries(few, chunks) if len(few) else none_of(chunks)
+    for number, members in dense:
         if number < chunks:
-            found[number] |= chunk_bits(members)
-    return found.reshape(-1)
+            found[number * BYTES : (number + 1) * BYTES] |= np.frombuffer(members, dtype=np.uint8)
+    return found
+
+
+def inside(rows: Iterable[tuple[int, bytes]], bits: Bits) -> Numbers:
+    """The entries that stored chunks and a set have in common."""
+    dense, few = _parted(rows)
+    parts = [entries_of(np.frombuffer(members, dtype=np.uint8)) + (number << CHUNK_BITS) for number, members in dense]
+    entries = np.concatenate([few, *parts])
+    return entries[has(bits, entries)]
 
 
 def common(rows: Iterable[tuple[int, bytes]], bits: Bits) -> int:
     """How many entries stored chunks and a set have in common."""
-    dense, few = 0, [np.zeros(0, dtype=np.int64)]
+    dense, few = _parted(rows)
+    number = int(np.count_nonzero(has(bits, few)))
+    for chunk, members in dense:
+        part = bits[chunk * BYTES : (chunk + 1) * BYTES]
+        if len(part):
+            number += size(part & np.frombuffer(members, dtype=np.uint8))
+    return number
+
+
+def _parted(rows: Iterable[tuple[int, bytes]]) -> tuple[list[tuple[int, bytes]], Numbers]:
+    """Stored chunks of bits, and the entries of all those that list their places."""
+    dense: list[tuple[int, bytes]] = []
+    numbers: list[int] = []
+    lists: list[bytes] = []
     for number, members in rows:
-        part = bits[number * BYTES : (number + 1) * BYTES]
-        if len(members) < BYTES:
-            few.append(np.frombuffer(members, dtype="<u2").astype(np.int64) + (number << CHUNK_BITS))
-        elif len(part):
-            dense += size(part & np.frombuffer(members, dtype=np.uint8))
-    return dense + int(np.count_nonzero(has(bits, np.concatenate(few))))
+        if len(members) == BYTES:
+            dense.append((number, members))
+        else:
+            numbers.append(number)
+            lists.append(members)
+    places = np.frombuffer(b"".join(lists), dtype="<u2").astype(np.int64)
+    firsts = np.array(numbers, dtype=np.int64) << CHUNK_BITS
+    return dense, places + np.repeat(firsts, [len(members) // 2 for members in lists])
 
 
 def of_entries(entries: Sequence[int] | Numbers, chunks: int) -> Bits:
@@ -175,5 +201,5 @@ def bin_of(number: float) -> int:
 
 def bin_span(place: int) -> tuple[float, float]:
     """From where to where a bin goes: both a little outside, since the last digit of a number may decide."""
-    low = place / BINS - _SLACK if place > bin_of(-math.inf) else -math.inf
-    return low, (place + 1) / BINS + _SLACK if place < bin_of(math.inf) else math.inf
+    low = place / BINS - SLACK if place > bin_of(-math.inf) else -math.inf
+    return low, (place + 1) / BINS + SLACK if place < bin_of(math.inf) else math.inf

@@ -23,7 +23,7 @@ from pipeline.types import Caption, Check, CounterfactualCaption, Decision, Edit
 from services.studio import Studio
 from storage.__main__ import main as storage_command
 from storage.catalogue_check import catalogue_faults
-from storage.catalogue_types import Between, CatalogueEntry, CatalogueFilter, Order, PageKey
+from storage.catalogue_types import Between, CatalogueEntry, CatalogueFilter, Count, Order, PageKey
 from storage.entry_sets import (
     beyond,
     bin_of,
@@ -244,6 +244,14 @@ def test_a_filter_finds_what_a_look_at_every_image_finds(filled: Workspace, said
 
 
 @pytest.mark.slow
+def test_a_count_by_words_says_where_it_stops(filled: Workspace) -> None:
+    wanted = CatalogueFilter(text="a")
+    assert filled.catalogue.count(wanted, most=3) == Count(3, exact=False)
+    assert filled.catalogue.count(wanted) == Count(len(everything(filled)))
+    assert filled.catalogue.count(most=3) == filled.catalogue.count(), "without words it is always exact"
+
+
+@pytest.mark.slow
 def test_counts_of_a_facet_leave_its_own_choice_out(filled: Workspace) -> None:
     wanted = CatalogueFilter(facets={"review": ("accepted",), "method": ("a",)})
     plain = everything(filled)
@@ -286,7 +294,7 @@ def test_pages_meet_every_image_once_in_every_order(
     whole = [one for one in everything(filled) if wanted == CatalogueFilter() or one.method == "a"]
     assert sorted(sort_key(one, order) for one in whole)
     expected = [one.id for one in sorted(whole, key=lambda one: sort_key(one, order))]
-    for few in (3000, 0):  # looked up one by one, and in the order of all
+    for few in (1000, 0):  # looked up one by one, and in the order of all
         monkeypatch.setattr("storage.catalogue_selection._FEW", few)
         forwards: list[CatalogueEntry] = []
         while (page := catalogue.page(wanted, order, 7, after=forwards[-1].key if forwards else None)).entries:
@@ -300,6 +308,22 @@ def test_pages_meet_every_image_once_in_every_order(
         for at in (0, 1, len(expected) // 2, len(expected) - 1):
             assert [one.id for one in catalogue.page(wanted, order, 5, at=at).entries] == expected[at : at + 5]
         assert catalogue.page(wanted, order, at=len(expected)).entries == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("falling", [False, True])
+def test_many_of_one_figure_at_the_end_of_a_bin_keep_their_places(
+    workspace: Workspace, falling: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.catalogue_selection._FEW", 0)
+    run = workspace.runs.create(picture(1), Task("classification", "bird"), "demo", "A bird", {})
+    figures = [0.28, 0.3, 0.30000000000000004, 0.3 - 1e-12, 0.3 + 1e-12, 0.32, 0.1] * 6
+    made = [TestCase(picture(2), LINEAGE, checks=(Check("c", True, figure),)) for figure in figures]
+    cases = workspace.test_cases.extend(run, None, made)
+    order = Order("check", "c", falling)
+    expected = sorted(zip(figures, cases, strict=True), reverse=falling)
+    pages = [workspace.catalogue.page(order=order, limit=1, at=at).entries for at in range(len(cases))]
+    assert [page[0].test_case for page in pages] == [number for _, number in expected]
 
 
 def sort_key(one: CatalogueEntry, order: Order) -> tuple[Any, ...]:

@@ -39,6 +39,7 @@ ASKED_OF_SCENES = ("road", "vehicle", "pedestrian")
 """Classes of questions: an image shows them also when its data set calls them by a narrower name, such as car."""
 LEAST_SHARE = 0.0005
 """Of the pixels of a mask, below which a class does not count as shown: a person could not find it."""
+MOST_STRATA = 100_000
 MOST = 20_000
 """Items that can be drawn at once."""
 
@@ -109,7 +110,7 @@ def pool_of(catalogue: Catalogue, wanted: ItemFilter, study: str = "") -> Pool:
     free = count(selection)
     strata = {}
     if wanted.how == "label":
-        labels = catalogue.facets(_labelled(selection), ("class",))["class"]
+        labels = catalogue.facets(_labelled(selection), ("class",), most=MOST_STRATA)["class"]
         strata = {**labels, NO_LABEL: free - sum(labels.values())}
     elif wanted.how == "edit type":
         strata = {**catalogue.facets(selection, ("edit type",))["edit type"], NO_EDIT: count(_unedited(selection))}
