@@ -125,6 +125,14 @@ class Images(ImageFiles):
         self._database.write(lambda db: keep_image(db, stored))
         return stored.sha
 
+    def orphans(self) -> tuple[str, ...]:
+        """The files in the folder that no row knows: left by what was stopped before its row, being saved right now, or
+        put there by hand. Nothing here uses them, and no backup takes them.
+        """
+        known = self._database.read(lambda db: {f"{sha}.png" for (sha,) in db.execute("SELECT sha FROM images")})
+        names = (path.name for path in self.folder.iterdir() if not _TEMPORARY.fullmatch(path.name))
+        return tuple(sorted(name for name in names if name not in known))
+
     def sizes(self, shas: Iterable[str | None]) -> dict[str, tuple[int, int]]:
         """Width and height of those of these images that are stored, by hash. No file is opened."""
         query = "SELECT sha, width, height FROM images WHERE sha IN (SELECT value FROM json_each(?))"

@@ -19,6 +19,7 @@ from storage import (
     panels,
     state_tables,
     study_tables,
+    test_set_tables,
     training_tables,
 )
 
@@ -40,6 +41,7 @@ STEPS = (
     "m013_training",
     "m014_trace_notes",
     "m015_catalogue",
+    "m016_test_sets",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -60,6 +62,7 @@ APPEND_ONLY = (
     *panels.APPEND_ONLY,
     *training_tables.APPEND_ONLY,
     *catalogue_tables.APPEND_ONLY,
+    *test_set_tables.APPEND_ONLY,
 )
 """The tables whose rows never change and never go."""
 
@@ -441,6 +444,14 @@ def m015_catalogue(db: sqlite_utils.Database) -> None:
     for statement in (*catalogue_tables.TABLES, *catalogue_tables.REFILL, *catalogue_triggers.TRIGGERS):
         db.execute(statement)
     _only_append(db, catalogue_tables.APPEND_ONLY)
+
+
+@studio()
+def m016_test_sets(db: sqlite_utils.Database) -> None:
+    """Test sets in versions, of which a released one never changes; and what images are found again by."""
+    for statement in test_set_tables.STATEMENTS:
+        db.execute(statement)
+    _only_append(db, test_set_tables.APPEND_ONLY)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -249,6 +249,12 @@ def read_test_cases(db: sqlite_utils.Database, run_id: str, images: Path) -> tup
     return tuple(_case(row, images) for row in rows)
 
 
+def cases_by_id(db: sqlite_utils.Database, ids: Sequence[int], images: Path) -> tuple[StoredTestCase, ...]:
+    """Those of these test cases that there are, of whatever run."""
+    rows = db.query(f"{_CASES} WHERE test_cases.id IN (SELECT value FROM json_each(?))", [pack(list(ids))])
+    return tuple(_case(row, images) for row in rows)
+
+
 def read_jobs(db: sqlite_utils.Database, run_id: str) -> tuple[Job, ...]:
     """The run's jobs, oldest first."""
     rows = db.query(

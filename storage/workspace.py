@@ -24,6 +24,7 @@ from storage.rows import insert_row, now
 from storage.runs import Runs
 from storage.studies import Studies
 from storage.test_cases import Jobs, TestCases, interrupt_jobs
+from storage.test_sets import TestSets
 from storage.tokens import Tokens
 from storage.undo import Steps
 
@@ -51,6 +52,8 @@ class Workspace:
         self.predictions = Predictions(self._database, self.images)
         self.studies = Studies(self._database)
         """The validity studies, with their workers, their assignments, and who is signed in."""
+        self.test_sets = TestSets(self._database, self.images)
+        """Named lists of images in versions, of which a released one never changes."""
         self.tokens = Tokens(self._database)
         """What scripts show instead of the lead's password."""
 

@@ -18,6 +18,7 @@ from evaluation.types import Guess, Prediction, decode_map
 from pipeline.types import Caption, StageValue, Task, Trace
 from storage import migrations, state_tables
 from storage.database import Database
+from storage.test_set_types import ImageHashes, SetEntry
 from storage.workspace import Workspace
 from study.panel import Panel
 from study.types import NewItem
@@ -69,6 +70,10 @@ def filled(folder: Path) -> None:
         studies.assignments.read_on(vote(studies, studies.assignments.claim(study_id, told, "training")).public, told)
         studies.panels.answer(study_id, studies.panels.join(study_id, "p1", "b"), {"Age?": "40"})
         studies.archive(study_id, True)
+        sha, set_id = workspace.runs.get(run_id).source_sha, workspace.test_sets.create("Birds")
+        held = workspace.test_sets.get(set_id).versions[0]
+        workspace.test_sets.add(held.number, [SetEntry(sha, sha, "bird", test_case=case_id)])
+        workspace.test_sets.keep_hashes({sha: ImageHashes("0" * 64, 0)})
 
 
 def test_the_list_of_steps_is_complete() -> None:
