@@ -27,6 +27,8 @@ from services.samples import read_samples
 from services.similarity import Similarities
 from services.studies.drafts import model_asker
 from services.studies.services import StudyServices, study_services
+from services.test_sets.drafts import Drafts as TestSetDrafts
+from services.test_sets.versions import Versions as TestSetVersions
 from services.together import Together
 from services.tokens import register_tokens
 from services.undoing import Undoing
@@ -83,6 +85,8 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
     together = Together(workspace, runs, settings, states, execution)
     together.register(commands)
     Queries(workspace, runs, states, jobs, predictions).register(commands)
+    TestSetVersions(workspace).register(commands)
+    TestSetDrafts(workspace).register(commands)
     return Studio(
         profile=profile,
         workspace=workspace,

@@ -39,6 +39,7 @@ from services.run_state import StageNotes
 from services.runs import OpenedRun, RunService
 from services.studies.drafts import CopyRules, CreateStudy, DraftState, StudyCommand
 from services.studies.exports import EXPORTS, opened
+from services.test_sets.drafts import CreateTestSet, DraftTestSet, ReleaseTestSet
 from storage.workspace import Workspace
 from study.cells import plain
 from ui.guard import TokenOf
@@ -339,7 +340,9 @@ def let_in(command: type[Command], request: gr.Request | Request) -> TokenOf | N
 
 
 def _log(token: TokenOf, sent: Command, workspace: Workspace) -> None:
-    about = " ".join(f"{name} {getattr(sent, name)}" for name in ("run", "job", "case") if hasattr(sent, name))
+    about = " ".join(
+        f"{name} {getattr(sent, name)}" for name in ("run", "job", "case", "test_set") if hasattr(sent, name)
+    )
     study = getattr(sent, "study", "")
     workspace.studies.note("script", f"{token.name}: {sent.name} {about}".strip(), study)
 
@@ -400,6 +403,8 @@ def _reply(sent: Command, result: Any, services: Services) -> Plain:
         return result
     if isinstance(result, OpenedRun):
         return {"run": result.run_id}
+    if isinstance(sent, CreateTestSet | DraftTestSet | ReleaseTestSet):
+        return dict(result)
     if isinstance(sent, CreateStudy | CopyRules):
         return {"study": result}
     if isinstance(sent, RunCommand):
@@ -407,7 +412,7 @@ def _reply(sent: Command, result: Any, services: Services) -> Plain:
         going_on = job_facts(job) if job is not None and job.active else None
         # Such as that somebody else changed meanwhile what this has changed.
         return {"run": sent.run, "job": going_on, "notices": services.notes.notices(sent.run)}
-    of: Plain = {name: getattr(sent, name) for name in ("study", "job") if hasattr(sent, name)}
+    of: Plain = {name: getattr(sent, name) for name in ("study", "job", "test_set") if hasattr(sent, name)}
     if isinstance(result, DraftState):
         return {**of, "troubles": [plain(trouble) for trouble in result.troubles]}
     return {**of, "result": plain(result)}

@@ -35,6 +35,7 @@ from pipeline.version import version
 from services.commands import Command, RunCommand
 from services.runs import RemoveRuns, RestoreRuns, RunFromSample
 from services.studies.drafts import CopyRules, CreateStudy
+from services.test_sets.drafts import AddToTestSet, CreateTestSet, DraftTestSet
 from ui.endpoints import (
     NO_FIELD,
     Do,
@@ -69,7 +70,10 @@ _FILE = (
 )
 _WATCHED = f" Waits {WATCH_SECONDS:g} seconds at most: call it again while “state” is waiting or running."
 _UPLOADED = "/gradio_api/file="
-_KEEP = (RunCommand, RemoveRuns, RestoreRuns, RunFromSample, UploadPicture, CreateStudy, CopyRules)
+_KEEP = (
+    *(RunCommand, RemoveRuns, RestoreRuns, RunFromSample, UploadPicture, CreateStudy, CopyRules),
+    *(CreateTestSet, DraftTestSet, AddToTestSet),
+)
 """Nothing is lost by these: of a run every version stays, and one that was deleted can be put back."""
 
 

@@ -1,0 +1,327 @@
+"""Making a test set: its draft is filled, labelled, parted into splits, and released. Each thing is a command."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from pipeline.errors import UserError
+from pipeline.masks import resized
+from pipeline.near_duplicates import DISTANCE
+from services.commands import Command, Commands
+from services.edit_conflicts import LARGEST_ID
+from services.test_sets.hashes import OnCount, hashes_of
+from services.test_sets.splits import Unit, leaks_in, proposed, sources_of, splits_of, units_of
+from services.test_sets.versions import (
+    LONGEST_REFERENCE,
+    SetCommand,
+    difference,
+    draft_of,
+    shown_cases,
+    version_facts,
+    version_of,
+)
+from storage.test_set_types import CaseOfSet, SetEntry, SetVersion, Split, version_id
+from storage.test_sets import LONGEST_NAME, LONGEST_NOTE, checked_note
+from storage.workspace import Workspace
+
+NEAR_DUPLICATES = "near-duplicate distance"
+"""The threshold that a release with splits adds to those that are given."""
+MOST_AT_ONCE = 100_000
+"""Images that one command names."""
+MOST_THRESHOLDS = 100
+_NAMED = 5
+"""As many are named in a sentence; the rest is counted."""
+
+
+def _listed(names: Any) -> Any:
+    return [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else names
+
+
+Images = Annotated[
+    tuple[Annotated[str, Field(pattern="^[0-9a-f]{64}$")], ...],
+    BeforeValidator(_listed),
+    Field(min_length=1, max_length=MOST_AT_ONCE),
+]
+"""Images of a draft by the SHA-256 of their files, as a list or with commas between."""
+
+
+class CreateTestSet(Command):
+    """Begin a test set: an empty draft with a name, which stays."""
+
+    name: ClassVar[str] = "create-test-set"
+    title: str = Field(max_length=10 * LONGEST_NAME, description=f"Its name, at most {LONGEST_NAME} characters")
+
+
+class DraftTestSet(Command):
+    """Begin a draft of the next version of a test set, with what is in a released one."""
+
+    name: ClassVar[str] = "draft-test-set"
+    version: str = Field(
+        max_length=LONGEST_REFERENCE,
+        description="The version that it begins with: its id, SET@2, or SET for the latest",
+    )
+
+
+class DiscardDraft(SetCommand):
+    """Let the draft of a test set go; the set goes too where no version was released."""
+
+    name: ClassVar[str] = "discard-test-set-draft"
+
+
+class AddToTestSet(SetCommand):
+    """Put test cases into the draft of a test set, with the label that they were made for and the mask of their run."""
+
+    name: ClassVar[str] = "add-to-test-set"
+    cases: Annotated[
+        tuple[Annotated[int, Field(ge=0, le=LARGEST_ID)], ...],
+        BeforeValidator(_listed),
+        Field(max_length=MOST_AT_ONCE, description="Test cases, as a list or with commas between"),
+    ] = ()
+    accepted: bool = Field(False, description="Every accepted test case of the runs that are there, too")
+    sources: bool = Field(False, description="Put their source images beside them")
+
+
+class RemoveFromTestSet(SetCommand):
+    """Take images out of the draft of a test set."""
+
+    name: ClassVar[str] = "remove-from-test-set"
+    images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
+
+
+class RelabelInTestSet(SetCommand):
+    """Give images of the draft of a test set another label."""
+
+    name: ClassVar[str] = "relabel-in-test-set"
+    images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
+    label: str = Field(max_length=LONGEST_NAME, description="Their label; empty for none")
+
+
+class SetSplitInTestSet(SetCommand):
+    """Put images of the draft of a test set into a split by hand."""
+
+    name: ClassVar[str] = "set-split-in-test-set"
+    images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
+    split: Literal["train", "validation", "test", ""] = Field(description="The split; empty for none")
+
+
+class SplitTestSet(SetCommand):
+    """Part the draft of a test set into splits: by source, sources that look alike together, so that nothing leaks."""
+
+    name: ClassVar[str] = "split-test-set"
+    train: float = Field(0.0, ge=0, le=1, description="Share of the images")
+    validation: float = Field(0.0, ge=0, le=1, description="Share of the images")
+    test: float = Field(0.0, ge=0, le=1, description="Share of the images")
+    seed: int = Field(0, ge=0, le=LARGEST_ID, description="Another one draws other splits")
+    keep: bool = Field(True, description="Images whose source has a split keep it, and only the others are parted")
+
+
+class ReleaseTestSet(SetCommand):
+    """Make the draft of a test set final: nothing in that version changes any more, and its id says what is in it."""
+
+    name: ClassVar[str] = "release-test-set"
+    note: str = Field("", max_length=LONGEST_NOTE, description="What a reader should know of this version")
+    thresholds: dict[str, float] = Field(
+        default={}, max_length=MOST_THRESHOLDS, description="By name, the figures by which its images were chosen"
+    )
+    unreviewed: bool = Field(False, description="Release it with images that nobody accepted, or that were rejected")
+
+
+@dataclass(frozen=True)
+class Added:
+    """What came of adding test cases."""
+
+    added: int
+    """Images that came new, sources among them."""
+    already: int
+    """Pictures that were in the draft, or there twice."""
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """How a draft was parted."""
+
+    groups: int
+    """Groups of images that stay together."""
+    splits: Mapping[str, int]
+    """Images by split."""
+    labels: Mapping[str, Mapping[str, int]]
+    """Images by split and label."""
+
+
+class Drafts:
+    """Drafts of test sets of one workspace. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace, self._sets = workspace, workspace.test_sets
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done here."""
+        commands.add(CreateTestSet, lambda sent: {"test_set": self._sets.create(sent.title)})
+        commands.add(DraftTestSet, lambda sent: version_facts(self.begin(sent.version)))
+        commands.add(DiscardDraft, lambda sent: self._sets.discard(self._draft(sent).number))
+        commands.add(AddToTestSet, self.add_chosen)
+        commands.add(RemoveFromTestSet, self.remove)
+        commands.add(RelabelInTestSet, self.relabel)
+        commands.add(SetSplitInTestSet, self.set_split)
+        commands.add(SplitTestSet, self.split)
+        commands.add(ReleaseTestSet, lambda sent: version_facts(self.release(sent)))
+
+    def begin(self, reference: str) -> SetVersion:
+        """A draft of the next version, with what is in this one. Raises UserError where there is a draft already."""
+        return self._sets.begin_draft(version_of(self._workspace, reference).number)
+
+    def add_chosen(self, sent: AddToTestSet) -> Added:
+        """Raises UserError where nothing is named."""
+        chosen = [*sent.cases, *(self._sets.accepted() if sent.accepted else ())]
+        if not chosen:
+            why = "No image is accepted yet: accept those that count, then add them."
+            raise UserError(why if sent.accepted else "Name test cases, or add all that are accepted.", field="cases")
+        return self.add(sent.test_set, chosen, sent.sources)
+
+    def add(self, test_set: str, cases: Iterable[int], sources: bool = False) -> Added:
+        """Put test cases into the draft of a set, all or none, however they were chosen; `sources` puts the source
+        image of each beside it. A picture that is in the draft already stays as it is.
+
+        Raises UserError for an unknown test case, or a mask whose file is missing.
+        """
+        draft, found = draft_of(self._workspace, test_set), self._sets.cases(cases)
+        masks: dict[tuple[str, tuple[int, int]], str] = {}
+        entries = [self._entry(case, masks) for case in found]
+        if sources:
+            originals = {case.source: _source_entry(case) for case in reversed(found)}
+            entries += [originals[sha] for sha in dict.fromkeys(case.source for case in found)]
+        added = self._sets.add(draft.number, entries)
+        return Added(added, len(entries) - added)
+
+    def remove(self, sent: RemoveFromTestSet) -> dict[str, int]:
+        """What is not in the draft changes nothing."""
+        return {"removed": self._sets.remove(self._draft(sent).number, sent.images)}
+
+    def relabel(self, sent: RelabelInTestSet) -> dict[str, int]:
+        """Raises UserError for an image that is not in the draft."""
+        return {"relabelled": self._sets.relabel(self._draft(sent).number, sent.images, sent.label)}
+
+    def set_split(self, sent: SetSplitInTestSet) -> dict[str, int]:
+        """Raises UserError for an image that is not in the draft."""
+        splits = dict.fromkeys(sent.images, sent.split)
+        return {"resplit": self._sets.set_splits(self._draft(sent).number, splits)}
+
+    def split(self, sent: SplitTestSet, on_count: OnCount | None = None) -> SplitResult:
+        """Raises UserError for an empty draft, without shares, and where what should be kept leaks already."""
+        draft = self._draft(sent)
+        shares: dict[Split, float] = {"train": sent.train, "validation": sent.validation, "test": sent.test}
+        if not any(shares.values()):
+            raise UserError("Say how large the splits are, such as 0.8 for train and 0.2 for test.", field="train")
+        entries = self._sets.entries(draft.number)
+        if not entries:
+            raise UserError(f"“{draft.set_name}” has no images yet: add some first.", field="test_set")
+        units = self._units(entries, on_count)
+        if sent.keep:
+            _refuse_leaks(units, "Give the images one split, or part all anew without “keep”.")
+        found = proposed(units, shares, sent.seed, sent.keep)
+        self._sets.set_splits(draft.number, found)
+        labels: dict[str, dict[str, int]] = {}
+        for entry in entries:
+            held = labels.setdefault(found[entry.image], {})
+            held[entry.label] = held.get(entry.label, 0) + 1
+        counts = {split: sum(held.values()) for split, held in labels.items()}
+        return SplitResult(len(units), counts, labels)
+
+    def release(self, sent: ReleaseTestSet, on_count: OnCount | None = None) -> SetVersion:
+        """Raises UserError for what must not be released, saying what; the draft is then as it was."""
+        draft = self._draft(sent)
+        thresholds = {" ".join(name.split()): float(value) for name, value in sent.thresholds.items()}
+        _check_thresholds(thresholds)
+        entries = self._sets.entries(draft.number)
+        if not entries:
+            raise UserError(f"“{draft.set_name}” has no images yet: add some first.", field="test_set")
+        if not sent.unreviewed:
+            _refuse_unreviewed(self._sets.not_accepted(draft.number))
+        if any(entry.split for entry in entries):
+            loose = [entry for entry in entries if not entry.split]
+            if loose:
+                raise UserError(
+                    f"{_images(len(loose))} in no split, and others are ({shown_cases(loose)}): part the draft again."
+                )
+            _refuse_leaks(self._units(entries, on_count), "Part the draft again, by source.")
+            thresholds[NEAR_DUPLICATES] = float(DISTANCE)
+        self._refuse_unchanged(draft, entries, thresholds)
+        note = checked_note(sent.note)
+        expected = version_id(draft.set_name, draft.parent, note, thresholds, entries)
+        return self._sets.release(draft.number, expected, note, thresholds)
+
+    def _draft(self, sent: SetCommand) -> SetVersion:
+        return draft_of(self._workspace, sent.test_set)
+
+    def _entry(self, case: CaseOfSet, masks: dict[tuple[str, tuple[int, int]], str]) -> SetEntry:
+        """`masks` holds those that were brought to the size of an image."""
+        mask = case.mask
+        if mask is not None and case.image_size != case.source_size:
+            key = (mask, case.image_size)
+            if key not in masks:
+                masks[key] = self._workspace.images.add(resized(self._workspace.images.load(mask), case.image_size))
+            mask = masks[key]
+        return SetEntry(case.image, case.source, case.label, "", mask, case.mask_classes, "generated", case.id)
+
+    def _units(self, entries: Sequence[SetEntry], on_count: OnCount | None) -> tuple[Unit, ...]:
+        hashes = hashes_of(self._workspace, sources_of(entries), on_count)
+        return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()})
+
+    def _refuse_unchanged(
+        self, draft: SetVersion, entries: Sequence[SetEntry], thresholds: Mapping[str, float]
+    ) -> None:
+        if draft.parent:
+            parent = version_of(self._workspace, draft.parent)
+            same = not difference(self._sets.entries(parent.number), entries)
+            if same and dict(parent.thresholds) == dict(thresholds):
+                raise UserError(f"Nothing was changed since “{parent.words}”: there is nothing to release.")
+
+
+def _source_entry(case: CaseOfSet) -> SetEntry:
+    return SetEntry(case.source, case.source, case.label, "", case.mask, case.mask_classes, "source")
+
+
+def _check_thresholds(thresholds: Mapping[str, float]) -> None:
+    if NEAR_DUPLICATES in thresholds:
+        raise UserError(f"“{NEAR_DUPLICATES}” is set by the studio; give other names.", field="thresholds")
+    for name, value in thresholds.items():
+        if not name or len(name) > LONGEST_NAME or not math.isfinite(value):
+            raise UserError(
+                f"The threshold {name[:80]!r} cannot be taken: give a name and a finite number.", field="thresholds"
+            )
+
+
+def _refuse_unreviewed(found: Mapping[int, str]) -> None:
+    if not found:
+        return
+    rejected = sum(verdict == "rejected" for verdict in found.values())
+    parts = [f"{rejected} rejected"] * bool(rejected)
+    parts += [f"{len(found) - rejected} that nobody reviewed"] * (rejected < len(found))
+    named = ", ".join(str(case) for case in list(found)[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    raise UserError(
+        f"The draft has images that are not accepted: {' and '.join(parts)} (test cases {named}{more}). "
+        "Accept them, take them out, or release with “unreviewed”."
+    )
+
+
+def _refuse_leaks(units: Sequence[Unit], advice: str) -> None:
+    leaks = leaks_in(units)
+    if not leaks:
+        return
+    first = leaks[0]
+    shown = [next(entry for entry in first if entry.split == split) for split in splits_of(first)]
+    many = "1 group" if len(leaks) == 1 else f"{len(leaks)} groups"
+    raise UserError(
+        f"{many} of images of one source, or of sources that look alike, would be in two splits: {shown_cases(shown)} "
+        f"are in {' and '.join(splits_of(first))}. {advice}"
+    )
+
+
+def _images(number: int) -> str:
+    return "1 image is" if number == 1 else f"{number} images are"

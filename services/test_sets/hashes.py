@@ -1,0 +1,33 @@
+"""What pictures of the workspace are found again by: worked out from their files once, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pipeline.images import image_sha
+from pipeline.near_duplicates import perceptual_hash
+from storage.test_set_types import ImageHashes
+from storage.workspace import Workspace
+
+OnCount = Callable[[int, int], None]
+"""Told how many are done, and of how many."""
+_AT_ONCE = 200
+"""Images whose hashes are saved together: what is stopped loses no more."""
+
+
+def hashes_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None = None) -> dict[str, ImageHashes]:
+    """The hashes of stored images. Raises UserError for one whose file is missing or damaged."""
+    wanted = list(dict.fromkeys(images))
+    found = workspace.test_sets.hashes(wanted)
+    new: dict[str, ImageHashes] = {}
+    missing = [sha for sha in wanted if sha not in found]
+    for number, sha in enumerate(missing, start=1):
+        picture = workspace.images.load(sha)
+        new[sha] = ImageHashes(image_sha(picture), perceptual_hash(picture))
+        if len(new) == _AT_ONCE or number == len(missing):
+            workspace.test_sets.keep_hashes(new)
+            found |= new
+            new = {}
+        if on_count is not None:
+            on_count(number, len(missing))
+    return found

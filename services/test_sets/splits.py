@@ -1,0 +1,87 @@
+"""Which images of a test set have to stay together, and which split each goes to. Pure.
+
+What a model learned from one image helps it with another one of the same source, and with one of a source that looks
+the same. So the sources are parted, those that look alike together, and never the images.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from pipeline.near_duplicates import Groups, join_alike
+from storage.test_set_types import SetEntry, Split
+
+Unit = tuple[SetEntry, ...]
+"""Images that have to be in one split."""
+
+
+def sources_of(entries: Sequence[SetEntry]) -> tuple[str, ...]:
+    """The hashes of the sources of these images, each once."""
+    return tuple(dict.fromkeys(entry.source for entry in entries))
+
+
+def units_of(entries: Sequence[SetEntry], hashes: Mapping[str, int]) -> tuple[Unit, ...]:
+    """The images in groups that have to stay together: those of one source, of sources that look alike by their
+    perceptual `hashes` (by the SHA-256 of a source), and those whose source was itself made from another one here.
+    """
+    groups: Groups[str] = Groups()
+    for entry in entries:
+        groups.join(entry.image, entry.source)
+    join_alike(groups, hashes)
+    units: dict[str, list[SetEntry]] = {}
+    for entry in entries:
+        units.setdefault(groups.of(entry.image), []).append(entry)
+    return tuple(tuple(unit) for unit in units.values())
+
+
+def splits_of(unit: Unit) -> tuple[Split, ...]:
+    """The splits that images of a unit are in, "" left out; more than one is a leak."""
+    return tuple(sorted({entry.split for entry in unit if entry.split}))
+
+
+def leaks_in(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """The units that are in more than one split."""
+    return tuple(unit for unit in units if len(splits_of(unit)) > 1)
+
+
+def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, keep: bool) -> dict[str, Split]:
+    """A split for every image, by its hash: as many as `shares` say, as far as whole units allow, and of each label
+    alike.
+
+    Units go, the largest first and those of one size in an order that `seed` draws, to the split that lacks most of
+    their labels: the rule of iterative stratification (Sechidis, Tsoumakas and Vlahavas, "On the Stratification of
+    Multi-Label Data", 2011), which a unit of several labels needs. With `keep` a unit that has a split keeps it; such a
+    unit must have one split only. Of the shares at least one is above 0.
+    """
+    total = sum(shares.values())
+    wanted = {split: share / total for split, share in shares.items() if share > 0}
+    labels = Counter(entry.label for unit in units for entry in unit)
+    lacking = {split: {label: share * number for label, number in labels.items()} for split, share in wanted.items()}
+    found: dict[str, Split] = {}
+
+    def put(unit: Unit, split: Split) -> None:
+        for entry in unit:
+            found[entry.image] = split
+            if split in lacking:
+                lacking[split][entry.label] -= 1
+
+    settled = [unit for unit in units if keep and splits_of(unit)]
+    for unit in settled:
+        put(unit, splits_of(unit)[0])
+    free = [unit for unit in units if not keep or not splits_of(unit)]
+    for unit in sorted(free, key=lambda unit: (-len(unit), _drawn(seed, unit))):
+        held = Counter(entry.label for entry in unit)
+        put(unit, max(wanted, key=lambda split: _need(lacking[split], held, labels)))
+    return found
+
+
+def _need(lacking: Mapping[str, float], held: Mapping[str, int], labels: Mapping[str, int]) -> tuple[float, float]:
+    """How much a split lacks what a unit holds: of its labels, each by how rare it is; and of everything."""
+    return sum(number * lacking[label] / labels[label] for label, number in held.items()), sum(lacking.values())
+
+
+def _drawn(seed: int, unit: Unit) -> str:
+    first = min(entry.image for entry in unit)
+    return hashlib.sha256(f"{seed} {first}".encode()).hexdigest()

@@ -1,0 +1,285 @@
+"""Looking at test sets: which there are, what is in a version, how two differ, and whether one is still whole."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from pipeline.errors import UserError
+from services.commands import Command, Commands, Missing
+from services.edit_conflicts import LARGEST_ID
+from services.queries import MOST_LISTED, Query
+from services.test_sets.hashes import OnCount
+from storage.test_set_types import SetEntry, SetVersion, TestSet, version_id
+from storage.workspace import Workspace
+
+DRAFT = "draft"
+LONGEST_REFERENCE = 260
+"""Characters in what names a version."""
+_ID = re.compile(r"[0-9a-f]{8,64}")
+_VERSION = "A version: its id or the first 8 digits of it, SET@2, SET@draft, or SET for the latest"
+_SET = "The test set: its id or its name"
+
+
+class SetCommand(Command):
+    """One thing to do with a test set."""
+
+    test_set: str = Field(max_length=LONGEST_REFERENCE, description=_SET)
+
+
+class ListTestSets(Query):
+    """List the test sets with their versions, the latest first."""
+
+    name: ClassVar[str] = "list-test-sets"
+
+
+class ShowTestSet(Query):
+    """Tell what a version of a test set is, and list its images."""
+
+    name: ClassVar[str] = "show-test-set"
+    version: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
+    after: int = Field(0, ge=0, le=LARGEST_ID, description="The “next” of the page before")
+    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Images in a page")
+
+
+class CompareTestSets(Query):
+    """Tell how two versions differ: images added, removed, relabelled, with another mask, in another split."""
+
+    name: ClassVar[str] = "compare-test-sets"
+    old: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
+    new: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
+
+
+class VerifyTestSet(Query):
+    """Check that a version is what its id says, and that every file of it is there and whole."""
+
+    name: ClassVar[str] = "verify-test-set"
+    version: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What one version has otherwise than another one. An image may be in several of these but the first two."""
+
+    added: tuple[SetEntry, ...]
+    removed: tuple[SetEntry, ...]
+    relabelled: tuple[tuple[SetEntry, SetEntry], ...]
+    """As it was, and as it is."""
+    remasked: tuple[tuple[SetEntry, SetEntry], ...]
+    """With another mask, or other names of its classes."""
+    resplit: tuple[tuple[SetEntry, SetEntry], ...]
+
+    def __bool__(self) -> bool:
+        return any((self.added, self.removed, self.relabelled, self.remasked, self.resplit))
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Whether a version is still what it was."""
+
+    version: SetVersion
+    id_holds: bool
+    """Its id follows from what is in it. True of a draft, which has none."""
+    files: int
+    """Images, masks and sources that were looked at."""
+    missing: tuple[str, ...]
+    """Their hashes."""
+    damaged: tuple[str, ...]
+    """Those whose bytes are not what their name says."""
+
+    @property
+    def whole(self) -> bool:
+        """Nothing is wrong with it."""
+        return self.id_holds and not self.missing and not self.damaged
+
+
+class Versions:
+    """Answers these questions. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is asked here."""
+        commands.add(ListTestSets, lambda _: {"test_sets": [set_facts(one) for one in self._workspace.test_sets.all()]})
+        commands.add(ShowTestSet, self.show)
+        commands.add(CompareTestSets, lambda asked: difference_facts(self.compare(asked.old, asked.new)))
+        commands.add(
+            VerifyTestSet, lambda asked: verified_facts(self.verify(version_of(self._workspace, asked.version)))
+        )
+
+    def show(self, asked: ShowTestSet) -> dict[str, Any]:
+        """Raises Missing for an unknown version."""
+        version = version_of(self._workspace, asked.version)
+        page = self._workspace.test_sets.page(version.number, asked.after, asked.limit + 1)
+        shown = page[: asked.limit]
+        return {
+            **version_facts(version),
+            "images": [entry_facts(entry) for _, entry in shown],
+            "next": shown[-1][0] if len(page) > len(shown) else 0,
+        }
+
+    def compare(self, old: str, new: str) -> Difference:
+        """Raises Missing for an unknown version."""
+        before, after = (version_of(self._workspace, reference) for reference in (old, new))
+        sets = self._workspace.test_sets
+        return difference(sets.entries(before.number), sets.entries(after.number))
+
+    def verify(self, version: SetVersion, on_count: OnCount | None = None) -> Verified:
+        """Read every file of a version."""
+        entries = self._workspace.test_sets.entries(version.number)
+        found = version_id(version.set_name, version.parent, version.note, version.thresholds, entries)
+        shas = sorted({sha for entry in entries for sha in (entry.image, entry.source, entry.mask) if sha is not None})
+        missing, damaged = [], []
+        for number, sha in enumerate(shas, start=1):
+            try:
+                with open(self._workspace.images.path(sha), "rb") as file:
+                    if hashlib.file_digest(file, "sha256").hexdigest() != sha:
+                        damaged.append(sha)
+            except UserError:
+                missing.append(sha)
+            except OSError:  # such as a disk that cannot read it
+                damaged.append(sha)
+            if on_count is not None:
+                on_count(number, len(shas))
+        holds = version.is_draft or found == version.id
+        return Verified(version, holds, len(shas), tuple(missing), tuple(damaged))
+
+
+def set_of(workspace: Workspace, reference: str) -> TestSet:
+    """The test set with this id or name. Raises Missing."""
+    sets = workspace.test_sets
+    named = {name: set_id for set_id, name in sets.names().items()}
+    wanted = " ".join(reference.split())
+    if wanted in named.values():
+        return sets.get(wanted)
+    if wanted not in named:
+        raise Missing(f"There is no test set “{wanted[:80]}”; take one from the list.", field="test_set")
+    return sets.get(named[wanted])
+
+
+def version_of(workspace: Workspace, reference: str) -> SetVersion:
+    """The version that is meant: by its id, by the first digits of it, or by its set (see `_VERSION`). The latest of a
+    set is the one that was released last, or its draft where none was. Raises Missing.
+    """
+    name, at, which = reference.strip().rpartition("@")
+    named = reference.strip() in workspace.test_sets.names().values()  # a name may look like anything
+    if at and not named and (which == DRAFT or which.isdecimal()):
+        return _of_set(set_of(workspace, name), which)
+    if _ID.fullmatch(reference.strip()) and not named:
+        found = workspace.test_sets.by_id(reference.strip())
+        if len(found) > 1:
+            raise Missing(f"{len(found)} versions begin with {reference[:80]}: give more digits.", field="version")
+        if found:
+            return found[0]
+    held = set_of(workspace, reference)
+    latest = held.latest or held.draft
+    assert latest is not None  # a set goes with its last version
+    return latest
+
+
+def draft_of(workspace: Workspace, reference: str) -> SetVersion:
+    """The draft of a set. Raises Missing where there is no such set, and UserError where it has none."""
+    held = set_of(workspace, reference)
+    if held.draft is None:
+        raise UserError(f"“{held.name}” has no draft: begin one of its next version.", field="test_set")
+    return held.draft
+
+
+def _of_set(held: TestSet, which: str) -> SetVersion:
+    for version in held.versions:
+        if (version.is_draft and which == DRAFT) or (not version.is_draft and which == str(version.place)):
+            return version
+    if which == DRAFT:
+        raise Missing(f"“{held.name}” has no draft: begin one of its next version.", field="version")
+    raise Missing(f"“{held.name}” has no released version {which[:20]}.", field="version")
+
+
+def difference(old: Iterable[SetEntry], new: Iterable[SetEntry]) -> Difference:
+    """What came, what went, and what is otherwise, in the order of the images' hashes."""
+    before, after = ({entry.image: entry for entry in entries} for entries in (old, new))
+    both = [(before[image], after[image]) for image in sorted(before.keys() & after.keys())]
+    return Difference(
+        added=tuple(after[image] for image in sorted(after.keys() - before.keys())),
+        removed=tuple(before[image] for image in sorted(before.keys() - after.keys())),
+        relabelled=tuple((was, now) for was, now in both if was.label != now.label),
+        remasked=tuple((was, now) for was, now in both if (was.mask, was.mask_classes) != (now.mask, now.mask_classes)),
+        resplit=tuple((was, now) for was, now in both if was.split != now.split),
+    )
+
+
+def set_facts(held: TestSet) -> dict[str, Any]:
+    """A test set as plain data."""
+    versions = [version_facts(version) for version in held.versions]
+    return {"test_set": held.id, "name": held.name, "created": held.created.isoformat(), "versions": versions}
+
+
+def version_facts(version: SetVersion) -> dict[str, Any]:
+    """A version as plain data, without its images."""
+    return {
+        "test_set": version.test_set,
+        "name": version.set_name,
+        "version": version.id or f"{version.test_set}@{DRAFT}",
+        "place": version.place,
+        "draft": version.is_draft,
+        "parent": version.parent,
+        "note": version.note,
+        "thresholds": dict(version.thresholds),
+        "created": version.created.isoformat(),
+        "released": version.released.isoformat() if version.released is not None else "",
+        "count": version.entries,
+        "splits": {split or "none": number for split, number in version.splits.items()},
+    }
+
+
+def entry_facts(entry: SetEntry) -> dict[str, Any]:
+    """An image of a version as plain data."""
+    return {
+        "image": entry.image,
+        "source": entry.source,
+        "label": entry.label,
+        "split": entry.split,
+        "mask": entry.mask or "",
+        "mask_classes": {str(number): name for number, name in entry.mask_classes.items()},
+        "role": entry.role,
+        "case": entry.test_case,
+        "origin": dict(entry.origin),
+    }
+
+
+def difference_facts(found: Difference) -> dict[str, Any]:
+    """A difference as plain data, with its numbers first."""
+    pairs = {"relabelled": found.relabelled, "remasked": found.remasked, "resplit": found.resplit}
+    counts = {"added": len(found.added), "removed": len(found.removed)}
+    return {
+        "counts": counts | {name: len(held) for name, held in pairs.items()},
+        "added": [entry_facts(entry) for entry in found.added],
+        "removed": [entry_facts(entry) for entry in found.removed],
+        **{
+            name: [{"was": entry_facts(was), "now": entry_facts(now)} for was, now in held]
+            for name, held in pairs.items()
+        },
+    }
+
+
+def verified_facts(found: Verified) -> dict[str, Any]:
+    """What came of a check as plain data."""
+    return {
+        "version": found.version.id or f"{found.version.test_set}@{DRAFT}",
+        "whole": found.whole,
+        "id_holds": found.id_holds,
+        "files": found.files,
+        "missing": list(found.missing),
+        "damaged": list(found.damaged),
+    }
+
+
+def shown_cases(entries: Sequence[SetEntry], most: int = 5) -> str:
+    """Images in a few words for a sentence: their test cases, or the beginning of their hashes."""
+    named = [str(entry.test_case) if entry.test_case is not None else entry.image[:8] for entry in entries[:most]]
+    return ", ".join(named) + (f" and {len(entries) - most} more" if len(entries) > most else "")
