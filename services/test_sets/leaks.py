@@ -1,0 +1,152 @@
+"""Whether a model was trained on images of a test set: a folder of its training images, looked through file by file.
+
+A file that holds the pixels of an image, or that looks like one, is a row of the report; so is one that cannot be read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pipeline.errors import UserError
+from pipeline.images import image_sha, read_image
+from pipeline.near_duplicates import NearHashes, perceptual_hash
+from services.test_sets.hashes import OnCount, hashes_of
+from storage.rows import whole
+from storage.test_set_types import Role, SetVersion
+from storage.workspace import Workspace
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+
+
+@dataclass(frozen=True)
+class LeakRow:
+    """One file of the training images that is found in the test set, or could not be compared."""
+
+    file: str
+    """Its path below the folder."""
+    found: Literal["same", "alike", "not compared"]
+    image: str = ""
+    """The SHA-256 of the image of the test set that it is, or comes closest to."""
+    role: Role = "generated"
+    """Of that image; "source": the test set holds what was made from it."""
+    distance: int = 0
+    """Bits by which their perceptual hashes differ."""
+    reason: str = ""
+    """Why it was not compared, in a sentence."""
+
+
+@dataclass(frozen=True)
+class LeakReport:
+    """What came of looking through a folder."""
+
+    version: SetVersion
+    rows: tuple[LeakRow, ...]
+    """In the order of the files."""
+    files: int
+    """Images that were looked at."""
+    others: int
+    """Files with no ending of an image, which were not."""
+    compared: int
+    """Images of the test set that they were compared with, and their sources."""
+
+    @property
+    def leaks(self) -> tuple[LeakRow, ...]:
+        """The rows of files that are in the test set."""
+        return tuple(row for row in self.rows if row.found != "not compared")
+
+
+def check_folder(
+    workspace: Workspace, version: SetVersion, folder: Path, on_count: OnCount | None = None
+) -> LeakReport:
+    """Compare every image below `folder`, links followed, with the images of a version and with their sources: by their
+    pixels, upright and in RGB, and by how they look. What is in the split “train” may be trained on, and is left out.
+
+    Raises UserError where there is no such folder, or a file of the version is missing.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder: name the one that holds the training images.")
+    index = _Index(workspace, version)
+    files, rows, others = [], list[LeakRow](), 0
+    for path, problem in _below(folder):
+        if problem:
+            rows.append(LeakRow(_named(path, folder), "not compared", reason=problem))
+        elif path.suffix.lower() in ENDINGS:
+            files.append(path)
+        else:
+            others += 1
+    for number, path in enumerate(sorted(files), start=1):
+        row = _look(path, folder, index)
+        if row is not None:
+            rows.append(row)
+        if on_count is not None:
+            on_count(number, len(files))
+    return LeakReport(version, tuple(sorted(rows, key=lambda row: row.file)), len(files), others, index.size)
+
+
+class _Index:
+    """The images of a version that must not have been trained on."""
+
+    def __init__(self, workspace: Workspace, version: SetVersion) -> None:
+        entries = [entry for entry in workspace.test_sets.entries(version.number) if entry.split != "train"]
+        roles: dict[str, Role] = {entry.source: "source" for entry in entries}
+        roles |= {entry.image: entry.role for entry in entries}
+        self.size = len(roles)
+        self._pixels: dict[str, tuple[str, Role]] = {}
+        self._perceptual: dict[int, tuple[str, Role]] = {}
+        self._near = NearHashes()
+        for sha, held in sorted(hashes_of(workspace, roles).items()):
+            self._pixels.setdefault(held.pixels, (sha, roles[sha]))
+            self._perceptual.setdefault(held.perceptual, (sha, roles[sha]))
+            self._near.add(held.perceptual)
+
+    def same(self, pixels: str) -> tuple[str, Role] | None:
+        return self._pixels.get(pixels)
+
+    def alike(self, perceptual: int) -> tuple[str, Role, int] | None:
+        """What comes closest."""
+        near = self._near.near(perceptual)
+        if not near:
+            return None
+        closest = min(near, key=lambda value: (near[value], self._perceptual[value]))
+        return *self._perceptual[closest], near[closest]
+
+
+def _look(path: Path, folder: Path, index: _Index) -> LeakRow | None:
+    file = _named(path, folder)
+    if not path.is_file():  # a link to nothing, or a pipe, which would keep whoever reads it waiting
+        return LeakRow(file, "not compared", reason="It is no file, or a link to none.")
+    try:
+        picture = read_image(path).image
+    except UserError as error:
+        return LeakRow(file, "not compared", reason=whole(str(error)))
+    same = index.same(image_sha(picture))
+    if same is not None:
+        return LeakRow(file, "same", *same)
+    alike = index.alike(perceptual_hash(picture))
+    return LeakRow(file, "alike", *alike) if alike is not None else None
+
+
+def _below(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Every file below a folder, each folder once, however links run; and with why, each folder that cannot be read."""
+    problems: list[tuple[Path, str]] = []
+
+    def cannot(error: OSError) -> None:
+        problems.append((Path(error.filename or folder), f"The folder cannot be read: {error.strerror or error}."))
+
+    seen: set[str] = set()
+    for here, folders, names in os.walk(folder, onerror=cannot, followlinks=True):
+        real = os.path.realpath(here)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        yield from ((Path(here) / name, "") for name in names)
+    yield from problems
+
+
+def _named(path: Path, folder: Path) -> str:
+    return whole(path.relative_to(folder).as_posix())
