@@ -137,10 +137,8 @@ class TestSets(Repository):
     def remove(self, db: sqlite_utils.Database, version: int, images: Sequence[str]) -> int:
         """Take images out of a draft; returns how many were in it. Raises UserError for a released version."""
         held = _draft(db, version).entries
-        db.execute(
-            "DELETE FROM test_set_entries WHERE version = ? AND image IN (SELECT value FROM json_each(?))",
-            [version, pack(list(images))],
-        )
+        query = "DELETE FROM test_set_entries WHERE version = ? AND image = ?"
+        db.conn.executemany(query, ((version, image) for image in images))
         return held - _count(db, version)
 
     @write
@@ -151,10 +149,8 @@ class TestSets(Repository):
         """
         label = _text(label, "The label", LONGEST_NAME, "label")
         _require_inside(db, version, images)
-        query = "UPDATE test_set_entries SET label = ? WHERE version = ? AND label <> ?"
-        return _changed(
-            db, f"{query} AND image IN (SELECT value FROM json_each(?))", [label, version, label, pack(list(images))]
-        )
+        query = "UPDATE test_set_entries SET label = ? WHERE version = ? AND image = ? AND label <> ?"
+        return db.conn.executemany(query, ((label, version, image, label) for image in images)).rowcount
 
     @write
     def set_splits(self, db: sqlite_utils.Database, version: int, splits: Mapping[str, Split]) -> int:
@@ -163,12 +159,10 @@ class TestSets(Repository):
         Raises UserError for a released version, or an image that is not in it.
         """
         _require_inside(db, version, tuple(splits))
-        return _changed(
-            db,
-            "UPDATE test_set_entries SET split = wanted.value FROM json_each(?) AS wanted "
-            "WHERE version = ? AND image = wanted.key AND split <> wanted.value",
-            [pack(dict(splits)), version],
-        )
+        # An image at a time: SQLite would look through the whole version for each of a list.
+        query = "UPDATE test_set_entries SET split = ? WHERE version = ? AND image = ? AND split <> ?"
+        rows = ((split, version, image, split) for image, split in splits.items())
+        return db.conn.executemany(query, rows).rowcount
 
     # Looking
 
@@ -384,10 +378,6 @@ def _classes(text: str) -> dict[int, str]:
 
 def _count(db: sqlite_utils.Database, version: int) -> int:
     return int(db.execute("SELECT count(*) FROM test_set_entries WHERE version = ?", [version]).fetchone()[0])
-
-
-def _changed(db: sqlite_utils.Database, query: str, values: Sequence[Any]) -> int:
-    return int(db.execute(query, values).rowcount)
 
 
 def _require_images(db: sqlite_utils.Database, entries: Sequence[SetEntry]) -> None:
