@@ -21,6 +21,7 @@ from tests.called import FILE, answer, of_page, picture, refused, told, watched
 from tests.explorer import held_drawing, text_run
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
+from tests.set_cases import run_of
 from ui.endpoints import OF_PAGES
 
 pytestmark = pytest.mark.slow
@@ -129,6 +130,31 @@ def test_a_script_drafts_a_study_and_another_one_like_it(served: tuple[str, Stud
     assert answer(url, "show_study", study)["state"] == "draft"
     like_it = answer(url, "copy_rules", study)["study"]
     assert {study, like_it} <= {each["study"] for each in answer(url, "list_studies")["studies"]}
+
+
+def test_a_script_makes_and_compares_versions_of_a_test_set(served: tuple[str, Studio]) -> None:
+    url, studio = served
+    cases = run_of(studio.workspace, 1, [10, 11], label="gull")
+    made = answer(url, "create_test_set", title="Gulls")["test_set"]
+    filled = answer(url, "add_to_test_set", test_set=made, cases=[cases[0]])
+    assert filled == {"test_set": made, "result": {"added": 1, "already": 0}}
+    first = answer(url, "release_test_set", test_set=made, note="One.", thresholds={"score": 0.5})
+    assert (first["place"], first["count"], len(first["version"])) == (1, 1, 64)
+    assert answer(url, "draft_test_set", version="Gulls")["version"] == f"{made}@draft"
+    answer(url, "add_to_test_set", test_set=made, cases=f"{cases[1]}")
+    answer(url, "split_test_set", test_set=made, test=1)
+    second = answer(url, "release_test_set", test_set=made)
+    assert (second["parent"], second["splits"]) == (first["version"], {"test": 2})
+    found = answer(url, "compare_test_sets", old=first["version"], new="Gulls")
+    assert found["counts"] == {"added": 1, "removed": 0, "relabelled": 0, "remasked": 0, "resplit": 1}
+    assert answer(url, "verify_test_set", version="Gulls@1")["whole"]
+    assert [image["case"] for image in answer(url, "show_test_set", version="Gulls")["images"]] == list(cases)
+    assert [held["name"] for held in answer(url, "list_test_sets")["test_sets"]] == ["Gulls"]
+    assert refused(url, "show_test_set", version="Boats", status=404) == (
+        "There is no test set “Boats”; take one from the list.",
+        "test_set",
+    )
+    assert refused(url, "add_to_test_set", test_set="Gulls", cases=[1])[1] == "test_set"
 
 
 @pytest.mark.parametrize(
