@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from PIL import Image
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
-from pipeline.images import MAX_SIDE, image_sha, opened
+from pipeline.images import MAX_SIDE, image_sha, opened, png_of
 from pipeline.lineage import TestCase, UnreadSettings
 from pipeline.masks import UNLABELLED, numbers_in
 from pipeline.methods import method_of
@@ -86,7 +85,7 @@ def with_run(
     made_by, lineage, texts = f"DILLEMA Studio {version()}", case.lineage, dict[str, str]()
 
     def travelling(keyword: str, picture: Image.Image) -> dict[str, Any]:
-        data = _packed(picture)
+        data = png_of(picture)
         carried = len(data) <= LARGEST_PICTURE
         if carried:
             texts[_keyword(keyword)] = base64.b64encode(data).decode("ascii")
@@ -202,14 +201,6 @@ def _review(plain: Any) -> Decision | None:
 
 def _keyword(picture: str) -> str:
     return f"{KEYWORD}-{picture}"
-
-
-def _packed(image: Image.Image) -> bytes:
-    clean = image.copy()
-    clean.info = {}
-    file = io.BytesIO()
-    clean.save(file, "PNG")
-    return file.getvalue()
 
 
 def _unpacked(texts: Mapping[str, str], name: str, declared: Any) -> Image.Image | None:

@@ -78,6 +78,15 @@ def opened(data: bytes) -> Image.Image:
     return header
 
 
+def png_of(image: Image.Image) -> bytes:
+    """The PNG file of an image's pixels alone: no text, profile or gamma. The same pixels give the same bytes."""
+    pixels = image.copy()
+    pixels.info = {}
+    file = io.BytesIO()
+    pixels.save(file, "PNG")
+    return file.getvalue()
+
+
 def image_sha(image: Image.Image) -> str:
     """sha256 over the size and the RGB pixels of an image: the same for every file that shows the same pixels."""
     rgb = image.convert("RGB")

@@ -7,7 +7,6 @@ Every image also has its run inside, as those that the page saves do; a run with
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import platform
@@ -24,7 +23,7 @@ from pydantic import ValidationError
 
 from pipeline.embedded import with_run
 from pipeline.errors import UserError
-from pipeline.images import image_sha
+from pipeline.images import image_sha, png_of
 from pipeline.lineage import Failure, TestCase
 from pipeline.masks import NamedMask, resized
 from pipeline.profile import Profile
@@ -321,11 +320,7 @@ def _file_name(name: Any) -> str:
 
 def _png(image: Image.Image) -> bytes:
     """Grey stays grey, so that class numbers stay what they are; anything else becomes RGB."""
-    clean = image.copy() if image.mode == "L" else image.convert("RGB").copy()
-    clean.info = {}
-    file = io.BytesIO()
-    clean.save(file, format="PNG")
-    return file.getvalue()
+    return png_of(image if image.mode == "L" else image.convert("RGB"))
 
 
 def _write_whole(data: bytes, path: Path) -> None:

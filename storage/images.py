@@ -20,6 +20,7 @@ import sqlite_utils
 from PIL import Image
 
 from pipeline.errors import UserError
+from pipeline.images import png_of
 from storage.database import Database
 from storage.rows import now
 
@@ -59,11 +60,7 @@ class ImageFiles:
             raise RuntimeError("the workspace is closed")
         if image.mode not in MODES:
             raise ValueError(f"an image of mode {image.mode} cannot be stored; convert it to one of {', '.join(MODES)}")
-        pixels = image.copy()
-        pixels.info = {}  # a profile, a text chunk or a gamma would go into the file, and out to whoever sees it
-        buffer = BytesIO()
-        pixels.save(buffer, format="PNG")
-        data = buffer.getvalue()
+        data = png_of(image)  # a profile, a text chunk or a gamma would go into the file, and out to whoever sees it
         sha = hashlib.sha256(data).hexdigest()
         temporary = self.folder / f".{self.process}-{secrets.token_hex(8)}.tmp"
         try:
