@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import zipfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from pipeline.masks import UNLABELLED, resized
 from pipeline.types import to_plain
 from services.edited import FILE as EDITED
 from services.edited import edited_csv
+from services.formats.naming import name_of_file
 from storage.types import Run, StoredTestCase
 from storage.workspace import Workspace
 
@@ -152,8 +152,3 @@ def _about(run: Run, case: StoredTestCase, name: str) -> dict[str, Any]:
         "seed": lineage.seed,
         "accepted": case.review.created.isoformat() if case.review is not None else "",
     }
-
-
-def name_of_file(words: str) -> str:
-    """A name that every system takes, without its ending."""
-    return re.sub(r"[^\w.-]+", "-", words).strip("-.")[:120] or "image"

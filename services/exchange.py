@@ -19,7 +19,8 @@ from pipeline.provenance import made_with
 from pipeline.recipes import edits_in_words
 from pipeline.run_record import RunRecord
 from pipeline.types import Decision
-from services.accepted import name_of_file, write_accepted
+from services.accepted import write_accepted
+from services.formats.naming import name_of_file
 from services.predictions import PredictionService, with_mask_checks
 from services.runs import RunService
 from storage.runs import ImportedRun

@@ -1,0 +1,382 @@
+"""Reads a test set from files of any known format: examples with their pictures put right, and a row for every refusal.
+
+Pictures and masks are written into a folder, each called by the sha256 of its bytes: PNG of its pixels alone, as the
+workspace stores it. So the same import twice gives the same files, and one that was cut short goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import posixpath
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pipeline.errors import UserError
+from pipeline.images import opened, png_of, read_image
+from pipeline.masks import UNLABELLED, read_mask
+from pipeline.png import bare
+from pipeline.progress import OnProgress, Pace, Progress
+from services.formats.draft import IMPORTING, MANIFEST, in_threads, read_manifest
+from services.formats.exporting import LAYOUTS
+from services.formats.folders import METADATA, rows_of_lines
+from services.formats.naming import Names, folded
+from services.formats.pages import RECORDS
+from services.formats.sources import MOST_TABLE, Files, Found, Report, is_image, open_files
+from services.formats.types import Example, Imported, Row, TestSet, with_row
+
+_UPRIGHT = 1
+_TURN = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What brings a picture upright, by the orientation that its camera noted (EXIF tag 0x0112)."""
+_OF_FILES = ("file", "mask_file", "width", "height", "mask_numbers")
+"""Columns of `records.jsonl` that say where an example is, and nothing of it."""
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A found example whose pictures are in place, or why it is not taken."""
+
+    found: Found
+    refused: str = ""
+    notes: tuple[str, ...] = ()
+    sha: str = ""
+    mask_sha: str = ""
+    classes: Mapping[int, str] | None = None
+
+
+def read(
+    source: Path,
+    into: Path,
+    layout: str = "",
+    *,
+    classes: Mapping[int, str] | None = None,
+    labels: Collection[str] | None = None,
+    progress: OnProgress | None = None,
+    cancelled: threading.Event | None = None,
+) -> Imported:
+    """The examples of a folder, a zip or a tar, their pictures written into the folder `into`.
+
+    `layout` is the name of a format, or "" to find out. `classes` names the numbers of masks where the files do not;
+    `labels` are those that are known, None for any. Whatever cannot be taken has a row in the report, and the good rest
+    is taken. Raises UserError when the source cannot be read at all, the format is not known, or the disk is full, and
+    Cancelled when the person asked to stop.
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    report = Report()
+    scratch = Path(tempfile.mkdtemp(prefix=".unpacked-", dir=into))
+    try:
+        files = open_files(source, scratch, report)
+        files = _unwrapped(files)
+        manifest = _manifest(files)
+        layout = layout or (manifest["layout"] if manifest is not None else "") or _guess(files)
+        if layout not in LAYOUTS:
+            raise UserError(f"“{layout}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
+        found = list(LAYOUTS[layout].find(files, report, scratch))
+        found = _with_records(found, files, report)
+        examples = tuple(_examples(found, into, classes, labels, report, progress, cancelled))
+        if manifest is not None:
+            _compare(manifest, files, report)
+    except OSError as error:
+        raise UserError(
+            f"The import could not go on in {into} ({error.strerror or error}): make room there and start it again."
+        ) from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if not examples and not report.rows:
+        report.refuse(source.name, "There is no image in it: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.")
+    return Imported(examples, tuple(report.rows), layout, _header(manifest) if manifest is not None else None)
+
+
+def _examples(
+    found: list[Found],
+    into: Path,
+    classes: Mapping[int, str] | None,
+    labels: Collection[str] | None,
+    report: Report,
+    progress: OnProgress | None,
+    cancelled: threading.Event | None,
+) -> list[Example]:
+    """The examples that can be taken, by name; what is told is told in the order of the files."""
+    names, pace = Names(), Pace(len(found))
+    seen: dict[str, Example] = {}
+    files: dict[str, str] = {}
+    taken: set[str] = set()
+    work = partial(_loaded, into=into, classes=classes, labels=labels)
+    for done, loaded in enumerate(in_threads(work, found, cancelled), start=1):
+        one = loaded.found
+        if progress is not None:
+            progress(Progress(IMPORTING, done, len(found), pace.seconds_left(done)))
+        if loaded.refused:
+            report.refuse(one.file, loaded.refused)
+            continue
+        if loaded.sha in seen:
+            report.refuse(one.file, _twice(one, files[loaded.sha], seen[loaded.sha]))
+            continue
+        clashes, name = folded(one.name) in taken, names.take(one.name)
+        taken.add(folded(one.name))
+        if name != one.name:
+            why = "differs from another one by case or Unicode form only" if clashes else "is written otherwise"
+            report.changed(one.file, f"Its name {why}: it is called “{name}” here.")
+        for note in loaded.notes:
+            report.changed(one.file, note)
+        example = Example(
+            name,
+            into / f"{loaded.sha}.png",
+            loaded.sha,
+            one.label,
+            one.split,
+            into / f"{loaded.mask_sha}.png" if loaded.mask_sha else None,
+            loaded.classes or {},
+        )
+        if one.row is not None:
+            label, row = one.label, one.row
+            if row.sha256 and row.sha256 != loaded.sha:
+                report.changed(
+                    one.file,
+                    "The picture is not the one that its record tells of: what was known of that is left out.",
+                )
+                row = Row(label=label)
+            example = replace(with_row(example, row), label=label)
+        seen[loaded.sha], files[loaded.sha] = example, one.file
+    return sorted(seen.values(), key=lambda example: example.name)
+
+
+def _loaded(found: Found, *, into: Path, classes: Mapping[int, str] | None, labels: Collection[str] | None) -> _Loaded:
+    """Put the pictures of an example right and in place."""
+    if labels is not None and found.label and found.label not in labels:
+        return _Loaded(found, f"Its label “{found.label[:80]}” is not a known one: correct it, or add the label.")
+    try:
+        data = found.image()
+        picture = read_image(data)
+        notes, orientation = list(picture.notes), _orientation(data)
+        stored = _stored(data, picture.image, found.row.sha256 if found.row else "", not notes)
+        mask_sha, named = "", dict(found.classes or classes or {})
+        if found.mask is not None:
+            mask = read_mask(_turned(found.mask(picture.image.size), data, orientation), picture.image.size, named)
+            notes += mask.notes
+            mask_sha = _write(into, png_of(_own_numbers(mask.image, found)))
+            if found.numbers and found.row is not None:
+                named = dict(found.row.mask_classes)
+        return _Loaded(found, "", tuple(notes), _write(into, stored), mask_sha, named if mask_sha else {})
+    except UserError as error:
+        return _Loaded(found, str(error))
+
+
+def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> bytes:
+    """The PNG of the picture. One that left a studio comes back byte by byte, so that it keeps its hash."""
+    if untouched and recorded:
+        plain = bare(data)
+        if plain is not None and hashlib.sha256(plain).hexdigest() == recorded:
+            return plain
+    return png_of(image)
+
+
+def _orientation(data: bytes) -> int:
+    """What the camera noted of how it was held."""
+    return int(opened(data).getexif().get(0x0112, _UPRIGHT))
+
+
+def _turned(mask: bytes, data: bytes, orientation: int) -> bytes:
+    """The mask, turned as its picture was. Raises UserError when nothing tells whether it has to be."""
+    if orientation not in _TURN:
+        return mask
+    lying, given = opened(data).size, opened(mask).size
+    upright = lying[::-1] if orientation >= 5 else lying
+    if given == upright and given != lying:
+        return mask
+    if given == lying and given != upright:
+        with Image.open(io.BytesIO(mask)) as image:
+            return png_of(image.transpose(_TURN[orientation]))
+    raise UserError(
+        "The camera noted that the picture has to be turned, and nothing tells whether its mask has to be, too: "
+        "save the picture upright."
+    )
+
+
+def _own_numbers(mask: Image.Image, found: Found) -> Image.Image:
+    """The mask with the example's own class numbers, where a format has one list for all."""
+    if not found.numbers:
+        return mask
+    table = np.arange(256, dtype=np.uint8)
+    for number, own in found.numbers.items():
+        table[number] = own
+    table[UNLABELLED] = UNLABELLED
+    return Image.fromarray(table[np.asarray(mask)])
+
+
+def _write(into: Path, data: bytes) -> str:
+    """Put a file in its place, if it is not there already; its sha256."""
+    sha = hashlib.sha256(data).hexdigest()
+    path = into / f"{sha}.png"
+    if not (path.is_file() and path.stat().st_size == len(data)):
+        part = into / f".{secrets.token_hex(8)}.part"
+        part.write_bytes(data)
+        os.replace(part, path)
+    return sha
+
+
+def _with_records(found: list[Found], files: Files, report: Report) -> list[Found]:
+    """The examples with what `records.jsonl` says of them, where the format itself cannot say it. Where both say it and
+    differ, a person changed the files since: these count.
+    """
+    if RECORDS not in files.names:
+        return found
+    records = {(row.model_extra or {}).get("file"): row for _, row in rows_of_lines(files, RECORDS, report)}
+    merged, held = [], frozenset(files.names)
+    for one in found:
+        row = records.get(one.file)
+        if row is None or one.row is not None:
+            merged.append(one)
+            continue
+        extra = dict(row.model_extra or {})
+        numbers = extra.get("mask_numbers")
+        # Where a format has no place for a label or for a set without splits, the record says it.
+        label = one.label or row.label
+        if one.label and one.label != row.label:
+            report.changed(one.file, f"Its label was changed from “{row.label}” to “{one.label}” since the export.")
+        split = one.split
+        if row.split != one.split and not (row.split == "" and one.split == "test" and "leftImg8bit/" in one.file):
+            report.changed(one.file, "Its split was changed since the export.")
+        elif row.split != one.split:
+            split = ""
+        plain = {name: value for name, value in extra.items() if name not in _OF_FILES}
+        row = Row.model_validate({**{name: getattr(row, name) for name in Row.model_fields}, **plain})
+        merged.append(
+            replace(
+                one,
+                name=row.name or one.name,
+                label=label,
+                split=split,
+                classes=row.mask_classes if extra.get("mask_file") in held and not numbers else one.classes,
+                row=row,
+                numbers=_whole_numbers(numbers),
+            )
+        )
+    return merged
+
+
+def _whole_numbers(numbers: Any) -> dict[int, int] | None:
+    """A mapping of class numbers that came from a file; None for what is none."""
+    if not isinstance(numbers, dict):
+        return None
+    try:
+        held = {int(number): int(own) for number, own in numbers.items()}
+    except (ValueError, TypeError):
+        return None
+    return held if all(0 <= each <= UNLABELLED for pair in held.items() for each in pair) else None
+
+
+def _compare(manifest: Mapping[str, Any], files: Files, report: Report) -> None:
+    """Tell which files of an export are gone."""
+    gone = sorted({file["name"] for file in manifest["files"]} - set(files.names))
+    for name in gone:
+        report.refuse(name, "The manifest of the set names it, and it is not there.")
+
+
+def _twice(found: Found, other: str, known: Example) -> str:
+    """Why a second file of one content is not taken."""
+    if found.label != known.label:
+        return f"It shows the same as {other}, which has the label “{known.label}” and not “{found.label}”."
+    if found.split != known.split:
+        return f"It shows the same as {other}, which is in another split: a set must not have it in both."
+    return f"It shows the same as {other}: one of them was taken."
+
+
+class _Inner:
+    """Files that all lie within one folder of an archive, without it."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files, self._folder = files, folder
+        self.names = tuple(name.removeprefix(folder) for name in files.names)
+
+    def read(self, name: str, *most: int) -> bytes:
+        return self._files.read(self._folder + name, *most)
+
+    def path(self, name: str) -> Path | None:
+        return self._files.path(self._folder + name)
+
+
+def _unwrapped(files: Files) -> Files:
+    """Without a folder around all, as archives have; a folder that may be a label or a split stays."""
+    if not files.names:
+        return files
+    top = files.names[0].split("/")[0]
+    marks = (MANIFEST, METADATA, "data.yaml", "leftImg8bit/", "annotations/")
+    inner = [name.removeprefix(f"{top}/") for name in files.names]
+    if all(name.startswith(f"{top}/") for name in files.names) and any(name.startswith(marks) for name in inner):
+        return _Inner(files, f"{top}/")
+    return files
+
+
+def _manifest(files: Files) -> dict[str, Any] | None:
+    return read_manifest(files.read(MANIFEST)) if MANIFEST in files.names else None
+
+
+def _header(manifest: Mapping[str, Any]) -> TestSet:
+    held = manifest.get("test_set")
+    held = held if isinstance(held, dict) else {}
+    texts = {name: str(held.get(name, "")) for name in ("name", "version", "note", "created")}
+    licences, counts = held.get("licences"), held.get("counts")
+    return TestSet(
+        **texts,
+        licences={str(k): str(v) for k, v in licences.items()} if isinstance(licences, dict) else {},
+        counts={str(k): v for k, v in counts.items() if isinstance(v, int)} if isinstance(counts, dict) else {},
+    )
+
+
+def _guess(files: Files) -> str:
+    """The format, by what the files are called."""
+    bases = {posixpath.basename(name) for name in files.names}
+    endings = {posixpath.splitext(base)[1].lower() for base in bases}
+    if METADATA in bases:
+        return "imagefolder"
+    if bases & {"data.yaml", "data.yml", "dataset.yaml"}:
+        return "yolo"
+    if any("leftImg8bit/" in f"/{name}" for name in files.names):
+        return "cityscapes"
+    if ".parquet" in endings:
+        return "parquet"
+    if ".tar" in endings or _is_shard(files):
+        return "webdataset"
+    if ".json" in endings and _has_coco(files):
+        return "coco"
+    if ".csv" in endings:
+        return "csv"
+    return "folder"
+
+
+def _has_coco(files: Files) -> bool:
+    """Whether one of the JSON files lists images."""
+    texts = (files.read(name, MOST_TABLE) for name in files.names if name.endswith(".json"))
+    return any(b'"images"' in text and b'"annotations"' in text for text in texts)
+
+
+def _is_shard(files: Files) -> bool:
+    """Whether most images have a .cls or .json of the same key beside them."""
+
+    def key(name: str) -> str:
+        folder, _, base = name.rpartition("/")
+        return f"{folder}/{base.partition('.')[0]}"
+
+    keys = {key(name) for name in files.names if name.endswith((".cls", ".json"))}
+    images = [name for name in files.names if is_image(name)]
+    return bool(images) and sum(key(name) in keys for name in images) * 2 > len(images)
