@@ -14,6 +14,7 @@ import secrets
 import shutil
 import tempfile
 import threading
+import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -133,7 +134,7 @@ def _examples(
             continue
         clashes, name = folded(one.name) in taken, names.take(one.name)
         taken.add(folded(one.name))
-        if name != one.name:
+        if name != unicodedata.normalize("NFC", one.name):
             why = "differs from another one by case or Unicode form only" if clashes else "is written otherwise"
             report.changed(one.file, f"Its name {why}: it is called “{name}” here.")
         for note in loaded.notes:
