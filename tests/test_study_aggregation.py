@@ -61,7 +61,7 @@ def test_it_gives_crowd_kits_labels_where_votes_tell_nothing():
     votes = [(str(t), f"w{w}", rng.choice(("no", "yes"))) for t in range(tasks) for w in rng.sample(range(20), 5)]
     theirs = DawidSkene().fit_predict(pd.DataFrame(votes, columns=["task", "worker", "label"]))
     ours = dawid_skene(votes)
-    assert sum(ours.labels[task] != label for task, label in theirs.items()) == 0
+    assert sum(ours.labels[str(task)] != label for task, label in theirs.items()) == 0
     later = dawid_skene(votes, rounds=400, tolerance=-1e9).labels
     assert later != ours.labels, "it is where both end that makes them agree"
 
