@@ -10,13 +10,18 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
+from services.formats.exporting import LAYOUTS
+from services.formats.reading import read
+from services.formats.types import Example
 from services.test_sets.__main__ import main
 from services.test_sets.drafts import Drafts, ReleaseTestSet
+from services.test_sets.examples import export_version
 from services.test_sets.hashes import hashes_of
 from services.test_sets.leaks import check_folder
+from services.test_sets.versions import version_of
 from storage.test_set_types import SetVersion
 from storage.workspace import Workspace
-from tests.set_cases import picture, run_of
+from tests.set_cases import by_image, picture, run_of
 
 SIZE = (96, 64)
 
@@ -117,6 +122,10 @@ def test_looks_are_worked_out_once(workspace: Workspace, version: SetVersion) ->
     assert hashes_of(workspace, shas) == first
 
 
+def by_sha(example: Example) -> str:
+    return example.sha
+
+
 def ran(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: object) -> tuple[int, str]:
     code = main(["--workspace", str(folder), *(str(argument) for argument in arguments)])
     said = capsys.readouterr()
@@ -124,6 +133,7 @@ def ran(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: object) ->
     return code, said.out + said.err
 
 
+@pytest.mark.slow
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "workspace"
     with Workspace(folder) as workspace:
@@ -158,6 +168,21 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     picture(17).save(training / "a\x1b[31m.png")
     code, said = ran(capsys, folder, "leaks", "Night birds", training)
     assert code == 1 and "same          a\\x1b[31m.png: the image" in said and "\x1b" not in said
+    files = tmp_path / "files"
+    code, said = ran(capsys, folder, "export", "Night birds@1", files)
+    assert (code, said) == (0, f"{files}\n")
+    back = read(files, tmp_path / "unpacked")
+    assert back.header is not None and back.header.version == first and not back.rows
+    with Workspace(folder) as workspace:
+        version = version_of(workspace, first)
+        held = by_image(workspace.test_sets.entries(version.number))
+        assert [(one.sha, one.label, one.split, one.source_sha) for one in sorted(back.examples, key=by_sha)] == [
+            (sha, held[sha].label, held[sha].split, held[sha].source) for sha in sorted(held)
+        ]
+        for layout in (name for name, each in LAYOUTS.items() if each.write is not None and name != "cityscapes"):
+            export_version(workspace, version, tmp_path / layout, layout)
+            assert (tmp_path / layout / "manifest.json").is_file()
+    assert ran(capsys, folder, "export", "Night birds@1", files)[0] == 2
     images = folder / "images"
     for path in images.iterdir():
         path.write_bytes(b"harmed")

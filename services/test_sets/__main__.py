@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.errors import UserError
+from services.formats.exporting import LAYOUTS
 from services.test_sets.drafts import AddToTestSet, Drafts, ReleaseTestSet, SplitTestSet
+from services.test_sets.examples import export_version
 from services.test_sets.hashes import OnCount
 from services.test_sets.leaks import LeakRow, check_folder
 from services.test_sets.versions import Versions, version_of
@@ -142,6 +144,16 @@ def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
     return lines, not fine
 
 
+def export(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Writes a released version as files."""
+    version, into = version_of(workspace, options.version), Path(options.into)
+    with _counting(version.words) as on_count:
+        export_version(
+            workspace, version, into, options.format, options.replace, lambda told: on_count(told.done, told.total)
+        )
+    return [str(into)], 0
+
+
 def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Looks for images of a version in a folder of training images."""
     version = version_of(workspace, options.version)
@@ -251,6 +263,10 @@ def _parser() -> argparse.ArgumentParser:
     command("diff", diff, "how two versions differ; exit code 1 where they do", "old", "new")
     sub = command("verify", verify, "read every file of all released versions, or of one; exit code 1 for a fault")
     sub.add_argument("version", metavar="VERSION", nargs="?", default="", help=_HELP["version"])
+    sub = command("export", export, "write a released version as files into a new folder", "version", "into")
+    formats = [name for name, layout in LAYOUTS.items() if layout.write is not None]
+    sub.add_argument("--format", choices=formats, default=formats[0], help=f"how ({formats[0]}); docs/formats.md")
+    sub.add_argument("--replace", action="store_true", help="where an earlier export lies")
     command(
         "leaks",
         leaks,
@@ -267,6 +283,7 @@ _HELP = {
     "version": "its id or the first 8 digits of it, SET@2, SET@draft, or SET for the latest",
     "old": "a version, as `show` takes it",
     "new": "another one",
+    "into": "the folder to write; new, or empty",
     "folder": "the folder that holds the training images",
 }
 

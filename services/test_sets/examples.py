@@ -1,49 +1,51 @@
-"""The images of a version one by one, with all that is known of each: what an export is written from."""
+"""A version as files: its images one by one, with all that is known of each now."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from pipeline.types import Edit
-from storage.test_set_types import Role, SetEntry, SetVersion, Split
+from pipeline.errors import UserError
+from pipeline.progress import OnProgress
+from services.formats.exporting import export
+from services.formats.types import Example, TestSet
+from storage.test_set_types import SetEntry, SetVersion
 from storage.workspace import Workspace
 
 _AT_ONCE = 500
 _LONGEST_STEM = 40
 
 
-@dataclass(frozen=True)
-class SetExample:
-    """One image of a version."""
+def export_version(
+    workspace: Workspace,
+    version: SetVersion,
+    into: Path,
+    layout: str,
+    replace: bool = False,
+    progress: OnProgress | None = None,
+    licences: Mapping[str, str] | None = None,
+) -> Path:
+    """Write a released version as files (see `services.formats`), and give the folder. `licences` are those of models,
+    by their name in the lineage; of others the card says that none is known.
 
-    name: str
-    """A safe file stem, one of its own in the version: the label in plain letters, and 16 digits of the hash."""
-    image: Path
-    """A PNG file: in the workspace, to be read only."""
-    sha: str
-    """The SHA-256 of that file."""
-    label: str = ""
-    split: Split = ""
-    mask: Path | None = None
-    """A PNG file of mode L and the size of the image: the number of a class at every pixel, 255 for none."""
-    mask_classes: Mapping[int, str] = field(default_factory=dict)
-    source_sha: str = ""
-    role: Role = "generated"
-    caption: str = ""
-    """What the source image shows."""
-    new_caption: str = ""
-    """What this image was made to show; "" of a source."""
-    edits: tuple[Edit, ...] = ()
-    edit_types: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """JSON-ready, as it is known now: lineage, checks, review, votes, predictions of a test case; else its origin."""
+    Raises UserError for a draft, which may be another set tomorrow, and as `services.formats.exporting.export`.
+    """
+    if version.is_draft:
+        raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")
+    examples = list(examples_of(workspace, version))
+    models = sorted({one.facts["lineage"]["model"] for one in examples if "lineage" in one.facts})
+    header = TestSet(
+        name=version.set_name,
+        version=version.id,
+        note=version.note,
+        created=version.released.isoformat() if version.released is not None else "",
+        licences={model: (licences or {}).get(model, "") for model in models},
+    )
+    return export(header, examples, into, layout, replace=replace, progress=progress)
 
 
-def examples_of(workspace: Workspace, version: SetVersion) -> Iterator[SetExample]:
+def examples_of(workspace: Workspace, version: SetVersion) -> Iterator[Example]:
     """The images of a version in the order of their hashes, which is that of its manifest. What was deleted is in it.
 
     Raises UserError for a file that is missing.
@@ -57,7 +59,7 @@ def examples_of(workspace: Workspace, version: SetVersion) -> Iterator[SetExampl
         for entry in some:
             known = facts[entry.test_case] if entry.test_case is not None else None
             edits = known.edits if known is not None else ()
-            yield SetExample(
+            yield Example(
                 name=stem_of(entry),
                 image=workspace.images.path(entry.image),
                 sha=entry.image,
