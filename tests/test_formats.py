@@ -13,6 +13,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +231,6 @@ def test_an_export_is_read_from_an_archive(packed: str, maker: Maker, tmp_path: 
 
 @pytest.mark.parametrize("layout", ["imagefolder", "coco", "webdataset", "parquet"])
 def test_generated_images_say_so_in_iptc_words_and_sources_do_not(layout: str, maker: Maker, tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     wanted = mixed(maker)
     folder = export(SET, wanted, tmp_path / "out", layout)
     for example in wanted:
@@ -270,7 +270,7 @@ def _exported(layout: str, folder: Path, example: Example) -> bytes:
 @pytest.mark.parametrize("layout", ["imagefolder", "parquet"])
 def test_datasets_loads_it(layout: str, maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    datasets = pytest.importorskip("datasets")
+    datasets = import_module("datasets")
     wanted = mixed(maker)
     folder = export(SET, wanted, tmp_path / "out", layout)
     loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
@@ -337,7 +337,7 @@ def _named(numbers: np.ndarray, names: Any) -> np.ndarray:
 
 @pytest.mark.slow
 def test_pycocotools_loads_it(maker: Maker, tmp_path: Path) -> None:
-    coco = pytest.importorskip("pycocotools.coco")
+    coco = import_module("pycocotools.coco")
     wanted = mixed(maker)
     folder = export(SET, wanted, tmp_path / "out", "coco")
     for name, split in (("train", "train"), ("val", "validation"), ("test", "test"), ("unsplit", "")):
@@ -363,7 +363,7 @@ def test_pycocotools_loads_it(maker: Maker, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_run_lengths_are_those_of_pycocotools() -> None:
-    theirs = pytest.importorskip("pycocotools.mask")
+    theirs = import_module("pycocotools.mask")
     random = np.random.default_rng(3)
     for density in (0.0, 0.001, 0.1, 0.5, 0.999, 1.0):
         for size in ((1, 1), (7, 300), (640, 480)):
@@ -381,7 +381,7 @@ def test_run_lengths_are_those_of_pycocotools() -> None:
 
 @pytest.mark.slow
 def test_webdataset_loads_it(maker: Maker, tmp_path: Path) -> None:
-    webdataset = pytest.importorskip("webdataset")
+    webdataset = import_module("webdataset")
     wanted = mixed(maker)
     folder = export(SET, wanted, tmp_path / "out", "webdataset")
     labels = json.loads((folder / "classes.json").read_text(encoding="utf-8"))["labels"]
@@ -402,7 +402,7 @@ def test_webdataset_loads_it(maker: Maker, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", WRITTEN)
 def test_mlcroissant_loads_it(layout: str, maker: Maker, tmp_path: Path) -> None:
-    croissant = pytest.importorskip("mlcroissant")
+    croissant = import_module("mlcroissant")
     wanted = examples_for(layout, maker)
     folder = export(SET, wanted, tmp_path / "out", layout)
     loaded = croissant.Dataset(str(folder / "croissant.json"))
