@@ -17,9 +17,10 @@ from typing import Any, Literal, get_args
 import sqlite_utils
 
 from pipeline.errors import UserError
-from pipeline.types import Check, CounterfactualCaption
+from pipeline.types import Check, CounterfactualCaption, Edit
 from storage import entry_sets
-from storage.catalogue_selection import Selection, Walk, counts
+from storage.catalogue_information import hold, walk
+from storage.catalogue_selection import Held, Selection, counts
 from storage.catalogue_types import (
     FACETS,
     Bar,
@@ -35,13 +36,12 @@ from storage.catalogue_types import (
 )
 from storage.database import Database, Repository, read, write
 from storage.images import Images, file_name
-from storage.rows import Row, now, unpack_value, when
+from storage.rows import Row, unpack_value, when
 
 COUNTED = 10_000
 """So many images are counted exactly; of more it is said at once that there are more, where words are looked for."""
 MOST_VALUES = 100
 """Values of a facet that are counted; a facet may have thousands, and the most common are meant."""
-LONGEST_TAG = 60
 EVERYTHING = CatalogueFilter()
 NEWEST = Order()
 MOST_LINES = 100
@@ -53,9 +53,12 @@ GRIDS: tuple[CoverageGrid, ...] = get_args(CoverageGrid)
 _ROWS = """
     SELECT catalogue.*, images.width, images.height, state.name AS run_name, test_cases.counterfactual,
         test_cases.checks, reviews.reason, reviews.created AS reviewed,
+        (SELECT author FROM reviews AS said WHERE said.id = coalesce(reviews.restores, reviews.id)) AS reviewer,
         (SELECT value FROM stage_values WHERE id = (
             SELECT max(id) FROM stage_values WHERE run = catalogue.run AND stage = 'caption'
         )) AS caption,
+        brought.name, imports.name AS import_name, brought.caption AS brought_caption, brought.new_caption,
+        brought.edits AS brought_edits, brought.checks AS brought_checks,
         (SELECT json_group_object(model, standing) FROM catalogue_outcomes WHERE entry = catalogue.id) AS standings,
         (SELECT json_group_array(DISTINCT iif(outcome = '', 'undecided', outcome)) FROM study_items
             WHERE study_items.test_case = catalogue.test_case AND kind = 'item') AS outcomes,
@@ -68,12 +71,16 @@ _ROWS = """
         LEFT JOIN run_summaries AS summary ON summary.run = catalogue.run
         LEFT JOIN run_states AS state ON state.id = summary.state
         LEFT JOIN reviews ON reviews.id = catalogue.review
+        LEFT JOIN imported_images AS brought ON brought.entry = catalogue.id AND brought.made
+        LEFT JOIN imports ON imports.id = brought.import
     ORDER BY wanted.key
 """
 
 
 class Catalogue(Repository):
-    """The images of a workspace that can be curated: its test cases, but for those of deleted runs."""
+    """The images of a workspace that can be curated: its test cases, but for those of deleted runs, and what was
+    imported.
+    """
 
     def __init__(self, database: Database, images: Images) -> None:
         super().__init__(database)
@@ -89,24 +96,46 @@ class Catalogue(Repository):
         after: PageKey | None = None,
         before: PageKey | None = None,
         at: int | None = None,
+        held: Held | None = None,
     ) -> CataloguePage:
         """Images in an order, at most `limit`: from the beginning, behind the key `after`, those that end before the
         key `before`, or from the place `at` (0: the first), to which a scroll bar jumps.
 
-        A key stays a place in its order when images are added, and when its own image is not in it any more.
+        A key stays a place in its order when images are added, and when its own image is not in it any more. `held`:
+        the images that `hold` found for the same filter and order, whatever was decided about them since.
         """
-        walk = Walk(db, Selection(db, wanted), order)
+        way = walk(db, wanted, order, held)
         if before is not None:
-            keys = list(islice(walk.from_key(before, backwards=True), limit + 1))
+            keys = list(islice(way.from_key(before, backwards=True), limit + 1))
             return CataloguePage(self._entries(db, keys[:limit][::-1]), len(keys) > limit)
         first = []
         if at is not None:
-            after = walk.at(at)
+            after = way.at(at)
             if after is None:
                 return CataloguePage((), False)
             first = [after]
-        keys = first + list(islice(walk.from_key(after), limit + 1 - len(first)))
+        keys = first + list(islice(way.from_key(after), limit + 1 - len(first)))
         return CataloguePage(self._entries(db, keys[:limit]), len(keys) > limit)
+
+    @read
+    def hold(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING, order: Order = NEWEST) -> Held:
+        """The images that fit now, to be looked through while they are decided about: 125 kB for a million, and by
+        information, whose order is held too, seven times that. Other orders go on to follow what is decided: "reviewed"
+        moves an image that gets a verdict.
+        """
+        return hold(db, wanted, order)
+
+    @read
+    def place(
+        self,
+        db: sqlite_utils.Database,
+        wanted: CatalogueFilter,
+        order: Order,
+        entry: int,
+        held: Held | None = None,
+    ) -> int | None:
+        """At which place (0: the first) an image stands; None where it does not fit."""
+        return walk(db, wanted, order, held).place(entry)
 
     @read
     def get(self, db: sqlite_utils.Database, entry: int) -> CatalogueEntry:
@@ -114,6 +143,11 @@ class Catalogue(Repository):
         for found in self._entries(db, [PageKey(entry)]):
             return found
         raise UserError(f"The catalogue has no image {entry}; pick one from a list of it.", field="entry")
+
+    @read
+    def listed(self, db: sqlite_utils.Database, entries: Sequence[int]) -> tuple[CatalogueEntry, ...]:
+        """These images in this order, also of deleted runs; numbers that none has are left out."""
+        return self._entries(db, [PageKey(entry) for entry in entries])
 
     @read
     def count(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING, most: int = COUNTED) -> Count:
@@ -126,6 +160,11 @@ class Catalogue(Repository):
     def ids(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> tuple[int, ...]:
         """The numbers of all images that fit, in order: for what is done with all of them."""
         return tuple(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
+
+    @read
+    def bits(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> entry_sets.Bits:
+        """The set of all images that fit (`storage.entry_sets`), for what goes by other orders than these."""
+        return Selection(db, wanted).whole
 
     @read
     def facets(
@@ -163,10 +202,15 @@ class Catalogue(Repository):
 
     @read
     def coverage(
-        self, db: sqlite_utils.Database, grid: CoverageGrid = GRIDS[0], most: int = MOST_LINES
+        self,
+        db: sqlite_utils.Database,
+        grid: CoverageGrid = GRIDS[0],
+        most: int = MOST_LINES,
+        lines: Sequence[str] | None = None,
+        places: Sequence[str] | None = None,
     ) -> tuple[Cell, ...]:
-        """The cells of a coverage table that have an image, by line and place: those of the `most` most common lines
-        and places, and of what has none.
+        """The cells of a coverage table that have an image, by line and place: those of these lines and places, or of
+        the `most` most common ones and of what has none.
         """
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
@@ -179,10 +223,13 @@ class Catalogue(Repository):
         common = (
             "SELECT value FROM catalogue_values WHERE facet = ? AND entries > 0 ORDER BY entries DESC, value LIMIT ?"
         )
-        lines, places = (
-            json.dumps(["", *(value for (value,) in db.execute(common, [facet, most]))]) for facet in grid.split(" x ")
-        )
-        for line, place, facet, value, number in db.execute(query, {"grid": grid, "lines": lines, "places": places}):
+        names = {
+            name: json.dumps(
+                ["", *(value for (value,) in db.execute(common, [facet, most]))] if given is None else given
+            )
+            for name, facet, given in zip(("lines", "places"), grid.split(" x "), (lines, places), strict=True)
+        }
+        for line, place, facet, value, number in db.execute(query, {"grid": grid, **names}):
             if facet == "review":
                 reviews[line, place][value] = number
             else:
@@ -211,6 +258,18 @@ class Catalogue(Repository):
         return tuple(run for (run,) in db.execute(query, [entries]))
 
     @read
+    def by_source(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> Mapping[str, int]:
+        """By the SHA-256 of a source image, how many of the images that fit are of it. Sources without any are left
+        out.
+        """
+        entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
+        query = """
+            SELECT source, count(*) FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
+            WHERE source IS NOT NULL GROUP BY source
+        """
+        return dict(db.execute(query, [entries]).fetchall())
+
+    @read
     def test_cases(self, db: sqlite_utils.Database, entries: Sequence[int]) -> tuple[int, ...]:
         """The test cases of entries, in the same order; imported images, which have none, are left out."""
         query = """
@@ -218,23 +277,6 @@ class Catalogue(Repository):
             WHERE test_case IS NOT NULL ORDER BY wanted.key
         """
         return tuple(number for (number,) in db.execute(query, [json.dumps(list(entries))]))
-
-    @write
-    def tag(self, db: sqlite_utils.Database, entries: Sequence[int], tag: str, put: bool = True) -> int:
-        """Put a tag on images, or take it off; returns on how many that changed something. Raises UserError."""
-        name = " ".join(tag.split())
-        if not 0 < len(name) <= LONGEST_TAG:
-            raise UserError(f"Give the tag a name of at most {LONGEST_TAG} characters.", field="tag")
-        query = """
-            INSERT INTO catalogue_tags (entry, tag, put, created)
-            SELECT catalogue.id, :tag, :put, :now FROM json_each(:entries) AS wanted
-                JOIN catalogue ON catalogue.id = wanted.value
-            WHERE :put <> coalesce((
-                SELECT put FROM catalogue_tags WHERE entry = catalogue.id AND tag = :tag ORDER BY id DESC LIMIT 1
-            ), 0)
-        """
-        values = {"tag": name, "put": int(put), "now": now(), "entries": json.dumps(list(dict.fromkeys(entries)))}
-        return int(db.execute(query, values).rowcount)
 
     @read
     def not_measured(self, db: sqlite_utils.Database, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
@@ -289,9 +331,11 @@ class Catalogue(Repository):
 
 
 def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
-    counterfactual: CounterfactualCaption | None = None
     if row["counterfactual"] is not None:
         counterfactual = unpack_value(CounterfactualCaption, row["counterfactual"])
+    else:
+        edits = unpack_value(tuple[Edit, ...], row["brought_edits"] or "[]")
+        counterfactual = CounterfactualCaption(row["new_caption"] or "", edits)
     caption = json.loads(row["caption"] or "null") or {}
     reviewed = row["verdict"] != "open"
     return CatalogueEntry(
@@ -305,19 +349,22 @@ def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
         source_sha=row["source"] or "",
         kind=row["kind"],
         classes=tuple(json.loads(row["classes"])),
-        caption=caption.get("text", ""),
-        counterfactual=counterfactual.text if counterfactual is not None else "",
-        edits=counterfactual.edits if counterfactual is not None else (),
+        caption=caption.get("text", "") or row["brought_caption"] or "",
+        counterfactual=counterfactual.text,
+        edits=counterfactual.edits,
         profile=row["profile"],
         recipe=row["recipe"],
         method=row["method"],
-        checks=unpack_value(tuple[Check, ...], row["checks"] or "[]"),
+        checks=unpack_value(tuple[Check, ...], row["checks"] or row["brought_checks"] or "[]"),
         verdict=row["verdict"],
         reason=row["reason"] or "" if reviewed else "",
+        reviewer=row["reviewer"] or "" if reviewed else "",
         reviewed=when(row["reviewed"]) if reviewed else None,
         standings=json.loads(row["standings"]),
         study_outcomes=tuple(sorted(json.loads(row["outcomes"]))),
         tags=tuple(sorted(json.loads(row["tags"]))),
         created=when(row["created"]),
         key=key,
+        name=row["name"] or "",
+        import_name=row["import_name"] or "",
     )

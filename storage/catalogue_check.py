@@ -11,12 +11,15 @@ from pathlib import Path
 import sqlite_utils
 
 from pipeline.errors import UserError
-from storage import catalogue_tables, migrations, state_tables
+from storage import catalogue_tables, decision_tables, imports_tables, migrations, state_tables
 from storage.entry_sets import CHUNK_BITS, KEY_BITS, chunk_bits, entries_of
 from storage.rows import Row
 
 MOST_TOLD = 20
 """Faults that are told; more of them help nobody."""
+_FACETS = f"{decision_tables.FACETS} UNION ALL {imports_tables.FACETS}"
+_NUMBERS = f"{decision_tables.NUMBERS} UNION ALL {imports_tables.NUMBERS}"
+_WORDS = f"{catalogue_tables.WORDS} UNION ALL {imports_tables.WORDS}"
 
 
 def catalogue_faults(path: Path) -> tuple[str, ...]:
@@ -42,7 +45,7 @@ def catalogue_faults(path: Path) -> tuple[str, ...]:
 
 def _faults(db: sqlite_utils.Database) -> tuple[str, ...]:
     faults: list[str] = []
-    tables = catalogue_tables
+    tables, decided = catalogue_tables, decision_tables
 
     def compare(what: str, kept: Iterable[Row], wanted: Iterable[Row], keys: int) -> None:
         """Rows by their first columns, as a table keeps them and as they follow from the others."""
@@ -55,7 +58,13 @@ def _faults(db: sqlite_utils.Database) -> tuple[str, ...]:
 
     entries = f"SELECT {', '.join(tables.COLUMNS)} FROM"
     compare("entry of test case", db.query(f"{entries} catalogue WHERE test_case NOT NULL"),
-            db.query(f"{entries} ({tables.ENTRIES})"), 1)  # fmt: skip
+            db.query(f"{entries} ({decided.ENTRIES})"), 1)  # fmt: skip
+    compare("verdict and label of entry",
+            db.query(f"SELECT id, verdict_kept, review_kept, label_kept FROM ({decided.OWN})"),
+            db.query(f"SELECT id, verdict, review, label FROM ({decided.OWN})"), 1)  # fmt: skip
+    imported = f"SELECT {', '.join(imports_tables.COLUMNS)} FROM"
+    compare("imported entry", db.query(f"{imported} catalogue WHERE test_case IS NULL"),
+            db.query(f"{imported} ({imports_tables.DECIDED})"), 1)  # fmt: skip
     columns = "entry, model, prediction, source_prediction"
     compare("prediction", db.query(f"SELECT {columns} FROM catalogue_outcomes"),
             db.query(f"SELECT {columns} FROM ({tables.OUTCOMES})"), 2)  # fmt: skip
@@ -65,9 +74,9 @@ def _faults(db: sqlite_utils.Database) -> tuple[str, ...]:
     compare("outcome", db.query(f"SELECT {columns} FROM catalogue_outcomes WHERE {judged}"),
             db.query(f"SELECT {columns} FROM ({tables.OUTCOMES}) WHERE {judged}"), 2)  # fmt: skip
     number = "SELECT measure, entry, number FROM"
-    compare("number", db.query(f"{number} catalogue_numbers"), db.query(f"{number} ({tables.NUMBERS})"), 2)
+    compare("number", db.query(f"{number} catalogue_numbers"), db.query(f"{number} ({_NUMBERS})"), 2)
     compare("count of", db.query("SELECT facet, value, entries FROM catalogue_values WHERE entries <> 0"),
-            db.query(tables.VALUES), 2)  # fmt: skip
+            db.query(tables.VALUES.format(facets=_FACETS)), 2)  # fmt: skip
     compare("cell", db.query("SELECT * FROM catalogue_cells WHERE entries <> 0"), db.query(tables.CELLS), 5)
     _compare_sets(db, faults)
     _compare_words(db, faults)
@@ -76,7 +85,7 @@ def _faults(db: sqlite_utils.Database) -> tuple[str, ...]:
 
 def _compare_sets(db: sqlite_utils.Database, faults: list[str]) -> None:
     wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for entry, facet, value in db.execute(catalogue_tables.FACETS):
+    for entry, facet, value in db.execute(_FACETS):
         members = wanted[facet, value]
         if entry in members:
             faults.append(f"Entry {entry} has {facet} {value!r} twice.")
@@ -96,7 +105,7 @@ def _compare_sets(db: sqlite_utils.Database, faults: list[str]) -> None:
 def _compare_words(db: sqlite_utils.Database, faults: list[str]) -> None:
     """By a full text made anew, in memory: what each word finds must be the same."""
     db.execute(catalogue_tables.WORDS_TABLE.format(name="temp.words_anew"))
-    db.execute("INSERT INTO temp.words_anew (rowid, caption, counterfactual, edited) " + catalogue_tables.WORDS)
+    db.execute("INSERT INTO temp.words_anew (rowid, caption, counterfactual, edited) " + _WORDS)
     for name, of in (("kept", "main, catalogue_words"), ("anew", "temp, words_anew")):
         db.execute(f"CREATE VIRTUAL TABLE temp.{name} USING fts5vocab ({of}, instance)")
     for one, other, words in (("kept", "anew", "too much"), ("anew", "kept", "too little")):

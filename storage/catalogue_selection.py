@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
@@ -44,14 +44,30 @@ def matching(text: str, edited: str = "") -> str | None:
     return " AND ".join(parts)
 
 
-class Selection:
-    """The entries that a filter means, in the snapshot of `db`."""
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Entries as a filter meant them once, whatever was decided about them since."""
 
-    def __init__(self, db: sqlite_utils.Database, wanted: CatalogueFilter) -> None:
+    bits: Bits
+    strata: tuple[Bits, ...] = ()
+    """By information: those with most reasons first, and at last those with a verdict."""
+
+
+class Selection:
+    """The entries that a filter means, in the snapshot of `db`; or those that were held when it was asked before."""
+
+    def __init__(self, db: sqlite_utils.Database, wanted: CatalogueFilter, held: Held | None = None) -> None:
         self._db, self.wanted = db, wanted
+        self._parts: dict[tuple[int, int], Bits] = {}
+        self._words: str | None = ""
+        if held is not None:
+            self.chunks, self.bits, self.everything = len(held.bits) // BYTES, held.bits, False
+            return
         (last,) = db.execute("SELECT max(id) FROM catalogue").fetchone()
         self.chunks = ((last or 0) >> CHUNK_BITS) + 1
         self._words = matching(wanted.text, wanted.edited)
+        self.everything = self._words == "" and replace(wanted, text="", edited="") == CatalogueFilter()
+        """Whether nothing is filtered out, so that how many there are of each value is known."""
         self.bits = self._without_words()
         """The entries, whatever their words: `whole` and `part` heed these."""
 
@@ -70,12 +86,15 @@ class Selection:
         bits = self.bits[first * BYTES : last * BYTES]
         if not self._words or not bits.any():
             return bits
+        if (first, last) in self._parts:
+            return self._parts[first, last]
         start = first << CHUNK_BITS
         query = (
             "SELECT group_concat(rowid) FROM catalogue_words WHERE catalogue_words MATCH ? AND rowid >= ? AND rowid < ?"
         )
         (found,) = self._db.execute(query, [self._words, start, last << CHUNK_BITS]).fetchone()
-        return bits & entry_sets.of_entries(entry_sets.listed(found) - start, last - first)
+        bits = self._parts[first, last] = bits & entry_sets.of_entries(entry_sets.listed(found) - start, last - first)
+        return bits
 
     def counted(self, most: int) -> int:
         """How many entries there are; not much more than `most` where there are more."""
@@ -102,9 +121,21 @@ class Selection:
             for entry in entry_sets.beyond(bits, at - offset, backwards):
                 yield entry + offset
 
-    def value(self, facet: str, value: str) -> Bits:
-        """The entries that have a value of a facet, in and out of the selection."""
-        return self._values(facet, (value,))
+    def value(self, facet: str, *values: str) -> Bits:
+        """The entries that have one of these values of a facet, in and out of the selection."""
+        return self._values(facet, values)
+
+    def having(self, facet: str) -> Bits:
+        """The entries that have any value of a facet."""
+        return self._values(facet, None)
+
+    def value_of_any(self, begin: str, value: str) -> Bits:
+        """The entries that have a value of any facet that begins so, with a colon at the end."""
+        query = "SELECT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND value = ? AND entries > 0"
+        bits = entry_sets.none_of(self.chunks)
+        for (facet,) in self._db.execute(query, [begin, f"{begin[:-1]};", value]).fetchall():
+            bits = bits | self._values(facet, (value,))
+        return bits
 
     def stored(self, number: int) -> Iterator[tuple[int, bytes]]:
         """The stored chunks of the value with this number."""
@@ -124,9 +155,9 @@ class Selection:
             return none
         bits = self.value("there", "")
         for facet, values in wanted.facets.items():
-            bits = bits & self._values(facet, values)
+            bits = bits & self._of_facet(facet, values)
         for facet, values in wanted.without.items():
-            bits = bits & ~self._values(facet, values)
+            bits = bits & ~self._of_facet(facet, values)
         for check, outcomes in wanted.checks.items():
             bits = bits & self._values(f"check:{check}", outcomes)
         for model, standings in wanted.models.items():
@@ -139,6 +170,10 @@ class Selection:
         for column, held in (("run", wanted.run), ("source", wanted.source)):
             if held:
                 bits = bits & self._rows(f"SELECT group_concat(id) FROM catalogue WHERE {column} = ?", held)
+        if wanted.test_cases:
+            bits = bits & ~self.value("imported", "")
+        if wanted.within is not None:
+            bits = bits & entry_sets.of_entries(wanted.within, self.chunks)
         if wanted.not_in_study:
             query = """
                 SELECT group_concat(catalogue.id) FROM study_items JOIN catalogue USING (test_case)
@@ -146,6 +181,11 @@ class Selection:
             """
             bits = bits & ~self._rows(query, wanted.not_in_study)
         return bits
+
+    def _of_facet(self, facet: str, values: Sequence[str]) -> Bits:
+        """The entries that have one of these values, "" for those that have none."""
+        bits = self._values(facet, [value for value in values if value])
+        return bits | ~self._values(facet, None) if "" in values else bits
 
     def _rows(self, query: str, *values: object) -> Bits:
         (found,) = self._db.execute(query, values).fetchone()
@@ -203,7 +243,10 @@ class Walk:
 
     def __init__(self, db: sqlite_utils.Database, selection: Selection, order: Order) -> None:
         self._db, self._selection, self._order = db, selection, order
-        self._measure = {"check": f"check:{order.check}", "reviewed": "reviewed"}.get(order.sort, "")
+        self._falling = order.falling and order.sort != "source"
+        self._measure = f"check:{order.check}" if order.sort == "check" else order.sort
+        if order.sort in ("newest", "oldest"):
+            self._measure = ""
         found = db.execute("SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?", [self._measure])
         self._number = next((number for (number,) in found), 0)
 
@@ -217,16 +260,16 @@ class Walk:
         without = key is not None and key.number is None
         if not backwards:
             if not without:
-                yield from self._numbered(key, self._order.falling)
+                yield from self._numbered(key, self._falling)
             yield from self._numberless(key if without else None, True)
             return
         if key is None or without:
             yield from self._numberless(key, False)
-        yield from self._numbered(None if without else key, not self._order.falling)
+        yield from self._numbered(None if without else key, not self._falling)
 
     def at(self, place: int) -> PageKey | None:
         """What stands at a place, from 0; None behind the end."""
-        there, falling = self._selection.whole, self._order.falling
+        there, falling = self._selection.whole, self._falling
         if not self._measure:
             entry = entry_sets.from_place(there, place, self._order.sort == "newest")
             return PageKey(entry) if entry is not None else None
@@ -236,19 +279,36 @@ class Walk:
             place -= len(few)
         else:
             for number, value, size in self._bins(falling):
-                inside = size if self._all else entry_sets.common(self._selection.stored(number), there)
+                inside = (
+                    size if self._selection.everything else entry_sets.common(self._selection.stored(number), there)
+                )
                 if place < inside:
                     return self._at_in_bin(number, int(value), place)
                 place -= inside
         entry = entry_sets.from_place(there & ~self._having, place, True)
         return PageKey(entry) if entry is not None else None
 
-    @property
-    def _all(self) -> bool:
-        """Whether nothing is filtered out, so that how many there are of each value is known."""
-        return (
-            replace(self._selection.wanted, text="", edited="") == CatalogueFilter() and not self._selection.has_words
-        )
+    def place(self, entry: int) -> int | None:
+        """At which place an entry stands, from 0; None where it is not in the selection."""
+        there = self._selection.whole
+        if not self._measure:
+            return entry_sets.place_of(there, entry, self._order.sort == "newest")
+        if not entry_sets.has(there, np.array([entry]))[0]:
+            return None
+        query = "SELECT number FROM catalogue_numbers WHERE entry = ? AND measure = ?"
+        found = self._db.execute(query, [entry, self._number]).fetchone()
+        if found is None:
+            behind = entry_sets.place_of(there & ~self._having, entry, True)
+            return None if behind is None else entry_sets.size(there & self._having) + behind
+        if (few := self._few(self._falling)) is not None:
+            return few.index(PageKey(entry, found[0]))
+        place, of_entry = 0, np.array([entry])
+        for number, value, size in self._bins(self._falling):
+            stored = list(self._selection.stored(number))
+            if entry_sets.has(entry_sets.of_rows(stored, self._selection.chunks), of_entry)[0]:
+                return place + self._place_in_bin(number, int(value), found[0], entry)
+            place += size if self._selection.everything else entry_sets.common(stored, there)
+        raise AssertionError(f"the figure of entry {entry} is in no bin")
 
     @cached_property
     def _having(self) -> Bits:
@@ -297,13 +357,13 @@ class Walk:
 
     @property
     def _scale(self) -> float:
-        return entry_sets.REVIEWS if self._measure == "reviewed" else 1.0
+        return entry_sets.REVIEWS if self._measure in ("reviewed", "source") else 1.0
 
     def _inside(self, number: int) -> Numbers:
         return entry_sets.inside(self._selection.stored(number), self._selection.whole)
 
     def _at_in_bin(self, number: int, place: int, wanted: int) -> PageKey | None:
-        falling = self._order.falling
+        falling = self._falling
         inside = entry_sets.of_rows(self._selection.stored(number), self._selection.chunks)
         if (inside & ~self._selection.whole).any():
             return next(islice(self._in_bin(number, place, falling), wanted, None), None)
@@ -320,6 +380,19 @@ class Walk:
         one = f"SELECT number, entry {query} ORDER BY number {order}, entry {order} LIMIT 1 OFFSET ?"
         found = self._db.execute(one, [self._number, low, high, wanted + beside]).fetchone()
         return PageKey(found[1], found[0]) if found is not None else None
+
+    def _place_in_bin(self, number: int, place: int, figure: float, entry: int) -> int:
+        """How many of the selection stand before an entry in its bin."""
+        low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
+        sign, last = (">", "number <= :high") if self._falling else ("<", "number >= :low")
+        query = f"""
+            SELECT group_concat(entry) FROM catalogue_numbers
+            WHERE measure = :measure AND {last} AND (number, entry) {sign} (:figure, :entry)
+        """
+        values = {"measure": self._number, "low": low, "high": high, "figure": figure, "entry": entry}
+        (found,) = self._db.execute(query, values).fetchone()
+        inside = entry_sets.of_entries(self._inside(number), self._selection.chunks)
+        return int(entry_sets.has(inside, entry_sets.listed(found)).sum())
 
     def _in_bin(
         self, number: int, place: int, falling: bool, start: tuple[float, int] | None = None
@@ -364,7 +437,7 @@ def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[st
     """By facet, how many entries of a selection have each value: of each facet so many values at most, the most common
     of all first.
     """
-    everything = selection.wanted == CatalogueFilter()
+    everything = selection.everything
     found: dict[str, dict[str, int]] = {}
     for facet, most in facets.items():
         values = sorted(selection.listed(facet), key=lambda held: (-held[2], held[1]))[:most]

@@ -278,8 +278,8 @@ CELLS = f"""
     WHERE (facet = 'review' OR facet LIKE 'model:%') AND entry IN (SELECT id FROM catalogue WHERE there)
     GROUP BY grid, line, place, facet, value
 """
-VALUES = f"""
-    SELECT facet, value, count(*) AS entries FROM ({FACETS})
+VALUES = """
+    SELECT facet, value, count(*) AS entries FROM ({facets})
     WHERE entry IN (SELECT id FROM catalogue WHERE there) GROUP BY facet, value
 """
 WORDS = WORDS_OF.format(caption=_LATEST_CAPTION)

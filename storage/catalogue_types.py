@@ -5,6 +5,7 @@ All times are in UTC and carry their zone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,20 +21,26 @@ STANDINGS: tuple[Standing, ...] = get_args(Standing)
 where it gets the source wrong too or nobody knows, "not measured" where class maps wait to be compared."""
 Facet = Literal[
     "kind", "class", "edit type", "edits", "profile", "recipe", "method", "review", "weather", "time of day", "study",
-    "tag",
+    "tag", "import", "split",
 ]  # fmt: skip
 FACETS: tuple[Facet, ...] = get_args(Facet)
 """What an image can be filtered by. "class": the label, or each protected class. "edits": how many, in digits.
 "weather" and "time of day": the alternative of an edit of this type. "study": what the votes say ("undecided" until
-they do)."""
-Sort = Literal["newest", "oldest", "check", "reviewed"]
-"""By which order: when it came in, the figure of a check, or when it was reviewed."""
+they do). "import" and "split": of each import that has brought it in."""
+Sort = Literal["newest", "oldest", "check", "reviewed", "source", "information"]
+"""By which order: when it came in, the figure of a check, when it was reviewed, all of one source together (the newest
+source first, the oldest image of it first), or what a look at it tells most (see `Order`)."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 
 
 @dataclass(frozen=True)
 class Order:
-    """An order of images. What has no figure, or no review, stands behind all that has one, the newest first."""
+    """An order of images. What has no figure, or no review, stands behind all that has one, the newest first.
+
+    By information, images without a verdict stand first, by how many of these hold: a check cannot tell; a check
+    failed; the votes of a study have no consensus; a model under test is newly wrong; no image in its cell of class and
+    edit type has a verdict yet. Of equally many the newest stands first, and all that have a verdict stand last.
+    """
 
     sort: Sort = "newest"
     check: str = ""
@@ -53,7 +60,9 @@ class Between:
 
 @dataclass(frozen=True)
 class CatalogueFilter:
-    """Which images are meant. All that is said has to hold; of several values of one facet, one has to."""
+    """Which images are meant. All that is said has to hold; of several values of one facet, one has to. The value ""
+    means the images that have none.
+    """
 
     facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
@@ -70,8 +79,12 @@ class CatalogueFilter:
     """Words that its captions and edits have, whatever their letters' case, endings and accents."""
     edited: str = ""
     """Words that its edits have."""
+    within: tuple[int, ...] | None = None
+    """The entries of which they have to be, whatever found those; None for all."""
     not_in_study: str = ""
     """The id of a study whose items are left out."""
+    test_cases: bool = False
+    """Only test cases of this workspace: no images that were imported."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,8 @@ class PageKey:
 
     entry: int
     number: float | None = None
-    """Its figure in the order; None where it has none, or none counts."""
+    """Its figure in the order; None where it has none, or none counts. By information: how many reasons there are to
+    look at it."""
 
     @property
     def text(self) -> str:
@@ -91,7 +105,10 @@ class PageKey:
     def read(text: str) -> PageKey:
         """Raises ValueError for what is no key."""
         number, _, entry = text.rpartition(":")
-        return PageKey(int(entry), float(number) if number else None)
+        key = PageKey(int(entry), float(number) if number else None)
+        if (key.number is not None and not math.isfinite(key.number)) or abs(key.entry) >> 62:
+            raise ValueError(f"there is no place {text[:80]!r}")
+        return key
 
 
 @dataclass(frozen=True)
@@ -125,7 +142,10 @@ class CatalogueEntry:
     verdict: Verdict
     reason: str
     """Of the verdict; "" where none was given."""
+    reviewer: str
+    """Who gave the verdict; "" where nobody is named."""
     reviewed: datetime | None
+    """Since when the verdict counts."""
     standings: Mapping[str, Standing]
     """By model under test."""
     study_outcomes: tuple[str, ...]
@@ -134,6 +154,10 @@ class CatalogueEntry:
     created: datetime
     key: PageKey
     """Its place in the order that was asked for."""
+    name: str = ""
+    """Of an image that was imported: its own in its set."""
+    import_name: str = ""
+    """Of an image that was imported: of what it came with."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ BYTES = CHUNK // 8
 BINS = 50
 """Bins for a whole unit of a measure: the figures of checks go from -1 to 1."""
 REVIEWS = 409_600.0
-"""Reviews are ordered by their numbers; so many are a unit of their measure, and 8,192 a bin."""
+"""Reviews are ordered by their numbers, and sources by that of their first entry; so many are a unit of such a measure,
+and 8,192 a bin."""
 SLACK = 1e-9
 """So near the end of a bin it is the last digit of a number that decides where it belongs."""
 Bits = NDArray[np.uint8]
@@ -177,6 +178,14 @@ def from_place(bits: Bits, place: int, backwards: bool) -> int | None:
     before = int(ends[chunk - 1]) if chunk else 0
     inside = entries_of(bits[chunk * BYTES : (chunk + 1) * BYTES])
     return chunk * CHUNK + int(inside[wanted - before])
+
+
+def place_of(bits: Bits, entry: int, backwards: bool) -> int | None:
+    """At which place of the set in its order an entry stands, from 0; None where it is not in it."""
+    if not has(bits, np.array([entry]))[0]:
+        return None
+    before = size(bits[: entry >> 3]) + (int(bits[entry >> 3]) & ((1 << (entry & 7)) - 1)).bit_count()
+    return size(bits) - 1 - before if backwards else before
 
 
 def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:

@@ -17,7 +17,7 @@ from io import BytesIO
 from pathlib import Path
 
 import sqlite_utils
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from pipeline.errors import UserError
 from pipeline.images import png_of
@@ -75,6 +75,33 @@ class ImageFiles:
             ) from error
         return StoredImage(sha, image.width, image.height, image.mode, len(data))
 
+    def take(self, path: Path, sha: str) -> StoredImage:
+        """Take over a file of this disk that is a PNG of pixels alone, as `save` writes it, and has this SHA-256: it is
+        moved, not read again by a decoder. Where the image is here already, `path` may be gone. `settle` has to follow
+        before it gets a row.
+
+        Raises UserError for bytes of another hash or mode, and when the disk refuses.
+        """
+        if not self.process:
+            raise RuntimeError("the workspace is closed")
+        place = self.folder / file_name(sha)
+        try:
+            with open(path if path.exists() else place, "rb") as file:
+                data = file.read()
+                os.fsync(file.fileno())
+            header = Image.open(BytesIO(data), formats=("PNG",))
+            if hashlib.sha256(data).hexdigest() != sha or header.mode not in MODES:
+                raise UserError(f"The image {sha} is not what it should be: it was changed meanwhile.")
+            if path.exists():
+                os.replace(path, place)
+        except UnidentifiedImageError as error:
+            raise UserError(f"The image {sha} is not what it should be: it was changed meanwhile.") from error
+        except OSError as error:
+            raise UserError(
+                f"The image was not saved in {self.folder} ({error.strerror or error}); make room there and try again."
+            ) from error
+        return StoredImage(sha, header.width, header.height, header.mode, len(data))
+
     def settle(self) -> None:
         """Wait until the names of all images that were saved are on the disk."""
         sync_folder(self.folder)
@@ -97,13 +124,7 @@ class ImageFiles:
 
     def sweep(self, alive: Callable[[int], bool]) -> int:
         """Remove the temporary files of processes that are gone; return how many there were."""
-        removed = 0
-        for path in self.folder.iterdir():
-            match = _TEMPORARY.fullmatch(path.name)
-            if match and not alive(int(match[1])):
-                path.unlink(missing_ok=True)
-                removed += 1
-        return removed
+        return remove_temporary(self.folder, alive)
 
 
 class Images(ImageFiles):
@@ -159,6 +180,17 @@ def file_name(sha: str) -> str:
     if not _SHA.fullmatch(sha):
         raise UserError(f"{sha[:80]!r} is not the name of an image; it has 64 hexadecimal digits.")
     return f"{sha}.png"
+
+
+def remove_temporary(folder: Path, alive: Callable[[int], bool]) -> int:
+    """Remove what processes that are gone were writing in `folder`; return how many files there were."""
+    removed = 0
+    for path in folder.iterdir():
+        match = _TEMPORARY.fullmatch(path.name)
+        if match and not alive(int(match[1])):
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -16,11 +16,14 @@ from storage import (
     case_tasks,
     catalogue_tables,
     catalogue_triggers,
+    decision_tables,
+    imports_tables,
     panels,
     state_tables,
     study_tables,
     test_set_tables,
     training_tables,
+    vectors,
 )
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
@@ -42,6 +45,9 @@ STEPS = (
     "m014_trace_notes",
     "m015_catalogue",
     "m016_test_sets",
+    "m017_decisions",
+    "m018_imports",
+    "m019_vectors",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -63,6 +69,8 @@ APPEND_ONLY = (
     *training_tables.APPEND_ONLY,
     *catalogue_tables.APPEND_ONLY,
     *test_set_tables.APPEND_ONLY,
+    *decision_tables.APPEND_ONLY,
+    *imports_tables.APPEND_ONLY,
 )
 """The tables whose rows never change and never go."""
 
@@ -452,6 +460,30 @@ def m016_test_sets(db: sqlite_utils.Database) -> None:
     for statement in test_set_tables.STATEMENTS:
         db.execute(statement)
     _only_append(db, test_set_tables.APPEND_ONLY)
+
+
+@studio()
+def m017_decisions(db: sqlite_utils.Database) -> None:
+    """Who decided what of images, to be taken back as one thing; labels that replace those of tasks; reviews of images
+    without a test case; the order by source.
+    """
+    decision_tables.apply(db)
+    _only_append(db, ("reviews", *decision_tables.APPEND_ONLY))
+
+
+@studio()
+def m018_imports(db: sqlite_utils.Database) -> None:
+    """Images that were brought in: each import, its images as entries of the catalogue, and its report."""
+    for statement in imports_tables.STATEMENTS:
+        db.execute(statement)
+    _only_append(db, imports_tables.APPEND_ONLY)
+
+
+@studio()
+def m019_vectors(db: sqlite_utils.Database) -> None:
+    """Which embedders have placed images of the catalogue; the vectors are in files."""
+    for statement in vectors.TABLES:
+        db.execute(statement)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -5,11 +5,10 @@ What a person typed is only ever a bound parameter.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,8 @@ from PIL import Image
 from pipeline.errors import UserError
 from pipeline.lineage import TestCase
 from pipeline.recipes import DEFAULT, value_types
-from pipeline.types import GENERATION, Decision, StageName, StageValue, Task
+from pipeline.types import GENERATION, Decision, EditType, StageName, StageValue, Task
+from storage.branches import LONGEST_NAME, Branch, LatestRun, begin_from, latest_of_sources
 from storage.database import Database, Repository, read, write
 from storage.images import Images, StoredImage, file_name, keep_image
 from storage.rows import Row, now, pack, pack_value, require_run, run_exists, unpack_value, when
@@ -38,13 +38,11 @@ from storage.run_rows import (
     waits,
 )
 from storage.test_cases import SavedCase, insert_test_cases, read_jobs, read_test_cases, save_cases
+from storage.thumbnails import Thumbnails
 from storage.types import EditedShare, Run, RunSummary, StoredState, StoredValue
 
 if TYPE_CHECKING:
     from pipeline.run_record import RunRecord
-
-LONGEST_NAME = 200
-"""Characters in the name of a run."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +72,9 @@ class _SavedRun:
 class Runs(Repository):
     """The runs of a workspace."""
 
-    def __init__(self, database: Database, images: Images) -> None:
+    def __init__(self, database: Database, images: Images, thumbnails: Thumbnails) -> None:
         super().__init__(database)
-        self._images = images
+        self._images, self._thumbnails = images, thumbnails
 
     def create(
         self,
@@ -95,7 +93,7 @@ class Runs(Repository):
         that it is, if it is one; `recipe` is the name of a recipe. Raises UserError for a name that is empty or too
         long, or a full disk.
         """
-        image = self._images.save(source)
+        image = self._thumbnails.save(source)
         return self._database.write(
             lambda db: _insert_run(db, image, task, profile, name, settings, notes, sample, recipe)
         )
@@ -111,9 +109,9 @@ class Runs(Repository):
         saved = [
             _SavedRun(
                 run.record,
-                self._images.save(run.source, settled=False),
+                self._thumbnails.save(run.source, settled=False),
                 self._images.save(run.mask, settled=False) if run.mask is not None else None,
-                save_cases(self._images, run.cases),
+                save_cases(self._images, self._thumbnails, run.cases),
                 run.reviews,
             )
             for run in imported
@@ -129,15 +127,17 @@ class Runs(Repository):
         follows. Raises UserError for an unknown run.
         """
         require_run(db, run_id)
-        new_id = secrets.token_hex(8)
-        row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [run_id]))
-        db.table("runs").insert({"id": new_id, **row, "created": now()})
-        state = latest_state(db, run_id)
-        append_state(db, new_id, {**state, "name": _copy_name(db, state["name"]), "removed": 0})
-        for value in latest_values(db, run_id).values():
-            insert_value(db, new_id, value.stage, value.value)
-        begin_steps(db, new_id)
-        return new_id
+        values = {stage: stored.value for stage, stored in latest_values(db, run_id).items()}
+        return begin_from(db, Branch(run_id, "copy", json.loads(latest_state(db, run_id)["settings"]), values))
+
+    @write
+    def branch(self, db: sqlite_utils.Database, branches: Sequence[Branch]) -> tuple[str, ...]:
+        """New runs with the source, task, mask, recipe and prompts of others, and with settings and values of their
+        own; returns their ids in order. All of them are begun, or none. Raises UserError for an unknown run.
+        """
+        for one in branches:
+            require_run(db, one.run)
+        return tuple(begin_from(db, one) for one in branches)
 
     # What a person may change. Each change is another row, and the latest one counts
 
@@ -349,6 +349,23 @@ class Runs(Repository):
         query = "SELECT count(*) FROM run_summaries WHERE removed = 0 AND (:find = '' OR instr(search, :find))"
         return int(db.execute(query, {"find": find.casefold()}).fetchone()[0])
 
+    @read
+    def by_source(
+        self,
+        db: sqlite_utils.Database,
+        recipes: Collection[str],
+        label: str = "",
+        keywords: Collection[EditType] = (),
+        begun_for: str = "",
+    ) -> tuple[LatestRun, ...]:
+        """Of each source image its latest run, the one that was worked on last first: of the runs with these recipes
+        that have a class (their label, or one that they protect), and keywords of all these edit types. One whose
+        settings are limited to some edit types comes behind all others.
+
+        `begun_for`: the edit types that the settings of the keywords tick in the runs that count as waiting.
+        """
+        return latest_of_sources(db, recipes, label, keywords, begun_for)
+
     def latest(self) -> str | None:
         """The id of the run that was worked on last; None in an empty workspace."""
         latest = self.search(limit=1)
@@ -427,14 +444,6 @@ def _mask_columns(db: sqlite_utils.Database, mask: StoredImage | None, classes: 
         return {"mask": None, "mask_classes": "{}"}
     keep_image(db, mask)
     return {"mask": mask.sha, "mask_classes": pack({str(number): name for number, name in sorted(classes.items())})}
-
-
-def _copy_name(db: sqlite_utils.Database, name: str) -> str:
-    """ "Street, copy", or "Street, copy 2" where a run has that name already."""
-    taken = {row["name"] for row in db.query("SELECT DISTINCT name FROM run_states")}
-    root = re.sub(r", copy( \d+)?$", "", name)[: LONGEST_NAME - 20]
-    copies = (f"{root}, copy" + (f" {number}" if number > 1 else "") for number in itertools.count(1))
-    return next(copy for copy in copies if copy not in taken)
 
 
 def _name(name: str) -> str:

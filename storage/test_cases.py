@@ -21,6 +21,7 @@ from storage.images import Images, StoredImage, file_name, keep_image
 from storage.predictions import prediction_of
 from storage.rows import Row, insert_row, now, pack, pack_value, require_run, unpack_value, when
 from storage.study_types import Candidate
+from storage.thumbnails import Thumbnails
 from storage.types import JOB_STATES, VERDICTS, Job, JobState, Review, StoredArtifact, StoredTestCase, Verdict
 
 _CASES: Final = """
@@ -38,9 +39,9 @@ class TestCases(Repository):
 
     __test__ = False  # its name begins as pytest's own classes do
 
-    def __init__(self, database: Database, images: Images) -> None:
+    def __init__(self, database: Database, images: Images, thumbnails: Thumbnails) -> None:
         super().__init__(database)
-        self._images = images
+        self._images, self._thumbnails = images, thumbnails
 
     def append(self, run_id: str, job_id: int | None, case: TestCase) -> int:
         """Save a test case with its images; returns its id. Raises UserError for an unknown run or a full disk."""
@@ -54,7 +55,7 @@ class TestCases(Repository):
         `reviews` are what people decided about them, in the same order. `cases` are taken one by one, so that a
         generator never holds all their pixels. Raises as `append`.
         """
-        saved = save_cases(self._images, cases)
+        saved = save_cases(self._images, self._thumbnails, cases)
 
         def extend(db: sqlite_utils.Database) -> tuple[int, ...]:
             require_run(db, run_id)
@@ -164,13 +165,13 @@ class SavedCase:
     artifacts: Mapping[str, StoredImage]
 
 
-def save_cases(images: Images, cases: Iterable[TestCase]) -> list[SavedCase]:
-    """The files of test cases."""
+def save_cases(images: Images, thumbnails: Thumbnails, cases: Iterable[TestCase]) -> list[SavedCase]:
+    """The files of test cases, and the thumbnails of their images."""
     saved = [
         SavedCase(
             case.lineage,
             case.checks,
-            images.save(case.image, settled=False),
+            thumbnails.save(case.image, settled=False),
             {name: images.save(image, settled=False) for name, image in case.artifacts.items()},
         )
         for case in cases
@@ -230,8 +231,12 @@ def _task_now(db: sqlite_utils.Database, run_id: str) -> str:
     return str(row[0])
 
 
-def insert_review(db: sqlite_utils.Database, case_id: int, verdict: Verdict, reason: str) -> int:
-    """A person's verdict on a test case. Raises UserError for an unknown test case or too long a reason."""
+def insert_review(
+    db: sqlite_utils.Database, case_id: int, verdict: Verdict, reason: str, restores: int | None = None
+) -> int:
+    """A person's verdict on a test case. `restores`: the row whose word counts again by it, 0 for that of nobody; None
+    for a new word. Raises UserError for an unknown test case or too long a reason.
+    """
     if verdict not in VERDICTS:
         raise ValueError(f"there is no verdict {verdict!r}")
     reason = " ".join(reason.split())
@@ -240,7 +245,7 @@ def insert_review(db: sqlite_utils.Database, case_id: int, verdict: Verdict, rea
     if not list(db.query("SELECT 1 FROM test_cases WHERE id = ?", [case_id])):
         raise _unknown_case(case_id)
     row = {"test_case": case_id, "verdict": verdict, "reason": reason, "created": now()}
-    return insert_row(db, "reviews", row)
+    return insert_row(db, "reviews", {**row, "restores": restores})
 
 
 def read_test_cases(db: sqlite_utils.Database, run_id: str, images: Path) -> tuple[StoredTestCase, ...]:

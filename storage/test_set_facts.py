@@ -48,7 +48,7 @@ def captions_of(db: sqlite_utils.Database, version: int) -> dict[str, str]:
 
 def facts_of(db: sqlite_utils.Database, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
     """Of these test cases, by their id."""
-    votes, predictions = _votes(db, ids), _predictions(db, ids)
+    votes, predictions, profiles = _votes(db, ids), _predictions(db, ids), _profiles(db, ids)
     found = {}
     for case in cases_by_id(db, ids, images):
         lineage, review = case.lineage, case.review
@@ -59,6 +59,7 @@ def facts_of(db: sqlite_utils.Database, ids: Sequence[int], images: Path) -> dic
             facts={
                 "test_case": case.id,
                 "run": case.run_id,
+                "profile": profiles[case.id],
                 "created": case.created.isoformat(),
                 "task": to_plain(case.task),
                 "lineage": {**lineage.plain(), "seed": str(lineage.seed)},  # JSON readers lose digits of 64 bits
@@ -71,6 +72,15 @@ def facts_of(db: sqlite_utils.Database, ids: Sequence[int], images: Path) -> dic
             },
         )
     return found
+
+
+def _profiles(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, str]:
+    """The profile that each was made with."""
+    query = """
+        SELECT test_cases.id, profile FROM test_cases JOIN runs ON runs.id = test_cases.run
+        WHERE test_cases.id IN (SELECT value FROM json_each(?))
+    """
+    return dict(db.execute(query, [pack(list(ids))]).fetchall())
 
 
 def _votes(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:

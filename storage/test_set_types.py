@@ -104,6 +104,9 @@ class CaseOfSet:
     image: str
     source: str
     label: str
+    """What a person decided, else that of its task."""
+    task_label: str
+    """That of its task: of the source image as well."""
     mask: str | None
     """The mask of its run as it is now: mode L, the size of the source."""
     mask_classes: Mapping[int, str]

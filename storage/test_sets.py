@@ -19,6 +19,7 @@ from storage.database import Database, Repository, read, write
 from storage.images import Images
 from storage.rows import Row, now, pack, unpack_value, when, whole
 from storage.test_set_facts import CaseFacts, captions_of, facts_of
+from storage.test_set_looks import EntryCount, EntryFilter, ShownEntry, count_of, counts_of, images_of, page_of
 from storage.test_set_types import CaseOfSet, ImageHashes, SetEntry, SetVersion, Split, TestSet, version_id
 
 LONGEST_NAME = 200
@@ -26,7 +27,7 @@ LONGEST_NAME = 200
 LONGEST_NOTE = 4000
 MOST_ENTRIES = 1_000_000
 """Images in one version."""
-_ENTRY = "version image source label split mask mask_classes role test_case origin".split()
+_ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
 _VERSIONS = """
     SELECT versions.*, sets.name AS set_name, parents.sha AS parent_sha,
         (SELECT json_group_object(split, number) FROM (
@@ -49,8 +50,8 @@ class TestSets(Repository):
     # Sets and versions
 
     @write
-    def create(self, db: sqlite_utils.Database, name: str) -> str:
-        """A new set with an empty draft; its id is 16 hexadecimal digits.
+    def create(self, db: sqlite_utils.Database, name: str, note: str = "") -> str:
+        """A new set with an empty draft, which may have a note; its id is 16 hexadecimal digits.
 
         Raises UserError for a name that is empty, too long, or that of another set in whatever letters' case.
         """
@@ -61,7 +62,8 @@ class TestSets(Repository):
             raise UserError(f"There is a test set “{name}” already; take another name, or add to it.", field="title")
         set_id = secrets.token_hex(8)
         db.table("test_sets").insert({"id": set_id, "name": name, "created": now()})
-        _begin_draft(db, set_id, None)
+        number = _begin_draft(db, set_id, None)
+        db.execute("UPDATE test_set_versions SET note = ? WHERE number = ?", [checked_note(note), number])
         return set_id
 
     @write
@@ -121,13 +123,15 @@ class TestSets(Repository):
     def add(self, db: sqlite_utils.Database, version: int, entries: Sequence[SetEntry]) -> int:
         """Put images into a draft; those that are in it stay as they are. Returns how many came new.
 
-        Raises UserError for a released version, an image that is not in the workspace, and too many.
+        The source of an image that has no test case may be elsewhere. Raises UserError for a released version, another
+        image that is not in the workspace, and too many.
         """
         held = _draft(db, version).entries
-        _require_images(db, entries)
+        elsewhere = _missing(db, (entry.source for entry in entries if entry.test_case is None))
+        _require_images(db, entries, elsewhere)
         names, marks = ", ".join(_ENTRY), ", ".join("?" * len(_ENTRY))
         query = f"INSERT INTO test_set_entries ({names}) VALUES ({marks}) ON CONFLICT (version, image) DO NOTHING"
-        db.conn.executemany(query, (_row(version, entry) for entry in entries))
+        db.conn.executemany(query, (_row(version, entry, elsewhere) for entry in entries))
         count = _count(db, version)
         if count > MOST_ENTRIES:
             raise UserError(f"A test set has at most {MOST_ENTRIES:,} images; choose fewer.")
@@ -207,6 +211,28 @@ class TestSets(Repository):
         return tuple((row["id"], _entry(row)) for row in db.query(query, [version, after, limit]))
 
     @read
+    def shown(
+        self, db: sqlite_utils.Database, version: int, wanted: EntryFilter, at: int, limit: int
+    ) -> tuple[ShownEntry, ...]:
+        """At most `limit` of these images of a version from the place `at` on (0: the first), as `entries` has them."""
+        return page_of(db, version, wanted, at, limit, _entry)
+
+    @read
+    def chosen(self, db: sqlite_utils.Database, version: int, wanted: EntryFilter) -> tuple[str, ...]:
+        """The hashes of all of these images, in the order of `entries`."""
+        return images_of(db, version, wanted)
+
+    @read
+    def count(self, db: sqlite_utils.Database, version: int, wanted: EntryFilter) -> int:
+        """How many of these images a version has."""
+        return count_of(db, version, wanted)
+
+    @read
+    def counts(self, db: sqlite_utils.Database, version: int) -> tuple[EntryCount, ...]:
+        """How many images a version has of each label, split, role and review."""
+        return counts_of(db, version)
+
+    @read
     def not_accepted(self, db: sqlite_utils.Database, version: int) -> dict[int, str]:
         """The test cases of a version that are not accepted now: "rejected", or "" where nobody reviewed them."""
         query = """
@@ -217,12 +243,32 @@ class TestSets(Repository):
         return {row["test_case"]: row["verdict"] for row in db.query(query, [version])}
 
     @read
+    def brought_not_accepted(self, db: sqlite_utils.Database, version: int) -> dict[str, str]:
+        """The images of a version that were brought in and are not accepted now: "rejected", or "" where nobody
+        reviewed them. What nobody decided here counts as what was decided where it came from; of several entries of
+        one picture, one that is rejected is enough.
+        """
+        query = """
+            SELECT image, coalesce(
+                (SELECT max(verdict) FROM catalogue
+                    WHERE catalogue.image = entries.image AND there AND verdict <> 'open'),
+                json_extract(origin, '$.facts.review.verdict')
+            ) AS verdict
+            FROM test_set_entries AS entries WHERE version = ? AND role = 'generated' AND test_case IS NULL ORDER BY id
+        """
+        found = {row["image"]: row["verdict"] for row in db.query(query, [version])}
+        return {
+            image: verdict if verdict == "rejected" else "" for image, verdict in found.items() if verdict != "accepted"
+        }
+
+    @read
     def cases(self, db: sqlite_utils.Database, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
         """What a test set takes over of these test cases, in their order. Raises UserError for one that is unknown."""
         wanted = list(dict.fromkeys(ids))
         query = """
             SELECT test_cases.id, test_cases.image, runs.source, test_cases.task, state.mask, state.mask_classes,
-                made.width, made.height, sources.width AS source_width, sources.height AS source_height
+                made.width, made.height, sources.width AS source_width, sources.height AS source_height,
+                (SELECT label FROM catalogue WHERE catalogue.test_case = test_cases.id) AS label
             FROM json_each(?) AS wanted JOIN test_cases ON test_cases.id = wanted.value
                 JOIN runs ON runs.id = test_cases.run JOIN run_summaries AS summary ON summary.run = runs.id
                 JOIN run_states AS state ON state.id = summary.state
@@ -248,6 +294,15 @@ class TestSets(Repository):
     def captions(self, db: sqlite_utils.Database, version: int) -> dict[str, str]:
         """What the source images of a version show, by their hash and by the run."""
         return captions_of(db, version)
+
+    @read
+    def versions_with(self, db: sqlite_utils.Database, image: str) -> tuple[str, ...]:
+        """The versions that have an image, the latest first, as a person calls them."""
+        query = """
+            SELECT number FROM test_set_versions
+            WHERE EXISTS (SELECT 1 FROM test_set_entries WHERE version = number AND image = ?) ORDER BY number DESC
+        """
+        return tuple(_version(db, number).words for (number,) in db.execute(query, [image]).fetchall())
 
     @read
     def facts(self, db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, CaseFacts]:
@@ -324,11 +379,11 @@ def _stored(row: Row) -> SetVersion:
     )
 
 
-def _row(version: int, entry: SetEntry) -> list[Any]:
+def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> list[Any]:
     return [
         version,
         entry.image,
-        entry.source,
+        entry.image if entry.source in elsewhere else entry.source,
         _text(entry.label, "The label", LONGEST_NAME, "label"),
         entry.split,
         entry.mask,
@@ -336,13 +391,14 @@ def _row(version: int, entry: SetEntry) -> list[Any]:
         entry.role,
         entry.test_case,
         pack(dict(entry.origin)),
+        entry.source if entry.source in elsewhere else "",
     ]
 
 
 def _entry(row: Row) -> SetEntry:
     return SetEntry(
         image=row["image"],
-        source=row["source"],
+        source=row["source_elsewhere"] or row["source"],
         label=row["label"],
         split=row["split"],
         mask=row["mask"],
@@ -364,7 +420,8 @@ def _case(row: Row) -> CaseOfSet:
         id=row["id"],
         image=row["image"],
         source=row["source"],
-        label=task.label if task.kind == "classification" else "",
+        label=row["label"],
+        task_label=task.label if task.kind == "classification" else "",
         mask=row["mask"],
         mask_classes=_classes(row["mask_classes"]) if row["mask"] else {},
         image_size=(row["width"], row["height"]),
@@ -380,11 +437,17 @@ def _count(db: sqlite_utils.Database, version: int) -> int:
     return int(db.execute("SELECT count(*) FROM test_set_entries WHERE version = ?", [version]).fetchone()[0])
 
 
-def _require_images(db: sqlite_utils.Database, entries: Sequence[SetEntry]) -> None:
-    shas = {sha for entry in entries for sha in (entry.image, entry.source, entry.mask) if sha is not None}
-    query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT sha FROM images) LIMIT 1"
-    for row in db.query(query, [pack(sorted(shas))]):
-        raise UserError(f"This workspace has no image {row['value'][:80]!r}; nothing was added.")
+def _missing(db: sqlite_utils.Database, images: Iterable[str]) -> frozenset[str]:
+    """Those that are not in the workspace."""
+    query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT sha FROM images)"
+    return frozenset(sha for (sha,) in db.execute(query, [pack(sorted(set(images)))]))
+
+
+def _require_images(db: sqlite_utils.Database, entries: Sequence[SetEntry], elsewhere: frozenset[str]) -> None:
+    needed = [sha for entry in entries for sha in (entry.image, entry.mask) if sha is not None]
+    needed += [entry.source for entry in entries if entry.source not in elsewhere]
+    for sha in sorted(_missing(db, needed)):
+        raise UserError(f"This workspace has no image {sha[:80]!r}; nothing was added.")
 
 
 def _require_inside(db: sqlite_utils.Database, version: int, images: Sequence[str]) -> None:

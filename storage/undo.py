@@ -34,12 +34,12 @@ class Step:
 
     kind: Kind
     rows: tuple[int, ...]
-    """Of the table that holds it; several for what one piece of work gave."""
+    """Of the table that holds it; several for what one piece of work gave, or one decision about many images."""
     stages: tuple[StageName, ...] = ()
     """Whose values it changed."""
     by_person: bool = True
     batch: str = ""
-    """The piece of work that gave it; "" for a step of its own."""
+    """The piece of work that gave it, or the decision that it is of; "" for a step of its own."""
     changed: tuple[Path, ...] = ()
     """What it changed in the state of the run; told of the steps that come next only."""
 
@@ -142,7 +142,7 @@ def _steps(db: sqlite_utils.Database, run_id: str) -> RunSteps:
 
 
 def _add(done: list[Step], row: Row) -> None:
-    """One more row: of the piece of work that others are of, or a step of its own."""
+    """One more row: of the piece of work, or the decision, that others are of, or a step of its own."""
     stages = (row["stage"],) if row["stage"] else ()
     for place, step in enumerate(done if row["batch"] else ()):
         if step.batch == row["batch"]:
@@ -165,7 +165,7 @@ _ROWS = """
     UNION ALL
     SELECT 'value', id, stage, author, batch, created FROM stage_values WHERE run = :run AND created > :began
     UNION ALL
-    SELECT 'review', reviews.id, '', 'person', '', reviews.created
+    SELECT 'review', reviews.id, '', 'person', coalesce('decision ' || decision, ''), reviews.created
     FROM test_cases JOIN reviews ON test_case = test_cases.id WHERE run = :run AND reviews.created > :began
 """
 """Of everything that was done to a run: the row that holds it. The first state is the run itself; and to delete a run
@@ -253,8 +253,11 @@ def _put_reviews(db: sqlite_utils.Database, run_id: str, step: Step, what: str) 
     for number in step.rows:
         (case,) = db.execute("SELECT test_case FROM reviews WHERE id = ?", [number]).fetchone()
         sign = "<" if what == "undo" else "<="
-        query = f"SELECT verdict, reason FROM reviews WHERE test_case = ? AND id {sign} ? ORDER BY id DESC LIMIT 1"
+        query = f"""
+            SELECT verdict, reason, coalesce(restores, id) FROM reviews
+            WHERE test_case = ? AND id {sign} ? ORDER BY id DESC LIMIT 1
+        """
         verdict: Verdict
-        verdict, reason = db.execute(query, [case, number]).fetchone() or ("open", "")
-        made.append(("review", insert_review(db, case, verdict, reason)))
+        verdict, reason, restores = db.execute(query, [case, number]).fetchone() or ("open", "", 0)
+        made.append(("review", insert_review(db, case, verdict, reason, restores)))
     return made

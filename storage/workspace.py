@@ -1,4 +1,4 @@
-"""A workspace: one folder with `studio.db` and `images/`. It opens and closes; its repositories hold what was saved.
+"""A workspace: a folder with `studio.db`, `images/` and `thumbs/`; its repositories hold what was saved.
 
 Every method of a repository that saves returns after the commit. All methods may be called from any thread, and two
 processes may have the same workspace open.
@@ -17,7 +17,9 @@ from pipeline.errors import UserError
 from storage import migrations
 from storage.catalogue import Catalogue
 from storage.database import Database
+from storage.decisions import Decisions
 from storage.images import Images
+from storage.imports import Imports
 from storage.predictions import Predictions, convert_readings
 from storage.presence import Presence
 from storage.rows import insert_row, now
@@ -25,12 +27,16 @@ from storage.runs import Runs
 from storage.studies import Studies
 from storage.test_cases import Jobs, TestCases, interrupt_jobs
 from storage.test_sets import TestSets
+from storage.thumbnails import Thumbnails
 from storage.tokens import Tokens
 from storage.undo import Steps
+from storage.vectors import Vectors
 
 DATABASE = "studio.db"
 IMAGES = "images"
+THUMBNAILS = "thumbs"
 PRESENCE = "open"
+VECTORS = "vectors"
 
 
 class Workspace:
@@ -41,11 +47,15 @@ class Workspace:
         self._database = Database(self.folder / DATABASE)
         self._presence = Presence(self.folder / PRESENCE)
         self.images = Images(self.folder / IMAGES, self._database)
-        self.runs = Runs(self._database, self.images)
-        self.test_cases = TestCases(self._database, self.images)
+        self.thumbnails = Thumbnails(self.folder / THUMBNAILS, self.images, self._database)
+        """The small pictures of all that galleries show."""
+        self.runs = Runs(self._database, self.images, self.thumbnails)
+        self.test_cases = TestCases(self._database, self.images, self.thumbnails)
         """The generated images with their lineage, and what people decided about them."""
         self.catalogue = Catalogue(self._database, self.images)
         """All images that can be curated, by filters and in orders."""
+        self.decisions = Decisions(self._database)
+        """Who decided what about them: verdicts, tags and labels."""
         self.steps = Steps(self._database)
         """What was done to each run, to be taken back and done again."""
         self.jobs = Jobs(self._database)
@@ -54,6 +64,10 @@ class Workspace:
         """The validity studies, with their workers, their assignments, and who is signed in."""
         self.test_sets = TestSets(self._database, self.images)
         """Named lists of images in versions, of which a released one never changes."""
+        self.imports = Imports(self._database)
+        """The images that were brought in, with what was told of each file."""
+        self.vectors = Vectors(self._database, self.folder / VECTORS)
+        """Where embedders place the images of the catalogue."""
         self.tokens = Tokens(self._database)
         """What scripts show instead of the lead's password."""
 
@@ -114,6 +128,7 @@ class Workspace:
         self._presence.enter(process)
         interrupt_jobs(db, self._presence.alive)
         self.images.sweep(self._presence.alive)
+        self.thumbnails.sweep(self._presence.alive)
         self._presence.sweep()
         return process
 

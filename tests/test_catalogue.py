@@ -24,6 +24,7 @@ from services.studio import Studio
 from storage.__main__ import main as storage_command
 from storage.catalogue_check import catalogue_faults
 from storage.catalogue_types import Between, CatalogueEntry, CatalogueFilter, Count, Order, PageKey
+from storage.decisions import Target
 from storage.entry_sets import (
     beyond,
     bin_of,
@@ -121,7 +122,9 @@ class Busy:
             shade = fate.choice((fate.randrange(60), 200 + fate.randrange(4)))
             self.read(shade, fate.choice(MODELS))
         elif what == 12:
-            workspace.catalogue.tag(fate.sample(self.cases, 1), fate.choice(("good", "odd")), fate.random() < 0.6)
+            workspace.decisions.tag(
+                Target(fate.sample(self.cases, 1)), fate.choice(("good", "odd")), fate.random() < 0.6
+            )
         elif what == 13:
             self.study()
         else:
@@ -339,7 +342,9 @@ def review_number(one: CatalogueEntry) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", [Order(), Order("oldest"), Order("check", "label seen"), Order("reviewed")])
+@pytest.mark.parametrize(
+    "order", [Order(), Order("oldest"), Order("source"), Order("check", "label seen"), Order("reviewed")]
+)
 def test_pages_meet_what_was_there_once_while_images_are_added(workspace: Workspace, order: Order) -> None:
     busy = Busy(workspace, 4)
     for _ in range(120):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlite_utils
 from PIL import Image
@@ -17,7 +18,12 @@ from PIL import Image
 from evaluation.types import Guess, Prediction, decode_map
 from pipeline.types import Caption, StageValue, Task, Trace
 from storage import migrations, state_tables
+from storage.catalogue_check import catalogue_faults
+from storage.catalogue_types import Order
 from storage.database import Database
+from storage.decisions import Target
+from storage.images import StoredImage
+from storage.imports import ImportRow, NewImage
 from storage.test_set_types import ImageHashes, SetEntry
 from storage.workspace import Workspace
 from study.panel import Panel
@@ -55,7 +61,11 @@ def filled(folder: Path) -> None:
         case_id = workspace.test_cases.append(run_id, job, made_case(image))
         workspace.jobs.finish(job, "done")
         workspace.test_cases.review(case_id, "accepted")
-        workspace.catalogue.tag(workspace.catalogue.ids(), "a favourite")
+        workspace.decisions.tag(Target(workspace.catalogue.ids()), "a favourite")
+        workspace.decisions.relabel(Target(workspace.catalogue.ids()), "gull", "Ada")
+        session = workspace.decisions.begin_session("Ada", 0.05)
+        workspace.decisions.review(Target(workspace.catalogue.ids()), "rejected", "blurred", "Ada", session)
+        workspace.decisions.answer_repeat(session, 1, "accepted")
         workspace.steps.take_back(run_id, "review 1")
         workspace.predictions.append(workspace.runs.get(run_id).source_sha, "a classifier", PREDICTION)
         studies, study_id = workspace.studies, started(workspace, training=1)
@@ -73,7 +83,11 @@ def filled(folder: Path) -> None:
         sha, set_id = workspace.runs.get(run_id).source_sha, workspace.test_sets.create("Birds")
         held = workspace.test_sets.get(set_id).versions[0]
         workspace.test_sets.add(held.number, [SetEntry(sha, sha, "bird", test_case=case_id)])
+        brought = workspace.imports.begin("Birds", "birds.zip", "c" * 64, {})
+        workspace.imports.add(brought, [NewImage("a bird", StoredImage("b" * 64, 8, 8, "RGB", 9))])
+        workspace.imports.finish(brought, "folder", {}, [ImportRow("b.png", "It is damaged.", "refused")])
         workspace.test_sets.keep_hashes({sha: ImageHashes("0" * 64, 0)})
+        workspace.vectors.add("an embedder", [1], np.ones((1, 4)))
 
 
 def test_the_list_of_steps_is_complete() -> None:
@@ -266,6 +280,51 @@ def test_a_workspace_of_the_third_step_goes_on(tmp_path: Path) -> None:
         assert (trace.seed, trace.settings, trace.attempts, trace.raw_reply) == (2**64 - 1, {"beams": 5}, 2, "One.")
         number = workspace.runs.bring_back(history[1].id)
         assert number == history[-1].id + 1 and workspace.runs.get(RUN).values["caption"].value.value.text == "Two."
+
+
+def test_reviews_and_tags_of_the_sixteenth_step_go_on(tmp_path: Path) -> None:
+    """Reviews get a table anew, tags an author, and all images a place by their source; one run is deleted."""
+    cases = [
+        ("test_cases", {**{name: held for name, held in case_row(number)[1].items() if name != "control"}, **of})
+        for number, of in enumerate({"run": run, "job": None, "recipe": "dillema", "task": TASK}
+                                    for run in (RUN, "1" * 16, RUN, "1" * 16))
+    ]  # fmt: skip
+    said = {"reason": "", "created": THEN}
+    written_by(
+        tmp_path,
+        16,
+        [
+            *FIRST_ROWS,
+            ("images", {**FIRST_ROWS[0][1], "sha": "b" * 64}),
+            ("runs", {**FIRST_ROWS[1][1], "id": "1" * 16, "source": "b" * 64}),
+            ("run_states", {**FIRST_ROWS[2][1], "run": "1" * 16}),
+            *cases,
+            ("reviews", {"test_case": 1, "verdict": "accepted", **said}),
+            ("reviews", {"test_case": 2, "verdict": "accepted", **said}),
+            ("reviews", {"test_case": 3, "verdict": "accepted", **said}),
+            ("reviews", {"test_case": 3, "verdict": "open", **said}),
+            ("catalogue_tags", {"entry": 2, "tag": "odd", "put": 1, "created": THEN}),
+            ("run_states", {**FIRST_ROWS[2][1], "removed": 1}),
+        ],
+    )
+    with Workspace(tmp_path) as workspace:
+
+        def by_source() -> list[int]:
+            return [one.id for one in workspace.catalogue.page(order=Order("source")).entries]
+
+        assert by_source() == [2, 4] and catalogue_faults(tmp_path / "studio.db") == ()
+        workspace.runs.restore(RUN)
+        assert by_source() == [2, 4, 1, 3] and catalogue_faults(tmp_path / "studio.db") == ()
+        held = [workspace.catalogue.get(entry) for entry in (1, 2, 3, 4)]
+        assert [(one.verdict, one.reviewer) for one in held] == [
+            ("accepted", ""), ("accepted", ""), ("open", ""), ("open", "")
+        ]  # fmt: skip
+        assert [line.accepted for line in workspace.runs.search()] == [1, 1] and held[1].tags == ("odd",)
+        assert [one.what for one in workspace.decisions.of_entry(3)] == ["open", "accepted"]
+        workspace.decisions.review(Target([1, 2, 3]), "rejected", "dark", "Ada")
+        assert workspace.decisions.take_back(author="Ada").changed == 3
+        assert [workspace.catalogue.get(entry).verdict for entry in (1, 2, 3)] == ["accepted", "accepted", "open"]
+        assert catalogue_faults(tmp_path / "studio.db") == ()
 
 
 def reading_rows() -> list[tuple[str, dict[str, Any]]]:
