@@ -28,18 +28,28 @@ def with_texts(data: bytes, texts: Mapping[str, str]) -> bytes:
 
     Raises ValueError for what is no whole PNG, a keyword that PNG does not allow, and a text over `LARGEST_TEXT`.
     """
+    return b"".join(parts_with_texts(data, texts))
+
+
+def parts_with_texts(data: bytes | memoryview, texts: Mapping[str, str]) -> tuple[bytes | memoryview, ...]:
+    """The same file in parts, one after the other, most of them parts of `data`: nothing large is copied."""
+    whole = memoryview(data)
     new = b"".join(_chunk_of(keyword, text) for keyword, text in texts.items())
-    parts, ended = [SIGNATURE], False
-    for kind, body, whole in _chunks(data):
+    parts: list[bytes | memoryview] = []
+    begin, ended = 0, False
+    for kind, body, start, end in _chunks(whole):
         if kind in _TEXTS and _keyword(body) in texts:
-            continue
-        parts.append(whole)
-        if kind == b"IHDR":
-            parts.append(new)
-        ended = kind == b"IEND"
+            parts.append(whole[begin:start])
+            begin = end
+        elif kind == b"IHDR":
+            parts += [whole[begin:end], new]
+            begin = end
+        elif kind == b"IEND":
+            parts.append(whole[begin:end])
+            ended = True
     if not ended:
         raise ValueError("this is no whole PNG file")
-    return b"".join(parts)
+    return tuple(parts)
 
 
 def read_texts(data: bytes, keywords: Collection[str]) -> dict[str, str]:
@@ -48,30 +58,30 @@ def read_texts(data: bytes, keywords: Collection[str]) -> dict[str, str]:
     Raises UserError when one of them is damaged or larger than `LARGEST_TEXT`. Other texts are not even unpacked.
     """
     found: dict[str, str] = {}
-    for kind, body, whole in _chunks(data):
+    for kind, body, start, end in _chunks(memoryview(data)):
         keyword = _keyword(body) if kind in _TEXTS else ""
         if keyword not in keywords or keyword in found:
             continue
-        if zlib.crc32(whole[4:-4]) != struct.unpack(">I", whole[-4:])[0]:
+        if zlib.crc32(data[start + 4 : end - 4]) != struct.unpack_from(">I", data, end - 4)[0]:
             raise _damaged()
-        found[keyword] = _text(kind, body[len(keyword) + 1 :])
+        found[keyword] = _text(kind, bytes(body[len(keyword) + 1 :]))
     return found
 
 
 def bare(data: bytes) -> bytes | None:
     """The PNG with no chunk but those that its pixels need, not decoded; None for what is no whole PNG."""
     kinds, parts = [], [SIGNATURE]
-    for kind, _, whole in _chunks(data):
+    for kind, _, start, end in _chunks(memoryview(data)):
         if kind in _OF_PIXELS:
             kinds.append(kind)
-            parts.append(whole)
+            parts.append(data[start:end])
     whole_one = kinds[:1] == [b"IHDR"] and kinds[-1:] == [b"IEND"] and b"IDAT" in kinds
     return b"".join(parts) if whole_one else None
 
 
-def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Kind, body and all bytes of each chunk, up to the end or to where the file is cut."""
-    if not data.startswith(SIGNATURE):
+def _chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview, int, int]]:
+    """Kind, body, and where it begins and ends, of each chunk, up to the end or to where the file is cut."""
+    if data[: len(SIGNATURE)] != SIGNATURE:
         return
     place = len(SIGNATURE)
     while place + 12 <= len(data):
@@ -79,15 +89,15 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
         end = place + 12 + length
         if end > len(data):
             return
-        kind = data[place + 4 : place + 8]
-        yield kind, data[place + 8 : end - 4], data[place:end]
+        kind = bytes(data[place + 4 : place + 8])
+        yield kind, data[place + 8 : end - 4], place, end
         if kind == b"IEND":
             return
         place = end
 
 
-def _keyword(body: bytes) -> str:
-    return body[:80].split(b"\0", 1)[0].decode("latin-1")
+def _keyword(body: memoryview) -> str:
+    return bytes(body[:80]).split(b"\0", 1)[0].decode("latin-1")
 
 
 def _chunk_of(keyword: str, text: str) -> bytes:

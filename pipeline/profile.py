@@ -6,6 +6,7 @@ Profiles differ in data only; every one of them takes the same code path. Knows 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -137,6 +138,19 @@ class Profile(Data):
         drawing = self.generator.parts() | (self.editor.parts() if self.editor is not None else {})
         return {**text, "sentence model": self.sentences, **drawing, "embedder": self.embedder}
 
+    def drawing_licences(self) -> dict[str, str]:
+        """The licences, in words, of what draws images, by the names that lineages have for it: a generator with what
+        was added to it and a ControlNet, or the editor. Where a model has none, that of the profile is said; what has
+        neither is left out.
+        """
+        drawn: dict[str, tuple[Weights, ...]] = {
+            self.generator.name_on(kind): (self.generator, *self.generator.loras, net)
+            for kind, net in self.generator.by_kind().items()
+        }
+        if self.editor is not None:
+            drawn[self.editor.title] = (self.editor,)
+        return {name: said for name, parts in drawn.items() if (said := _licences(parts) or self.licence)}
+
     def under_test(self) -> dict[str, UnderTestSettings]:
         """The models under test, and the segmenter of the checks, by what each is for; paths are absolute."""
         named = {
@@ -145,6 +159,14 @@ class Profile(Data):
             "segmenter of the checks": self.checks.own_segmenter(),
         }
         return {role: wanted for role, wanted in named.items() if wanted is not None}
+
+
+def _licences(parts: Sequence[Weights]) -> str:
+    """Of weights that are used together: one where it is that of all, else each with its model; "" for none known."""
+    known = {part.licence for part in parts}
+    if len(known) == 1:
+        return known.pop()
+    return "; ".join(f"{part.title}: {part.licence or 'not known'}" for part in parts)
 
 
 def profile_names() -> tuple[str, ...]:

@@ -96,6 +96,17 @@ class Embedder(Protocol):
     def text(self, text: str) -> Sequence[float]: ...
 
 
+@runtime_checkable
+class BatchEmbedder(Protocol):
+    """An embedder that places several images at once."""
+
+    name: str
+
+    def images(self, images: Sequence[Image.Image]) -> Sequence[Sequence[float]]:
+        """What `image` gives for each, but for the noise of floating-point numbers."""
+        ...
+
+
 class Sentences(Protocol):
     """Places phrases in a space in which those that mean the same are near each other."""
 

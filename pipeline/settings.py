@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pipeline.seeds import LARGEST
+from pipeline.types import EDIT_TYPES
 
 ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
 Combinations = Literal["spread", "all", "one of each", "at random", "chosen", "model"]
@@ -52,13 +53,31 @@ class LanguageSettings(_Settings):
 class KeywordSettings(LanguageSettings):
     """Stage 2."""
 
-    later: ClassVar[frozenset[str]] = frozenset(("together",))
+    later: ClassVar[frozenset[str]] = frozenset(("together", "edit_types"))
 
     together: bool = Field(
         False,
         description="One request for keywords, alternatives and captions; the model also chooses which edits go "
         "together",
     )
+    edit_types: str = Field(
+        "",
+        max_length=200,
+        description="Only keywords of these edit types are ticked, such as: weather, time of day; empty: all",
+    )
+
+    @field_validator("edit_types")
+    @classmethod
+    def _known(cls, typed: str) -> str:
+        names = [" ".join(name.split()).lower() for name in typed.split(",") if name.strip()]
+        for name in names:
+            if name not in EDIT_TYPES:
+                raise ValueError(f"there is no edit type “{name[:40]}”: take {', '.join(EDIT_TYPES)}")
+        return ", ".join(dict.fromkeys(names))
+
+    def ticks(self, edit_type: str) -> bool:
+        """Whether keywords of this edit type are used."""
+        return not self.edit_types or edit_type in self.edit_types.split(", ")
 
 
 class AlternativeSettings(LanguageSettings):

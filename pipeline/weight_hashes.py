@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from pipeline.model_sections import Weights
+from pipeline.model_sections import ClipEmbedder, Weights
 
 FILES = (
     "diffusion_pytorch_model.safetensors",
@@ -15,13 +16,23 @@ FILES = (
     "diffusion_pytorch_model.bin",
 )
 """What a diffusers folder calls the weights of a network."""
+TRANSFORMERS_FILES = ("model.safetensors", "pytorch_model.bin")
+"""What a folder of transformers calls them."""
 
 
-def weights_hash(weights: Weights, part: str = "") -> str:
-    """sha256 (hexadecimal) of the weights, of the network in the folder `part` where there are several; "" when they
-    are not on this machine.
+def embedder_key(section: ClipEmbedder) -> str:
+    """What the vectors of an embedder are kept under: its name, and which weights it has, so that one that was trained
+    anew, or a later commit of the hub, is another embedder. Loads nothing.
     """
-    found = next((file for name in FILES if (file := _file(weights, f"{part}/{name}" if part else name))), None)
+    weights = weights_hash(section, files=TRANSFORMERS_FILES)[:16] if section.path else section.revision
+    return f"{section.title}@{weights}"
+
+
+def weights_hash(weights: Weights, part: str = "", files: Sequence[str] = FILES) -> str:
+    """sha256 (hexadecimal) of the weights, of the network in the folder `part` where there are several; "" when they
+    are not on this machine. `files` are the names that they may have.
+    """
+    found = next((file for name in files if (file := _file(weights, f"{part}/{name}" if part else name))), None)
     if found is None:
         return ""
     # The hub's cache names a large file by its hash, which spares reading gigabytes.

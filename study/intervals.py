@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 CONFIDENCE = 0.95
 
@@ -69,10 +71,14 @@ def wilson(count: int, n: int, confidence: float = CONFIDENCE, nothing: str = "n
         raise ValueError(f"A share needs a count between 0 and n: {count} of {n}.")
     if n == 0:
         return Proportion(0, 0, None, None, None, f"undefined: {nothing}")
-    from scipy.stats import binomtest
-
-    interval = binomtest(count, n).proportion_ci(confidence_level=confidence, method="wilson")
-    value, low, high = count / n, max(0.0, float(interval.low)), min(1.0, float(interval.high))
+    # In plain figures, as a page may show thousands: `binomtest` takes 0.4 ms, since it also tests something.
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    value, scale = count / n, 1 + z * z / n
+    middle, half = (
+        (value + z * z / (2 * n)) / scale,
+        z * math.sqrt(value * (1 - value) / n + (z / (2 * n)) ** 2) / scale,
+    )
+    low, high = 0.0 if count == 0 else middle - half, 1.0 if count == n else middle + half
     words = (
         f"{percent(value)} ({count} of {n}; {100 * confidence:.4g} % Wilson interval {_ends(low, high)} %)"
         if n > 1

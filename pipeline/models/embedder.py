@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from PIL import Image
@@ -44,36 +44,46 @@ class Clip:
 
     def image(self, image: Image.Image) -> list[float]:
         """The unit vector of an RGB image."""
+        return self.images([image])[0]
 
-        def embed() -> Any:
-            pixels = self._processor.image_processor(images=image, return_tensors="pt").pixel_values
+    def images(self, images: Sequence[Image.Image]) -> list[list[float]]:
+        """The unit vectors of RGB images, read at once."""
+
+        def embed(places: Sequence[int]) -> Any:
+            wanted = [images[place] for place in places]
+            pixels = self._processor.image_processor(images=wanted, return_tensors="pt").pixel_values
             return self._model.get_image_features(pixel_values=pixels.to(self._device, self._dtype))
 
-        return self._remembered(("image", image_sha(image)), embed)
+        return self._remembered([("image", image_sha(image)) for image in images], embed)
 
     def text(self, text: str) -> list[float]:
         """The unit vector of a text, or of as much of its beginning as CLIP reads (77 tokens as a rule)."""
 
-        def embed() -> Any:
+        def embed(_places: Sequence[int]) -> Any:
             encoded = self._processor.tokenizer(text, truncation=True, return_tensors="pt").to(self._device)
             return self._model.get_text_features(**encoded)
 
-        return self._remembered(("text", text), embed)
+        return self._remembered([("text", text)], embed)[0]
 
-    def _remembered(self, key: tuple[str, str], embed: Callable[[], Any]) -> list[float]:
+    def _remembered(self, keys: Sequence[tuple[str, str]], embed: Callable[[Sequence[int]], Any]) -> list[list[float]]:
+        """The vectors of these, of which `embed` gives the features of those that are not known, by their places."""
         import torch
 
         with self._lock:
-            if key not in self._known:
+            new = {key: place for place, key in enumerate(keys) if key not in self._known}
+            if new:
                 with torch.inference_mode():
-                    self._known[key] = _unit(embed())
-            self._known.move_to_end(key)
+                    self._known.update(zip(new, _unit(embed(list(new.values()))), strict=True))
+            for key in keys:
+                self._known.move_to_end(key)
+            found = [self._known[key] for key in keys]
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
-            return self._known[key]
+            return found
 
 
-def _unit(features: Any) -> list[float]:
-    """(1, n) features, bare or in a model's output, as one vector of length 1."""
-    vector = getattr(features, "pooler_output", features)[0].float()
-    return [float(x) for x in vector / vector.norm()]
+def _unit(features: Any) -> list[list[float]]:
+    """(images, n) features, bare or in a model's output, as vectors of length 1."""
+    vectors = getattr(features, "pooler_output", features).float()
+    found: list[list[float]] = (vectors / vectors.norm(dim=1, keepdim=True)).tolist()
+    return found

@@ -19,7 +19,7 @@ from pipeline.seams import LanguageModel
 from pipeline.settings import LONGEST_REPLY, MOST_EDITS, AlternativeSettings, CounterfactualSettings, KeywordSettings
 from pipeline.stages.asking import BETWEEN, ask
 from pipeline.stages.base import Said, Stage, StageInputs, StageMade
-from pipeline.types import Caption, EditType, Keyword, Keywords, StageValue, Task
+from pipeline.types import Caption, EditType, Keyword, Keywords, StageValue, Task, Trace
 from pipeline.words import find_phrase
 
 TOGETHER_PROMPT = PromptSlot(
@@ -41,16 +41,17 @@ def run(
     seed: int,
     cancelled: threading.Event | None = None,
 ) -> StageValue[Keywords]:
-    """The keywords in caption order, all of them used.
+    """The keywords in caption order, all of them used whose edit type the settings tick.
 
     Leaves out what is not in the caption and what the task protects; a reply with nothing else counts as unreadable.
+    One that has no keyword of a type that is ticked is asked for again; where none ever has, none is used.
     Raises UserError for an empty caption, UnreadableReply when every attempt is spent, Cancelled between two replies.
     """
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
 
     def read(reply: str) -> tuple[Keyword, ...]:
-        return _fitting(read_keywords(reply), caption, task)
+        return _fitting(read_keywords(reply), caption, task, settings)
 
     answer = ask(
         "keywords",
@@ -60,10 +61,11 @@ def run(
         read,
         settings,
         seed,
+        shortcomings=_without_any,
         schema=keywords_schema(caption.text, task),
         cancelled=cancelled,
     )
-    return StageValue(Keywords(answer.value), answer.trace(language_model, settings))
+    return StageValue(Keywords(answer.value), _noted(answer.trace(language_model, settings), settings))
 
 
 def ask_together(
@@ -91,7 +93,7 @@ def ask_together(
 
     def read(reply: str) -> tuple[tuple[Keyword, ...], Together]:
         said = read_together(reply)
-        return _fitting([(text, edit_type) for text, edit_type, _ in said.keywords], caption, task), said
+        return _fitting([(text, edit_type) for text, edit_type, _ in said.keywords], caption, task, settings), said
 
     answer = ask(
         "keywords, alternatives and captions together",
@@ -107,6 +109,7 @@ def ask_together(
         read,
         asked,
         seed,
+        shortcomings=lambda value: _without_any(value[0]),
         schema=together_schema(caption.text, task, wanted.per_keyword, captions.captions, at_once),
         cancelled=cancelled,
     )
@@ -115,18 +118,37 @@ def ask_together(
         "alternatives": {text: options for text, _, options in said.keywords},
         "counterfactuals": said.captions,
     }
-    value = StageValue(Keywords(keywords), answer.trace(language_model, settings))
+    value = StageValue(Keywords(keywords), _noted(answer.trace(language_model, settings), settings))
     return StageMade(
         value, {name: Said(answer.prompt, answer.raw_reply, answer.seed, part) for name, part in parts.items()}
     )
 
 
-def _fitting(named: Sequence[tuple[str, EditType]], caption: Caption, task: Task) -> tuple[Keyword, ...]:
-    """Those that are in the caption and free to change, in caption order. Raises Unreadable where none is."""
-    fit = [Keyword(*each) for each in named if not failed(keyword_checks(each[0], caption.text, task))]
+def _fitting(
+    named: Sequence[tuple[str, EditType]], caption: Caption, task: Task, settings: KeywordSettings
+) -> tuple[Keyword, ...]:
+    """Those that are in the caption and free to change, in caption order. Raises Unreadable where none is.
+
+    The model is not held to the edit types that are ticked: it would give other keywords their names.
+    """
+    fit = [
+        Keyword(text, edit_type, used=settings.ticks(edit_type))
+        for text, edit_type in named
+        if not failed(keyword_checks(text, caption.text, task))
+    ]
     if not fit:
         raise Unreadable("no keyword of its reply is in the caption and free to change")
     return tuple(sorted(fit, key=lambda keyword: find_phrase(caption.text, keyword.text)[0]))
+
+
+def _without_any(keywords: Sequence[Keyword]) -> int:
+    return int(not any(keyword.used for keyword in keywords))
+
+
+def _noted(trace: Trace, settings: KeywordSettings) -> Trace:
+    if not settings.edit_types:
+        return trace
+    return replace(trace, notes=(f"The settings tick keywords of these edit types only: {settings.edit_types}.",))
 
 
 def if_forced(forced: bool) -> list[str]:
@@ -158,7 +180,8 @@ def _produce(given: StageInputs) -> StageValue[Keywords] | StageMade:
     if not note:
         return made
     prompts, replies = zip(*in_vain, (made.trace.prompt, made.trace.raw_reply), strict=True)
-    trace = replace(made.trace, prompt=BETWEEN.join(prompts), raw_reply=BETWEEN.join(replies), notes=(note,))
+    notes = (note, *made.trace.notes)
+    trace = replace(made.trace, prompt=BETWEEN.join(prompts), raw_reply=BETWEEN.join(replies), notes=notes)
     return replace(made, trace=trace)
 
 

@@ -1,0 +1,104 @@
+"""Which vectors lie nearest to another one, by looking at all of them. Knows no model and no file.
+
+The vectors are float16 and may be mapped into memory. torch multiplies them as they are (a million of 512 dimensions in
+0.06 s on a core, where numpy takes 0.9 s), and widens them some at a time where figures have to be exact: there is
+never a second copy of them, no index to build, and nothing that an index would miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+AT_ONCE = 1024
+"""Vectors that are widened at once: those of 512 dimensions stay within the cache of a core."""
+FEW = 8
+"""Where less than one in so many rows counts, these are compared alone."""
+SPARE = 1000
+"""Rows that are compared exactly beyond twice as many as are wanted."""
+Halves = NDArray[np.float16]
+Floats = NDArray[np.float32]
+Places = NDArray[np.int64]
+
+
+def products(rows: Halves, directions: Floats, places: Places | None = None) -> Floats:
+    """The products (rows, k) of vectors (rows, n) with `directions` (k, n): the cosines, where all have the length 1.
+
+    `places`: only of these rows, in this order. `rows` must be writable for torch, and is not written to.
+    """
+    import torch
+
+    table, wanted = torch.from_numpy(rows), torch.from_numpy(np.ascontiguousarray(directions, np.float32))
+    chosen = torch.from_numpy(places) if places is not None else None
+    number = len(rows) if places is None else len(places)
+    found = np.empty((number, len(directions)), np.float32)
+    out, part = torch.from_numpy(found), torch.empty((min(AT_ONCE, max(number, 1)), rows.shape[1]))
+    with torch.inference_mode():
+        for first in range(0, number, AT_ONCE):
+            last = min(first + AT_ONCE, number)
+            widened = part[: last - first]
+            widened.copy_(table[first:last] if chosen is None else table[chosen[first:last]])
+            if len(directions) == 1:
+                torch.mv(widened, wanted[0], out=out[first:last, 0])
+            else:
+                torch.mm(widened, wanted.T, out=out[first:last])
+    return found
+
+
+def nearest(rows: Halves, vector: Floats, most: int, inside: NDArray[np.bool_]) -> tuple[Places, Floats]:
+    """The rows of length 1 whose cosines with `vector` are largest, the largest first, at most `most`; and the cosines.
+    Only rows that are `inside` (one for each row) count.
+
+    All are compared with float16 numbers, whose products are off by a few ten-thousandths, and more than twice as many
+    as are wanted with float32 numbers once more. Of a million vectors and 2,000 wanted, none was missed by that.
+    """
+    import torch
+
+    held = int(np.count_nonzero(inside))
+    if held < len(rows) // FEW:
+        places = np.flatnonzero(inside)
+    else:
+        with torch.inference_mode():
+            rough = torch.mv(torch.from_numpy(rows), torch.from_numpy(vector.astype(np.float16))).float()
+            rough[torch.from_numpy(~inside)] = -2.0
+            places = np.sort(torch.topk(rough, min(held, 2 * most + SPARE)).indices.numpy())
+    cosines = products(rows, vector[None], places)[:, 0]
+    chosen = largest(cosines, most)
+    return places[chosen], cosines[chosen]
+
+
+def largest(figures: Floats, most: int) -> Places:
+    """The places of the largest of some figures, at most so many, the largest first; of equal ones the last first."""
+    places = np.arange(len(figures))
+    if most <= 0:
+        places = places[:0]
+    elif most < len(figures):
+        edge = np.partition(figures, len(figures) - most)[len(figures) - most]
+        above, at = np.flatnonzero(figures > edge), np.flatnonzero(figures == edge)
+        places = np.concatenate([above, at[len(at) - (most - len(above)) :]])
+    return places[np.lexsort((-places, -figures[places]))].astype(np.int64)
+
+
+def close_pairs(
+    rows: Floats, least: float, most: int, on_rows: Callable[[int, int], None] = lambda _done, _all: None
+) -> list[tuple[int, int, float]]:
+    """The pairs of vectors (n, dimensions) of length 1 whose cosine is above `least`, each as (place, later place,
+    cosine), at most `most`. `on_rows` is told how many vectors have been compared with all others, and of how many.
+
+    Takes n² / 2 products: 3 seconds for 20,000 of 512 dimensions on a core.
+    """
+    found: list[tuple[int, int, float]] = []
+    for first in range(0, len(rows), AT_ONCE):
+        last = min(first + AT_ONCE, len(rows))
+        cosines = rows[first:last] @ rows[first:].T
+        one, other = np.nonzero(cosines > least)
+        later = other > one
+        one, other = one[later], other[later]
+        figures = cosines[one, other]
+        found += zip((one + first).tolist(), (other + first).tolist(), figures.tolist(), strict=True)
+        on_rows(last, len(rows))
+        if len(found) >= most:
+            break
+    return found[:most]
