@@ -218,6 +218,13 @@ class JobQueue:
         with self._changed:
             return self._idle_name or "another run"
 
+    def idle(self) -> bool:
+        """Whether no job of a person is worked on or waits. What nobody waits for may go on for hours, and does not
+        count.
+        """
+        with self._changed:
+            return not any(job.view.active for job in self._jobs.values())
+
     def cancel(self, run_id: str) -> bool:
         """Ask what is waiting or running for a run to stop. False when there is nothing."""
         return self._cancel(lambda view: view.run_id == run_id)
@@ -366,6 +373,8 @@ class JobQueue:
                     idle()
                 except Exception:  # nobody waits for it, and what is wrong shows again when it is asked for
                     log.exception("work that nobody waits for failed")
+                with self._changed:
+                    self._idle_name = ""
                 self._changes.tell()  # of a prediction, say, or of how fast this machine draws
 
     def _do(self, job: _Job) -> None:

@@ -125,6 +125,8 @@ class SelectTestCases(Query):
     recipe: str = Field("", max_length=200, description="The recipe that made them")
     method: str = Field("", max_length=200, description="The method that drew them")
     tag: str = Field("", max_length=60, description="A tag that they have")
+    imported: str = Field("", max_length=200, description="The name of the import that brought them in")
+    split: Literal["", "train", "validation", "test"] = Field("", description="Of what was imported: its split")
     run: str = Field("", max_length=80, description="The run that they are of")
     source: str = Field("", max_length=64, description="The SHA-256 of their source image")
     text: str = Field("", max_length=1000, description="Words of their captions and edits, in any order")
@@ -143,7 +145,11 @@ class ListTestCases(SelectTestCases):
     """List the test cases of all runs, by a filter and in an order, with captions, checks, reviews and predictions."""
 
     name: ClassVar[str] = "list-test-cases"
-    order: Sort = Field("newest", description="check: by the figure of the check")
+    order: Sort = Field(
+        "newest",
+        description="check: by the figure of the check; source: all of one source together; information: what a look "
+        "at it tells most, those without a verdict first",
+    )
     falling: bool = Field(False, description="The largest figure, or the latest review, first")
     after: str = Field("", max_length=80, description="The “next” of the page before")
     limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases in a page")
@@ -258,12 +264,12 @@ class Queries:
         except ValueError as error:
             raise UserError("Give as “after” what the page before gave as “next”.", field="after") from error
         order = Order(asked.order, asked.check, asked.falling)
-        page = self._workspace.catalogue.page(_selected(asked), order, asked.limit, after)
-        entries = [_entry_facts(entry) for entry in page.entries]
+        page = self._workspace.catalogue.page(selected(asked), order, asked.limit, after)
+        entries = [entry_facts(entry) for entry in page.entries]
         return {"test_cases": entries, "next": page.entries[-1].key.text if page.more else ""}
 
     def count_test_cases(self, asked: CountTestCases) -> Plain:
-        catalogue, wanted = self._workspace.catalogue, _selected(asked)
+        catalogue, wanted = self._workspace.catalogue, selected(asked)
         count = catalogue.count(wanted)
         facets = catalogue.facets(wanted)
         return {
@@ -292,7 +298,7 @@ class Queries:
     def check_histogram(self, asked: CheckHistogram) -> Plain:
         if not asked.check:
             raise UserError("Name a check, such as “label seen”.", field="check")
-        bars = self._workspace.catalogue.histogram(asked.check, _selected(asked))
+        bars = self._workspace.catalogue.histogram(asked.check, selected(asked))
         return {"bars": [{"low": bar.low, "high": bar.high, "count": bar.entries} for bar in bars]}
 
     def show_job(self, asked: ShowJob) -> Plain:
@@ -322,7 +328,7 @@ class Queries:
         }
 
 
-def _selected(asked: SelectTestCases) -> CatalogueFilter:
+def selected(asked: SelectTestCases) -> CatalogueFilter:
     """The filter that a question means. Raises UserError where it is half said."""
     facets: dict[Facet, str] = {
         "kind": asked.kind,
@@ -336,6 +342,8 @@ def _selected(asked: SelectTestCases) -> CatalogueFilter:
         "recipe": asked.recipe,
         "method": asked.method,
         "tag": asked.tag,
+        "import": asked.imported,
+        "split": asked.split,
     }
     figures = asked.low is not None or asked.high is not None
     if (asked.outcome or figures) and not asked.check:
@@ -355,7 +363,7 @@ def _selected(asked: SelectTestCases) -> CatalogueFilter:
     )
 
 
-def _entry_facts(entry: CatalogueEntry) -> Plain:
+def entry_facts(entry: CatalogueEntry) -> Plain:
     return {
         "entry": entry.id,
         "case": entry.test_case,
@@ -374,10 +382,13 @@ def _entry_facts(entry: CatalogueEntry) -> Plain:
         "checks": [described(check) for check in entry.checks],
         "review": entry.verdict,
         "reason": entry.reason,
+        "reviewer": entry.reviewer,
         "reviewed": entry.reviewed.isoformat() if entry.reviewed is not None else "",
         "models": dict(entry.standings),
         "studies": list(entry.study_outcomes),
         "tags": list(entry.tags),
+        "name": entry.name,
+        "import": entry.import_name,
         "created": entry.created.isoformat(),
     }
 

@@ -10,6 +10,13 @@ from pipeline.seams import Models
 from services.changes import Changes, Revisions
 from services.combinations import CombinationEdits
 from services.commands import Commands
+from services.curation.decisions import CurationDecisions
+from services.curation.gallery import Gallery
+from services.curation.imports import ImportService
+from services.curation.map import ImageMap
+from services.curation.meaning import Meaning
+from services.curation.near_duplicates import NearDuplicates
+from services.curation.plans import CellPlans
 from services.editing import Editing
 from services.estimates import Estimates
 from services.exchange import Exchange
@@ -27,8 +34,8 @@ from services.samples import read_samples
 from services.similarity import Similarities
 from services.studies.drafts import model_asker
 from services.studies.services import StudyServices, study_services
-from services.test_sets.drafts import Drafts as TestSetDrafts
-from services.test_sets.versions import Versions as TestSetVersions
+from services.test_sets.services import TestSetServices, test_set_services
+from services.thumbnails import ThumbnailFill
 from services.together import Together
 from services.tokens import register_tokens
 from services.undoing import Undoing
@@ -53,14 +60,27 @@ class Studio:
     control_images: ControlImages
     previews: Previews
     exchange: Exchange
+    imports: ImportService
     together: Together
     studies: StudyServices
+    gallery: Gallery
+    meaning: Meaning
+    """Images by what they show."""
+    near_duplicates: NearDuplicates
+    image_map: ImageMap
+    test_sets: TestSetServices
     revisions: Revisions
     """Whether there is anything new to show."""
+    thumbnails: ThumbnailFill
+    """Makes those that are missing, once it is started."""
 
     def close(self) -> None:
         """Stop the work that is going on; the workspace stays open."""
+        self.thumbnails.close()
+        self.imports.close()
+        self.image_map.stop()
         self.jobs.close()
+        self.test_sets.close()
 
 
 def put_together(profile: Profile, models: Models, workspace: Workspace) -> Studio:
@@ -85,8 +105,15 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
     together = Together(workspace, runs, settings, states, execution)
     together.register(commands)
     Queries(workspace, runs, states, jobs, predictions).register(commands)
-    TestSetVersions(workspace).register(commands)
-    TestSetDrafts(workspace).register(commands)
+    CurationDecisions(workspace).register(commands)
+    imports = ImportService(workspace, changes)
+    imports.register(commands)
+    CellPlans(workspace, runs, estimates).register(commands)
+    meaning = Meaning(profile, models, workspace, jobs)
+    near_duplicates, image_map = NearDuplicates(workspace, meaning), ImageMap(workspace, meaning)
+    for curation in (meaning, near_duplicates, image_map):
+        curation.register(commands)
+    gallery = Gallery(workspace, meaning, near_duplicates, image_map)
     return Studio(
         profile=profile,
         workspace=workspace,
@@ -102,7 +129,14 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
         control_images=control_images,
         previews=previews,
         exchange=Exchange(workspace, runs, predictions),
+        imports=imports,
         together=together,
         studies=study_services(workspace, commands, model_asker(workspace, runs.settings, predictions)),
+        gallery=gallery,
+        meaning=meaning,
+        near_duplicates=near_duplicates,
+        image_map=image_map,
+        test_sets=test_set_services(workspace, commands, changes, gallery.ids),
         revisions=Revisions(workspace.saved, changes),
+        thumbnails=ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle),
     )

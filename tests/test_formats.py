@@ -509,12 +509,12 @@ def test_a_stopped_export_and_a_full_disk_leave_nothing(
 
     put, count = drafts.Draft.put, 0
 
-    def full(self: Any, name: str, data: bytes) -> None:
+    def full(self: Any, name: str, data: bytes, sha: str = "") -> None:
         nonlocal count
         count += 1
         if count > 4:
             raise OSError(28, "No space left on device")
-        put(self, name, data)
+        put(self, name, data, sha)
 
     monkeypatch.setattr(drafts.Draft, "put", full)
     with pytest.raises(UserError, match="No space left on device"):
@@ -595,6 +595,25 @@ def test_a_mask_of_another_size_comes_at_the_size_of_its_image(maker: Maker, tmp
     folder = export(SET, [example], tmp_path / "out", "csv")
     with Image.open(folder / "masks" / "unsplit" / "a.png") as mask:
         assert mask.size == (40, 24) and mask.mode == "L" and set(np.unique(np.asarray(mask))) == {1}
+
+
+@pytest.mark.parametrize("layout", ["imagefolder", "webdataset"])
+def test_large_and_small_images_in_turns_come_whole(layout: str, maker: Maker, tmp_path: Path) -> None:
+    sizes = [(900, 700), (16, 16), (40, 24), (700, 900), (20, 32)] * 3
+    wanted = [
+        maker.example(f"image-{place}", "bird", "test", STREET, "generated" if place % 3 else "source", size)
+        for place, size in enumerate(sizes)
+    ]
+    assert max(example.image.stat().st_size for example in wanted) > 1 << 20
+    folder = export(SET, wanted, tmp_path / "out", layout)
+    for example in wanted:
+        assert bare(_exported(layout, folder, example)) == example.image.read_bytes()
+    held = contents(folder)
+    manifest = json.loads(held.pop("manifest.json"))
+    assert {file["name"]: file["sha256"] for file in manifest["files"]} == {
+        name: hashlib.sha256(data).hexdigest() for name, data in held.items()
+    }
+    assert_same(read(folder, tmp_path / "in").examples, wanted)
 
 
 def test_shards_are_cut(maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

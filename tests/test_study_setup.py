@@ -103,7 +103,8 @@ def lead(drawn: Path, tmp_path: Path) -> Iterator[Lead]:
     shutil.copytree(drawn, tmp_path / "workspace")
     with studio_in(tmp_path) as studio:
         app = FastAPI()
-        add_routes(app, studio.workspace.images, studio.runs.samples, studio.exchange)
+        workspace = studio.workspace
+        add_routes(app, workspace.images, workspace.thumbnails, studio.runs.samples, studio.exchange)
         add_study_routes(app, studio.workspace, studio.commands, studio.studies, studio.revisions)
         with TestClient(app) as client:
             yield Lead(studio, client)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import random
 import signal
@@ -17,8 +19,12 @@ import pytest
 from PIL import Image
 
 from pipeline.errors import UserError
+from pipeline.profile import PROFILES, load_profile
 from pipeline.types import Task
 from services.commands import Malformed, Missing
+from services.curation.import_source import bring_in
+from services.curation.views import View
+from services.test_sets.__main__ import main as sets_command
 from services.test_sets.drafts import (
     NEAR_DUPLICATES,
     AddToTestSet,
@@ -33,6 +39,8 @@ from services.test_sets.examples import examples_of
 from services.test_sets.versions import ShowTestSet, Versions, difference, version_of
 from storage import test_sets as storage_of_sets
 from storage.__main__ import main as storage_command
+from storage.decisions import Target
+from storage.test_set_looks import EntryFilter
 from storage.test_set_types import SetEntry, SetVersion, Split, version_id
 from storage.workspace import Workspace
 from tests.cases import made_case
@@ -451,6 +459,118 @@ def test_an_example_says_what_is_known_of_an_image(workspace: Workspace) -> None
     assert (source.caption, source.new_caption, source.sha, source.edits) == ("A red bird.", "", made.source_sha, ())
 
 
+def ran(capsys: pytest.CaptureFixture[str], workspace: Workspace, *arguments: object) -> tuple[int, list[str]]:
+    """Exit code and lines of a command."""
+    code = sets_command(["--workspace", str(workspace.folder), *map(str, arguments)])
+    said = capsys.readouterr()
+    return code, (said.err if code == 2 else said.out).splitlines()
+
+
+def test_a_draft_is_put_right_from_the_command_line(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_id = set_with(workspace, run_of(workspace, 1, range(10, 16)))
+
+    def held() -> dict[str, SetEntry]:
+        return by_image(entries(workspace, draft(workspace, set_id)))
+
+    one, two, three, four, *_ = held()
+    assert ran(capsys, workspace, "relabel", "Birds", "a  gull", one[:12], two.upper()) == (
+        0,
+        ["2 images were given another label in “Birds”."],
+    )
+    assert {image: entry.label for image, entry in held().items() if entry.label != "bird"} == dict.fromkeys(
+        (one, two), "a gull"
+    )
+    assert ran(capsys, workspace, "relabel", "Birds", "a gull", one[:12])[1][0].startswith("0 images were")
+    assert ran(capsys, workspace, "set-split", "Birds", "validation", one, three[:6])[1][0].startswith("2 images were")
+    assert {image: entry.split for image, entry in held().items() if entry.split} == dict.fromkeys(
+        (one, three), "validation"
+    )
+    assert ran(capsys, workspace, "set-split", "Birds", "none", three) == (
+        0,
+        ["1 image was put into another split in “Birds”."],
+    )
+    assert held()[three].split == ""
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{two}\n{three[:20]}  {three}\n"))
+    assert ran(capsys, workspace, "remove", "Birds", "-", four) == (0, ["3 images were taken out of “Birds”."])
+    assert not held().keys() & {two, three, four} and len(held()) == 3
+
+    before = held()
+    for wrong, words in (
+        (["remove", "Birds", two], "has no image"),
+        (["remove", "Birds", one[:5]], "at least 6 digits"),
+        (["remove", "Birds", one, "%" * 12], "has no image"),
+        (["relabel", "Birds", "x" * 300, one], "label"),
+        (["remove", "Boats", one], "Boats"),
+    ):
+        code, said = ran(capsys, workspace, *wrong)
+        assert code == 2 and len(said) == 1 and words in said[0]
+    assert held() == before
+    assert ran(capsys, workspace, "set-split", "Birds", "validation", *before)[1][0].startswith("2 images were")
+    release(workspace, set_id)
+    assert ran(capsys, workspace, "remove", "Birds", one) == (
+        2,
+        ["“Birds” has no draft: begin one of its next version."],
+    )
+    with pytest.raises(SystemExit):
+        sets_command(["--workspace", str(workspace.folder), "set-split", "Birds", "exam", one])
+
+
+def test_an_image_of_which_two_have_the_digits_is_asked_for_again(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_id = set_with(workspace, run_of(workspace, 1, range(10, 60)))
+    monkeypatch.setattr("services.test_sets.__main__.FEWEST_DIGITS", 1)
+    images = [entry.image for entry in entries(workspace, draft(workspace, set_id))]
+    first = next(image[0] for image in images if sum(other[0] == image[0] for other in images) > 1)
+    code, said = ran(capsys, workspace, "remove", "Birds", first)
+    assert code == 2 and "give more digits" in said[0]
+    assert len(entries(workspace, draft(workspace, set_id))) == 50
+
+
+def test_an_export_tells_the_licences_of_the_models_that_drew(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo, paper, edit = (load_profile(name) for name in ("demo", "paper", "edit"))
+    assert edit.editor is not None
+    own = tmp_path / "own.toml"
+    text = (PROFILES / "paper.toml").read_text(encoding="utf-8")
+    text = text.replace(f'hub = "{paper.generator.title}"', 'hub = "me/my-own-model"')
+    own.write_text(text.replace('licence = "CreativeML OpenRAIL-M"', 'licence = "Mine alone"', 1), encoding="utf-8")
+    my = load_profile(str(own))
+    models = [demo.generator.name_on("canny"), paper.generator.name_on("canny"), edit.editor.title]
+    models += [my.generator.name_on("canny"), "nobody/knows"]
+    run = workspace.runs.create(picture(1), Task("classification", "bird"), "demo", "A run", {})
+    made = [made_case(picture(10 + number), model=model, seed=number) for number, model in enumerate(models)]
+    cases = workspace.test_cases.extend(run, None, made)
+    release(workspace, set_with(workspace, cases), unreviewed=True)
+
+    def licences(into: Path) -> dict[str, str]:
+        held: dict[str, str] = json.loads((into / "manifest.json").read_text(encoding="utf-8"))["test_set"]["licences"]
+        return held
+
+    code, said = ran(capsys, workspace, "export", "Birds", tmp_path / "out")
+    assert code == 0 and said[0] == str(tmp_path / "out")
+    assert [line.split()[5].rstrip(";") for line in said[1:]] == sorted([models[3].split()[0], "nobody/knows"])
+    assert licences(tmp_path / "out") == {
+        models[0]: demo.licence,
+        models[1]: "CreativeML OpenRAIL-M",
+        models[2]: "Apache 2.0",
+        models[3]: "",
+        models[4]: "",
+    }
+    code, said = ran(capsys, workspace, "export", "Birds", tmp_path / "out", "--replace", "--profile", own)
+    assert (code, len(said)) == (0, 2)
+    assert licences(tmp_path / "out")[models[3]] == (
+        f"me/my-own-model: Mine alone; {my.generator.by_kind()['canny'].title}: CreativeML OpenRAIL-M"
+    )
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "Mine alone" in card and "| nobody/knows | not known |" in card
+    assert ran(capsys, workspace, "export", "Birds", tmp_path / "other", "--profile", tmp_path / "none.toml")[0] == 2
+    assert not (tmp_path / "other").exists()
+
+
 def victim(folder: str, set_id: str) -> None:
     """A process that dies between the release and its commit."""
     workspace = Workspace(folder).open()
@@ -481,3 +601,102 @@ def test_a_kill_in_the_midst_of_a_release_leaves_the_draft(tmp_path: Path) -> No
 
 if __name__ == "__main__":
     victim(*sys.argv[1:])
+
+
+def test_images_of_the_catalogue_and_of_a_filter_are_added(workspace: Workspace) -> None:
+    birds, boats = run_of(workspace, 1, [10, 11]), run_of(workspace, 2, [12], "boat")
+    numbers = dict(zip(workspace.catalogue.test_cases(ids := workspace.catalogue.ids()), ids, strict=True))
+    set_id, drafts = workspace.test_sets.create("Birds"), Drafts(workspace)
+
+    def add(**sent: Any) -> tuple[int, int, int]:
+        done = drafts.add_chosen(AddToTestSet.of({"test_set": set_id, **sent}))
+        return done.added, done.already, done.left_out
+
+    assert add(entries=[numbers[boats[0]]]) == (1, 0, 0)
+    assert add(entries=f"{numbers[boats[0]]}, 99999") == (0, 1, 1), "what is not there is counted"
+    with pytest.raises(UserError, match="finds 2 images now, and not 3"):
+        add(view="class=bird", expected=3)
+    with pytest.raises(UserError, match="finds no image that can be added"):
+        add(view="class=house")
+    with pytest.raises(UserError, match="no part of a filter"):
+        add(view="sha=1")
+    with pytest.raises(UserError, match="is no filter"):
+        add(view="region=0,0 1,0 1,1")
+    assert add(view="class=bird", expected=2) == (2, 0, 0)
+    assert [entry.test_case for entry in entries(workspace, draft(workspace, set_id))] == [*boats, *birds]
+    assert add(view="", expected=3) == (0, 3, 0), "no filter is a filter that everything fits"
+
+
+def test_imported_images_of_the_catalogue_are_added_too(workspace: Workspace, tmp_path: Path) -> None:
+    cases = run_of(workspace, 1, [10])
+    for number in (20, 21):
+        folder = tmp_path / "owls" / "train" / "owl"
+        folder.mkdir(parents=True, exist_ok=True)
+        picture(number).save(folder / f"{number}.png")
+    bring_in(workspace, tmp_path / "owls", "Owls")
+    owls = sorted({*workspace.catalogue.ids()} - {*workspace.catalogue.ids(View.read("class=bird").wanted)})
+    set_id, drafts = workspace.test_sets.create("Birds"), Drafts(workspace)
+    done = drafts.add_chosen(AddToTestSet.of({"test_set": set_id, "view": "", "expected": 3}))
+    assert (done.added, done.already, done.left_out) == (3, 0, 0)
+    held = entries(workspace, draft(workspace, set_id))
+    assert [(entry.test_case, entry.label, entry.split) for entry in held] == [
+        (cases[0], "bird", ""),
+        (None, "owl", "train"),
+        (None, "owl", "train"),
+    ]
+    assert all(entry.origin["import"] == "Owls" for entry in held[1:])
+    found = [shown.review for shown in workspace.test_sets.shown(draft(workspace, set_id).number, EntryFilter(), 0, 9)]
+    assert found == ["accepted", "open", "open"]
+    workspace.decisions.review(Target(owls[:1]), "accepted")
+    assert len(workspace.test_sets.chosen(draft(workspace, set_id).number, EntryFilter(review="accepted"))) == 2
+    assert {one.kind: len(one.images) for one in drafts.readiness(draft(workspace, set_id)).obstacles} == {
+        "not accepted": 1,
+        "no split": 1,
+    }
+
+
+def test_what_stands_against_a_release_is_told_before_it(workspace: Workspace) -> None:
+    cases, open_ones = run_of(workspace, 1, [10, 11]), run_of(workspace, 2, [12], accepted=False)
+    set_id, drafts = workspace.test_sets.create("Birds"), Drafts(workspace)
+
+    def told() -> dict[str, int]:
+        return {one.kind: len(one.images) for one in drafts.readiness(draft(workspace, set_id)).obstacles}
+
+    assert told() == {"empty": 0}
+    drafts.add(set_id, [*cases, *open_ones])
+    assert told() == {"not accepted": 1}
+    shas = [entry.image for entry in entries(workspace, draft(workspace, set_id))]
+    workspace.test_sets.set_splits(draft(workspace, set_id).number, {shas[0]: "train", shas[1]: "test"})
+    assert told() == {"not accepted": 1, "no split": 1, "leak": 2}
+    assert drafts.readiness(draft(workspace, set_id)).not_compared == 2, "no file is opened for it"
+    workspace.test_cases.review(open_ones[0], "accepted")
+    drafts.split(SplitTestSet(test_set=set_id, test=1, keep=False))
+    assert told() == {} and drafts.readiness(draft(workspace, set_id)).not_compared == 0
+    version = release(workspace, set_id)
+    drafts.begin(version.id)
+    assert told() == {"unchanged": 0}
+
+
+def test_a_page_of_a_version_is_filtered_and_counted(workspace: Workspace) -> None:
+    run_of(workspace, 1, [10, 11])
+    run_of(workspace, 2, [12], "boat", accepted=False)
+    set_id = set_with(workspace, workspace.catalogue.test_cases(workspace.catalogue.ids()), sources=True)
+    sets, number = workspace.test_sets, draft(workspace, set_id).number
+
+    def found(**wanted: Any) -> list[str]:
+        return [held.entry.label for held in sets.shown(number, EntryFilter(**wanted), 0, 10)]
+
+    assert found() == ["bird", "bird", "boat", "bird", "boat"]
+    assert found(label="boat") == ["boat", "boat"] and found(label="") == []
+    assert found(role="source") == ["bird", "boat"] and found(review="open") == ["boat"]
+    assert found(review="accepted", split="") == ["bird", "bird"] and found(split="test") == []
+    assert [held.entry.label for held in sets.shown(number, EntryFilter(), 3, 1)] == ["bird"]
+    first = sets.chosen(number, EntryFilter(review="accepted"))
+    assert len(first) == 2 and found(images=first[:1]) == ["bird"]
+    counted = {(one.label, one.role, one.review): one.images for one in sets.counts(number)}
+    assert counted == {
+        ("bird", "generated", "accepted"): 2,
+        ("bird", "source", "none"): 1,
+        ("boat", "generated", "open"): 1,
+        ("boat", "source", "none"): 1,
+    }

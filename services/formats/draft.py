@@ -6,6 +6,7 @@ the same bytes, so nothing in here knows the time or the machine.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import io
 import json
@@ -15,10 +16,11 @@ import secrets
 import shutil
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +30,7 @@ from PIL import Image
 from pipeline.errors import UserError
 from pipeline.images import png_of
 from pipeline.masks import resized
-from pipeline.png import XMP_KEYWORD, with_texts
+from pipeline.png import XMP_KEYWORD, parts_with_texts
 from pipeline.progress import OnProgress, Pace, Progress, stop_if
 from pipeline.provenance import xmp
 from pipeline.version import version
@@ -42,13 +44,18 @@ KIND = "DILLEMA Studio test set"
 EXPORTING, IMPORTING = "export", "import"
 """What progress calls the work."""
 WORKERS = max(2, min(8, os.cpu_count() or 2))
-"""Threads that read files: they wait for the disk or hash, which other threads do not wait for."""
+"""Threads that read and write files: they wait for the disk or hash, which other threads do not wait for."""
 _UNFINISHED = re.compile(r"\.unfinished-(\d+)-[0-9a-f]{8}$")
 _AHEAD = 4
 """As many files a thread are in memory at once."""
+_PARTS = 1000
+"""Of a file, written by one call; systems take 1024."""
 
 T = TypeVar("T")
 U = TypeVar("U")
+Parts = Sequence[bytes | memoryview]
+Named = Callable[[Example], tuple[str, str | None]]
+"""The names of the files of an example: of its image, and of its mask where a mask is to be written as it is."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +63,17 @@ class Picture:
     """An example with the bytes of its files."""
 
     example: Example
-    data: bytes
-    """PNG; of a generated image with its IPTC digital source type."""
+    size: tuple[int, int]
+    """Width and height, from the header."""
     mask: bytes | None
     """PNG of mode L, the size of the image."""
+    data: bytes = b""
+    """PNG; of a generated image with its IPTC digital source type. Empty where it was written into a file already."""
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height, from the header."""
-        return png_size(self.data)
+    @cached_property
+    def row(self) -> dict[str, Any]:
+        """The example as `row_of` has it."""
+        return row_of(self.example)
 
 
 class Draft:
@@ -74,20 +83,31 @@ class Draft:
         self.folder = folder
         self._progress, self._cancelled = progress, cancelled
         self._files: list[dict[str, Any]] = []
+        self._folders = {str(folder)}
+        self._loading: list[Generator[Picture]] = []
         self.classes: dict[str, Any] = {}
         """What the class list will say; a format may add to it."""
         self._records: HashedFile | None = None
         self._sheet: Sheet | None = None
 
-    def put(self, name: str, data: bytes) -> None:
-        """One file whole."""
-        path = self._path(name)
-        # Not by pathlib: an export makes tens of thousands of them.
-        with open(path, "xb", buffering=0) as file:
-            left = memoryview(data)
-            while left:
-                left = left[file.write(left) :]
-        self._note(name, len(data), hashlib.sha256(data).hexdigest())
+    def put(self, name: str, data: bytes | Parts, sha: str = "") -> None:
+        """One file whole, from its bytes or their parts in order. Any thread may call it.
+
+        `sha` is the sha256 of all of it, where that is known already.
+        """
+        parts: Parts = [data] if isinstance(data, bytes) else data
+        if not sha:
+            digest = hashlib.sha256()
+            for part in parts:
+                digest.update(part)
+            sha = digest.hexdigest()
+        # Not by pathlib, and not by a file object: an export makes tens of thousands of them.
+        file = os.open(self._path(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            _write(file, parts)
+        finally:
+            os.close(file)
+        self._note(name, sum(map(len, parts)), sha)
 
     @contextmanager
     def stream(self, name: str) -> Iterator[HashedFile]:
@@ -112,23 +132,32 @@ class Draft:
         assert self._records is not None and self._sheet is not None
         width, height = picture.size
         row = {"file": file, "mask_file": mask_file, "width": width, "height": height, **more}
-        self._records.write(json_lines([{**row_of(picture.example), **row}]))
-        self._sheet.offer(picture.data)
+        self._records.write(json_lines([{**picture.row, **row}]))
+        self._sheet.offer(picture.example.image)
 
-    def pictures(self, examples: Sequence[Example]) -> Iterator[Picture]:
+    def pictures(self, examples: Sequence[Example], named: Named | None = None) -> Iterator[Picture]:
         """The examples in their order with the bytes of their files, checked. Tells progress; stops when asked to.
 
-        Raises UserError for a file that is missing or not the one that the set names.
+        With `named` the files are written under these names by the threads that read them, a few ahead. Raises
+        UserError for a file that is missing or not the one that the set names, OSError where one cannot be written.
         """
+        loading = in_threads(lambda example: self._loaded(example, named), examples, self._cancelled)
+        self._loading.append(loading)
         pace = Pace(len(examples))
-        for done, picture in enumerate(in_threads(_load, examples, self._cancelled), start=1):
+        for done, picture in enumerate(loading, start=1):
             yield picture
             if self._progress is not None:
                 self._progress(Progress(EXPORTING, done, len(examples), pace.seconds_left(done)))
 
+    def close(self) -> None:
+        """Wait until no thread writes into the folder."""
+        for loading in self._loading:
+            loading.close()
+
     def finish(self, layout: str, test_set: TestSet, examples: int) -> None:
-        """The manifest, on the disk."""
+        """Wait until all files are on the disk; then the manifest, on the disk too."""
         stop_if(self._cancelled)
+        _settle(self.folder)
         held = {
             "format": FORMAT,
             "kind": KIND,
@@ -143,7 +172,7 @@ class Draft:
                 "counts": dict(sorted(test_set.counts.items())),
             },
             "examples": examples,
-            "files": sorted(self._files, key=lambda file: str(file["name"])),
+            "files": self.files,
         }
         with open(self.folder / MANIFEST, "x", encoding="utf-8") as file:
             json.dump(held, file, ensure_ascii=False, indent=1)
@@ -153,12 +182,38 @@ class Draft:
 
     @property
     def files(self) -> tuple[dict[str, Any], ...]:
-        """What the manifest will say of the files so far: name, bytes, sha256."""
-        return tuple(self._files)
+        """What the manifest will say of the files so far: name, bytes, sha256; by name."""
+        return tuple(sorted(self._files, key=lambda file: str(file["name"])))
+
+    def _loaded(self, example: Example, named: Named | None) -> Picture:
+        """An example with the bytes of its files, checked, and written where they have names."""
+        mask = None if example.mask is None else bytes(_read(example.mask, example.name))
+        held = _read(example.image, example.name)
+        if hashlib.sha256(held).hexdigest() != example.sha:
+            raise UserError(f"The image of “{example.name}” was changed or is damaged: restore {example.image.name}.")
+        size = png_size(held)
+        if mask is not None and png_size(mask) != size:
+            mask = _at_size(mask, size)
+        parts: Parts = [held]
+        sha = example.sha
+        if example.role == "generated":
+            lineage = example.facts.get("lineage")
+            method = lineage.get("method", "") if isinstance(lineage, dict) else ""
+            parts, sha = parts_with_texts(held, {XMP_KEYWORD: xmp(str(method))}), ""
+        if named is None:
+            return Picture(example, size, mask, b"".join(parts))
+        image_file, mask_file = named(example)
+        self.put(image_file, parts, sha)
+        if mask is not None and mask_file is not None:
+            self.put(mask_file, mask)
+        return Picture(example, size, mask)
 
     def _path(self, name: str) -> str:
         path = os.path.join(self.folder, *name.split("/"))
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        folder = os.path.dirname(path)
+        if folder not in self._folders:
+            os.makedirs(folder, exist_ok=True)
+            self._folders.add(folder)
         return path
 
     def _note(self, name: str, size: int, sha: str) -> None:
@@ -207,7 +262,7 @@ class HashedFile:
         return self._hash.hexdigest()
 
 
-def in_threads(work: Callable[[T], U], items: Iterable[T], cancelled: threading.Event | None = None) -> Iterator[U]:
+def in_threads(work: Callable[[T], U], items: Iterable[T], cancelled: threading.Event | None = None) -> Generator[U]:
     """The results in the order of the items; a few are worked on ahead. What one raises is raised in its place.
 
     Raises Cancelled when the person asked to stop.
@@ -244,7 +299,10 @@ def drafted(
         _sweep(into)
         folder.mkdir()
         draft = Draft(folder, progress, cancelled)
-        yield draft
+        try:
+            yield draft
+        finally:
+            draft.close()
         if not (folder / MANIFEST).is_file():
             raise RuntimeError("an export ended without its manifest")
         _take_place(folder, into, replace)
@@ -267,7 +325,7 @@ def read_manifest(data: bytes) -> dict[str, Any] | None:
         return None
 
 
-def png_size(data: bytes) -> tuple[int, int]:
+def png_size(data: bytes | memoryview) -> tuple[int, int]:
     """Width and height of a PNG, by its header."""
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
 
@@ -281,31 +339,64 @@ def require_names_of_their_own(examples: Sequence[Example]) -> None:
         raise ValueError("two examples have the same name")
 
 
-def _load(example: Example) -> Picture:
-    """With the bytes of its files."""
-    data = _read(example.image, example.name)
-    if hashlib.sha256(data).hexdigest() != example.sha:
-        raise UserError(f"The image of “{example.name}” was changed or is damaged: restore {example.image.name}.")
-    mask = None if example.mask is None else _read(example.mask, example.name)
-    if mask is not None and png_size(mask) != png_size(data):
-        mask = _at_size(mask, png_size(data))
-    if example.role == "generated":
-        lineage = example.facts.get("lineage")
-        method = lineage.get("method", "") if isinstance(lineage, dict) else ""
-        data = with_texts(data, {XMP_KEYWORD: xmp(str(method))})
-    return Picture(example, data, mask)
-
-
 def _at_size(mask: bytes, size: tuple[int, int]) -> bytes:
     return png_of(resized(Image.open(io.BytesIO(mask)), size))
 
 
-def _read(path: Path, name: str) -> bytes:
+class _Buffer(threading.local):
+    """What a thread reads images into: new memory for each would take longer than reading it."""
+
+    def __init__(self) -> None:
+        self.memory = bytearray(1 << 20)
+
+
+_BUFFER = _Buffer()
+
+
+def _read(path: Path, name: str) -> memoryview:
+    """The bytes of a file, until this thread reads the next."""
     try:
         with open(path, "rb", buffering=0) as file:
-            return file.read()
+            size = os.fstat(file.fileno()).st_size
+            if size > len(_BUFFER.memory):
+                _BUFFER.memory = bytearray(size)
+            held = memoryview(_BUFFER.memory)[:size]
+            there = 0
+            while more := file.readinto(held[there:]):
+                there += more
+            return held[:there]
     except OSError as error:
         raise UserError(f"A file of “{name}” cannot be read: {path.name} ({error.strerror or error}).") from error
+
+
+def _write(file: int, parts: Parts) -> None:
+    left = [memoryview(part) for part in parts if len(part)]
+    while left:
+        written = os.writev(file, left[:_PARTS])
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if left:
+            left[0] = left[0][written:]
+    if hasattr(os, "posix_fadvise"):
+        # It begins to go to the disk now, while others are read and hashed, and not only when all is waited for.
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _settle(folder: Path) -> None:
+    """Wait until all that was written to the disk of a folder is on it. To wait for file after file takes much longer.
+
+    Raises OSError where the disk did not take something.
+    """
+    sync_disk = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if sync_disk is None:  # not Linux
+        os.sync()
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if sync_disk(descriptor) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    finally:
+        os.close(descriptor)
 
 
 def _require_free(into: Path, replace: bool) -> None:

@@ -21,7 +21,7 @@ from services.formats.draft import Draft, HashedFile, Picture
 from services.formats.naming import SPLIT_OF, folder_names, split_folder
 from services.formats.pages import CLASSES, Kept
 from services.formats.sources import MOST_TABLE, Files, Found, Report, is_image, names_by_form
-from services.formats.types import Example, Row, Split, json_lines, row_of
+from services.formats.types import Example, Row, Split, json_lines
 
 METADATA = "metadata.jsonl"
 _MASKS = ("masks", "mask", "segmentations", "labels", "annotations", "gtfine")
@@ -35,18 +35,23 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
     """Hugging Face ImageFolder: SPLIT/metadata.jsonl beside SPLIT/images/ and SPLIT/masks/."""
     masks = any(example.mask is not None for example in examples)
     splits = splits_of(examples)
+
+    def named(example: Example) -> tuple[str, str | None]:
+        split = split_folder(example.split)
+        return _pair(example, f"{split}/images", f"{split}/masks")
+
     with ExitStack() as open_files:
         tables: dict[str, HashedFile] = {}
-        for picture in draft.pictures(_telling_first(examples)):
+        for picture in draft.pictures(_telling_first(examples), named):
             example, split = picture.example, split_folder(picture.example.split)
             if split not in tables:
                 tables[split] = open_files.enter_context(draft.stream(f"{split}/{METADATA}"))
-            image, mask = _pair(draft, picture, f"{split}/images", f"{split}/masks")
+            image, mask = named(example)
             # The image comes first, or `datasets` has its column last; a column is there in every line or in none.
             files = {"file_name": f"images/{example.name}.png"}
             if masks:
                 files["mask_file_name"] = f"masks/{example.name}.png" if mask else None  # type: ignore[assignment]
-            tables[split].write(json_lines([{**files, **row_of(example)}]))
+            tables[split].write(json_lines([{**files, **picture.row}]))
             draft.record(picture, image, mask)
     kinds = ("images", "masks") if masks else ("images",)
     first = split_folder(splits[0])
@@ -114,9 +119,13 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Kept:
     _require(examples, [example for example in examples if not example.label], "label", "ImageFolder of torchvision")
     folders = folder_names(example.label for example in examples)
     masks = any(example.mask is not None for example in examples)
-    for picture in draft.pictures(examples):
-        place = f"{split_folder(picture.example.split)}/{folders[picture.example.label]}"
-        draft.record(picture, *_pair(draft, picture, place, f"masks/{place}"))
+
+    def named(example: Example) -> tuple[str, str | None]:
+        place = f"{split_folder(example.split)}/{folders[example.label]}"
+        return _pair(example, place, f"masks/{place}")
+
+    for picture in draft.pictures(examples, named):
+        draft.record(picture, *named(picture.example))
     draft.classes["folders"] = {folder: label for label, folder in folders.items()}
     first = split_folder(splits_of(examples)[0])
     return Kept(
@@ -135,15 +144,19 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Kept:
     """Cityscapes' folders, its masks with one list of class numbers for all. Raises UserError without masks."""
     _require(examples, [example for example in examples if example.mask is None], "mask", "Cityscapes")
     common, number_of = _common_numbers(examples)
-    for picture in draft.pictures(examples):
-        example = picture.example
+
+    def named(example: Example) -> tuple[str, None]:
+        return f"leftImg8bit/{city(example)}/{example.name}_leftImg8bit.png", None
+
+    def city(example: Example) -> str:
         # Three splits are all that its readers know; records.jsonl says which examples are of none.
-        split, place = split_folder(example.split or "test", "val"), "studio"
+        return f"{split_folder(example.split or 'test', 'val')}/studio"
+
+    for picture in draft.pictures(examples, named):
+        example = picture.example
         assert picture.mask is not None
         numbers = number_of(example)
-        image = f"leftImg8bit/{split}/{place}/{example.name}_leftImg8bit.png"
-        mask = f"gtFine/{split}/{place}/{example.name}_gtFine_labelIds.png"
-        draft.put(image, picture.data)
+        image, mask = named(example)[0], f"gtFine/{city(example)}/{example.name}_gtFine_labelIds.png"
         draft.put(mask, picture.mask if all(old == new for old, new in numbers.items()) else _mapped(picture, numbers))
         draft.record(picture, image, mask, mask_numbers={str(new): old for old, new in numbers.items()})
     draft.classes["masks"] = {str(number): name for number, name in common.items()}
@@ -294,15 +307,9 @@ def _mask_reader(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
     return lambda _size: files.read(name)
 
 
-def _pair(draft: Draft, picture: Picture, images: str, masks: str) -> tuple[str, str | None]:
-    """Write image and mask into folders; their names."""
-    image = f"{images}/{picture.example.name}.png"
-    draft.put(image, picture.data)
-    if picture.mask is None:
-        return image, None
-    mask = f"{masks}/{picture.example.name}.png"
-    draft.put(mask, picture.mask)
-    return image, mask
+def _pair(example: Example, images: str, masks: str) -> tuple[str, str | None]:
+    """The names of image and mask in their folders."""
+    return f"{images}/{example.name}.png", None if example.mask is None else f"{masks}/{example.name}.png"
 
 
 def _telling_first(examples: Sequence[Example]) -> list[Example]:

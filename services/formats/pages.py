@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
@@ -187,10 +188,11 @@ class Sheet:
         self._pictures: list[Any] = []
         self._seen = 0
 
-    def offer(self, data: bytes) -> None:
-        """The next picture of the set, as a PNG file."""
+    def offer(self, file: Path) -> None:
+        """The file of the next picture of the set."""
         if self._seen in self._wanted:
-            image = Image.open(io.BytesIO(data)).convert("RGB")
+            with Image.open(file) as opened:
+                image = opened.convert("RGB")
             image.thumbnail((_SIDE, _SIDE))
             self._pictures.append(image)
         self._seen += 1

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import threading
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -73,16 +73,21 @@ def read(
     labels: Collection[str] | None = None,
     progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
+    report: Report | None = None,
+    each: Callable[[Example], None] | None = None,
 ) -> Imported:
     """The examples of a folder, a zip or a tar, their pictures written into the folder `into`.
 
     `layout` is the name of a format, or "" to find out. `classes` names the numbers of masks where the files do not;
     `labels` are those that are known, None for any. Whatever cannot be taken has a row in the report, and the good rest
-    is taken. Raises UserError when the source cannot be read at all, the format is not known, or the disk is full, and
-    Cancelled when the person asked to stop.
+    is taken. `report` shows the rows while they come. `each` is given every example once its files are in place, in the
+    order of the files, and may take these away: the result has no examples then.
+
+    Raises UserError when the source cannot be read at all, the format is not known, or the disk is full, and Cancelled
+    when the person asked to stop.
     """
     into.mkdir(parents=True, exist_ok=True)
-    report = Report()
+    report = report or Report()
     scratch = Path(tempfile.mkdtemp(prefix=".unpacked-", dir=into))
     try:
         files = open_files(source, scratch, report)
@@ -93,7 +98,8 @@ def read(
             raise UserError(f"“{layout}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
         found = list(LAYOUTS[layout].find(files, report, scratch))
         found = _with_records(found, files, report)
-        examples = tuple(_examples(found, into, classes, labels, report, progress, cancelled))
+        examples: list[Example] = []
+        taken = _examples(found, into, classes, labels, report, progress, cancelled, each or examples.append)
         if manifest is not None:
             _compare(manifest, files, report)
     except OSError as error:
@@ -102,9 +108,10 @@ def read(
         ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    if not examples and not report.rows:
+    if not taken and not report.rows:
         report.refuse(source.name, "There is no image in it: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.")
-    return Imported(examples, tuple(report.rows), layout, _header(manifest) if manifest is not None else None)
+    examples.sort(key=lambda example: example.name)
+    return Imported(tuple(examples), tuple(report.rows), layout, _header(manifest) if manifest is not None else None)
 
 
 def _examples(
@@ -115,11 +122,13 @@ def _examples(
     report: Report,
     progress: OnProgress | None,
     cancelled: threading.Event | None,
-) -> list[Example]:
-    """The examples that can be taken, by name; what is told is told in the order of the files."""
+    each: Callable[[Example], None],
+) -> int:
+    """Give the examples that can be taken to `each`, and tell what is to be told, in the order of the files; returns
+    how many there are.
+    """
     names, pace = Names(), Pace(len(found))
-    seen: dict[str, Example] = {}
-    files: dict[str, str] = {}
+    seen: dict[str, Found] = {}
     taken: set[str] = set()
     work = partial(_loaded, into=into, classes=classes, labels=labels)
     for done, loaded in enumerate(in_threads(work, found, cancelled), start=1):
@@ -130,7 +139,7 @@ def _examples(
             report.refuse(one.file, loaded.refused)
             continue
         if loaded.sha in seen:
-            report.refuse(one.file, _twice(one, files[loaded.sha], seen[loaded.sha]))
+            report.refuse(one.file, _twice(one, seen[loaded.sha]))
             continue
         clashes, name = folded(one.name) in taken, names.take(one.name)
         taken.add(folded(one.name))
@@ -157,8 +166,9 @@ def _examples(
                 )
                 row = Row(label=label)
             example = replace(with_row(example, row), label=label)
-        seen[loaded.sha], files[loaded.sha] = example, one.file
-    return sorted(seen.values(), key=lambda example: example.name)
+        seen[loaded.sha] = one
+        each(example)
+    return len(seen)
 
 
 def _loaded(found: Found, *, into: Path, classes: Mapping[int, str] | None, labels: Collection[str] | None) -> _Loaded:
@@ -228,7 +238,11 @@ def _write(into: Path, data: bytes) -> str:
     """Put a file in its place, if it is not there already; its sha256."""
     sha = hashlib.sha256(data).hexdigest()
     path = into / f"{sha}.png"
-    if not (path.is_file() and path.stat().st_size == len(data)):
+    try:
+        there = path.stat().st_size == len(data)
+    except FileNotFoundError:  # or taken away, which may happen at any time
+        there = False
+    if not there:
         part = into / f".{secrets.token_hex(8)}.part"
         part.write_bytes(data)
         os.replace(part, path)
@@ -293,13 +307,13 @@ def _compare(manifest: Mapping[str, Any], files: Files, report: Report) -> None:
         report.refuse(name, "The manifest of the set names it, and it is not there.")
 
 
-def _twice(found: Found, other: str, known: Example) -> str:
+def _twice(found: Found, known: Found) -> str:
     """Why a second file of one content is not taken."""
     if found.label != known.label:
-        return f"It shows the same as {other}, which has the label “{known.label}” and not “{found.label}”."
+        return f"It shows the same as {known.file}, which has the label “{known.label}” and not “{found.label}”."
     if found.split != known.split:
-        return f"It shows the same as {other}, which is in another split: a set must not have it in both."
-    return f"It shows the same as {other}: one of them was taken."
+        return f"It shows the same as {known.file}, which is in another split: a set must not have it in both."
+    return f"It shows the same as {known.file}: one of them was taken."
 
 
 class _Inner:

@@ -40,13 +40,14 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Kept:
     """COCO: SPLIT/NAME.png and annotations/instances_SPLIT.json, masks as run lengths."""
     ids = {name: number for number, name in enumerate(_class_names(examples), start=1)}
     splits: dict[Split, dict[str, Any]] = {}
-    for picture in draft.pictures(examples):
+
+    def named(example: Example) -> tuple[str, None]:
+        return f"{split_folder(example.split, 'val')}/{example.name}.png", None
+
+    for picture in draft.pictures(examples, named):
         example = picture.example
-        folder = split_folder(example.split, "val")
         held = splits.setdefault(example.split, {"images": [], "annotations": []})
-        image = f"{folder}/{example.name}.png"
-        draft.put(image, picture.data)
-        draft.record(picture, image)
+        draft.record(picture, *named(example))
         number, (width, height) = len(held["images"]) + 1, picture.size
         held["images"].append(
             {
@@ -129,20 +130,20 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Kept:
 
     names = _class_names(examples)
     ids = {name: number for number, name in enumerate(names)}
-    for picture in draft.pictures(examples):
+
+    def named(example: Example) -> tuple[str, str | None]:
+        file = f"{split_folder(example.split, 'val')}/{example.name}.png"
+        return f"images/{file}", None if example.mask is None else f"masks/{file}"
+
+    for picture in draft.pictures(examples, named):
         example = picture.example
-        split = split_folder(example.split, "val")
-        image = f"images/{split}/{example.name}.png"
-        draft.put(image, picture.data)
-        mask = None
         if picture.mask is not None:
-            mask = f"masks/{split}/{example.name}.png"
-            draft.put(mask, picture.mask)
             lines = list(_outlines(picture, ids))
         else:
             lines = [f"{ids[example.label]} 0.5 0.5 1 1"] if example.label else []
-        draft.put(f"labels/{split}/{example.name}.txt", "".join(f"{line}\n" for line in lines).encode())
-        draft.record(picture, image, mask)
+        text = "".join(f"{line}\n" for line in lines)
+        draft.put(f"labels/{split_folder(example.split, 'val')}/{example.name}.txt", text.encode())
+        draft.record(picture, *named(example))
     there = [split_folder(split, "val") for split in splits_of(examples)]
     # Its readers want both of them: what is there stands for what is not.
     wanted = {name: f"images/{name if name in there else there[0]}" for name in ("train", "val")}

@@ -40,15 +40,16 @@ _MASK_COLUMNS = ("mask_file_name", "mask", "mask_path", "mask_file")
 def write_csv(draft: Draft, examples: Sequence[Example]) -> Kept:
     """CSV: examples.csv with a row an image, images/SPLIT/NAME.png and masks/SPLIT/NAME.png."""
     columns: list[str] = []
+
+    def named(example: Example) -> tuple[str, str | None]:
+        file = f"{split_folder(example.split)}/{example.name}.png"
+        return f"images/{file}", None if example.mask is None else f"masks/{file}"
+
     with draft.stream(TABLE) as table:
-        for picture in draft.pictures(examples):
-            example, split = picture.example, split_folder(picture.example.split)
-            image = f"images/{split}/{example.name}.png"
-            mask = None if picture.mask is None else f"masks/{split}/{example.name}.png"
-            draft.put(image, picture.data)
-            if mask is not None and picture.mask is not None:
-                draft.put(mask, picture.mask)
-            row = {**row_of(example), "edit_types": compact(list(example.edit_types))}
+        for picture in draft.pictures(examples, named):
+            example = picture.example
+            image, mask = named(example)
+            row = {**picture.row, "edit_types": compact(list(example.edit_types))}
             row = {"file_name": image, "mask_file_name": mask or "", **row}
             text = csv_text([row], columns or list(row))
             table.write((text.partition("\r\n")[2] if columns else text).encode())
@@ -119,7 +120,7 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Kept:
                     {
                         "image": {"bytes": picture.data, "path": f"{example.name}.png"},
                         **({"mask": mask} if masks else {}),
-                        **row_of(example),
+                        **picture.row,
                     }
                 )
                 draft.record(picture, f"{name}#{example.name}", f"{name}#{example.name}" if mask else None)
@@ -181,7 +182,7 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Kept:
                     _put(archive, f"{key}.mask.png", picture.mask)
                 if example.label:
                     _put(archive, f"{key}.cls", str(numbers[example.label]).encode())
-                _put(archive, f"{key}.json", json.dumps(row_of(example), ensure_ascii=False).encode())
+                _put(archive, f"{key}.json", json.dumps(picture.row, ensure_ascii=False).encode())
                 draft.record(
                     picture, f"{shard}/{key}.png", f"{shard}/{key}.mask.png" if picture.mask is not None else None
                 )

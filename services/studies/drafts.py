@@ -295,7 +295,7 @@ class Drafts:
         sources = dict.fromkeys(item.source_sha for item in items if item.source_sha)
         others: dict[str, None] = {}
         key: PageKey | None = None
-        wanted = CatalogueFilter(not_in_study=study_id)
+        wanted = CatalogueFilter(not_in_study=study_id, test_cases=True)
         while len(others) < PICKABLE and (
             page := self._workspace.catalogue.page(wanted, Order("oldest"), 2 * PICKABLE, after=key).entries
         ):

@@ -94,6 +94,7 @@ def pool_of(catalogue: Catalogue, wanted: ItemFilter, study: str = "") -> Pool:
             **({"review": ("accepted",)} if wanted.reviewed == "accepted" else {}),
         },
         without={"review": ("rejected",)} if wanted.reviewed == "not rejected" else {},
+        test_cases=True,
     )
     model = wanted.model or most_read(catalogue.models(fitting))
 

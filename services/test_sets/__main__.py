@@ -9,20 +9,37 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.errors import UserError
+from pipeline.profile import load_profile
+from pipeline.progress import Progress
+from services.formats.draft import MANIFEST, read_manifest
 from services.formats.exporting import LAYOUTS
-from services.test_sets.drafts import AddToTestSet, Drafts, ReleaseTestSet, SplitTestSet
+from services.formats.types import SPLITS
+from services.test_sets.drafts import (
+    AddToTestSet,
+    Drafts,
+    RelabelInTestSet,
+    ReleaseTestSet,
+    RemoveFromTestSet,
+    SetSplitInTestSet,
+    SplitTestSet,
+)
 from services.test_sets.examples import export_version
 from services.test_sets.hashes import OnCount
 from services.test_sets.leaks import LeakRow, check_folder
-from services.test_sets.versions import Versions, version_of
+from services.test_sets.versions import Versions, draft_of, version_of
 from storage.test_set_types import SetEntry, SetVersion
 from storage.workspace import DATABASE, Workspace
 
+NO_SPLIT = "none"
+"""What a person types for it."""
+FEWEST_DIGITS = 6
+"""Of a hash that names an image."""
 _SHORT = 12
 """Digits of a hash that are shown."""
 
@@ -93,6 +110,28 @@ def add(workspace: Workspace, options: argparse.Namespace) -> Said:
     return [f"{done.added} images came into “{options.test_set}”{already}."], 0
 
 
+def remove(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Takes images out of a draft."""
+    sent = RemoveFromTestSet.of({"test_set": options.test_set, "images": _images(workspace, options)})
+    done = Drafts(workspace).remove(sent)["removed"]
+    return [f"{_count(done)} taken out of “{options.test_set}”."], 0
+
+
+def relabel(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Gives images of a draft another label."""
+    named = {"test_set": options.test_set, "images": _images(workspace, options)}
+    done = Drafts(workspace).relabel(RelabelInTestSet.of({**named, "label": options.label}))["relabelled"]
+    return [f"{_count(done)} given another label in “{options.test_set}”."], 0
+
+
+def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Puts images of a draft into a split by hand."""
+    named = {"test_set": options.test_set, "images": _images(workspace, options)}
+    chosen = "" if options.split == NO_SPLIT else options.split
+    done = Drafts(workspace).set_split(SetSplitInTestSet.of({**named, "split": chosen}))["resplit"]
+    return [f"{_count(done)} put into another split in “{options.test_set}”."], 0
+
+
 def split(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Parts a draft into splits."""
     shares = {name: getattr(options, name) for name in ("train", "validation", "test")}
@@ -147,11 +186,18 @@ def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
 def export(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Writes a released version as files."""
     version, into = version_of(workspace, options.version), Path(options.into)
+    licences = {
+        model: said for name in options.profile for model, said in load_profile(name).drawing_licences().items()
+    }
     with _counting(version.words) as on_count:
-        export_version(
-            workspace, version, into, options.format, options.replace, lambda told: on_count(told.done, told.total)
-        )
-    return [str(into)], 0
+
+        def progress(told: Progress) -> None:
+            on_count(told.done, told.total)
+
+        export_version(workspace, version, into, options.format, options.replace, progress, licences)
+    manifest = read_manifest((into / MANIFEST).read_bytes()) or {}
+    unknown = [model for model, licence in manifest["test_set"]["licences"].items() if not licence]
+    return [str(into), *(f"no licence is known of {model}; name its profile with --profile" for model in unknown)], 0
 
 
 def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
@@ -171,6 +217,32 @@ def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
     if found.others:
         lines.append(f"{found.others} files have no ending of an image and were not looked at.")
     return lines, bool(found.leaks)
+
+
+def _images(workspace: Workspace, options: argparse.Namespace) -> list[str]:
+    """The hashes of the images that are named, each by the first digits of its own, or `-` for a list on the standard
+    input. Raises UserError for one that the draft does not have, or has more than one of.
+    """
+    given = [word for name in options.images for word in (sys.stdin.read().split() if name == "-" else [name])]
+    held = sorted(entry.image for entry in workspace.test_sets.entries(draft_of(workspace, options.test_set).number))
+    found = []
+    for name in given:
+        wanted = name.lower()
+        first = bisect_left(held, wanted)
+        alike = [image for image in held[first : first + 2] if image.startswith(wanted)]
+        if len(wanted) < FEWEST_DIGITS or not alike:
+            raise UserError(
+                f"The draft of “{options.test_set}” has no image {name[:80]!r}: give at least {FEWEST_DIGITS} digits "
+                "of its hash, as `show --images` prints them."
+            )
+        if len(alike) > 1:
+            raise UserError(f"More than one image of “{options.test_set}” begins with {name}: give more digits.")
+        found.append(alike[0])
+    return found
+
+
+def _count(images: int) -> str:
+    return "1 image was" if images == 1 else f"{images} images were"
 
 
 def _released(workspace: Workspace) -> list[SetVersion]:
@@ -244,6 +316,13 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("cases", metavar="CASE", nargs="*", type=int, help="the number of a test case")
     sub.add_argument("--accepted", action="store_true", help="all accepted test cases of the runs that are there")
     sub.add_argument("--sources", action="store_true", help="put their source images beside them")
+    sub = command("remove", remove, "take images out of the draft of a set", "test_set")
+    sub.add_argument("images", metavar="IMAGE", nargs="+", help=_HELP["images"])
+    sub = command("relabel", relabel, "give images of the draft of a set another label", "test_set", "label")
+    sub.add_argument("images", metavar="IMAGE", nargs="+", help=_HELP["images"])
+    sub = command("set-split", set_split, "put images of the draft of a set into a split by hand", "test_set")
+    sub.add_argument("split", metavar="SPLIT", choices=(*SPLITS[:-1], NO_SPLIT), help="train, validation, test or none")
+    sub.add_argument("images", metavar="IMAGE", nargs="+", help=_HELP["images"])
     sub = command("split", split, "part the draft of a set, images of one source together", "test_set")
     for name in ("train", "validation", "test"):
         sub.add_argument(f"--{name}", type=float, default=0.0, metavar="SHARE", help="from 0 to 1")
@@ -267,6 +346,13 @@ def _parser() -> argparse.ArgumentParser:
     formats = [name for name, layout in LAYOUTS.items() if layout.write is not None]
     sub.add_argument("--format", choices=formats, default=formats[0], help=f"how ({formats[0]}); docs/formats.md")
     sub.add_argument("--replace", action="store_true", help="where an earlier export lies")
+    sub.add_argument(
+        "--profile",
+        action="append",
+        default=[],
+        metavar="FILE.toml",
+        help="a profile of your own that made images, for the licences of its models",
+    )
     command(
         "leaks",
         leaks,
@@ -284,6 +370,8 @@ _HELP = {
     "old": "a version, as `show` takes it",
     "new": "another one",
     "into": "the folder to write; new, or empty",
+    "label": "their label; '' for none",
+    "images": "the first digits of the hash of an image, or - for a list on the standard input",
     "folder": "the folder that holds the training images",
 }
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -13,8 +13,10 @@ from pipeline.errors import UserError
 from pipeline.masks import resized
 from pipeline.near_duplicates import DISTANCE
 from services.commands import Command, Commands
+from services.curation.imports import entry_of
+from services.curation.views import View, ViewText
 from services.edit_conflicts import LARGEST_ID
-from services.test_sets.hashes import OnCount, hashes_of
+from services.test_sets.hashes import OnCount, hashes_of, images_here
 from services.test_sets.splits import Unit, leaks_in, proposed, sources_of, splits_of, units_of
 from services.test_sets.versions import (
     LONGEST_REFERENCE,
@@ -74,7 +76,9 @@ class DiscardDraft(SetCommand):
 
 
 class AddToTestSet(SetCommand):
-    """Put test cases into the draft of a test set, with the label that they were made for and the mask of their run."""
+    """Put images into the draft of a test set, with the label that was decided, or else that of their task, and the
+    mask of their run.
+    """
 
     name: ClassVar[str] = "add-to-test-set"
     cases: Annotated[
@@ -82,6 +86,19 @@ class AddToTestSet(SetCommand):
         BeforeValidator(_listed),
         Field(max_length=MOST_AT_ONCE, description="Test cases, as a list or with commas between"),
     ] = ()
+    entries: Annotated[
+        tuple[Annotated[int, Field(ge=0, le=LARGEST_ID)], ...],
+        BeforeValidator(_listed),
+        Field(max_length=MOST_AT_ONCE, description="Images of the catalogue, as a list or with commas between"),
+    ] = ()
+    view: ViewText | None = Field(
+        None,
+        description="Every image that this filter finds, said as the address of the gallery says it, such as "
+        "“class=bird&review=accepted”; empty for all",
+    )
+    expected: int | None = Field(
+        None, ge=0, le=LARGEST_ID, description="How many the filter should find; refused where it is another number now"
+    )
     accepted: bool = Field(False, description="Every accepted test case of the runs that are there, too")
     sources: bool = Field(False, description="Put their source images beside them")
 
@@ -124,7 +141,9 @@ class ReleaseTestSet(SetCommand):
     """Make the draft of a test set final: nothing in that version changes any more, and its id says what is in it."""
 
     name: ClassVar[str] = "release-test-set"
-    note: str = Field("", max_length=LONGEST_NOTE, description="What a reader should know of this version")
+    note: str = Field(
+        "", max_length=LONGEST_NOTE, description="What a reader should know of this version; empty: that of its draft"
+    )
     thresholds: dict[str, float] = Field(
         default={}, max_length=MOST_THRESHOLDS, description="By name, the figures by which its images were chosen"
     )
@@ -139,6 +158,8 @@ class Added:
     """Images that came new, sources among them."""
     already: int
     """Pictures that were in the draft, or there twice."""
+    left_out: int = 0
+    """Entries that are not in the catalogue."""
 
 
 @dataclass(frozen=True)
@@ -153,11 +174,34 @@ class SplitResult:
     """Images by split and label."""
 
 
+@dataclass(frozen=True)
+class Obstacle:
+    """One thing for which a release of a draft is refused."""
+
+    kind: Literal["empty", "not accepted", "no split", "leak", "unchanged"]
+    sentence: str
+    images: tuple[str, ...] = ()
+    """Those that it is about, by their hashes; () for the whole draft."""
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """What is known, without opening a file, of whether a draft can be released."""
+
+    obstacles: tuple[Obstacle, ...]
+    """In the order in which a release would refuse them."""
+    not_compared: int
+    """Sources whose looks were not worked out yet; a release compares them with the others."""
+
+
 class Drafts:
     """Drafts of test sets of one workspace. All methods may be called from any thread."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, ids_of: Callable[[View], Sequence[int]] | None = None) -> None:
+        """`ids_of` finds the images of a view; without it, by its filter alone."""
         self._workspace, self._sets = workspace, workspace.test_sets
+        self._ready: tuple[int, int, Readiness] | None = None
+        self._ids_of = ids_of or (lambda view: workspace.catalogue.ids(view.wanted))
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
@@ -176,12 +220,30 @@ class Drafts:
         return self._sets.begin_draft(version_of(self._workspace, reference).number)
 
     def add_chosen(self, sent: AddToTestSet) -> Added:
-        """Raises UserError where nothing is named."""
-        chosen = [*sent.cases, *(self._sets.accepted() if sent.accepted else ())]
-        if not chosen:
-            why = "No image is accepted yet: accept those that count, then add them."
-            raise UserError(why if sent.accepted else "Name test cases, or add all that are accepted.", field="cases")
-        return self.add(sent.test_set, chosen, sent.sources)
+        """Raises UserError where nothing is named, and where a filter finds other than the expected number."""
+        named = [*sent.entries, *self._found(sent)]
+        of_entries = self._workspace.catalogue.test_cases(named)
+        brought = [entry_of(image, name) for name, image in self._workspace.imports.of_entries(named)]
+        cases = [*sent.cases, *of_entries, *(self._sets.accepted() if sent.accepted else ())]
+        if not cases and not brought:
+            raise _nothing(sent)
+        done = self._put(draft_of(self._workspace, sent.test_set), self._entries(cases, sent.sources) + brought)
+        return replace(done, left_out=len(named) - len(of_entries) - len(brought))
+
+    def _found(self, sent: AddToTestSet) -> Sequence[int]:
+        """The images of the view."""
+        if sent.view is None:
+            return ()
+        view = View.read(sent.view)
+        if view.region or view.by_meaning:
+            raise UserError("What is near on the map, or looks alike, is no filter: name these images.", field="view")
+        found = self._ids_of(view)
+        if sent.expected not in (None, len(found)):
+            raise UserError(
+                f"The filter finds {len(found):,} images now, and not {sent.expected:,}: look at them, then add them.",
+                field="expected",
+            )
+        return found
 
     def add(self, test_set: str, cases: Iterable[int], sources: bool = False) -> Added:
         """Put test cases into the draft of a set, all or none, however they were chosen; `sources` puts the source
@@ -189,12 +251,19 @@ class Drafts:
 
         Raises UserError for an unknown test case, or a mask whose file is missing.
         """
-        draft, found = draft_of(self._workspace, test_set), self._sets.cases(cases)
+        return self._put(draft_of(self._workspace, test_set), self._entries(cases, sources))
+
+    def _entries(self, cases: Iterable[int], sources: bool) -> list[SetEntry]:
+        """Test cases as they stand in a test set, and behind them their sources, each once."""
+        found = self._sets.cases(cases)
         masks: dict[tuple[str, tuple[int, int]], str] = {}
         entries = [self._entry(case, masks) for case in found]
         if sources:
             originals = {case.source: _source_entry(case) for case in reversed(found)}
             entries += [originals[sha] for sha in dict.fromkeys(case.source for case in found)]
+        return entries
+
+    def _put(self, draft: SetVersion, entries: Sequence[SetEntry]) -> Added:
         added = self._sets.add(draft.number, entries)
         return Added(added, len(entries) - added)
 
@@ -222,7 +291,8 @@ class Drafts:
             raise UserError(f"“{draft.set_name}” has no images yet: add some first.", field="test_set")
         units = self._units(entries, on_count)
         if sent.keep:
-            _refuse_leaks(units, "Give the images one split, or part all anew without “keep”.")
+            for leak in _leaks(units, "Give the images one split, or part all anew without “keep”."):
+                raise UserError(leak.sentence)
         found = proposed(units, shares, sent.seed, sent.keep)
         self._sets.set_splits(draft.number, found)
         labels: dict[str, dict[str, int]] = {}
@@ -238,22 +308,33 @@ class Drafts:
         thresholds = {" ".join(name.split()): float(value) for name, value in sent.thresholds.items()}
         _check_thresholds(thresholds)
         entries = self._sets.entries(draft.number)
-        if not entries:
-            raise UserError(f"“{draft.set_name}” has no images yet: add some first.", field="test_set")
-        if not sent.unreviewed:
-            _refuse_unreviewed(self._sets.not_accepted(draft.number))
+        for obstacle in self._obstacles(draft, entries, lambda: self._units(entries, on_count), thresholds):
+            if not (sent.unreviewed and obstacle.kind == "not accepted"):
+                raise UserError(obstacle.sentence, field="test_set" if obstacle.kind == "empty" else "")
         if any(entry.split for entry in entries):
-            loose = [entry for entry in entries if not entry.split]
-            if loose:
-                raise UserError(
-                    f"{_images(len(loose))} in no split, and others are ({shown_cases(loose)}): part the draft again."
-                )
-            _refuse_leaks(self._units(entries, on_count), "Part the draft again, by source.")
             thresholds[NEAR_DUPLICATES] = float(DISTANCE)
-        self._refuse_unchanged(draft, entries, thresholds)
-        note = checked_note(sent.note)
+        note = checked_note(sent.note or draft.note)
         expected = version_id(draft.set_name, draft.parent, note, thresholds, entries)
         return self._sets.release(draft.number, expected, note, thresholds)
+
+    def readiness(self, draft: SetVersion) -> Readiness:
+        """Whether a draft can be released, as far as it is known at once; worked out anew when anything was saved."""
+        saved, known = self._workspace.saved(), self._ready
+        if known is not None and known[:2] == (draft.number, saved):
+            return known[2]
+        found = self._readiness(draft)
+        self._ready = (draft.number, saved, found)
+        return found
+
+    def _readiness(self, draft: SetVersion) -> Readiness:
+        entries = self._sets.entries(draft.number)
+        sources = images_here(self._workspace, sources_of(entries))
+        hashes = self._sets.hashes(sources)
+
+        def units() -> tuple[Unit, ...]:
+            return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()})
+
+        return Readiness(tuple(self._obstacles(draft, entries, units)), len(sources) - len(hashes))
 
     def _draft(self, sent: SetCommand) -> SetVersion:
         return draft_of(self._workspace, sent.test_set)
@@ -269,21 +350,46 @@ class Drafts:
         return SetEntry(case.image, case.source, case.label, "", mask, case.mask_classes, "generated", case.id)
 
     def _units(self, entries: Sequence[SetEntry], on_count: OnCount | None) -> tuple[Unit, ...]:
-        hashes = hashes_of(self._workspace, sources_of(entries), on_count)
+        hashes = hashes_of(self._workspace, images_here(self._workspace, sources_of(entries)), on_count)
         return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()})
 
-    def _refuse_unchanged(
-        self, draft: SetVersion, entries: Sequence[SetEntry], thresholds: Mapping[str, float]
-    ) -> None:
+    def _obstacles(
+        self,
+        draft: SetVersion,
+        entries: Sequence[SetEntry],
+        units: Callable[[], Sequence[Unit]],
+        thresholds: Mapping[str, float] | None = None,
+    ) -> Iterator[Obstacle]:
+        """What stands against a release, the first that counts first. `units` are asked for where they matter; without
+        `thresholds` only images are compared with those of the parent.
+        """
+        if not entries:
+            yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
+            return
+        cases, brought = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
+        yield from _not_accepted(entries, cases, brought)
+        parted = any(entry.split for entry in entries)
+        if parted:
+            yield from _loose(entries)
+            yield from _leaks(units(), "Part the draft again, by source.")
         if draft.parent:
             parent = version_of(self._workspace, draft.parent)
-            same = not difference(self._sets.entries(parent.number), entries)
-            if same and dict(parent.thresholds) == dict(thresholds):
-                raise UserError(f"Nothing was changed since “{parent.words}”: there is nothing to release.")
+            added = {NEAR_DUPLICATES: float(DISTANCE)} if parted else {}
+            same = thresholds is None or dict(parent.thresholds) == {**thresholds, **added}
+            if same and not difference(self._sets.entries(parent.number), entries):
+                yield Obstacle("unchanged", f"Nothing was changed since “{parent.words}”: there is nothing to release.")
+
+
+def _nothing(sent: AddToTestSet) -> UserError:
+    if sent.accepted:
+        return UserError("No image is accepted yet: accept those that count, then add them.", field="cases")
+    if sent.view is not None:
+        return UserError("The filter finds no image that can be added: choose another one.", field="view")
+    return UserError("Name test cases, or add all that are accepted.", field="cases")
 
 
 def _source_entry(case: CaseOfSet) -> SetEntry:
-    return SetEntry(case.source, case.source, case.label, "", case.mask, case.mask_classes, "source")
+    return SetEntry(case.source, case.source, case.task_label, "", case.mask, case.mask_classes, "source")
 
 
 def _check_thresholds(thresholds: Mapping[str, float]) -> None:
@@ -296,30 +402,53 @@ def _check_thresholds(thresholds: Mapping[str, float]) -> None:
             )
 
 
-def _refuse_unreviewed(found: Mapping[int, str]) -> None:
-    if not found:
+def _not_accepted(
+    entries: Sequence[SetEntry], cases: Mapping[int, str], brought: Mapping[str, str]
+) -> Iterator[Obstacle]:
+    """By test case, and by image that was brought in, what was decided instead."""
+    verdicts = [*cases.values(), *brought.values()]
+    if not verdicts:
         return
-    rejected = sum(verdict == "rejected" for verdict in found.values())
+    rejected = sum(verdict == "rejected" for verdict in verdicts)
     parts = [f"{rejected} rejected"] * bool(rejected)
-    parts += [f"{len(found) - rejected} that nobody reviewed"] * (rejected < len(found))
-    named = ", ".join(str(case) for case in list(found)[:_NAMED])
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    raise UserError(
-        f"The draft has images that are not accepted: {' and '.join(parts)} (test cases {named}{more}). "
-        "Accept them, take them out, or release with “unreviewed”."
+    parts += [f"{len(verdicts) - rejected} that nobody reviewed"] * (rejected < len(verdicts))
+    named = [f"test cases {_some([str(case) for case in cases])}"] * bool(cases)
+    named += [f"images {_some([image[:8] for image in brought])}, which were brought in"] * bool(brought)
+    yield Obstacle(
+        "not accepted",
+        f"The draft has images that are not accepted: {' and '.join(parts)} ({'; '.join(named)}). "
+        "Accept them, take them out, or release with “unreviewed”.",
+        tuple(entry.image for entry in entries if entry.test_case in cases or entry.image in brought),
     )
 
 
-def _refuse_leaks(units: Sequence[Unit], advice: str) -> None:
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _loose(entries: Sequence[SetEntry]) -> Iterator[Obstacle]:
+    loose = [entry for entry in entries if not entry.split]
+    if loose:
+        yield Obstacle(
+            "no split",
+            f"{_images(len(loose))} in no split, and others are ({shown_cases(loose)}): part the draft again.",
+            tuple(entry.image for entry in loose),
+        )
+
+
+def _leaks(units: Sequence[Unit], advice: str) -> Iterator[Obstacle]:
     leaks = leaks_in(units)
     if not leaks:
         return
     first = leaks[0]
     shown = [next(entry for entry in first if entry.split == split) for split in splits_of(first)]
     many = "1 group" if len(leaks) == 1 else f"{len(leaks)} groups"
-    raise UserError(
+    yield Obstacle(
+        "leak",
         f"{many} of images of one source, or of sources that look alike, would be in two splits: {shown_cases(shown)} "
-        f"are in {' and '.join(splits_of(first))}. {advice}"
+        f"are in {' and '.join(splits_of(first))}. {advice}",
+        tuple(entry.image for unit in leaks for entry in unit),
     )
 
 

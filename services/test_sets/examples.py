@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.profile import load_profile, profile_names
 from pipeline.progress import OnProgress
+from pipeline.types import Edit, from_plain, to_plain
 from services.formats.exporting import export
 from services.formats.types import Example, TestSet
+from storage.imports import ImportedImage
+from storage.test_set_facts import CaseFacts
 from storage.test_set_types import SetEntry, SetVersion
 from storage.workspace import Workspace
 
@@ -26,23 +31,38 @@ def export_version(
     progress: OnProgress | None = None,
     licences: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write a released version as files (see `services.formats`), and give the folder. `licences` are those of models,
-    by their name in the lineage; of others the card says that none is known.
+    """Write a released version as files (see `services.formats`), and give the folder. `licences` are those of models
+    by their name in the lineage, beside those of the shipped profiles; of others the card says that none is known.
 
     Raises UserError for a draft, which may be another set tomorrow, and as `services.formats.exporting.export`.
     """
     if version.is_draft:
         raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")
     examples = list(examples_of(workspace, version))
-    models = sorted({one.facts["lineage"]["model"] for one in examples if "lineage" in one.facts})
+    models = sorted({model for one in examples if (model := _model_of(one))})
     header = TestSet(
         name=version.set_name,
         version=version.id,
         note=version.note,
         created=version.released.isoformat() if version.released is not None else "",
-        licences={model: (licences or {}).get(model, "") for model in models},
+        licences=_licences(models, licences or {}),
     )
     return export(header, examples, into, layout, replace=replace, progress=progress)
+
+
+def _model_of(example: Example) -> str:
+    """The model that drew it; "" where nothing says so. A stranger may have written what is said of an image."""
+    lineage = example.facts.get("lineage")
+    model = lineage.get("model") if isinstance(lineage, dict) else None
+    return model if isinstance(model, str) else ""
+
+
+def _licences(models: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
+    """The licence of each model, "" where none is known."""
+    known = dict(given)
+    for name in profile_names() if set(models) - known.keys() else ():
+        known = {**load_profile(name).drawing_licences(), **known}
+    return {model: known.get(model, "") for model in models}
 
 
 def examples_of(workspace: Workspace, version: SetVersion) -> Iterator[Example]:
@@ -58,7 +78,6 @@ def examples_of(workspace: Workspace, version: SetVersion) -> Iterator[Example]:
         facts = sets.facts([entry.test_case for entry in some if entry.test_case is not None])
         for entry in some:
             known = facts[entry.test_case] if entry.test_case is not None else None
-            edits = known.edits if known is not None else ()
             yield Example(
                 name=stem_of(entry),
                 image=workspace.images.path(entry.image),
@@ -69,12 +88,45 @@ def examples_of(workspace: Workspace, version: SetVersion) -> Iterator[Example]:
                 mask_classes=entry.mask_classes,
                 source_sha=entry.source,
                 role=entry.role,
-                caption=captions.get(known.run if known is not None else entry.source, ""),
-                new_caption=known.new_caption if known is not None else "",
-                edits=edits,
-                edit_types=tuple(dict.fromkeys(edit.edit_type for edit in edits)),
-                facts=known.facts if known is not None else dict(entry.origin),
+                **(_said_of(known, captions) if known is not None else _brought(entry, captions)),
             )
+
+
+def origin_of(image: ImportedImage, import_name: str) -> dict[str, Any]:
+    """Where an image of a test set comes from that was brought in, and all that its files said of it."""
+    said = {
+        "import": import_name,
+        "name": image.name,
+        "caption": image.caption,
+        "new_caption": image.new_caption,
+        "edits": [to_plain(edit) for edit in image.edits],
+        "edit_types": list(image.edit_types),
+        "facts": dict(image.facts),
+    }
+    return {name: value for name, value in said.items() if value}
+
+
+def _said_of(known: CaseFacts, captions: Mapping[str, str]) -> dict[str, Any]:
+    """What an example says of a test case of this workspace."""
+    return {
+        "caption": captions.get(known.run, ""),
+        "new_caption": known.new_caption,
+        "edits": known.edits,
+        "edit_types": tuple(dict.fromkeys(edit.edit_type for edit in known.edits)),
+        "facts": known.facts,
+    }
+
+
+def _brought(entry: SetEntry, captions: Mapping[str, str]) -> dict[str, Any]:
+    """What an example says of an image that was brought in, as `origin_of` has kept it, or of a source."""
+    origin = entry.origin
+    return {
+        "caption": origin.get("caption") or captions.get(entry.source, ""),
+        "new_caption": origin.get("new_caption", ""),
+        "edits": from_plain(tuple[Edit, ...], origin.get("edits", [])),  # type: ignore[arg-type]
+        "edit_types": tuple(origin.get("edit_types", ())),
+        "facts": origin.get("facts", {}),
+    }
 
 
 def stem_of(entry: SetEntry) -> str:

@@ -31,3 +31,12 @@ def hashes_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | N
         if on_count is not None:
             on_count(number, len(missing))
     return found
+
+
+def images_here(workspace: Workspace, images: Iterable[str]) -> tuple[str, ...]:
+    """Those of these images that the workspace has, in their order. The source of an image that was brought in may be
+    elsewhere.
+    """
+    wanted = list(dict.fromkeys(images))
+    here = workspace.images.sizes(wanted)
+    return tuple(sha for sha in wanted if sha in here)

@@ -14,7 +14,7 @@ from typing import Literal
 from pipeline.errors import UserError
 from pipeline.images import image_sha, read_image
 from pipeline.near_duplicates import NearHashes, perceptual_hash
-from services.test_sets.hashes import OnCount, hashes_of
+from services.test_sets.hashes import OnCount, hashes_of, images_here
 from storage.rows import whole
 from storage.test_set_types import Role, SetVersion
 from storage.workspace import Workspace
@@ -92,7 +92,8 @@ class _Index:
 
     def __init__(self, workspace: Workspace, version: SetVersion) -> None:
         entries = [entry for entry in workspace.test_sets.entries(version.number) if entry.split != "train"]
-        roles: dict[str, Role] = {entry.source: "source" for entry in entries}
+        sources = images_here(workspace, (entry.source for entry in entries))
+        roles: dict[str, Role] = dict.fromkeys(sources, "source")
         roles |= {entry.image: entry.role for entry in entries}
         self.size = len(roles)
         self._pixels: dict[str, tuple[str, Role]] = {}

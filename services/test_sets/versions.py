@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,9 @@ from pipeline.errors import UserError
 from services.commands import Command, Commands, Missing
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
-from services.test_sets.hashes import OnCount
+from services.test_sets.hashes import OnCount, images_here
+from storage.test_set_facts import CaseFacts
+from storage.test_set_looks import EntryFilter, ShownEntry
 from storage.test_set_types import SetEntry, SetVersion, TestSet, version_id
 from storage.workspace import Workspace
 
@@ -56,7 +58,9 @@ class CompareTestSets(Query):
 
 
 class VerifyTestSet(Query):
-    """Check that a version is what its id says, and that every file of it is there and whole."""
+    """Check that a version is what its id says, and that every file of it is there and whole; and name the files in the
+    folder of images that belong to nothing (orphans), which do no harm.
+    """
 
     name: ClassVar[str] = "verify-test-set"
     version: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
@@ -98,6 +102,17 @@ class Verified:
         return self.id_holds and not self.missing and not self.damaged
 
 
+@dataclass(frozen=True)
+class ImageOfSet:
+    """One image of a version, with all that a person wants to see of it."""
+
+    shown: ShownEntry
+    known: CaseFacts | None
+    """How it was made and judged; None of what is no test case."""
+    sizes: Mapping[str, tuple[int, int]]
+    """Width and height of it, of its source and of its mask, by their hashes."""
+
+
 class Versions:
     """Answers these questions. All methods may be called from any thread."""
 
@@ -110,7 +125,11 @@ class Versions:
         commands.add(ShowTestSet, self.show)
         commands.add(CompareTestSets, lambda asked: difference_facts(self.compare(asked.old, asked.new)))
         commands.add(
-            VerifyTestSet, lambda asked: verified_facts(self.verify(version_of(self._workspace, asked.version)))
+            VerifyTestSet,
+            lambda asked: {
+                **verified_facts(self.verify(version_of(self._workspace, asked.version))),
+                "orphans": list(self._workspace.images.orphans()[:MOST_LISTED]),
+            },
         )
 
     def show(self, asked: ShowTestSet) -> dict[str, Any]:
@@ -124,17 +143,32 @@ class Versions:
             "next": shown[-1][0] if len(page) > len(shown) else 0,
         }
 
+    def image(self, reference: str, image: str) -> ImageOfSet:
+        """One image of a version. Raises Missing for an unknown version, or where the image is not in it."""
+        version, sets = version_of(self._workspace, reference), self._workspace.test_sets
+        for shown in sets.shown(version.number, EntryFilter(images=(image,)), 0, 1):
+            entry = shown.entry
+            known = sets.facts([entry.test_case])[entry.test_case] if entry.test_case is not None else None
+            return ImageOfSet(shown, known, self._workspace.images.sizes([entry.image, entry.source, entry.mask]))
+        raise Missing("This image is not in this version; the page may be an old one.", field="image")
+
     def compare(self, old: str, new: str) -> Difference:
         """Raises Missing for an unknown version."""
-        before, after = (version_of(self._workspace, reference) for reference in (old, new))
+        return self.difference(*(version_of(self._workspace, reference) for reference in (old, new)))
+
+    def difference(self, old: SetVersion, new: SetVersion) -> Difference:
+        """What the new one has otherwise than the old one."""
         sets = self._workspace.test_sets
-        return difference(sets.entries(before.number), sets.entries(after.number))
+        return difference(sets.entries(old.number), sets.entries(new.number))
 
     def verify(self, version: SetVersion, on_count: OnCount | None = None) -> Verified:
         """Read every file of a version."""
         entries = self._workspace.test_sets.entries(version.number)
         found = version_id(version.set_name, version.parent, version.note, version.thresholds, entries)
-        shas = sorted({sha for entry in entries for sha in (entry.image, entry.source, entry.mask) if sha is not None})
+        shas = sorted(
+            {sha for entry in entries for sha in (entry.image, entry.mask) if sha is not None}
+            | set(images_here(self._workspace, (entry.source for entry in entries)))
+        )
         missing, damaged = [], []
         for number, sha in enumerate(shas, start=1):
             try:

@@ -1,0 +1,314 @@
+"""What people decide about images of the catalogue: they accept, reject, tag or relabel one or many of them, take that
+back, and see who decided what. Each thing is a command.
+
+A session is what a person decides at one go. On request it shows some images once more, without saying so, and tells at
+the end how often the person agreed with themselves.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from pipeline.errors import UserError
+from pipeline.types import LONGEST_REASON
+from services.commands import Command, Commands
+from services.curation.views import View, ViewText
+from services.edit_conflicts import LARGEST_ID
+from services.queries import MOST_LISTED, Plain, Query
+from storage.decisions import (
+    LONGEST_AUTHOR,
+    LONGEST_LABEL,
+    LONGEST_TAG,
+    MOST_AT_ONCE,
+    Change,
+    Decision,
+    DecisionKind,
+    Target,
+)
+from storage.types import Verdict
+from storage.workspace import Workspace
+from study.intervals import wilson
+
+WAITS = 10
+"""An image is shown once more after so many other decisions, so that nobody still has it before their eyes."""
+MOST_REPEATS = 0.2
+
+
+def _listed(entries: Any) -> Any:
+    return [part.strip() for part in entries.split(",") if part.strip()] if isinstance(entries, str) else entries
+
+
+Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
+Author = Annotated[
+    str, Field(max_length=LONGEST_AUTHOR, description="Who decides, in their own words; empty for nobody")
+]
+
+
+class ImagesCommand(Command):
+    """One thing to do with images of the catalogue: with those that are named, or with all of a view."""
+
+    entries: Annotated[
+        tuple[Id, ...],
+        BeforeValidator(_listed),
+        Field(
+            max_length=MOST_AT_ONCE, description="Images by their numbers in the catalogue, as a list or with commas"
+        ),
+    ] = ()
+    view: ViewText | None = Field(
+        None,
+        description="In their place all images of a view, as the address of the gallery says it, such as "
+        "“class=bird&review=open”; “” for all",
+    )
+    expected: int | None = Field(
+        None, ge=0, le=LARGEST_ID, description="How many the view had when it was looked at: else nothing is done"
+    )
+    author: Author = ""
+
+    @property
+    def target(self) -> Target:
+        """The images that are meant. Raises UserError where that is said twice, or as no filter can say it."""
+        if self.view is None:
+            return Target(self.entries)
+        if self.entries:
+            raise UserError("Name images or a view, not both.", field="view")
+        view = View.read(self.view)
+        if not view.is_filter:
+            raise UserError("What is near on the map, or looks alike, is no filter: name these images.", field="view")
+        return Target(wanted=view.wanted, expected=self.expected)
+
+
+class Decide(ImagesCommand):
+    """Accept or reject images of the catalogue, or take back what was said of them; all of them, or none."""
+
+    name: ClassVar[str] = "decide"
+    verdict: Verdict = Field(description="What is decided; “open” takes back what was")
+    reason: str = Field("", max_length=10 * LONGEST_REASON, description="Why they are rejected")
+    session: int | None = Field(
+        None, ge=1, le=LARGEST_ID, description="The session that this is of; the answer may name an image to repeat"
+    )
+
+
+class TagImages(ImagesCommand):
+    """Put a tag on images of the catalogue, or take it off."""
+
+    name: ClassVar[str] = "tag-images"
+    tag: str = Field(max_length=10 * LONGEST_TAG, description=f"The tag, at most {LONGEST_TAG} characters")
+    put: bool = Field(True, description="Put it on; else take it off")
+
+
+class RelabelImages(ImagesCommand):
+    """Give images of classifications another label than that of their task; models are judged by it."""
+
+    name: ClassVar[str] = "relabel-images"
+    label: str = Field(max_length=10 * LONGEST_LABEL, description=f"The label, at most {LONGEST_LABEL} characters")
+
+
+class UndoDecision(Command):
+    """Take back a verdict, a tag or a label, of each image where nothing else was decided since; or do it again."""
+
+    name: ClassVar[str] = "undo-decision"
+    decision: Id = Field(0, description="Which; one that took another back does that again; 0: your last that counts")
+    author: Author = ""
+
+
+class ListDecisions(Query):
+    """List what was decided about images of the catalogue, the latest first."""
+
+    name: ClassVar[str] = "list-decisions"
+    by: str | None = Field(None, max_length=LONGEST_AUTHOR, description="Only what this person decided")
+    after: Id = Field(0, description="The “next” of the page before")
+    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Decisions in a page")
+
+
+class DecisionHistory(Query):
+    """Tell who decided what about one image, and when, the latest first."""
+
+    name: ClassVar[str] = "decision-history"
+    entry: Id = Field(description="The image, by its number in the catalogue")
+
+
+class BeginReview(Command):
+    """Begin a session of decisions; on request it shows some images once more, to see how steady the person is."""
+
+    name: ClassVar[str] = "begin-review"
+    author: Author = ""
+    repeats: float = Field(
+        0.0, ge=0, le=MOST_REPEATS, description="After this share of the decisions an image is shown once more"
+    )
+
+
+class AnswerRepeat(Command):
+    """Say what is thought of an image that a session shows once more; its verdict stays what it was."""
+
+    name: ClassVar[str] = "answer-repeat"
+    session: Id = Field(description="The session")
+    entry: Id = Field(description="The image")
+    verdict: Verdict = Field(description="What is thought of it now")
+    reason: str = Field("", max_length=10 * LONGEST_REASON, description="Why it is rejected")
+
+
+class ReviewFigures(Query):
+    """Tell how many decisions a session has, how many an hour, and how often the person agreed with themselves."""
+
+    name: ClassVar[str] = "review-figures"
+    session: Id = Field(description="The session")
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What came of a decision."""
+
+    decision: int
+    """Its number, by which it is taken back; 0 where nothing was changed."""
+    changed: int
+    """Images that it changed."""
+    same: int
+    """Images that stay as they were."""
+    said: str
+    """In one or two sentences."""
+    repeat: int = 0
+    """The image to show once more now; 0 for none."""
+
+
+class CurationDecisions:
+    """Decides, and tells who decided. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._decisions = workspace.decisions
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done and asked here."""
+        commands.add(Decide, self.decide)
+        commands.add(TagImages, self.tag)
+        commands.add(RelabelImages, self.relabel)
+        commands.add(UndoDecision, self.undo)
+        commands.add(ListDecisions, self.listed)
+        commands.add(DecisionHistory, self.history)
+        commands.add(BeginReview, lambda sent: {"session": self._decisions.begin_session(sent.author, sent.repeats)})
+        commands.add(AnswerRepeat, self.answer_repeat)
+        commands.add(ReviewFigures, self.figures)
+
+    def decide(self, sent: Decide) -> Decided:
+        """Raises UserError where a view has another number of images than was expected, or there is none."""
+        change = self._decisions.review(sent.target, sent.verdict, sent.reason, sent.author, sent.session)
+        done = {"accepted": "Accepted {}.", "rejected": "Rejected {}.", "open": "Took back what was said of {}."}
+        repeat = self._repeat(sent.session) if sent.session is not None and change.decision else 0
+        return _told(change, done[sent.verdict], f"{sent.verdict} already", repeat)
+
+    def tag(self, sent: TagImages) -> Decided:
+        """Raises UserError as `decide` does, and for a tag that has no name or too long a one."""
+        tag = " ".join(sent.tag.split())
+        change = self._decisions.tag(sent.target, tag, sent.put, sent.author)
+        if sent.put:
+            return _told(change, f"Put the tag “{_safe(tag)}” on {{}}.", "tagged so already")
+        return _told(change, f"Took the tag “{_safe(tag)}” off {{}}.", "not tagged so")
+
+    def relabel(self, sent: RelabelImages) -> Decided:
+        """Raises UserError as `decide` does, for an empty label, and for images of segmentations."""
+        label = " ".join(sent.label.split())
+        change = self._decisions.relabel(sent.target, label, sent.author)
+        return _told(change, f"Gave the label “{_safe(label)}” to {{}}.", "labelled so already")
+
+    def undo(self, sent: UndoDecision) -> Decided:
+        """Raises UserError where there is nothing to take back, or it was taken back already."""
+        back = self._decisions.take_back(sent.decision, sent.author)
+        what = {"review": "the verdict", "tag": "the tag", "label": "the label"}[back.kind]
+        done = f"{'Done again' if back.again else 'Taken back'}: {what} “{_safe(back.what)}” on {{}}."
+        said = [done.format(_images(back.changed))] if back.changed else ["Nothing was changed."]
+        if back.left:
+            stay = "1 image stays as it is" if back.left == 1 else f"{back.left:,} images stay as they are"
+            said.append(f"{stay}: something else was decided since.")
+        return Decided(back.decision, back.changed, back.left, " ".join(said))
+
+    def listed(self, asked: ListDecisions) -> Plain:
+        found = self._decisions.all(asked.limit, asked.after, asked.by)
+        return {"decisions": [_facts(one) for one in found], "next": found[-1].id if len(found) == asked.limit else 0}
+
+    def history(self, asked: DecisionHistory) -> Plain:
+        """Raises UserError for an unknown image."""
+        return {
+            "history": [
+                {
+                    "kind": said.kind,
+                    "what": said.what,
+                    "reason": said.reason,
+                    "author": said.author,
+                    "decision": said.decision,
+                    "restored": said.restored,
+                    "created": said.created.isoformat(),
+                }
+                for said in self._decisions.of_entry(asked.entry)
+            ]
+        }
+
+    def answer_repeat(self, sent: AnswerRepeat) -> dict[str, bool]:
+        """Raises UserError for an image that the session does not show once more."""
+        return {"agrees": self._decisions.answer_repeat(sent.session, sent.entry, sent.verdict, sent.reason)}
+
+    def figures(self, asked: ReviewFigures) -> Plain:
+        """Raises UserError for an unknown session."""
+        held = self._decisions.session(asked.session)
+        seconds = (held.last - held.first).total_seconds() if held.first and held.last else 0.0
+        share = wilson(held.agreed, held.repeated, nothing="no image was shown once more yet")
+        return {
+            "session": held.id,
+            "author": held.author,
+            "decisions": held.decisions,
+            "images": held.images,
+            "seconds": seconds,
+            # From the first to the last there is one decision less.
+            "an_hour": 3600 * (held.decisions - 1) / seconds if seconds > 0 else None,
+            "repeats": held.repeated,
+            "same": held.agreed,
+            "share": share.value,
+            "low": share.low,
+            "high": share.high,
+            "words": share.words,
+        }
+
+    def _repeat(self, session: int) -> int:
+        """The image to show once more after the last decision of a session: drawn by the number of the session and that
+        of its decisions, so that the same decisions are followed by the same repeats.
+        """
+        held = self._decisions.session(session)
+        fate = random.Random(f"{held.id} {held.decisions}")
+        if fate.random() >= held.repeats:
+            return 0
+        known: Sequence[int] = self._decisions.repeatable(session, WAITS)
+        return fate.choice(known) if known else 0
+
+
+def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
+    """What came of a change, in words; `already` says what the others were before."""
+    said = [done.format(_images(change.changed))] if change.changed else ["Nothing was changed."]
+    if change.same:
+        said.append(f"{_images(change.same)} {'was' if change.same == 1 else 'were'} {already}.")
+    return Decided(change.decision, change.changed, change.same, " ".join(said), repeat)
+
+
+def _images(number: int) -> str:
+    return "1 image" if number == 1 else f"{number:,} images"
+
+
+def _safe(text: str) -> str:
+    """As a part of a template."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _facts(one: Decision) -> Plain:
+    kind: DecisionKind = one.kind
+    return {
+        "decision": one.id,
+        "kind": kind,
+        "author": one.author,
+        "what": one.what,
+        "count": one.entries,
+        "undoes": one.undoes,
+        "undone": one.undone,
+        "created": one.created.isoformat(),
+    }

@@ -1,0 +1,244 @@
+"""What the gallery asks: pages of a view, how many fit, and all that is known of one image."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pipeline.images import read_image
+from pipeline.recipes import recipe_of
+from pipeline.types import StageName
+from services.curation.map import ImageMap
+from services.curation.meaning import Meaning
+from services.curation.near_duplicates import NearDuplicates
+from services.curation.views import View
+from storage import entry_sets
+from storage.catalogue_selection import Held
+from storage.catalogue_types import Bar, CatalogueEntry, CataloguePage, Count, Facet
+from storage.decisions import Said
+from storage.test_set_facts import CaseFacts
+from storage.types import StoredTestCase, StoredValue
+from storage.workspace import Workspace
+
+PAGE = 60
+"""Images in a page, where a page of the gallery says nothing else."""
+MOST_IN_PAGE = 200
+MOST_HELD = 64
+"""Views that are held at a time; of a million images one takes 0.1 MB, by information 0.9 MB."""
+MOST_LISTED = 16
+"""Views by meaning whose images are remembered for the next page."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """How many images a view has, and how many of each value that it can be filtered by."""
+
+    count: Count
+    facets: Mapping[Facet, Mapping[str, int]]
+    checks: Mapping[str, Mapping[str, int]]
+    """By check and outcome."""
+    models: Mapping[str, Mapping[str, int]]
+    """By model under test, and where it stands."""
+    histograms: Mapping[str, tuple[Bar, ...]]
+    """Of the checks that were asked for; what the view says of a check's figures does not count for its own."""
+    waiting: int = 0
+    """Images that may belong to it and cannot be told yet: nobody looked at what they show."""
+
+
+@dataclass(frozen=True)
+class Detail:
+    """All that is known of one image."""
+
+    entry: CatalogueEntry
+    case: StoredTestCase | None
+    """None of an image that was imported."""
+    facts: CaseFacts | None
+    """What votes and models under test say of it; None of an image that was imported."""
+    source_size: tuple[int, int] | None
+    mask_sha: str
+    """That of its run, which lies on the source; "" for none."""
+    sets: tuple[str, ...]
+    """The versions of test sets that it is in, such as "birds@2"."""
+    history: tuple[Said, ...]
+    """What people said of it, the latest first."""
+    siblings: int
+    """Images of the same source, itself among them."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How an image came about, stage by stage."""
+
+    values: Mapping[StageName, StoredValue]
+    """What each text stage of its recipe had given when it was drawn."""
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The images of a view by meaning, in its order."""
+
+    entries: tuple[int, ...]
+    waiting: int = 0
+
+
+class Gallery:
+    """Answers the gallery. All methods may be called from any thread."""
+
+    def __init__(
+        self, workspace: Workspace, meaning: Meaning, near_duplicates: NearDuplicates, image_map: ImageMap
+    ) -> None:
+        self._workspace, self._meaning = workspace, meaning
+        self._near_duplicates, self._map = near_duplicates, image_map
+        self._held: OrderedDict[str, Held | _Listed] = OrderedDict()
+        self._listed: OrderedDict[tuple[str, int], _Listed] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def page(self, view: View, at: int = 0, limit: int = PAGE, held: str = "") -> CataloguePage:
+        """Images of a view from the place `at` on (0: the first), at most `limit`. `held` is what `hold` gave for it;
+        where that is forgotten by now the view is as it is. Raises UserError as `Meaning.ranked` and
+        `NearDuplicates.groups` do.
+        """
+        with self._lock:
+            known = self._held.get(held)
+        if known is None:
+            known = self._known(view)
+        if not isinstance(known, _Listed):
+            return self._workspace.catalogue.page(view.wanted, view.order, limit, at=at, held=known)
+        some = known.entries[at : at + limit]
+        return CataloguePage(self._workspace.catalogue.listed(some), at + limit < len(known.entries))
+
+    def hold(self, view: View) -> str:
+        """Keep which images a view has now, so that what is decided about them moves none: a name for `page`."""
+        held = self._known(view) or self._workspace.catalogue.hold(view.wanted, view.order)
+        name = secrets.token_hex(8)
+        with self._lock:
+            _remember(self._held, name, held, MOST_HELD)
+        return name
+
+    def hold_like(self, view: View, picture: bytes) -> tuple[str, int]:
+        """Those images of a view that look most like a picture from elsewhere, of which nothing is kept: a name for
+        `page`, and how many they are. Raises UserError for a file that is no picture, and as `Meaning.ranked`.
+        """
+        allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.wanted))
+        found = self._meaning.ranked(read_image(picture).image, allowed)
+        name = secrets.token_hex(8)
+        with self._lock:
+            _remember(self._held, name, _Listed(found.entries, found.waiting), MOST_HELD)
+        return name, len(found.entries)
+
+    def place(self, view: View, entry_id: int) -> int | None:
+        """At which place of a view an image stands; None where it is not in it."""
+        known = self._known(view)
+        if isinstance(known, _Listed):
+            return known.entries.index(entry_id) if entry_id in known.entries else None
+        return self._workspace.catalogue.place(view.wanted, view.order, entry_id, known)
+
+    def entry(self, entry_id: int) -> CatalogueEntry:
+        """One image. Raises UserError for an unknown one."""
+        return self._workspace.catalogue.get(entry_id)
+
+    def count(self, view: View) -> Count:
+        """How many images a view has."""
+        known = self._known(view)
+        if isinstance(known, _Listed):
+            return Count(len(known.entries))
+        return Count(entry_sets.size(known.bits)) if known else self._workspace.catalogue.count(view.wanted)
+
+    def totals(self, view: View, histograms: Sequence[str] = ()) -> Totals:
+        """Counts for the filters beside a view."""
+        catalogue, known = self._workspace.catalogue, self._known(view)
+        within = None if known is None else self.ids(view)
+        wanted = replace(view.wanted, within=within)
+        return Totals(
+            self.count(view),
+            catalogue.facets(wanted),
+            catalogue.checks(wanted),
+            catalogue.models(wanted),
+            {
+                check: catalogue.histogram(check, replace(view.without_range(check).wanted, within=within))
+                for check in histograms
+            },
+            known.waiting if isinstance(known, _Listed) else 0,
+        )
+
+    def ids(self, view: View, held: str = "") -> tuple[int, ...]:
+        """All images of a view, for what is done with all of them; `held` as for `page`."""
+        with self._lock:
+            known = self._held.get(held)
+        if known is None:
+            known = self._known(view)
+        if isinstance(known, _Listed):
+            return known.entries
+        return (
+            tuple(entry_sets.entries_of(known.bits).tolist()) if known else self._workspace.catalogue.ids(view.wanted)
+        )
+
+    def _known(self, view: View) -> Held | _Listed | None:
+        """The images of a view that no filter can say; None of others."""
+        if view.is_filter:
+            return None
+        allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.wanted))
+        if not view.by_meaning:
+            return Held(allowed)
+        key = view.text, self._workspace.saved()
+        with self._lock:
+            if key in self._listed:
+                return self._listed[key]
+        if view.alike:
+            groups = self._near_duplicates.groups(allowed)
+            if groups.waiting:
+                self._meaning.begin()
+            listed = _Listed(tuple(entry for group in groups.groups for entry in group), groups.waiting)
+        else:
+            found = self._meaning.ranked(view.like or view.near, allowed)
+            first = (view.near,) if view.near and entry_sets.has(allowed, np.array([view.near]))[0] else ()
+            listed = _Listed((*first, *found.entries), found.waiting)
+        with self._lock:
+            _remember(self._listed, key, listed, MOST_LISTED)
+        return listed
+
+    def detail(self, entry_id: int) -> Detail:
+        """All that is known of one image. Raises UserError for an unknown one."""
+        workspace = self._workspace
+        entry = workspace.catalogue.get(entry_id)
+        case = workspace.test_cases.get(entry.test_case) if entry.test_case is not None else None
+        facts = workspace.test_sets.facts([case.id])[case.id] if case is not None else None
+        mask = workspace.runs.mask(entry.run)[0] if entry.run else None
+        source = View.read(f"source={entry.source_sha}") if entry.source_sha else None
+        return Detail(
+            entry,
+            case,
+            facts,
+            workspace.images.sizes([entry.source_sha]).get(entry.source_sha),
+            mask or "",
+            workspace.test_sets.versions_with(entry.image_sha),
+            workspace.decisions.of_entry(entry.id),
+            self.count(source).number if source is not None else 1,
+        )
+
+    def origin(self, entry_id: int) -> Origin:
+        """How an image came about. Raises UserError for an unknown one."""
+        detail = self.detail(entry_id)
+        if detail.case is None:
+            return Origin({})
+        case, runs = detail.case, self._workspace.runs
+        found: dict[StageName, StoredValue] = {}
+        for stage in recipe_of(case.lineage.recipe).names:
+            # Values are only ever added: the last one before the image was saved is the one that it was drawn from.
+            before = [value for value in runs.history(case.run_id, stage) if value.created <= case.created]
+            if before:
+                found[stage] = max(before, key=lambda value: value.id)
+        return Origin(found)
+
+
+def _remember(held: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:
+    """Keep one more, and forget the oldest of too many."""
+    held[key] = value
+    while len(held) > most:
+        held.popitem(last=False)

@@ -1,0 +1,299 @@
+"""Reads a folder, a zip or a tar of any known format into a workspace.
+
+Images come in by batches, their files on the disk before their rows, so an import that was stopped or killed is
+finished by the same one again. What was read to the end once is not read again: it is known by the SHA-256 of what is
+in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pydantic import ValidationError
+
+from pipeline.errors import UserError
+from pipeline.masks import parse_classes
+from pipeline.progress import OnProgress, stop_if
+from pipeline.types import Check, from_plain, to_plain
+from services.formats.exporting import LAYOUTS
+from services.formats.reading import read
+from services.formats.sources import Report, open_files
+from services.formats.types import Example, Imported
+from storage.images import StoredImage
+from storage.imports import Import, ImportedImage, ImportRow, NewImage
+from storage.rows import whole
+from storage.test_sets import LONGEST_NAME
+from storage.workspace import Workspace
+
+AT_ONCE = 200
+"""Images whose rows are saved together: what is killed loses no more."""
+MOST_SAID = 1_000_000
+"""Bytes of what files may say of one image."""
+_FOLDER = "importing"
+"""In the workspace: pictures that are not in yet. Each import has a folder in it, which goes with it."""
+_OF_PROCESS = re.compile(r"(\d+)-[0-9a-f]{8}")
+_SHA = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of an import."""
+
+    imported: Import
+    already: bool
+    """The same was brought in before: nothing was changed."""
+
+    @property
+    def words(self) -> str:
+        """In a sentence or two, for a person."""
+        held = self.imported
+        if self.already:
+            return f"“{held.name}” was imported already, as number {held.id}: nothing was changed."
+        known = held.rows.get("known", 0)
+        parts = [f"{images_in_words(held.made)} came into the workspace as “{held.name}” (import {held.id})."]
+        if held.sources:
+            parts.append(
+                f"{images_in_words(held.sources)} beside them {'is a source' if held.sources == 1 else 'are sources'}."
+            )
+        if known:
+            parts.append(f"{images_in_words(known)} {'was' if known == 1 else 'were'} in the workspace already.")
+        if refused := held.rows.get("refused", 0):
+            parts.append(f"{refused} {'row' if refused == 1 else 'rows'} of its report tell what was left out.")
+        return " ".join(parts)
+
+
+def bring_in(
+    workspace: Workspace,
+    source: Path,
+    name: str = "",
+    layout: str = "",
+    classes: str = "",
+    labels: Sequence[str] = (),
+    progress: OnProgress | None = None,
+    cancelled: threading.Event | None = None,
+    report: Report | None = None,
+    begun: Callable[[int], None] = lambda _: None,
+) -> Done:
+    """Bring in the images of a folder, a zip or a tar of this machine; never what a client names as a path.
+
+    `name` is what the import is called, "" for the name of the source; `layout` a format, or "" to find out; `classes`
+    names the numbers of masks (“0 sky, 1 road”) where the files do not; `labels` are those that are known, () for any.
+    `begun` is told the number of the import once it has one, and may be told it again.
+
+    Raises UserError, and Cancelled when the person asked to stop; what is in by then stays in.
+    """
+    require_layout(layout)
+    named = parse_classes(classes) if classes.strip() else {}
+    known = tuple(dict.fromkeys(label.strip() for label in labels if label.strip()))
+    options = {"layout": layout, "classes": {str(key): value for key, value in named.items()}, "labels": known}
+    report = report or Report()
+    with room_in(workspace) as room:
+        content = content_of(source, room, cancelled)
+        found = workspace.imports.find(content, options)
+        if found is not None and found.state == "done":
+            return Done(found, already=True)
+        words = (" ".join(whole(name).split()) or whole(source.absolute().name))[:LONGEST_NAME] or "import"
+
+        def begin() -> int:
+            number = workspace.imports.begin(words, source.absolute().name, content, options)
+            begun(number)
+            return number
+
+        held = workspace.imports.held(found.id) if found is not None else frozenset()
+        batches = _Batches(workspace, report, begin, held)
+        imported = read(
+            source,
+            room,
+            layout,
+            classes=named or None,
+            labels=known or None,
+            progress=progress,
+            cancelled=cancelled,
+            report=report,
+            each=batches.take,
+        )
+        return Done(_finish(workspace, batches.finish(), imported), already=False)
+
+
+def _finish(workspace: Workspace, number: int, imported: Imported) -> Import:
+    imports = workspace.imports
+    rows = [ImportRow(row.file, row.reason, row.kind) for row in imported.rows]
+    rows += [ImportRow(image.name, _known(image), "known") for image in imports.images(number, linked=True)]
+    header = imported.header
+    told = asdict(header) if header is not None else {}
+    imports.finish(number, imported.layout, told, rows)
+    return imports.get(number)
+
+
+def require_layout(layout: str) -> None:
+    """Raises UserError for what is no format; "" is one that has to be found out."""
+    if layout and layout not in LAYOUTS:
+        raise UserError(f"“{layout[:80]}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
+
+
+class _Batches:
+    """Takes examples from the reader, and saves them some at a time."""
+
+    def __init__(self, workspace: Workspace, report: Report, begin: Callable[[], int], held: frozenset[str]) -> None:
+        self._workspace, self._report, self._begin, self._held = workspace, report, begin, held
+        self._waiting: list[Example] = []
+
+    def take(self, example: Example) -> None:
+        """One more. What cannot be kept is told."""
+        if example.sha in self._held:
+            return
+        reason = _why_refused(example)
+        if reason:
+            self._report.refuse(example.name, reason)
+            return
+        if example.source_sha and not _SHA.fullmatch(example.source_sha):
+            self._report.changed(example.name, "What it calls the SHA-256 of its source is none: it was left out.")
+            example = replace(example, source_sha="")
+        self._waiting.append(example)
+        if len(self._waiting) == AT_ONCE:
+            self._save()
+
+    def finish(self) -> int:
+        """Save the rest; the number of the import."""
+        return self._save()
+
+    def _save(self) -> int:
+        images, number = self._workspace.images, self._begin()
+        new = []
+        for example in self._waiting:
+            mask = images.take(example.mask, example.mask.stem) if example.mask is not None else None
+            new.append(_new_image(example, images.take(example.image, example.sha), mask))
+        if new:
+            images.settle()
+            self._workspace.imports.add(number, new)
+        self._waiting = []
+        return number
+
+
+def content_of(source: Path, scratch: Path, cancelled: threading.Event | None = None) -> str:
+    """The SHA-256 of an archive, or of the names and contents of all files of a folder that are read.
+
+    Raises UserError where there is nothing to read.
+    """
+    whole_hash = hashlib.sha256()
+    try:
+        if not source.is_dir():
+            with source.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        files = open_files(source, scratch, Report())
+        for name in files.names:
+            stop_if(cancelled)
+            whole_hash.update(f"{len(name)} {name} {_digest(files.path(name))} ".encode())
+    except OSError as error:
+        raise UserError(
+            f"{source} cannot be read ({error.strerror or error}): give a folder, a zip or a tar."
+        ) from error
+    return whole_hash.hexdigest()
+
+
+def _digest(path: Path | None) -> str:
+    assert path is not None  # a folder's files lie on this machine
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:  # the reader will tell of it
+        return "unreadable"
+
+
+def _why_refused(example: Example) -> str:
+    """Why what the files say of an image cannot be kept; "" where it can."""
+    if len(example.label) > LONGEST_NAME:
+        return f"Its label has {len(example.label):,} characters; at most {LONGEST_NAME} are taken."
+    if any(len(name) > LONGEST_NAME for name in (*example.mask_classes.values(), *example.edit_types)):
+        return f"A class of its mask or an edit type has a name of more than {LONGEST_NAME} characters."
+    try:
+        edits = [to_plain(edit) for edit in example.edits]
+        said = json.dumps([example.caption, example.new_caption, edits, example.facts], allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        return "What is said of it holds infinity or no number (NaN), which JSON does not have: correct it."
+    if len(said) > MOST_SAID:
+        return f"More is said of it than {MOST_SAID // 1000:,} kB: make that shorter."
+    return ""
+
+
+def _new_image(example: Example, image: StoredImage, mask: StoredImage | None) -> NewImage:
+    return NewImage(
+        name=example.name,
+        image=image,
+        mask=mask,
+        mask_classes=example.mask_classes,
+        label=example.label,
+        split=example.split,
+        role=example.role,
+        source=example.source_sha,
+        caption=example.caption,
+        new_caption=example.new_caption,
+        edits=example.edits,
+        edit_types=example.edit_types,
+        checks=_checks(example.facts.get("checks")),
+        facts=example.facts,
+    )
+
+
+def _checks(told: Any) -> tuple[Check, ...]:
+    """The checks of an image that a studio exported; () for anything else that is called so."""
+    try:
+        found: tuple[Check, ...] = from_plain(tuple[Check, ...], told)  # type: ignore[arg-type]
+    except ValidationError:
+        return ()
+    return found
+
+
+def _known(image: ImportedImage) -> str:
+    named = f"test case {image.test_case}" if image.test_case is not None else f"number {image.entry} of the catalogue"
+    return f"It is in the workspace already, as {named}: no second one was made."
+
+
+@contextmanager
+def room_in(workspace: Workspace) -> Iterator[Path]:
+    """A new room, which goes in the end."""
+    room = new_room(workspace)
+    try:
+        yield room
+    finally:
+        remove_room(room)
+
+
+def new_room(workspace: Workspace) -> Path:
+    """A folder on the disk of the workspace for what is not in yet; those of processes that are gone are removed."""
+    rooms = workspace.folder / _FOLDER
+    try:
+        rooms.mkdir(exist_ok=True)
+        for left in rooms.iterdir():
+            match = _OF_PROCESS.fullmatch(left.name)
+            if match and not psutil.pid_exists(int(match[1])):
+                shutil.rmtree(left, ignore_errors=True)
+        room = rooms / f"{os.getpid()}-{secrets.token_hex(4)}"
+        room.mkdir()
+    except OSError as error:
+        raise UserError(f"Nothing can be written to {rooms} ({error.strerror or error}): make room there.") from error
+    return room
+
+
+def remove_room(room: Path) -> None:
+    """Remove such a folder with what is in it."""
+    shutil.rmtree(room, ignore_errors=True)
+    with suppress(OSError):  # another import has its room there
+        room.parent.rmdir()
+
+
+def images_in_words(number: int) -> str:
+    """So many images, in words."""
+    return "1 image" if number == 1 else f"{number:,} images"

@@ -1,0 +1,307 @@
+"""Imports as a page, a script or the command line ask for them: uploads in the background, lists, into a test set."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from pipeline.errors import Cancelled, UserError
+from pipeline.masks import parse_classes
+from pipeline.progress import Progress
+from services.changes import Changes
+from services.commands import Command, Commands, Missing
+from services.curation.import_source import bring_in, images_in_words, new_room, remove_room, require_layout
+from services.edit_conflicts import LARGEST_ID
+from services.formats.naming import name_of_file
+from services.formats.sources import Report
+from services.queries import MOST_LISTED, Query
+from services.test_sets.examples import origin_of
+from services.test_sets.versions import LONGEST_REFERENCE, set_of
+from storage.imports import Import, ImportedImage
+from storage.rows import whole
+from storage.test_set_types import SetEntry, SetVersion
+from storage.test_sets import LONGEST_NAME, LONGEST_NOTE
+from storage.workspace import Workspace
+
+_TO_SET = 1000
+"""Images that go into a draft together."""
+
+log = logging.getLogger(__name__)
+
+
+class ListImports(Query):
+    """List what was brought in from folders and archives, the latest first."""
+
+    name: ClassVar[str] = "list-imports"
+
+
+class ShowImport(Query):
+    """Tell how far an import is, and what was told of its files."""
+
+    name: ClassVar[str] = "show-import"
+    number: int = Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")
+    after: int = Field(0, ge=0, le=LARGEST_ID, description="The “next” of the page before")
+    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Rows of the report in a page")
+
+
+class StopImport(Command):
+    """Stop the import that is going on; what is in stays, and the same import again goes on with it."""
+
+    name: ClassVar[str] = "stop-import"
+
+
+class ImportIntoTestSet(Command):
+    """Put the images of a finished import into the draft of a test set, with their labels, splits and masks."""
+
+    name: ClassVar[str] = "import-into-test-set"
+    number: int = Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")
+    test_set: str = Field(
+        "", max_length=LONGEST_REFERENCE, description="Its id or name; empty: the name that the set was exported with"
+    )
+
+
+@dataclass(frozen=True)
+class InSet:
+    """What came of putting an import into a test set."""
+
+    version: SetVersion
+    added: int
+    already: int
+
+    @property
+    def words(self) -> str:
+        """In a sentence, for a person."""
+        if not self.added:
+            return f"“{self.version.words}” has all of these images already: nothing was changed."
+        already = f"; {self.already} were in it already" if self.already else ""
+        return f"{images_in_words(self.added)} came into “{self.version.words}”{already}."
+
+
+@dataclass(frozen=True)
+class ImportState:
+    """How far the import of an upload is, at one moment."""
+
+    name: str
+    state: Literal["running", "done", "failed", "stopped"] = "running"
+    done: int = 0
+    total: int = 0
+    """Images that were found; 0 as long as nobody knows."""
+    seconds_left: float | None = None
+    rows: int = 0
+    """Of its report, so far."""
+    number: int = 0
+    """Of the import, once the first of its images are read; 0 before."""
+    message: str = ""
+    """What came of it, or why it failed: for a person."""
+    upload: int = 1
+    """Which upload since the start of the studio."""
+
+
+class ImportService:
+    """Imports into one workspace. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace, changes: Changes | None = None) -> None:
+        self._workspace, self._changes = workspace, changes or Changes()
+        self._lock = threading.Lock()
+        self._state: ImportState | None = None
+        self._cancelled = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done and asked here."""
+        commands.add(ListImports, lambda _: self.listed())
+        commands.add(ShowImport, self.show)
+        commands.add(StopImport, lambda _: {"stopping": self.stop()})
+        commands.add(ImportIntoTestSet, self._into_set)
+
+    def import_upload(
+        self,
+        file: Path,
+        file_name: str,
+        name: str = "",
+        layout: str = "",
+        classes: str = "",
+        labels: Sequence[str] = (),
+        test_set: str | None = None,
+    ) -> ImportState:
+        """Begin to bring in a zip or a tar that was uploaded, called `file_name` where it came from; `state` tells how
+        far it is. The file is moved, and gone when the import ends. `test_set`: put the images into the draft of that
+        set too, "" for the one that was exported. Other fields are those of `bring_in`.
+
+        Raises UserError while another import is going on, and for fields that cannot be taken.
+        """
+        require_layout(layout)
+        try:
+            parse_classes(classes)
+        except UserError as error:
+            raise UserError(str(error), field="classes") from error
+        shown = whole(" ".join(name.split()) or Path(file_name).stem)[:LONGEST_NAME] or "upload"
+        with self._lock:
+            if self._state is not None and self._state.state == "running":
+                raise UserError("An import is going on already: wait for it, or stop it.")
+            room = new_room(self._workspace)
+            taken = room / name_of_file(Path(file_name).name)
+            try:
+                shutil.move(file, taken)
+            except OSError as error:
+                remove_room(room)
+                raise UserError(f"The upload cannot be kept ({error.strerror or error}): make room.") from error
+            self._cancelled = threading.Event()
+            self._state = ImportState(shown, upload=1 if self._state is None else self._state.upload + 1)
+
+            def work() -> str:
+                report = Report()
+
+                def on_progress(at: Progress) -> None:
+                    self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=len(report.rows))
+
+                def begun(number: int) -> None:
+                    self._tell(number=number)
+
+                given = (shown, layout, classes, labels)
+                done = bring_in(self._workspace, taken, *given, on_progress, self._cancelled, report, begun)
+                self._tell(number=done.imported.id, rows=sum(done.imported.rows.values()))
+                if test_set is None:
+                    return done.words
+                return f"{done.words} {into_set(self._workspace, done.imported.id, test_set).words}"
+
+            self._thread = threading.Thread(target=self._work, args=(work, room), name="import", daemon=True)
+            self._thread.start()
+            return self._state
+
+    def state(self) -> ImportState | None:
+        """How far the latest upload is; None where there was none since the start of the server."""
+        return self._state
+
+    def stop(self) -> bool:
+        """Ask the import of an upload to stop. False where none is going on."""
+        self._cancelled.set()
+        return self._state is not None and self._state.state == "running"
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Stop what is going on, and wait for it at most so long."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    # Looking
+
+    def listed(self) -> dict[str, Any]:
+        """The imports as plain data, how far the one is that is going on, and how far the latest upload came."""
+        state = self.state()
+        return {
+            "imports": [import_facts(held) for held in self._workspace.imports.all()],
+            "going_on": state_facts(state) if state is not None and state.state == "running" else None,
+            "latest_upload": state_facts(state) if state is not None else None,
+        }
+
+    def show(self, asked: ShowImport) -> dict[str, Any]:
+        """Raises UserError for an unknown number."""
+        imports, state = self._workspace.imports, self.state()
+        page = imports.rows(asked.number, asked.after, asked.limit + 1)
+        shown = page[: asked.limit]
+        return {
+            **import_facts(imports.get(asked.number)),
+            "upload": state_facts(state) if state is not None and state.number == asked.number else None,
+            "report": [{"file": row.file, "reason": row.reason, "kind": row.kind} for _, row in shown],
+            "next": shown[-1][0] if len(page) > len(shown) else 0,
+        }
+
+    # How it is done
+
+    def _into_set(self, sent: ImportIntoTestSet) -> dict[str, Any]:
+        done = into_set(self._workspace, sent.number, sent.test_set)
+        return {"test_set": done.version.test_set, "added": done.added, "already": done.already}
+
+    def _work(self, work: Callable[[], str], room: Path) -> None:
+        state: Literal["done", "failed", "stopped"] = "done"
+        try:
+            message = work()
+        except Cancelled:
+            state, message = "stopped", "The import was stopped: the same one again goes on with it."
+        except UserError as error:
+            state, message = "failed", str(error)
+        except Exception as error:  # whoever waits must be told
+            log.exception("an import failed")
+            words = f"The studio itself failed ({type(error).__name__}: {error}); the terminal says more. Try again."
+            state, message = "failed", words
+        remove_room(room)
+        self._tell(state=state, message=message, seconds_left=None)
+
+    def _tell(self, **changes: Any) -> None:
+        assert self._state is not None
+        self._state = replace(self._state, **changes)
+        self._changes.tell()
+
+
+def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
+    """Put the images of a finished import into the draft of a test set, which is begun where there is none.
+
+    Images that are in the set stay as they are there; where all are, nothing is changed. Raises UserError.
+    """
+    imported = workspace.imports.get(number)
+    if imported.state != "done":
+        raise UserError(f"The import “{imported.name}” is not finished: start the same one again, then this.")
+    sets, header = workspace.test_sets, imported.header
+    wanted = " ".join(test_set.split()) or str(header.get("name", "")) or imported.name
+    entries = [entry_of(image, imported.name) for image in workspace.imports.images(number)]
+    if not entries:
+        raise UserError(f"The import “{imported.name}” has no images.")
+    try:
+        held = set_of(workspace, wanted)
+    except Missing:
+        held = sets.get(sets.create(wanted, note=str(header.get("note", ""))[:LONGEST_NOTE]))
+    target = held.draft
+    if target is None:
+        assert held.latest is not None  # a set goes with its last version
+        there = {entry.image for entry in sets.entries(held.latest.number)}
+        if all(entry.image in there for entry in entries):
+            return InSet(held.latest, 0, len(entries))
+        target = sets.begin_draft(held.latest.number)
+    added = sum(sets.add(target.number, entries[start : start + _TO_SET]) for start in range(0, len(entries), _TO_SET))
+    return InSet(sets.version(target.number), added, len(entries) - added)
+
+
+def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
+    """An image that was brought in as it stands in a test set. One whose picture was made here is that test case."""
+    return SetEntry(
+        image=image.image,
+        source=image.source or image.image,
+        label=image.label,
+        split=image.split,
+        mask=image.mask,
+        mask_classes=image.mask_classes,
+        role=image.role,
+        test_case=image.test_case if image.role == "generated" else None,
+        origin=origin_of(image, import_name) if image.test_case is None else {},
+    )
+
+
+def import_facts(held: Import) -> dict[str, Any]:
+    """An import as plain data, without its images and rows."""
+    return {
+        "number": held.id,
+        "name": held.name,
+        "source": held.source,
+        "format": held.layout,
+        "state": held.state,
+        "created": held.created.isoformat(),
+        "finished": held.finished.isoformat() if held.finished is not None else "",
+        "images": held.images,
+        "new": held.made,
+        "sources": held.sources,
+        "rows": dict(held.rows),
+        "test_set": str(held.header.get("name", "")),
+    }
+
+
+def state_facts(state: ImportState) -> dict[str, Any]:
+    """How far an import is, as plain data."""
+    return asdict(state)

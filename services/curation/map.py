@@ -1,0 +1,355 @@
+"""The map of images: each has a place in a plane, and those that look alike lie near each other.
+
+There are two maps. PCA, the plane in which the vectors differ most, is there at once and follows what is embedded.
+UMAP, which keeps neighbours together, takes minutes in a process of its own (compiling it alone takes seconds and a few
+hundred MB), and its places are kept until somebody makes it anew. Both lie in one plane, UMAP two units to the right of
+PCA, so that a region is some corners and nothing else. The same vectors give the same places.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import UserError
+from pipeline.nearest import Floats, products
+from services.commands import Command, Commands
+from services.curation.meaning import Meaning
+from storage import entry_sets
+from storage.catalogue_selection import UNREAD
+from storage.catalogue_types import STANDINGS, CatalogueFilter, Facet
+from storage.entry_sets import Bits, Numbers
+from storage.vectors import VectorTable
+from storage.workspace import Workspace
+
+MapName = Literal["pca", "umap"]
+MAPS: tuple[MapName, ...] = get_args(MapName)
+SEED = 1
+FEWEST = 20
+"""Images that UMAP needs; it looks at fifteen neighbours of each."""
+MOST = 200_000
+"""Images that UMAP takes here: beyond it takes hours and gigabytes."""
+SAMPLE = 16_384
+"""Images from which the directions of PCA are found."""
+UMAP_RIGHT = 2.0
+"""How far UMAP lies to the right in the plane; each map is one unit wide and high."""
+COLOURED = 11
+"""Values of a facet that have a colour of their own."""
+REST, NONE = "others", "none"
+Region = Sequence[tuple[float, float]]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where images lie on one of the maps."""
+
+    entries: Numbers
+    places: Floats
+    """(entries, 2): x to the right, y down; from 0 to 1, of UMAP with x from 2 to 3."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """How far UMAP is."""
+
+    working: bool = False
+    note: str = ""
+    """What is done now, such as “placing images, 40 %”."""
+    problem: str = ""
+    """Why it failed, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Category:
+    """A colour of the map."""
+
+    name: str
+    count: int
+    pair: tuple[str, str] | None
+    """What filters for it in the address of a view; None of the rest and of what has no value."""
+
+
+@dataclass(frozen=True)
+class MapPoints:
+    """The points of a map that fit a filter, for a page."""
+
+    entries: NDArray[np.uint32]
+    places: NDArray[np.uint16]
+    """(points, 2), from 0 to 65,535 over the width and the height of the map."""
+    categories: NDArray[np.uint8]
+    """Of each point, its place in the legend."""
+    legend: tuple[Category, ...]
+    missing: int
+    """Images that fit the filter and are not on the map: not embedded yet, or newer than the map."""
+
+
+class MakeMap(Command):
+    """Make the UMAP map of all images that are embedded, in the background."""
+
+    name: ClassVar[str] = "make-map"
+
+
+class StopMap(Command):
+    """Stop making the UMAP map; the one before stays."""
+
+    name: ClassVar[str] = "stop-map"
+
+
+class ImageMap:
+    """The maps of one workspace. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace, meaning: Meaning) -> None:
+        self._workspace, self._meaning = workspace, meaning
+        self._lock = threading.Lock()
+        self._axes: tuple[tuple[int, int], _Axes] | None = None
+        self._pca: tuple[tuple[int, int], Layout] | None = None
+        self._umap: tuple[tuple[int, int], Layout] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._making = Making()
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is asked here."""
+        commands.add(MakeMap, lambda _: self.make())
+        commands.add(StopMap, lambda _: self.stop())
+
+    # Where images lie
+
+    def layout(self, name: MapName) -> Layout | None:
+        """A map; None for UMAP while there is none."""
+        table = self._meaning.table()
+        return self._pca_of(table) if name == "pca" else self._umap_of(table)
+
+    def _pca_of(self, table: VectorTable) -> Layout:
+        with self._lock:
+            if self._pca is not None and self._pca[0] == table.version:
+                return self._pca[1]
+            number = len(table.entries)
+            if not number:
+                return Layout(table.entries, np.zeros((0, 2), np.float32))
+            # Found anew whenever there are twice as many, so that a region means the same while images are added.
+            basis = table.version[0], 1 << (number.bit_length() - 1)
+            if self._axes is None or self._axes[0] != basis:
+                self._axes = basis, _axes_of(table.rows[: basis[1]])
+            layout = Layout(table.entries, self._axes[1].places(table))
+            self._pca = table.version, layout
+            return layout
+
+    def _umap_of(self, table: VectorTable) -> Layout | None:
+        path = self._kept(table)
+        try:
+            changed = path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+        with self._lock:
+            version = table.version[0], changed
+            if self._umap is not None and self._umap[0] == version:
+                return self._umap[1]
+            found = np.load(path)
+            places = _in_unit(found, found.min(axis=0), found.max(axis=0))
+            places[:, 0] += UMAP_RIGHT
+            self._umap = version, Layout(table.entries[: len(places)], places)
+            return self._umap[1]
+
+    def inside(self, region: Region, allowed: Bits) -> Bits:
+        """Those of the `allowed` entries that lie in a region, which is on the map where most of its corners are."""
+        if not region:
+            return allowed
+        middle = sorted(x for x, _ in region)[len(region) // 2]
+        layout = self.layout("umap" if middle > (1 + UMAP_RIGHT) / 2 else "pca")
+        if layout is None:
+            return np.zeros_like(allowed)
+        entries = layout.entries[_within(np.asarray(region, np.float32), layout.places)]
+        return allowed & entry_sets.of_entries(entries, len(allowed) // entry_sets.BYTES)
+
+    def points(self, name: MapName, wanted: CatalogueFilter, colour: str) -> MapPoints:
+        """The points of a map that fit a filter. `colour`: a facet, or "model:" and the name of a model under test.
+
+        Raises UserError for UMAP while there is none.
+        """
+        layout = self.layout(name)
+        if layout is None:
+            raise UserError("There is no UMAP map yet: make it first.", field="map")
+        allowed = self._workspace.catalogue.bits(wanted)
+        shown = np.flatnonzero(entry_sets.has(allowed, layout.entries))
+        entries, places = layout.entries[shown], layout.places[shown]
+        left = UMAP_RIGHT if name == "umap" else 0.0
+        scaled = np.round((places - np.array([left, 0], np.float32)) * 65535).astype(np.uint16)
+        categories, legend = self._coloured(entries, wanted, colour)
+        missing = entry_sets.size(allowed) - len(entries)
+        return MapPoints(entries.astype(np.uint32), scaled, categories, legend, missing)
+
+    def _coloured(
+        self, entries: Numbers, wanted: CatalogueFilter, colour: str
+    ) -> tuple[NDArray[np.uint8], tuple[Category, ...]]:
+        catalogue = self._workspace.catalogue
+        model = colour.removeprefix("model:") if colour.startswith("model:") else ""
+        parts: list[tuple[str, tuple[str, str], CatalogueFilter]] = []
+        if model:
+            for standing in (*STANDINGS, UNREAD):
+                parts.append((standing, ("model", f"{model}:{standing}"), CatalogueFilter(models={model: (standing,)})))
+            has_any = catalogue.bits()
+        else:
+            facet: Facet = colour  # type: ignore[assignment]
+            same: dict[bytes, list[str]] = {}
+            for value in catalogue.facets(wanted, (facet,), 3 * COLOURED)[facet]:
+                has = entry_sets.has(catalogue.bits(CatalogueFilter(facets={facet: (value,)})), entries)
+                if has.any():
+                    same.setdefault(np.packbits(has).tobytes(), []).append(value)
+            for names in list(same.values())[:COLOURED]:
+                # The classes that all streets protect, say, are one colour.
+                word = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+                parts.append((word, (facet, names[0]), CatalogueFilter(facets={facet: (names[0],)})))
+            values = tuple(catalogue.facets(names=(facet,), most=1 << 20)[facet])
+            has_any = catalogue.bits(CatalogueFilter(facets={facet: values})) if values else np.zeros(0, np.uint8)
+        found = np.full(len(entries), len(parts) + 1, np.uint8)
+        found[entry_sets.has(has_any, entries)] = len(parts)
+        # An image with several values has the colour of the one that is most common.
+        for place in range(len(parts) - 1, -1, -1):
+            found[entry_sets.has(catalogue.bits(parts[place][2]), entries)] = place
+        counts = np.bincount(found, minlength=len(parts) + 2).tolist()
+        legend = [Category(word, counts[place], pair) for place, (word, pair, _) in enumerate(parts)]
+        legend += [Category(REST, counts[len(parts)], None), Category(NONE, counts[len(parts) + 1], None)]
+        return found, tuple(legend)
+
+    # UMAP, in a process of its own
+
+    @property
+    def available(self) -> bool:
+        """Whether UMAP is installed."""
+        return find_spec("umap") is not None
+
+    def making(self) -> Making:
+        """How far UMAP is."""
+        with self._lock:
+            return self._making
+
+    def make(self) -> None:
+        """Begin to make the UMAP map. Raises UserError where it cannot be, or is being made."""
+        table = self._meaning.table()
+        number = len(table.entries)
+        if not FEWEST <= number <= MOST:
+            raise UserError(
+                f"{number:,} images are embedded, and UMAP takes from {FEWEST} to {MOST:,}: PCA takes any number."
+            )
+        if not self.available:
+            raise UserError("UMAP is not installed: pip install umap-learn, and start the studio again.")
+        target = self._kept(table)
+        rows = Path(str(table.rows.filename))  # type: ignore[attr-defined]
+        shape = [str(side) for side in table.rows.shape]
+        command = [sys.executable, "-m", "services.curation.umap_process", str(rows), *shape, str(SEED), str(target)]
+        with self._lock:
+            if self._process is not None:
+                raise UserError("The map is being made already: wait for it, or stop it.")
+            environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+            self._process = subprocess.Popen(
+                command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            self._making = Making(True, "starting")
+            process = self._process
+        threading.Thread(target=self._watch, args=(process,), name="map", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop it; nothing happens where it is not being made."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is not None:
+                self._making = Making()
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        said = ""
+        with process.stdout as told:
+            while read := os.read(told.fileno(), 4096):
+                said = (said + read.decode(errors="replace"))[-4000:]
+                with self._lock:
+                    if self._process is process:
+                        self._making = Making(True, _note(said))
+        code = process.wait()
+        with self._lock:
+            if self._process is not process:  # it was stopped
+                return
+            self._process = None
+            self._making = Making()
+            if code:
+                log.error("UMAP failed (%s): %s", code, said)
+                self._making = Making(problem="UMAP failed; the terminal says more. PCA is there all the same.")
+
+    def _kept(self, table: VectorTable) -> Path:
+        return self._workspace.vectors.folder / f"{table.version[0]}.umap.npy"
+
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+_STEPS: Mapping[str, str] = {
+    "loading": "starting UMAP",
+    "Finding Nearest Neighbors": "looking for neighbours",
+    "Construct embedding": "placing images",
+}
+
+
+def _note(said: str) -> str:
+    """How far it is, from what it says: its own words for its steps, and a percentage while it places images."""
+    _, step = max((said.rfind(mark), words) for mark, words in _STEPS.items())
+    shares = re.findall(r"(\d+)%\|", said)
+    return f"{step}, {shares[-1]} %" if shares and step == "placing images" else step
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """The two directions in which vectors differ most, and how their plane is fitted into the unit square."""
+
+    directions: Floats
+    low: Floats
+    high: Floats
+
+    def places(self, table: VectorTable) -> Floats:
+        return _in_unit(products(table.rows, self.directions), self.low, self.high)
+
+
+def _axes_of(rows: NDArray[np.float16]) -> _Axes:
+    sample = np.asarray(rows[:: max(1, math.ceil(len(rows) / SAMPLE))], np.float32)
+    centred = sample - sample.mean(axis=0)
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    directions = np.ascontiguousarray(vectors[:, -2:][:, ::-1].T if rows.shape[1] > 1 else np.ones((2, 1)), np.float32)
+    # A direction and its opposite are as good: the one whose largest part is positive is taken, always the same.
+    largest = directions[np.arange(2), np.abs(directions).argmax(axis=1)]
+    directions *= np.where(largest < 0, -1, 1)[:, None]
+    drawn = sample @ directions.T
+    return _Axes(directions, drawn.min(axis=0), drawn.max(axis=0))
+
+
+def _in_unit(drawn: Floats, low: Floats, high: Floats) -> Floats:
+    """Fitted into the unit square with equal scales and a margin; what lies beyond is put onto its edge."""
+    scale = max(float((high - low).max()), 1e-6)
+    fitted = 0.5 + (drawn - (low + high) / 2) * (0.96 / scale)
+    return np.clip(fitted, 0, 1).astype(np.float32)
+
+
+def _within(corners: Floats, places: Floats) -> Numbers:
+    """Which places lie inside a polygon, by how often a line from each to the right crosses its edges."""
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    near = np.flatnonzero(np.all((places >= low) & (places <= high), axis=1))
+    x, y = places[near, 0], places[near, 1]
+    inside = np.zeros(len(near), bool)
+    for (x1, y1), (x2, y2) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        if y1 != y2:
+            crossed = ((y1 > y) != (y2 > y)) & (x < (x2 - x1) * (y - y1) / (y2 - y1) + x1)
+            inside ^= crossed
+    return near[inside].astype(np.int64)

@@ -1,0 +1,268 @@
+"""Images by what they show: embedded in the background, and found by a text, by another image or by a picture.
+
+The vectors are those of the profile's embedder. The worker thread works them out while nobody waits for it, some images
+at a time and the newest first; nothing is loaded before there is an image to embed or something to look for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from PIL import Image
+from pydantic import Field
+
+from pipeline.errors import UserError
+from pipeline.nearest import Floats, nearest
+from pipeline.profile import Profile
+from pipeline.seams import BatchEmbedder, Models
+from pipeline.weight_hashes import embedder_key
+from services.commands import Commands
+from services.edit_conflicts import LARGEST_ID
+from services.jobs import JobQueue
+from services.queries import MOST_LISTED, Plain, SelectTestCases, entry_facts, selected
+from storage import entry_sets
+from storage.entry_sets import Bits, Numbers
+from storage.vectors import VectorTable
+from storage.workspace import Workspace
+
+DOING = "looking at images"
+BATCH_SECONDS = 0.5
+"""What a batch should take: so long a person's job may wait for one."""
+LARGEST_BATCH = 256
+MOST_FOUND = 2000
+"""Images that a search gives; those behind them have little to do with what was looked for."""
+TEXTS = 256
+"""Texts whose vectors are remembered."""
+
+log = logging.getLogger(__name__)
+
+Wanted = str | int | Image.Image
+"""What is looked for: a text, what looks like an entry of the catalogue, or like a picture."""
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How far the images are embedded."""
+
+    done: int
+    total: int
+    working: bool = False
+    """Whether more are embedded whenever nobody waits for the worker thread."""
+    unreadable: int = 0
+    """Images whose files are missing or damaged: they are left out until the studio is started again."""
+    problem: str = ""
+    """Why that stopped, in one sentence."""
+
+    @property
+    def words(self) -> str:
+        """ "12,000 of 125,000"."""
+        return f"{self.done:,} of {self.total:,}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Images in the order of their similarity to what was looked for."""
+
+    entries: tuple[int, ...]
+    similarities: tuple[float, ...]
+    """Cosines, from -1 to 1, falling. Those of texts are lower than those of images, whatever they say."""
+    searched: int
+    """Images that were compared."""
+    waiting: int
+    """Images that the filter allows and that are not embedded yet."""
+
+
+class SearchImages(SelectTestCases):
+    """Find the test cases that show what a text says, or that look like one of them, the most similar first."""
+
+    name: ClassVar[str] = "search-images"
+    meaning: str = Field("", max_length=400, description="What they should show, such as “a red bird in the snow”")
+    like: int = Field(0, ge=0, le=LARGEST_ID, description="The entry of the catalogue that they should look like")
+    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases at most")
+
+
+class Meaning:
+    """The vectors of the images of one workspace. All methods may be called from any thread."""
+
+    def __init__(self, profile: Profile, models: Models, workspace: Workspace, jobs: JobQueue) -> None:
+        self._section, self._models, self._workspace, self._jobs = profile.embedder, models, workspace, jobs
+        self._texts: OrderedDict[tuple[str, str], Floats] = OrderedDict()
+        self._lock = threading.Lock()
+        self._lined_up = False
+        self._problem = ""
+        self._batch = 4
+        self._left_out: set[int] = set()
+
+    @property
+    def embedder(self) -> str:
+        """What the vectors are kept under."""
+        return embedder_key(self._section)
+
+    def table(self) -> VectorTable:
+        """The vectors that are there."""
+        return self._workspace.vectors.of(self.embedder)
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is asked here."""
+        commands.add(SearchImages, self.search)
+
+    # Embedding
+
+    def begin(self) -> None:
+        """Have the images embedded that have no vector yet, while nobody waits. Called again, it changes nothing, but
+        tries once more to load the embedder where that could not be.
+        """
+        with self._lock:
+            self._problem = ""
+            if self._lined_up or self._jobs.closing:
+                return
+            self._lined_up = True
+        self._jobs.when_idle(DOING, self._fill)
+
+    def filling(self) -> Filling:
+        """How far it is; for a page, in milliseconds."""
+        there = self._workspace.catalogue.bits()
+        missing = entry_sets.size(self._missing(there))
+        total = entry_sets.size(there)
+        with self._lock:
+            return Filling(total - missing, total, self._lined_up, len(self._left_out), self._problem)
+
+    def _missing(self, there: Bits) -> Bits:
+        held = entry_sets.of_entries(self.table().entries, len(there) // entry_sets.BYTES)
+        return there & ~held
+
+    def _fill(self) -> None:
+        """One batch, and the next one lined up behind whatever waits."""
+        more = False
+        try:
+            more = self._embed_next()
+        except UserError as error:
+            with self._lock:
+                self._problem = str(error)
+        except Exception as error:  # a model may fail in any way; the page says so, and works on
+            log.exception("images cannot be embedded")
+            with self._lock:
+                self._problem = f"The embedder failed ({type(error).__name__}); the terminal says more."
+        finally:
+            with self._lock:
+                self._lined_up = more = more and not self._jobs.closing
+        if more:
+            self._jobs.when_idle(DOING, self._fill)
+
+    def _embed_next(self) -> bool:
+        """Whether there may be more. Raises UserError where no image can be embedded."""
+        missing = entry_sets.entries_of(self._missing(self._workspace.catalogue.bits()))
+        if self._left_out:
+            missing = missing[~np.isin(missing, list(self._left_out))]
+        if not len(missing):
+            return False
+        _ = self._models.embedder  # loading it is not what a batch takes
+        began = time.monotonic()
+        batch = missing[: -self._batch - 1 : -1]
+        self._embed(batch)
+        seconds = (time.monotonic() - began) / len(batch)
+        self._batch = min(max(int(BATCH_SECONDS / max(seconds, 1e-6)), 1), LARGEST_BATCH, 2 * self._batch)
+        return len(missing) > len(batch)
+
+    def _embed(self, entries: Numbers) -> None:
+        """Embed and save these; what has no readable image is left out from then on."""
+        shas = self._workspace.vectors.images_of(entries.tolist())
+        images: dict[str, Image.Image] = {}
+        for entry, sha in shas.items():
+            if self._jobs.closing:
+                return
+            try:
+                if sha not in images:
+                    images[sha] = self._workspace.images.load(sha).convert("RGB")
+            except (UserError, OSError, ValueError):
+                log.exception("the image of entry %s cannot be embedded", entry)
+                with self._lock:
+                    self._left_out.add(entry)
+        vectors = dict(zip(images, self._vectors(list(images.values())), strict=True))
+        found = {entry: vectors[sha] for entry, sha in shas.items() if sha in vectors}
+        if found:
+            self._workspace.vectors.add(self.embedder, list(found), np.array(list(found.values()), np.float32))
+
+    def _vectors(self, images: list[Image.Image]) -> list[list[float]]:
+        embedder = self._models.embedder
+        if isinstance(embedder, BatchEmbedder):
+            return [list(vector) for vector in embedder.images(images)] if images else []
+        return [list(embedder.image(image)) for image in images]
+
+    # Looking for images
+
+    def search(self, asked: SearchImages) -> Plain:
+        if bool(asked.meaning.strip()) == bool(asked.like):
+            raise UserError("Say what the images should show, or which one they should look like.", field="meaning")
+        wanted = asked.meaning if asked.meaning.strip() else asked.like
+        found = self.ranked(wanted, self._workspace.catalogue.bits(selected(asked)), asked.limit)
+        listed = self._workspace.catalogue.listed(found.entries)
+        rows = [
+            {**entry_facts(entry), "similarity": round(similarity, 4)}
+            for entry, similarity in zip(listed, found.similarities, strict=True)
+        ]
+        return {"test_cases": rows, "searched": found.searched, "waiting": found.waiting}
+
+    def ranked(self, wanted: Wanted, allowed: Bits, most: int = MOST_FOUND) -> Found:
+        """Those of the `allowed` entries that come nearest to what is wanted, at most `most`; an entry is not like
+        itself. What is not embedded yet is left out, and will be embedded.
+
+        Raises UserError for a text without a word, for an entry that does not exist, and where the embedder cannot be
+        loaded.
+        """
+        vector = self.vector_of(wanted)
+        table = self.table()
+        inside = entry_sets.has(allowed, table.entries)
+        if isinstance(wanted, int):
+            inside &= table.entries != wanted
+        searched, total = int(np.count_nonzero(inside)), entry_sets.size(allowed)
+        waiting = total - searched - (isinstance(wanted, int) and bool(entry_sets.has(allowed, np.array([wanted]))[0]))
+        if waiting > 0:
+            self.begin()
+        if not searched:
+            return Found((), (), 0, max(waiting, 0))
+        rows, figures = nearest(table.rows, vector, most, inside)
+        entries = table.entries[rows]
+        return Found(tuple(entries.tolist()), tuple(figures.tolist()), searched, max(waiting, 0))
+
+    def vector_of(self, wanted: Wanted) -> Floats:
+        """Where it lies among the images, of length 1. That of a text is remembered."""
+        if isinstance(wanted, str):
+            return self._text_vector(" ".join(wanted.split()))
+        if isinstance(wanted, Image.Image):
+            return _unit(self._vectors([wanted.convert("RGB")])[0])
+        table = self.table()
+        row = table.row_of(wanted)
+        if row is None:
+            sha = self._workspace.vectors.images_of([wanted]).get(wanted)
+            if sha is None:
+                raise UserError(f"The catalogue has no image {wanted}; pick one from a list of it.", field="like")
+            return _unit(self._vectors([self._workspace.images.load(sha).convert("RGB")])[0])
+        return _unit(table.rows[row])
+
+    def _text_vector(self, text: str) -> Floats:
+        if not any(map(str.isalnum, text)):
+            raise UserError("Say in words what the images should show.", field="meaning")
+        key = self.embedder, text
+        with self._lock:
+            if key in self._texts:
+                self._texts.move_to_end(key)
+                return self._texts[key]
+        vector = _unit(self._models.embedder.text(text))
+        with self._lock:
+            self._texts[key] = vector
+            while len(self._texts) > TEXTS:
+                self._texts.popitem(last=False)
+        return vector
+
+
+def _unit(vector: object) -> Floats:
+    found = np.asarray(vector, np.float32)
+    unit: Floats = found / np.linalg.norm(found)
+    return unit

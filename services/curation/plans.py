@@ -1,0 +1,318 @@
+"""A plan that fills a cell of a coverage table: runs that begin from sources which have few of its images, or none.
+
+Nothing is drawn by a plan. Its runs wait in Explore, where a person runs their text stages, sees what would be made,
+and says yes. Which edits are made is said in two ways. Edit types are a setting of the keywords' stage, so a model
+still names the keywords. A weather and a time of day are words: there keywords and alternatives are a person's edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from pipeline.checks import alternative_checks, failed, keyword_checks
+from pipeline.errors import UserError
+from pipeline.freshness import inputs_key
+from pipeline.recipes import Recipe, recipe_of, recipes_for
+from pipeline.settings import Settings
+from pipeline.types import (
+    EDIT_TYPES,
+    Alternative,
+    Alternatives,
+    EditType,
+    Keyword,
+    KeywordAlternatives,
+    Keywords,
+    StageName,
+    StageValue,
+    Trace,
+)
+from services.commands import Command, Commands
+from services.curation.coverage import cell_filter
+from services.estimates import Estimates
+from services.runs import RunService, task_problem
+from storage.branches import Branch, LatestRun
+from storage.catalogue import GRIDS, CoverageGrid
+from storage.types import Run
+from storage.workspace import Workspace
+
+MOST_SOURCES = 20
+BY_WORDS: tuple[EditType, ...] = ("weather", "time of day")
+"""The edit types of the table whose cells are alternatives."""
+_LOOKED_AT = 200
+"""Runs that are looked at for one that can be used."""
+Values = Mapping[StageName, StageValue[Any]]
+
+
+class CellCommand(Command):
+    """One cell of a coverage table."""
+
+    grid: CoverageGrid = Field(GRIDS[0], description="Which table")
+    line: str = Field(max_length=1200, description="The class, or the weather; empty for no edit of the weather")
+    place: str = Field(max_length=1200, description="The edit type, or the time of day; empty for no edit of it")
+    sources: int = Field(5, ge=1, le=MOST_SOURCES, description="From how many source images, at most")
+
+
+class DescribeCellPlan(CellCommand):
+    """Tell what a plan that fills a cell of a coverage table would begin, and begin nothing."""
+
+    name: ClassVar[str] = "describe-cell-plan"
+    looks: ClassVar[bool] = True
+
+
+class PlanCell(CellCommand):
+    """Begin runs that fill a cell of a coverage table; nothing is drawn before somebody says yes at their gates."""
+
+    name: ClassVar[str] = "plan-cell"
+
+
+@dataclass(frozen=True)
+class PlannedSource:
+    """A source image of which more images are wanted."""
+
+    run: str
+    """The id of its latest run, from which the new one begins."""
+    name: str
+    """Of that run."""
+    source_sha: str
+    images: int
+    """What the cell has of it now."""
+    waiting: int
+    """Runs of an earlier plan for the same edit type that have no image yet."""
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """What a plan begins: a run a source."""
+
+    sources: tuple[PlannedSource, ...]
+    available: int
+    """Sources that it could begin from, `sources` among them. Of a weather or a time of day it may be fewer, since
+    their words are looked at one after another."""
+    captions: int | None
+    """So many the new runs write at most, all together; None where their settings set no number."""
+    images: int | None
+    """So many they draw at most; None as for `captions`."""
+    seconds: float | None
+    """Drawing that takes so long at most; None where it cannot be told."""
+
+
+@dataclass(frozen=True)
+class BegunPlan:
+    """The runs that a plan has begun, a source each."""
+
+    runs: tuple[str, ...]
+    plan: CellPlan
+
+
+@dataclass(frozen=True)
+class _Begin:
+    source: PlannedSource
+    branch: Branch
+    run: Run
+    settings: Settings
+
+
+class CellPlans:
+    """Plans of one workspace. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace, runs: RunService, estimates: Estimates) -> None:
+        self._workspace, self._runs, self._estimates = workspace, runs, estimates
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done here."""
+        commands.add(DescribeCellPlan, self.describe)
+        commands.add(PlanCell, self.begin)
+
+    def describe(self, command: DescribeCellPlan) -> CellPlan:
+        """Raises UserError for a cell that no plan can fill, saying why."""
+        return self._plan(command)[0]
+
+    def begin(self, command: PlanCell) -> BegunPlan:
+        """Raises UserError as `describe`; then nothing is begun."""
+        with self._runs.changing:
+            plan, begins = self._plan(command)
+            return BegunPlan(self._workspace.runs.branch([one.branch for one in begins]), plan)
+
+    def _plan(self, command: CellCommand) -> tuple[CellPlan, tuple[_Begin, ...]]:
+        by_class = command.grid == GRIDS[0]
+        wanted = _edit_type(command) if by_class else _alternatives(command)
+        held = self._workspace.catalogue.by_source(cell_filter(command.grid, command.line, command.place))
+        found = self._sources(command, wanted)
+        found = tuple(sorted(found, key=lambda one: held.get(one.source_sha, 0) + one.waiting))
+        begins: list[_Begin] = []
+        unfit = 0
+        for one in found[: len(found) if by_class else _LOOKED_AT]:
+            if len(begins) == command.sources:
+                break
+            begin = self._begin(one, wanted, command, held.get(one.source_sha, 0))
+            if begin is None:
+                unfit += 1
+            else:
+                begins.append(begin)
+        if not begins:
+            raise UserError(_nothing(command), field="line")
+        return self._told(begins, len(found) - unfit), tuple(begins)
+
+    def _sources(self, command: CellCommand, wanted: Mapping[EditType, str]) -> tuple[LatestRun, ...]:
+        recipes = [recipe.name for recipe in recipes_for(self._runs.profile) if _edits_words(recipe)]
+        if command.grid == GRIDS[0]:
+            return self._workspace.runs.by_source(recipes, command.line, begun_for=command.place)
+        return self._workspace.runs.by_source(recipes, keywords=tuple(wanted))
+
+    def _begin(
+        self, latest: LatestRun, wanted: Mapping[EditType, str], command: CellCommand, images: int
+    ) -> _Begin | None:
+        """None for a run that cannot make the edits."""
+        run = self._workspace.runs.get(latest.run)
+        if task_problem(run.task):
+            return None
+        settings = _limited(self._runs.settings(run), wanted)
+        values: Values = {name: run.values[name].value for name in _before_keywords(run)}
+        if any(wanted.values()):
+            edited = self._edited(run, settings, wanted, values)
+            if edited is None:
+                return None
+            values = edited
+        plain = {**run.settings, **settings.model_dump(mode="json")}
+        ending = ", ".join(words or edit_type for edit_type, words in wanted.items())
+        source = PlannedSource(run.id, run.name, run.source_sha, images, latest.waiting)
+        return _Begin(source, Branch(run.id, ending, plain, values), run, settings)
+
+    def _edited(self, run: Run, settings: Settings, wanted: Mapping[EditType, str], values: Values) -> Values | None:
+        """With the keywords of the wanted edit types ticked alone, and the wanted words as their alternatives; None
+        where the caption has no such keyword that these words would change.
+        """
+        if "caption" not in values or "keywords" not in run.values:
+            return None
+        caption = values["caption"].value.text
+        held: Sequence[Keyword] = run.values["keywords"].value.value.items
+        chosen: dict[EditType, Keyword] = {}
+        for keyword in held:
+            fits = keyword.edit_type in wanted and not failed(
+                (
+                    *keyword_checks(keyword.text, caption, run.task, keyword.forced),
+                    *alternative_checks(keyword.text, wanted[keyword.edit_type], run.task),
+                )
+            )
+            if fits:
+                chosen.setdefault(keyword.edit_type, keyword)
+        if len(chosen) < len(wanted):
+            return None
+        ticked = {keyword.text for keyword in chosen.values()}
+        keywords = Keywords(tuple(Keyword(one.text, one.edit_type, one.text in ticked, one.forced) for one in held))
+        alternatives = Alternatives(
+            tuple(
+                KeywordAlternatives(one.text, one.edit_type, (Alternative(wanted[one.edit_type]),), one.forced)
+                for one in keywords.items
+                if one.used
+            )
+        )
+        return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
+
+    def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
+        """With edits of a person. What is stale before them is kept, as a person can: the words that change are its."""
+        recipe, pixels, stale = (
+            recipe_of(run.recipe),
+            self._runs.pixels(run.source_sha),
+            self._runs.stale(run, settings),
+        )
+        plain = {name: held.value for name, held in values.items()}
+        by_person = {name: value for name, value in plain.items() if name in stale} | dict(edited)
+        keys = {name: inputs_key(recipe, name, run.task, pixels, plain | by_person, settings) for name in by_person}
+        person = Trace(author="person")
+        return {**values, **{name: StageValue(value, person, keys[name]) for name, value in by_person.items()}}
+
+    def _told(self, begins: Sequence[_Begin], available: int) -> CellPlan:
+        captions = [_captions(one.settings, one.branch.values) for one in begins]
+        if None in captions:
+            return CellPlan(tuple(one.source for one in begins), available, None, None, None)
+        each = [number or 0 for number in captions]
+        images = [number * one.settings.generation.images_per_caption for number, one in zip(each, begins, strict=True)]
+        paces = [self._estimates.seconds_per_image(one.run, one.settings) for one in begins]
+        seconds = None
+        if None not in paces:
+            seconds = sum(number * (pace or 0.0) for number, pace in zip(images, paces, strict=True))
+        return CellPlan(tuple(one.source for one in begins), available, sum(each), sum(images), seconds)
+
+
+def _edit_type(command: CellCommand) -> dict[EditType, str]:
+    """The edit type that a plan ticks, with no word for it."""
+    if not command.line:
+        raise UserError(
+            "These images have no class, so no source can be found for them: give their runs a label in Explore.",
+            field="line",
+        )
+    if not command.place:
+        raise UserError(
+            "These images have no edit: begin a run of their picture in Explore and take the recipe “Reconstruction”.",
+            field="place",
+        )
+    for edit_type in EDIT_TYPES:
+        if edit_type == command.place:
+            return {edit_type: ""}
+    raise UserError(f"There is no edit type “{command.place[:80]}”: take {', '.join(EDIT_TYPES)}.", field="place")
+
+
+def _alternatives(command: CellCommand) -> dict[EditType, str]:
+    """The words that a plan puts in, by edit type."""
+    words = (" ".join(text.split()) for text in (command.line, command.place))
+    wanted = {edit_type: text for edit_type, text in zip(BY_WORDS, words, strict=True) if text}
+    if not wanted:
+        raise UserError("Name a weather or a time of day: images without either need no plan.", field="line")
+    return wanted
+
+
+def _nothing(command: CellCommand) -> str:
+    if command.grid == GRIDS[0]:
+        return f"No run has a picture of the class “{command.line[:80]}”: add one in Explore and give it this label."
+    parts = [
+        f"{name} other than “{text[:80]}”"
+        for name, text in (("a weather", command.line), ("a time of day", command.place))
+        if text
+    ]
+    return (
+        f"No run has a keyword for {' and '.join(parts)}, which could be changed to it: run the stage “Keywords” of a "
+        "picture in Explore first."
+    )
+
+
+def _edits_words(recipe: Recipe) -> bool:
+    """Whether a recipe has the stages whose values and settings a plan sets."""
+    return recipe.section_card("keywords") == "keywords" and recipe.has("alternatives")
+
+
+def _before_keywords(run: Run) -> tuple[StageName, ...]:
+    """The stages with a value on which no edit type bears: what a person corrected there is kept."""
+    names = recipe_of(run.recipe).names
+    return tuple(name for name in names[: names.index("keywords")] if name in run.values)
+
+
+def _limited(settings: Settings, wanted: Mapping[EditType, str]) -> Settings:
+    """The settings of a run that makes these edits only. Where each has its word, all are made at once.
+
+    Its seeds are new ones: with those that come next, a new run would draw again what an earlier one of its source has.
+    """
+    captions: dict[str, Any] = {}
+    if settings.counterfactuals.combinations == "chosen":  # of edits that are not made here
+        captions = {"combinations": "spread", "chosen": ()}
+    if any(wanted.values()):
+        captions = {"combinations": "spread", "chosen": (), "edits_at_once": len(wanted)}
+    return settings.model_copy(
+        update={
+            "keywords": settings.keywords.model_copy(update={"edit_types": ", ".join(wanted)}),
+            "counterfactuals": settings.counterfactuals.model_copy(update=captions),
+            "generation": settings.generation.model_copy(update={"seed_mode": "random"}),
+        }
+    )
+
+
+def _captions(settings: Settings, values: Values) -> int | None:
+    """So many captions a run writes at most; None where only its alternatives say."""
+    if "alternatives" in values:  # one word for each keyword, all at once
+        return 1
+    chosen = settings.counterfactuals
+    return None if chosen.combinations in ("all", "one of each") else chosen.captions

@@ -1,0 +1,227 @@
+"""What somebody looks at in the catalogue, as the address of the gallery says it: a filter, and an order.
+
+A view is a question: what fits it changes with the workspace. A test set is a list, and never changes by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, urlencode
+
+from pydantic import Field
+
+from pipeline.errors import UserError
+from services.edit_conflicts import LARGEST_ID
+from storage.catalogue_selection import UNREAD
+from storage.catalogue_types import FACETS, SORTS, STANDINGS, Between, CatalogueFilter, Facet, Order
+
+LONGEST_VIEW = 4000
+"""Characters of a view."""
+MOST_PARTS = 200
+LONGEST_VALUE = 1200
+MOST_CORNERS = 200
+"""Corners of a region of the map."""
+CHECK_OUTCOMES = ("passed", "failed", "cannot tell")
+ViewText = Annotated[
+    str,
+    Field(
+        max_length=LONGEST_VIEW,
+        description="A filter and an order as the address of the gallery says them behind its “?”, such as "
+        "class=bird&review=open",
+    ),
+]
+"""A field of a command that takes a view."""
+NONE = "none"
+"""Names, in an address, a facet of which images have no value."""
+_ONCE = ("run", "source", "text", "edited", "like", "near", "alike", "region", "sort", "falling")
+
+
+@dataclass(frozen=True)
+class View:
+    """Which images are looked at, and in which order."""
+
+    wanted: CatalogueFilter = field(default_factory=CatalogueFilter)
+    order: Order = field(default_factory=Order)
+    like: str = ""
+    """Words that say what the images show; those that show it most stand first. "" for none."""
+    near: int = 0
+    """The entry that the images look like, the most alike first; 0 for none."""
+    alike: bool = False
+    """Only images that look like another one of them, group by group."""
+    region: tuple[tuple[float, float], ...] = ()
+    """The corners of a region of the map that they lie in; () for none."""
+
+    @property
+    def by_meaning(self) -> bool:
+        """The order is that of what the images show, and `order` does not count."""
+        return bool(self.like or self.near or self.alike)
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether `wanted` says all of it: what is near on the map, or looks alike, no filter can say."""
+        return not (self.by_meaning or self.region)
+
+    @staticmethod
+    def read(text: str) -> View:
+        """The view that a text says. Raises UserError for what says none."""
+        if len(text) > LONGEST_VIEW:
+            raise UserError(f"This filter is too long: at most {LONGEST_VIEW} characters are taken.", field="view")
+        try:
+            pairs = parse_qsl(text.removeprefix("?"), max_num_fields=MOST_PARTS)
+        except ValueError as error:
+            raise UserError(f"This filter has too many parts: at most {MOST_PARTS} are taken.", field="view") from error
+        return View.of(pairs)
+
+    @staticmethod
+    def of(pairs: Iterable[tuple[str, str]]) -> View:
+        """The view that these names and values say. What is said twice of what can be said once counts as it was said
+        last. Raises UserError for a name or a value that means nothing.
+        """
+        facets: dict[Facet, list[str]] = defaultdict(list)
+        without: dict[Facet, list[str]] = defaultdict(list)
+        checks: dict[str, list[str]] = defaultdict(list)
+        models: dict[str, list[str]] = defaultdict(list)
+        between: list[Between] = []
+        once: dict[str, str] = {}
+        for name, value in pairs:
+            if not value or (len(value) > LONGEST_VALUE and name != "region"):
+                raise _meaningless(name, value)
+            if name in FACETS:
+                facets[name].append(value)  # type: ignore[index]
+            elif name.startswith("-") and name[1:] in FACETS:
+                without[name[1:]].append(value)  # type: ignore[index]
+            elif name == NONE and value in FACETS:
+                facets[value].append("")  # type: ignore[index]
+            elif name == "check":
+                check, _, outcome = value.rpartition(":")
+                checks[check].append(_one_of(name, value, outcome, CHECK_OUTCOMES))
+            elif name == "model":
+                model, _, standing = value.rpartition(":")
+                models[model].append(_one_of(name, value, standing, (*STANDINGS, UNREAD)))
+            elif name == "range":
+                between.append(_range(value))
+            elif name in _ONCE:
+                once[name] = value
+            else:
+                raise _meaningless(name, value)
+        wanted = CatalogueFilter(
+            facets={name: tuple(dict.fromkeys(values)) for name, values in facets.items()},
+            without={name: tuple(dict.fromkeys(values)) for name, values in without.items()},
+            checks={name: tuple(dict.fromkeys(values)) for name, values in checks.items()},
+            models={name: tuple(dict.fromkeys(values)) for name, values in models.items()},
+            between=tuple(between),
+            run=once.get("run", ""),
+            source=once.get("source", ""),
+            text=once.get("text", ""),
+            edited=once.get("edited", ""),
+        )
+        return View(
+            wanted,
+            _order(once.get("sort", ""), "falling" in once),
+            once.get("like", ""),
+            _entry(once.get("near", "")),
+            "alike" in once,
+            _region(once.get("region", "")),
+        )
+
+    def without_range(self, check: str) -> View:
+        """The same, whatever the figure of a check."""
+        between = tuple(one for one in self.wanted.between if one.check != check)
+        return replace(self, wanted=replace(self.wanted, between=between))
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """What `of` reads: the same view gives the same pairs."""
+        wanted, order = self.wanted, self.order
+        pairs = [
+            (str(name), value) if value else (NONE, name) for name, values in wanted.facets.items() for value in values
+        ]
+        pairs += [(f"-{name}", value) for name, values in wanted.without.items() for value in values]
+        pairs += [("check", f"{name}:{value}") for name, values in wanted.checks.items() for value in values]
+        pairs += [("model", f"{name}:{value}") for name, values in wanted.models.items() for value in values]
+        pairs += [("range", f"{one.check}:{one.low:g}:{one.high:g}") for one in wanted.between]
+        once = {name: getattr(wanted, name) for name in ("run", "source", "text", "edited")} | {"like": self.like}
+        pairs += [(name, value) for name, value in once.items() if value]
+        if self.near:
+            pairs.append(("near", str(self.near)))
+        if self.alike:
+            pairs.append(("alike", "1"))
+        if self.region:
+            pairs.append(("region", " ".join(f"{x:g},{y:g}" for x, y in self.region)))
+        if order.sort != "newest":
+            pairs.append(("sort", f"{order.sort}:{order.check}" if order.check else order.sort))
+        if order.falling:
+            pairs.append(("falling", "1"))
+        return pairs
+
+    @property
+    def text(self) -> str:
+        """What `read` reads; "" for all images, the newest first."""
+        return urlencode(self.pairs)
+
+
+def address(view: View | None = None, page: str = "/curate/") -> str:
+    """Where the gallery shows a view."""
+    text = view.text if view is not None else ""
+    return f"{page}?{text}" if text else page
+
+
+def facet_view(facets: Mapping[Facet, tuple[str, ...]], **more: Any) -> View:
+    """All images that have these values."""
+    return View(CatalogueFilter(facets=facets, **more))
+
+
+def _meaningless(name: str, value: str) -> UserError:
+    return UserError(
+        f"“{name[:40]}={value[:80]}” is no part of a filter here: take it out of the address.", field="view"
+    )
+
+
+def _one_of(name: str, value: str, held: str, known: tuple[str, ...]) -> str:
+    if held not in known or held == value:
+        raise _meaningless(name, value)
+    return held
+
+
+def _range(value: str) -> Between:
+    try:
+        check, low, high = value.rsplit(":", 2)
+        between = Between(check, float(low), float(high))
+    except ValueError:
+        raise _meaningless("range", value) from None
+    if not check or not (math.isfinite(between.low) and math.isfinite(between.high)):
+        raise _meaningless("range", value)
+    return between
+
+
+def _order(text: str, falling: bool) -> Order:
+    sort, _, check = text.partition(":")
+    if not text:
+        return Order(falling=falling)
+    if sort not in SORTS or (sort == "check") != bool(check):
+        raise _meaningless("sort", text)
+    return Order(sort, check, falling)  # type: ignore[arg-type]
+
+
+def _entry(text: str) -> int:
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= LARGEST_ID):
+        raise _meaningless("near", text)
+    return int(text)
+
+
+def _region(text: str) -> tuple[tuple[float, float], ...]:
+    if not text:
+        return ()
+    try:
+        corners = tuple((float(x), float(y)) for x, _, y in (corner.partition(",") for corner in text.split()))
+    except ValueError:
+        raise _meaningless("region", text) from None
+    if not 3 <= len(corners) <= MOST_CORNERS or not all(math.isfinite(place) for corner in corners for place in corner):
+        raise _meaningless("region", text)
+    return corners

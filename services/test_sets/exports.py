@@ -1,0 +1,204 @@
+"""Released versions as a zip each, for whoever sits at a browser: written in the background, and kept for an hour.
+
+The files are written below the workspace, where there is room for a copy of its images, and are packed without
+compression, since pictures are compressed already. The same version in the same format gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import threading
+import zipfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from pipeline.errors import UserError
+from pipeline.progress import Progress
+from services.changes import Changes
+from services.commands import Missing
+from services.formats.draft import MANIFEST
+from services.formats.exporting import LAYOUTS
+from services.test_sets.examples import export_version
+from services.test_sets.hashes import OnCount
+from services.test_sets.versions import version_of
+from services.test_sets.work import WorkQueue, WorkView
+from storage.test_set_types import SetVersion
+from storage.workspace import Workspace
+
+FOLDER = "exports"
+"""Below the workspace. No backup takes it, and nothing in it is missed."""
+_OURS = re.compile(r"(\d+)-[0-9a-f]{8}")
+_LONGEST_STEM = 60
+_PIECE = 1 << 20
+_TIME = (1980, 1, 1, 0, 0, 0)
+"""The earliest that a zip can say: the time of an export is written nowhere, so that it can be repeated."""
+
+
+@dataclass(frozen=True)
+class ReadyExport:
+    """A zip that can be fetched."""
+
+    version: str
+    """Its id."""
+    layout: str
+    file: Path
+    name: str
+    """What it is called where it is saved."""
+    size: int
+    """Bytes."""
+
+
+class SetExports:
+    """Exports of one workspace, one after the other. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace, changes: Changes | None = None) -> None:
+        self._workspace = workspace
+        self._queue = WorkQueue(changes, _let_go)
+        self._lock = threading.Lock()
+        self._waited: dict[int, int] = {}
+        """How many wait for each export that nobody wants but who waits for it."""
+
+    def start(self, reference: str, layout: str, waits: bool = False) -> WorkView:
+        """Begin an export of a released version; where the same is being made or is there, that one is given.
+
+        Who `waits` for it calls `leave` in the end. Raises UserError for an unknown version, a draft, an unknown
+        format, and where too much waits.
+        """
+        version = version_of(self._workspace, reference)
+        if version.is_draft:
+            raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")
+        if layout not in LAYOUTS or LAYOUTS[layout].write is None:
+            raise UserError("There is no such format: take one from the list.", field="layout")
+        with self._lock:
+            for known in self._queue.of(version.id):
+                if known.kind == layout and _of_use(known):
+                    if not waits:
+                        self._waited.pop(known.id, None)
+                    elif known.id in self._waited:
+                        self._waited[known.id] += 1
+                    return known
+            number = self._queue.start(layout, version.id, lambda on_count: self._export(version, layout, on_count))
+            if waits:
+                self._waited[number] = 1
+            return self._queue.view(number)
+
+    def leave(self, number: int, wanted: bool = False) -> None:
+        """Wait for an export no longer. It is stopped where nobody else wants it, unless it is `wanted` later."""
+        with self._lock:
+            left = self._waited.pop(number, 0) - 1
+            if left > 0 and not wanted:
+                self._waited[number] = left
+            elif left == 0 and not wanted:
+                with suppress(Missing):  # a page has taken it away
+                    if self._queue.view(number).active:
+                        self._queue.cancel(number)
+
+    def of(self, version: SetVersion) -> Sequence[WorkView]:
+        """The exports of a version that are made, or are there; the latest first."""
+        return self._queue.of(version.id) if version.id else ()
+
+    def view(self, number: int) -> WorkView:
+        """How far an export is. Raises Missing for what is not known any more."""
+        return self._queue.view(number)
+
+    def ready(self, number: int) -> ReadyExport:
+        """The zip of an export. Raises UserError where it is not done."""
+        view = self._queue.view(number)
+        if view.state != "done":
+            raise UserError("This export is not done yet, or came to nothing: look at the page of the version.")
+        found: ReadyExport = view.result
+        if not found.file.is_file():
+            self.cancel(number)
+            raise Missing("The file of this export is gone: export the version again.")
+        return found
+
+    def cancel(self, number: int) -> None:
+        """Stop an export, or take its zip away. Raises Missing."""
+        self._queue.cancel(number)
+
+    def close(self) -> None:
+        """Stop what is being written, and take all zips away."""
+        self._queue.close()
+
+    def _export(self, version: SetVersion, layout: str, on_count: OnCount) -> ReadyExport:
+        name = f"{file_stem(version.set_name, 'test-set')}-v{version.place}-{layout}"
+        home = self._workspace.folder / FOLDER
+        _sweep(home)
+        place = home / f"{os.getpid()}-{secrets.token_hex(4)}"
+        try:
+            place.mkdir(parents=True)
+            held = _Halves(on_count)
+            folder = export_version(self._workspace, version, place / name, layout, progress=held.images)
+            file = place / f"{name}.zip"
+            packed(folder, file, name, held.files)
+            return ReadyExport(version.id, layout, file, file.name, file.stat().st_size)
+        except BaseException as error:
+            shutil.rmtree(place, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise UserError(
+                    f"The export could not be written below {home} ({error.strerror or error}): make room there."
+                ) from error
+            raise
+
+
+def _of_use(view: WorkView) -> bool:
+    return not view.stopping and (view.active or (view.state == "done" and view.result.file.is_file()))
+
+
+class _Halves:
+    """Two counts as one: the images that are written, then the files that are packed."""
+
+    def __init__(self, on_count: OnCount) -> None:
+        self._on_count, self._total = on_count, 1
+
+    def images(self, told: Progress) -> None:
+        self._total = told.total
+        self._on_count(told.done, 2 * told.total)
+
+    def files(self, done: int, total: int) -> None:
+        self._on_count(self._total + self._total * done // total, 2 * self._total)
+
+
+def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
+    """Pack an export as a zip with one folder `name` in it, its manifest last. Each file goes once it is packed, so no
+    more than one of them is there twice.
+    """
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    files.sort(key=lambda held: held == MANIFEST)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for number, held in enumerate(files, start=1):
+            path = folder / held
+            entry = zipfile.ZipInfo(f"{name}/{held}", _TIME)
+            entry.create_system, entry.external_attr = 3, 0o644 << 16  # as Unix has it, on every system
+            entry.file_size = path.stat().st_size
+            with path.open("rb") as source, archive.open(entry, "w") as into:
+                shutil.copyfileobj(source, into, _PIECE)
+            path.unlink()
+            on_count(number, len(files))
+    shutil.rmtree(folder)
+
+
+def file_stem(name: str, otherwise: str) -> str:
+    """A name as every system takes it in that of a file, and every header."""
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_STEM].strip("-")
+    return words or otherwise
+
+
+def _sweep(home: Path) -> None:
+    """Take away what a studio left whose process is gone."""
+    for path in home.iterdir() if home.is_dir() else ():
+        match = _OURS.fullmatch(path.name)
+        if match and not psutil.pid_exists(int(match[1])):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _let_go(result: ReadyExport) -> None:
+    # What is being sent stays readable for who reads it; elsewhere than on Unix it stays until the next studio.
+    shutil.rmtree(result.file.parent, ignore_errors=True)

@@ -1,0 +1,43 @@
+"""The services of test sets, put together once for a workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from services.changes import Changes
+from services.commands import Commands
+from services.curation.views import View
+from services.test_sets.drafts import Drafts
+from services.test_sets.exports import SetExports
+from services.test_sets.versions import Versions
+from services.test_sets.work import WorkQueue
+from storage.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class TestSetServices:
+    """What the pages of test sets call."""
+
+    __test__ = False  # not a pytest class
+
+    drafts: Drafts
+    versions: Versions
+    exports: SetExports
+    work: WorkQueue
+    """Splits, releases and checks of large sets; what each is about is the id of the set."""
+
+    def close(self) -> None:
+        """Stop what is going on."""
+        self.work.close()
+        self.exports.close()
+
+
+def test_set_services(
+    workspace: Workspace, commands: Commands, changes: Changes, ids_of: Callable[[View], Sequence[int]]
+) -> TestSetServices:
+    """The services of a workspace, their commands taken on. `ids_of` finds the images of a view."""
+    versions, drafts = Versions(workspace), Drafts(workspace, ids_of)
+    versions.register(commands)
+    drafts.register(commands)
+    return TestSetServices(drafts, versions, SetExports(workspace, changes), WorkQueue(changes))
