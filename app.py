@@ -122,6 +122,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
 
     from pipeline.version import version
     from ui.annotate.application import annotate_application
+    from ui.curate.routes import add_curate_routes
     from ui.drawing_routes import add_drawing_routes
     from ui.endpoints import add_endpoints, has_call
     from ui.explore import LARGEST_UPLOAD, explore_page
@@ -153,9 +154,12 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     def healthz() -> dict[str, str]:
         return {"status": "ok", "profile": studio.profile.name, "version": version()}
 
-    add_routes(app, studio.workspace.images, studio.runs.samples, studio.exchange)
+    workspace = studio.workspace
+    add_routes(app, workspace.images, workspace.thumbnails, studio.runs.samples, studio.exchange)
     add_drawing_routes(app, studio.control_images, studio.previews, studio.profile.settings.generation)
     add_study_routes(app, studio.workspace, studio.commands, studio.studies, studio.revisions)
+    services = (studio.gallery, studio.test_sets, studio.imports, studio.image_map, studio.meaning)
+    add_curate_routes(app, studio.workspace, studio.commands, *services)
     add_scripts_page(app, studio.commands, studio.workspace.tokens, settings.mcp)
     app.mount("/annotate", annotate_application(studio.workspace))
     with warnings.catch_warnings():
@@ -189,7 +193,16 @@ def endpoints_of(studio: Studio) -> Services:
     """The endpoints for scripts with the services that they call."""
     from ui.endpoints import Services
 
-    return Services(studio.commands, studio.runs, studio.exchange, studio.jobs, studio.notes, studio.workspace)
+    return Services(
+        studio.commands,
+        studio.runs,
+        studio.exchange,
+        studio.jobs,
+        studio.notes,
+        studio.workspace,
+        studio.test_sets.exports,
+        studio.imports,
+    )
 
 
 def explorer_of(studio: Studio) -> Explorer:
@@ -295,6 +308,7 @@ def serve(settings: ServerSettings) -> None:
         )
         # After its own shutdown uvicorn raises the signal again, which would end us before we have closed.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        studio.thumbnails.start()
         try:
             with suppress(KeyboardInterrupt):
                 server.run(sockets=[listening])

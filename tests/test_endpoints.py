@@ -47,6 +47,8 @@ def test_every_command_is_an_endpoint_with_its_words_types_and_bounds(served: tu
             assert endpoint not in known
             continue
         assert (command.__doc__ or "").split()[0] in known[endpoint]["description"]
+        required = {field for field, held in command.model_fields.items() if held.is_required()}
+        assert required <= {parameter["parameter_name"] for parameter in known[endpoint]["parameters"]}, name
         for parameter in known[endpoint]["parameters"]:
             assert parameter["type"]["description"], (name, parameter)
     (limit,) = (each for each in known["/list_runs"]["parameters"] if each["parameter_name"] == "limit")
@@ -137,7 +139,7 @@ def test_a_script_makes_and_compares_versions_of_a_test_set(served: tuple[str, S
     cases = run_of(studio.workspace, 1, [10, 11], label="gull")
     made = answer(url, "create_test_set", title="Gulls")["test_set"]
     filled = answer(url, "add_to_test_set", test_set=made, cases=[cases[0]])
-    assert filled == {"test_set": made, "result": {"added": 1, "already": 0}}
+    assert filled == {"test_set": made, "result": {"added": 1, "already": 0, "left_out": 0}}
     first = answer(url, "release_test_set", test_set=made, note="One.", thresholds={"score": 0.5})
     assert (first["place"], first["count"], len(first["version"])) == (1, 1, 64)
     assert answer(url, "draft_test_set", version="Gulls")["version"] == f"{made}@draft"

@@ -63,6 +63,7 @@ def test_beyond_this_machine_it_takes_a_password(workspace: Workspace, kept: str
         ("POST", "/gradio_api/component_server"),
         ("GET", "/ui/studio.js"),
         ("GET", "/images/abc.png"),
+        ("GET", "/thumbs/abc.webp"),
         ("POST", "/healthz"),
         ("DELETE", "/healthz"),
         ("GET", "/healthz/"),

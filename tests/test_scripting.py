@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import pytest
 
+from storage.catalogue_types import CatalogueFilter
 from tests.called import made_token
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
@@ -36,8 +37,9 @@ def said(name: str, url: str, folder: Path, typed: str = "", replaced: Mapping[s
     for old, new in {ADDRESS: url.rstrip("/"), **replaced}.items():
         assert old in script
         script = script.replace(old, new)
-    # What the client downloads goes to a folder of the test's own.
-    environment = {**os.environ, "GRADIO_TEMP_DIR": str(folder / "downloads")}
+    # What the client downloads, and what is remembered of loaded sets, goes to folders of the test's own.
+    own = {"GRADIO_TEMP_DIR": str(folder / "downloads"), "HF_DATASETS_CACHE": str(folder / "loaded")}
+    environment = {**os.environ, **own}
     command = [sys.executable, "-W", "error::DeprecationWarning", "-c", script]
     done = subprocess.run(
         command, cwd=folder, input=typed, capture_output=True, text=True, timeout=300, env=environment
@@ -52,6 +54,8 @@ def test_every_script_is_short_and_run_here() -> None:
         "A folder of pictures",
         "A study as a data frame",
         "Test cases of all runs",
+        "Decisions about images",
+        "From a filter to a set that loads",
         "Plain HTTP",
         "An agent by MCP",
     ]
@@ -86,6 +90,25 @@ def test_test_cases_of_all_runs(tmp_path: Path) -> None:
         told = said("Test cases of all runs", url, tmp_path)
     assert "1 accepted in snow, by class: {'bird': 1}" in told and "and then after \n" in told
     assert "bird weather 2 {'accepted': 1, 'open': 1}" in told and "boat time of day 2 {'open': 2}" in told
+
+
+def test_decisions_about_images(tmp_path: Path) -> None:
+    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
+        object_runs(studio.workspace, 2)
+        told = said("Decisions about images", url, tmp_path).splitlines()
+        birds = studio.workspace.catalogue.page(CatalogueFilter({"class": ("bird",)})).entries
+    assert told[0] == "Rejected 3 images."
+    assert told[1] == "Taken back: the verdict “rejected: blurred” on 3 images."
+    assert told[2] == f"Accepted {len(birds)} images." and len(told) == 5, "the undo has no name"
+    assert {(one.verdict, one.reviewer) for one in birds} == {("accepted", "Ada")}
+
+
+def test_from_a_filter_to_a_set_that_loads(tmp_path: Path) -> None:
+    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
+        object_runs(studio.workspace, 2)
+        told = said("From a filter to a set that loads", url, tmp_path).splitlines()[-1]
+        birds = studio.workspace.catalogue.page(CatalogueFilter({"class": ("bird",)})).entries
+    assert re.fullmatch(rf"{len(birds)} of {len(birds)} \S+ \(\d+, \d+\)", told) and len(birds) > 1
 
 
 @pytest.mark.parametrize("password", ["", "a long password"])

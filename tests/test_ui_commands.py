@@ -5,6 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 import pytest
+from fastapi import FastAPI
 from PIL import Image
 
 from pipeline.errors import UserError
@@ -15,6 +16,9 @@ from services.predictions import Predictor
 from services.studio import Studio
 from tests.scripted import parts_of, perform
 from tests.test_ui_studio import new_run, wait
+from ui.curate.imports import add_imports
+from ui.curate.sets import add_test_sets
+from ui.curate.sets_page import WORK_WORDS
 
 NO_FIELDS = {"do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines", "control"}
 """What `gestures.js` does not send."""
@@ -59,8 +63,8 @@ def sent_by(parts: dict[str, str]) -> set[tuple[str, frozenset[str]]]:
 
 
 def _of_others(model: type[Command]) -> bool:
-    """Of the pages of studies; or of test sets, which have no page yet: a command line and endpoints."""
-    return model.__module__.startswith(("services.studies.", "services.test_sets."))
+    """Of the pages of studies and of Curate."""
+    return model.__module__.startswith(("services.studies.", "services.test_sets.", "services.curation."))
 
 
 def _no_model(wanted: UnderTestSettings) -> Predictor:
@@ -144,3 +148,16 @@ def test_every_command_is_on_the_page_and_says_what_it_does(
         assert issubclass(model, RunCommand) or "run" not in model.model_fields or a_filter, name
         for field, about in model.model_fields.items():
             assert about.description, f"{name}.{field} has no description"
+
+
+def test_every_command_of_test_sets_and_imports_is_on_their_pages(studio: Studio) -> None:
+    app = FastAPI()
+    add_test_sets(app, studio.workspace, studio.commands, studio.test_sets)
+    add_imports(app, studio.workspace, studio.commands, studio.imports)
+    sent = {getattr(route, "path", "").removeprefix("/curate/api/") for route in app.routes} | set(WORK_WORDS)
+    theirs = {
+        name
+        for name, model in studio.commands.known().items()
+        if model.__module__.startswith(("services.test_sets.", "services.curation.imports")) and not model.looks
+    }
+    assert len(theirs) > 8 and not theirs - sent

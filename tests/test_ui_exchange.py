@@ -307,7 +307,8 @@ def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestCl
 @pytest.fixture
 def client(studio: Studio) -> TestClient:
     app = FastAPI()
-    add_routes(app, studio.workspace.images, studio.runs.samples, studio.exchange)
+    workspace = studio.workspace
+    add_routes(app, workspace.images, workspace.thumbnails, studio.runs.samples, studio.exchange)
     return TestClient(app)
 
 

@@ -26,6 +26,10 @@ ITEM_FILES, VOTE_FILES = "/study/files/", "/study/votes/"
 """Where the lead's pages send files: images as items of a study, and votes. The id of the study follows."""
 RESTORED = "/study/restored"
 """Where a whole study is sent, as it was exported."""
+IMAGE_FILES = "/curate/files/"
+"""Where the page of imports sends an archive of images."""
+LIKE_PICTURE = "/curate/like-picture"
+"""Where the gallery sends a picture that images are to look like."""
 _MB = 1_000_000
 
 
@@ -54,7 +58,12 @@ LIMITS = (
     Limit("/annotate/", 16 * 1024, "This is too large: at most 16 KB are taken."),
     Limit("/sign-", 16_000, "This takes the form of the sign-in page only."),
     Limit("/study/api/", 400_000, _TOO_MUCH),
+    Limit(LIKE_PICTURE, 40 * _MB, "The picture is larger than 40 MB: save it smaller."),
+    Limit("/curate/api/", 2 * _MB, _TOO_MUCH),
     Limit(ITEM_FILES, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: cut it into several."),
+    Limit(
+        IMAGE_FILES, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: use python -m services.curation import."
+    ),
     Limit(RESTORED, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: use python -m services.studies restore."),
     Limit(VOTE_FILES, MOST_LIST, f"The file is larger than {MOST_LIST // _MB} MB: cut it into several."),
     Limit("/gradio_api/upload", _UPLOADED, f"The file is larger than {_UPLOADED // _MB} MB: save it smaller."),

@@ -13,7 +13,7 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
@@ -22,7 +22,7 @@ from typing import IO, Any, ClassVar, TypeVar
 import gradio as gr
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
-from gradio.context import Context
+from gradio.context import Context, LocalContext
 from gradio.data_classes import FileData
 from gradio.utils import get_upload_folder
 from pydantic import Field
@@ -31,6 +31,7 @@ from pydantic.fields import FieldInfo
 from pipeline.errors import UserError
 from services.accepted import MOST_RUNS
 from services.commands import Command, Commands, Missing, RunCommand, RunIds
+from services.curation.imports import ImportService
 from services.edit_conflicts import LARGEST_ID
 from services.exchange import Exchange
 from services.jobs import JobQueue
@@ -40,8 +41,10 @@ from services.runs import OpenedRun, RunService
 from services.studies.drafts import CopyRules, CreateStudy, DraftState, StudyCommand
 from services.studies.exports import EXPORTS, opened
 from services.test_sets.drafts import CreateTestSet, DraftTestSet, ReleaseTestSet
+from services.test_sets.exports import SetExports
 from storage.workspace import Workspace
 from study.cells import plain
+from ui.awaited import DownloadTestSet, ImportImages, Waiter, brought_in, zip_of
 from ui.guard import TokenOf
 from ui.uploads import keep_to_uploads, uploaded
 
@@ -50,7 +53,7 @@ PATH = "/endpoints"
 OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token"})
 """Commands of pages only: they keep a form in step, which a script has none of, or say what a script may."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
-"""Fields that say which page sent a command, and what its form held."""
+"""Fields that say which page sent a command, and what its form held; one that must be given is another of this name."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
 """Between two looks at a job that is watched; and until the same is said again: Gradio then finds that nobody listens
 any more, and lets go of who watches."""
@@ -65,6 +68,8 @@ Plain = dict[str, Any]
 C = TypeVar("C", bound=Command)
 Do = Callable[[Any], Plain]
 """Does a command, and gives plain data."""
+DoAwaited = Callable[[Any, Waiter], Awaitable[Plain]]
+"""The same of what takes time, without a thread of its own."""
 
 
 class NotAllowed(UserError):
@@ -138,6 +143,8 @@ class Services:
     jobs: JobQueue
     notes: StageNotes
     workspace: Workspace
+    exports: SetExports
+    imports: ImportService
 
 
 def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Command] | None]:
@@ -153,6 +160,8 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
     with page.route("Endpoints", PATH, show_in_navbar=False):
         for command, do in answering(services):
             _add_one(command, do, services)
+        for command, do_awaited in awaited(services):
+            _add_awaited(page, command, do_awaited, services)
         _add_watching(services)
     by_name = {endpoint_of(command): command for command in offered(services.commands)}
     return {number: None if number in before else by_name[str(page.fns[number].api_name)] for number in page.fns}
@@ -165,9 +174,15 @@ def has_call(page: gr.Blocks, event: str) -> bool:
 
 
 def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    """Every endpoint but `WatchJob`, which streams, with what does it."""
+    """Every endpoint with what does it, but those of `awaited`, and `WatchJob`, which streams."""
     yield from _commands(services)
     yield from _files(services)
+
+
+def awaited(services: Services) -> Iterator[tuple[type[Command], DoAwaited]]:
+    """The endpoints whose answer may take minutes, with what does them."""
+    yield DownloadTestSet, lambda asked, waiter: zip_of(asked, services.exports, waiter)
+    yield ImportImages, lambda sent, waiter: brought_in(sent, services.imports, waiter)
 
 
 def offered(commands: Commands) -> tuple[type[Command], ...]:
@@ -181,6 +196,8 @@ def offered(commands: Commands) -> tuple[type[Command], ...]:
         DownloadAccepted,
         DownloadSource,
         DownloadStudy,
+        DownloadTestSet,
+        ImportImages,
         WatchJob,
     ]
     return tuple(sorted([*known, *files], key=lambda command: command.name))
@@ -284,6 +301,49 @@ def perform(
     return done
 
 
+def _add_awaited(page: gr.Blocks, command: type[Command], do: DoAwaited, services: Services) -> None:
+    fields = fields_of(command)
+
+    async def send(*given: Any) -> Plain:
+        *values, request = given
+        with in_sentences(request):
+            waiter = Waiter(lambda: _listens(page, request))
+            return await perform_awaited(
+                command, do, dict(zip(fields, values, strict=True)), request, services.workspace, waiter
+            )
+
+    _add_shaped(send, command, fields, queue=True, most=MOST_WATCHERS)
+
+
+async def perform_awaited(
+    command: type[Command],
+    do: DoAwaited,
+    given: Mapping[str, Any],
+    request: gr.Request | Request,
+    workspace: Workspace,
+    waiter: Waiter,
+) -> Plain:
+    """The same as `perform`, of what takes time. A token may end meanwhile: then no answer is given."""
+    token = let_in(command, request)
+    sent = _of(command, given)
+    done = await do(sent, waiter)
+    if token is not None:
+        if not command.looks:
+            await run_in_threadpool(_log, token, sent, workspace)
+        if not await run_in_threadpool(workspace.tokens.holds, token.id):
+            raise NotAllowed("The token has ended or was withdrawn meanwhile.")
+    return done
+
+
+async def _listens(page: gr.Blocks, request: gr.Request) -> bool:
+    """Whether somebody still waits for the answer of the call that is going on."""
+    number = LocalContext.event_id.get(None)
+    if number is None:  # the request itself is answered
+        return not await request.request.is_disconnected()
+    event = page._queue.event_ids_to_events.get(number)
+    return event is not None and event.alive
+
+
 def _add_watching(services: Services) -> None:
     fields = fields_of(WatchJob)
 
@@ -341,7 +401,9 @@ def let_in(command: type[Command], request: gr.Request | Request) -> TokenOf | N
 
 def _log(token: TokenOf, sent: Command, workspace: Workspace) -> None:
     about = " ".join(
-        f"{name} {getattr(sent, name)}" for name in ("run", "job", "case", "test_set") if hasattr(sent, name)
+        f"{name} {getattr(sent, name)}"
+        for name in ("run", "job", "case", "test_set")
+        if getattr(sent, name, None) is not None
     )
     study = getattr(sent, "study", "")
     workspace.studies.note("script", f"{token.name}: {sent.name} {about}".strip(), study)
@@ -354,7 +416,7 @@ def _of(command: type[C], given: Mapping[str, Any]) -> C:
 def fields_of(command: type[Command]) -> dict[str, FieldInfo]:
     """Those that a script fills in, what has to be given first."""
     known = sorted(command.model_fields.items(), key=lambda item: not item[1].is_required())
-    return {name: field for name, field in known if name not in _OF_A_PAGE}
+    return {name: field for name, field in known if name not in _OF_A_PAGE or field.is_required()}
 
 
 def _add_shaped(

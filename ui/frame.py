@@ -10,7 +10,12 @@ from ui.theme import LEAD, asset_address
 from ui.views.markup import Child, Html, el, join
 from ui.views.parts import icon
 
-NAVIGATION = (("explore", "Explore", "/"), ("study", "Study", "/study/"), ("scripts", "Scripts", "/scripts"))
+NAVIGATION = (
+    ("explore", "Explore", "/"),
+    ("curate", "Curate", "/curate/"),
+    ("study", "Study", "/study/"),
+    ("scripts", "Scripts", "/scripts"),
+)
 """The pages of the studio: name, words, address."""
 
 # Before the first paint, so that a dark page does not flash in white. The explore page writes the same key.

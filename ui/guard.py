@@ -62,7 +62,7 @@ _UPLOAD = "/gradio_api/upload"
 MCP = "/gradio_api/mcp"
 """Where agents post. Of what else Gradio serves below nothing is used, and nothing is let through."""
 _NO_TOKEN = "This token is none of this studio, has ended, or was withdrawn: ask the lead for another one."
-_OWN = ("/study", "/scripts", SIGN_IN)
+_OWN = ("/study", "/curate", "/scripts", SIGN_IN)
 """Pages without Gradio. They show what strangers wrote, and run the scripts that are served and no others."""
 _HEADERS = (
     (b"referrer-policy", b"same-origin"),

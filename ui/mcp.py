@@ -36,19 +36,23 @@ from services.commands import Command, RunCommand
 from services.runs import RemoveRuns, RestoreRuns, RunFromSample
 from services.studies.drafts import CopyRules, CreateStudy
 from services.test_sets.drafts import AddToTestSet, CreateTestSet, DraftTestSet
+from ui.awaited import DownloadTestSet, ImportImages, Waiter
 from ui.endpoints import (
     NO_FIELD,
     Do,
+    DoAwaited,
     Plain,
     Services,
     UploadPicture,
     WatchJob,
     answering,
+    awaited,
     endpoint_of,
     fields_of,
     in_sentences,
     let_in,
     perform,
+    perform_awaited,
     watching,
 )
 
@@ -69,10 +73,17 @@ _FILE = (
     "/gradio_api/upload (form field “files”) answered with. No other path and no address of the web is taken."
 )
 _WATCHED = f" Waits {WATCH_SECONDS:g} seconds at most: call it again while “state” is waiting or running."
+_WAITS: Mapping[type[Command], str] = {
+    WatchJob: _WATCHED,
+    DownloadTestSet: f" Waits {WATCH_SECONDS:g} seconds at most: call it again while the answer has a “state” in place "
+    "of an “address”.",
+    ImportImages: f" Waits {WATCH_SECONDS:g} seconds at most for the number, which is 0 then: list_imports tells it "
+    "later.",
+}
 _UPLOADED = "/gradio_api/file="
 _KEEP = (
     *(RunCommand, RemoveRuns, RestoreRuns, RunFromSample, UploadPicture, CreateStudy, CopyRules),
-    *(CreateTestSet, DraftTestSet, AddToTestSet),
+    *(CreateTestSet, DraftTestSet, AddToTestSet, ImportImages),
 )
 """Nothing is lost by these: of a run every version stays, and one that was deleted can be put back."""
 
@@ -87,7 +98,8 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
     for asked in [known for known in server.request_handlers if known is not types.PingRequest]:
         del server.request_handlers[asked]
     known = {endpoint_of(command): (command, do) for command, do in answering(services)}
-    commands: list[type[Command]] = [*(command for command, _ in known.values()), WatchJob]
+    slow = {endpoint_of(command): (command, do) for command, do in awaited(services)}
+    commands: list[type[Command]] = [*(command for command, _ in (*known.values(), *slow.values())), WatchJob]
     tools = [tool_of(command) for command in commands]
 
     @server.list_tools()
@@ -101,6 +113,8 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
             with in_sentences(_request(server)):
                 if name == endpoint_of(WatchJob):
                     return _plain(await _watch(server, given, services))
+                if name in slow:
+                    return await _call_awaited(*slow[name], given, _request(server), services)
                 if name not in known:
                     raise UserError(f"There is no tool {name[:80]!r}.")
                 command, do = known[name]
@@ -137,7 +151,7 @@ def tool_of(command: type[Command]) -> types.Tool:
     said = " ".join((command.__doc__ or "").split())
     return types.Tool(
         name=endpoint_of(command),
-        description=said + (_WATCHED if command is WatchJob else ""),
+        description=said + _WAITS.get(command, ""),
         inputSchema=shaped,
         annotations=types.ToolAnnotations(
             readOnlyHint=command.looks,
@@ -159,6 +173,25 @@ def _call(
     let_in(command, request)  # before a file is saved
     with _files_of(command, given) as data:
         done = perform(command, do, data, request, services.workspace)
+    return _result(done, request)
+
+
+async def _call_awaited(
+    command: type[Command], do: DoAwaited, given: Mapping[str, Any], request: Request, services: Services
+) -> types.CallToolResult:
+    """The same of what may take longer than an agent waits: what goes on then is there for the next call."""
+
+    async def listens() -> bool:
+        return True
+
+    let_in(command, request)
+    with _files_of(command, given) as data:
+        waiter = Waiter(listens, WATCH_SECONDS)
+        done = await perform_awaited(command, do, data, request, services.workspace, waiter)
+    return await run_in_threadpool(_result, done, request)
+
+
+def _result(done: Plain, request: Request) -> types.CallToolResult:
     if done.get("meta") == {"_type": "gradio.FileData"}:
         return _file(Path(done["path"]), f"{request.url.scheme}://{request.url.netloc}")
     return _plain(done)
@@ -190,13 +223,13 @@ def _plain(data: Plain, failed: bool = False) -> types.CallToolResult:
 
 def _file(path: Path, address: str) -> types.CallToolResult:
     """A file as something that an agent can look at, where it is a picture or a text; and where it lies."""
-    data, kind = path.read_bytes(), mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    facts: Plain = {"name": path.name, "kind": kind, "bytes": len(data), "address": f"{address}{_UPLOADED}{path}"}
+    size, kind = path.stat().st_size, mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    facts: Plain = {"name": path.name, "kind": kind, "bytes": size, "address": f"{address}{_UPLOADED}{path}"}
     shown: list[types.ContentBlock] = []
     if kind.startswith("image/"):
-        shown.append(types.ImageContent(type="image", data=_picture(data), mimeType="image/png"))
-    elif kind in ("text/csv", "application/json") and len(data) <= MOST_TEXT:
-        shown.append(types.TextContent(type="text", text=data.decode("utf-8")))
+        shown.append(types.ImageContent(type="image", data=_picture(path.read_bytes()), mimeType="image/png"))
+    elif kind in ("text/csv", "application/json") and size <= MOST_TEXT:
+        shown.append(types.TextContent(type="text", text=path.read_text(encoding="utf-8")))
     text = types.TextContent(type="text", text=json.dumps(facts, ensure_ascii=False))
     return types.CallToolResult(content=[*shown, text], structuredContent=facts)
 

@@ -1,4 +1,4 @@
-"""What is served beside the pages: the images of the workspace, the samples, style sheets and scripts, saved images."""
+"""What is served beside the pages: images of the workspace, thumbnails, samples, styles, scripts, saved images."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import IO, Annotated
 from urllib.parse import quote
 
 from fastapi import FastAPI, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from pipeline.errors import UserError
@@ -19,6 +20,7 @@ from services.accepted import MOST_RUNS
 from services.exchange import Exchange
 from services.samples import Sample, sample_named
 from storage.images import Images
+from storage.thumbnails import Thumbnails
 from ui.frame import not_there, signed_in
 from ui.theme import ASSETS, BUNDLES, bundle
 
@@ -34,7 +36,9 @@ async def unknown_address(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": getattr(error, "detail", "Not Found")}, status_code=404)
 
 
-def add_routes(app: FastAPI, images: Images, samples: tuple[Sample, ...], exchange: Exchange) -> None:
+def add_routes(
+    app: FastAPI, images: Images, thumbnails: Thumbnails, samples: tuple[Sample, ...], exchange: Exchange
+) -> None:
     """Add them to `app`, before the pages are mounted."""
 
     @app.get("/images/{sha}.png", include_in_schema=False)
@@ -42,6 +46,15 @@ def add_routes(app: FastAPI, images: Images, samples: tuple[Sample, ...], exchan
         # An image is named by its content, so what a browser holds under a name stays right.
         try:
             return FileResponse(images.path(sha), media_type="image/png", headers=_FOR_EVER)
+        except UserError as error:
+            return PlainTextResponse(str(error), status_code=404)
+
+    @app.get("/thumbs/{sha}.webp", include_in_schema=False)
+    async def thumbnail(sha: str) -> Response:
+        try:
+            # To read some kilobytes takes less time than to hand them to another thread, and a screen takes dozens.
+            data = thumbnails.ready(sha) or await run_in_threadpool(thumbnails.webp, sha)
+            return Response(data, media_type="image/webp", headers=_FOR_EVER)
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
 

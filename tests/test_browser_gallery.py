@@ -1,0 +1,201 @@
+"""The gallery in Chromium: its filters, its search, a grid of thousands, its address, and what it says of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+from benchmarks.drawn import fill
+from pipeline.types import Task
+from services.curation.views import View
+from storage.catalogue_types import CatalogueFilter
+from tests.cases import made_case
+from tests.scripted import ScriptedModels
+from tests.serving import serving_here, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+    from services.studio import Studio
+
+SCENES, VARIANTS = 24, 5
+HOSTILE = '<img src=x onerror="window.broken=1">'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
+    with serving_here(tmp_path_factory.mktemp("gallery") / "workspace", ScriptedModels()) as (url, studio):
+        fill(studio.workspace, SCENES, VARIANTS, pixels=48)
+        yield url, studio
+
+
+def opened(page: Page, server: tuple[str, Studio], query: str = "") -> Page:
+    page.goto(f"{server[0]}curate/{query}")
+    idle(page)
+    return page
+
+
+def idle(page: Page) -> None:
+    """Wait until all that is in sight is there."""
+    page.wait_for_function("window.gallery && gallery.idle")
+
+
+def count(page: Page) -> Locator:
+    return page.locator("#count")
+
+
+def chip(page: Page, key: str) -> Locator:
+    return page.locator(f'#filters [data-key="{key}"]')
+
+
+def verdicts(page: Page) -> list[str]:
+    found: list[str] = page.locator(".cell:not([hidden])").evaluate_all("all => all.map(one => one.dataset.verdict)")
+    return found
+
+
+def test_a_filter_shows_what_fits_and_says_how_many(page: Page, server: tuple[str, Studio]) -> None:
+    catalogue = server[1].workspace.catalogue
+    accepted = catalogue.facets()["review"]["accepted"]
+    opened(page, server)
+    expect(count(page)).to_have_text(str(SCENES * VARIANTS))
+    chip(page, "review:accepted").click()
+    expect(count(page)).to_have_text(str(accepted))
+    idle(page)
+    assert set(verdicts(page)) == {"accepted"}
+    assert "review=accepted" in page.url
+    expect(chip(page, "review:accepted")).to_have_attribute("aria-pressed", "true")
+    expect(chip(page, "review:open").locator("small")).to_have_text(str(catalogue.facets()["review"]["open"]))
+    chip(page, "review:rejected").click()
+    expect(count(page)).to_have_text(str(accepted + catalogue.facets()["review"]["rejected"]))
+    page.go_back()
+    expect(count(page)).to_have_text(str(accepted))
+    page.locator("#clear-filter").click()
+    expect(count(page)).to_have_text(str(SCENES * VARIANTS))
+
+
+def test_a_filter_can_leave_out_a_value(page: Page, server: tuple[str, Studio]) -> None:
+    rejected = server[1].workspace.catalogue.facets()["review"]["rejected"]
+    opened(page, server)
+    chip(page, "review:rejected").click(modifiers=["Shift"])
+    expect(count(page)).to_have_text(str(SCENES * VARIANTS - rejected))
+    expect(chip(page, "review:rejected").locator("s")).to_have_text("rejected")
+
+
+def test_words_are_looked_for_as_they_are_typed(page: Page, server: tuple[str, Studio]) -> None:
+    found = server[1].workspace.catalogue
+    opened(page, server)
+    page.fill("#search", "snowy")
+    expect(count(page)).to_have_text(str(found.count(CatalogueFilter(text="snowy")).number))
+    page.fill("#search", '"')
+    expect(count(page)).to_have_text("0")
+    expect(page.locator("#grid > .empty")).to_be_visible()
+    page.fill("#search", "")
+    expect(count(page)).to_have_text(str(SCENES * VARIANTS))
+
+
+def test_images_are_found_by_what_they_show_and_by_a_picture(
+    page: Page, server: tuple[str, Studio], tmp_path: Path
+) -> None:
+    studio = server[1]
+    studio.meaning.begin()
+    until(lambda: not studio.meaning.filling().working)
+    opened(page, server, "?kind=classification")
+    page.locator("#search-in").select_option("like")
+    page.fill("#search", "a red bird")
+    expect(page.locator(".chip.used", has_text="shows: a red bird")).to_be_visible()
+    expect(page.locator("#order")).to_be_disabled()
+    assert "like=a+red+bird" in page.url
+    Image.new("RGB", (40, 30), (200, 30, 30)).save(tmp_path / "mine.jpg")
+    with page.expect_response("**/curate/like-picture**"):
+        page.locator("#like-picture").set_input_files(tmp_path / "mine.jpg")
+    expect(page.locator("#said")).to_contain_text("mine.jpg")
+    idle(page)
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    page.locator("#like-picture").set_input_files(tmp_path / "broken.png")
+    expect(page.locator("#said")).to_contain_text("picture")
+    page.locator("#search-in").select_option("edited")
+    page.fill("#search", "snowy")
+    expect(count(page)).to_have_text(
+        str(studio.workspace.catalogue.count(View.read("kind=classification&edited=snowy").wanted).number)
+    )
+
+
+def test_a_slider_over_its_histogram_filters(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    check = page.locator('details.check[data-check="edges kept"]')
+    check.locator("summary").click()
+    expect(check.locator("svg.bars rect").first).to_be_visible()
+    low = check.locator('input[data-end="low"]')
+    low.evaluate("(one) => { one.value = 0.8; one.dispatchEvent(new Event('input', { bubbles: true }));"
+                 " one.dispatchEvent(new Event('change', { bubbles: true })); }")  # fmt: skip
+    expect(page.locator(".chip.used")).to_contain_text("from 0.80")
+    wanted = View.read("range=edges kept:0.8:1000").wanted
+    expect(count(page)).to_have_text(str(server[1].workspace.catalogue.count(wanted).number))
+    page.locator(".chip.used").click()
+    expect(count(page)).to_have_text(str(SCENES * VARIANTS))
+
+
+def test_an_address_is_a_view(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server, "?edit+type=weather&review=open&sort=oldest")
+    expect(page.locator("#order")).to_have_value("sort=oldest")
+    assert set(verdicts(page)) <= {"open"}
+    first = page.locator(".cell:not([hidden])").first.get_attribute("data-entry")
+    page.locator("#order").select_option("")
+    idle(page)
+    assert page.locator(".cell:not([hidden])").first.get_attribute("data-entry") != first
+    assert "sort" not in page.url
+    page.goto(f"{server[0]}curate/?colour=red")
+    expect(page.locator("main")).to_contain_text("is no part of a filter")
+
+
+def test_an_image_is_told_all_of(page: Page, server: tuple[str, Studio]) -> None:
+    studio = server[1]
+    opened(page, server, "?-kind=segmentation")
+    page.locator(".cell").nth(2).click()
+    entry = studio.workspace.catalogue.get(int(page.locator(".cell").nth(2).get_attribute("data-entry") or 0))
+    panel = page.locator("#detail")
+    expect(panel).to_have_attribute("data-entry", str(entry.id))
+    expect(panel.locator("h2")).to_contain_text(entry.classes[0])
+    expect(panel.locator("ins").first).to_be_visible()
+    panel.locator('[data-way="source"]').click()
+    shown = panel.locator("img:not([hidden])")
+    expect(shown).to_have_attribute("src", f"/images/{entry.source_sha}.png")
+    panel.locator("details.origin summary").click()
+    expect(panel.locator("#origin")).to_contain_text("caption")
+    page.keyboard.press("ArrowRight")
+    expect(panel).not_to_have_attribute("data-entry", str(entry.id))
+    expect(panel.locator('[data-way="source"]')).to_have_class("tab on")  # who looks at sources goes on so
+    entry = studio.workspace.catalogue.get(int(panel.get_attribute("data-entry") or 0))
+    expect(panel.locator("#open-in-explore")).to_have_attribute("href", f"/?run={entry.run}&image={entry.test_case}")
+
+
+def test_large_shows_the_source_beside_it_and_goes_on_by_keys(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    result = page.locator("#large-result")
+    expect(result).to_be_visible()
+    before = result.get_attribute("src")
+    page.keyboard.press("ArrowRight")
+    expect(result).not_to_have_attribute("src", before or "")
+    expect(page.locator("#large-source")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#grid")).to_be_visible()
+
+
+def test_hostile_words_are_words(page: Page, server: tuple[str, Studio]) -> None:
+    workspace = server[1].workspace
+    picture = Image.new("RGB", (16, 16), (1, 2, 3))
+    run = workspace.runs.create(picture, Task("classification", HOSTILE), "demo", HOSTILE, {})
+    workspace.test_cases.append(run, None, made_case(Image.new("RGB", (16, 16), (9, 9, 9))))
+    try:
+        opened(page, server)
+        expect(page.locator("#detail h2")).to_contain_text(HOSTILE)
+        assert page.evaluate("window.broken") is None
+    finally:
+        workspace.runs.remove(run)

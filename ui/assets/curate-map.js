@@ -1,0 +1,446 @@
+// The map: points drawn by WebGL (by a plain canvas where there is none), moved, coloured, hidden by the legend, and picked
+// with a lasso. What is picked is an address: a region is its corners, and the studio says which images lie in it.
+(() => {
+  "use strict";
+  const main = document.querySelector("main.curate.map");
+  if (!main) return;
+  const byId = (id) => document.getElementById(id);
+  const first = JSON.parse(byId("first").content.textContent);
+  const stage = byId("stage"), points = byId("points"), over = byId("over"), drawnOver = over.getContext("2d");
+  const FULL = 65535, CELLS = 256, CORNERS = 90, REACH = 14, RIGHT = 2;
+  const TONES = { accepted: "good", rejected: "bad", open: "quiet", right: "good", "newly wrong": "bad", wrong: "warn", valid: "good", invalid: "bad", others: "rest", none: "quiet" };
+  const words = (n, one, many) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
+  const map = (window.map = { ready: false, frames: 0, renderer: "", counts: [], picked: 0 });
+
+  let data = { count: 0, entries: new Uint32Array(0), places: new Uint16Array(0), categories: new Uint8Array(0), legend: [], missing: 0 };
+  let which = "pca", hidden = new Set(), colours = [], state = first.state, version = 0;
+  let view = { x: 0.5, y: 0.5, zoom: 1 };          // the middle, from 0 to 1, and pixels for the whole width
+  let width = 1, height = 1, ratio = 1;
+  let region = null, drawing = null, lasso = false, pointed = -1;
+
+  // ---- Drawing: one buffer of places and categories, and a colour for each category
+
+  const SHAPE = `attribute vec2 place; attribute float category; uniform vec2 middle, scale; uniform mediump float size; uniform vec4 colours[16]; varying vec4 colour;
+    void main() { colour = colours[int(category + .5)]; gl_Position = vec4((place - middle) * scale, 0., 1.); if (colour.a == 0.) gl_Position.x = 9.; gl_PointSize = size; }`;
+  const DOT = `precision mediump float; varying vec4 colour; uniform float size;
+    void main() { float far = length(gl_PointCoord - .5) * size, edge = clamp(size * .5 - far, 0., 1.); gl_FragColor = vec4(colour.rgb, 1.) * colour.a * edge; }`;
+
+  function webgl() {
+    const gl = points.getContext("webgl", { antialias: false, premultipliedAlpha: true, preserveDrawingBuffer: true });
+    if (!gl) return null;
+    const program = gl.createProgram();
+    for (const [kind, text] of [[gl.VERTEX_SHADER, SHAPE], [gl.FRAGMENT_SHADER, DOT]]) {
+      const shader = gl.createShader(kind);
+      gl.shaderSource(shader, text);
+      gl.compileShader(shader);
+      gl.attachShader(program, shader);
+    }
+    gl.linkProgram(program);
+    if (!gl.getProgramParameter(program, gl.LINK_STATUS)) return null;
+    gl.useProgram(program);
+    gl.enable(gl.BLEND);
+    gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
+    const at = (name) => gl.getUniformLocation(program, name);
+    const uniforms = Object.fromEntries(["middle", "scale", "size", "colours"].map((name) => [name, at(name)]));
+    const buffers = ["place", "category"].map((name) => [gl.getAttribLocation(program, name), gl.createBuffer()]);
+    return {
+      name: "webgl",
+      load() {
+        for (const [[place, buffer], list, parts, kind] of [[buffers[0], data.places, 2, gl.UNSIGNED_SHORT], [buffers[1], data.categories, 1, gl.UNSIGNED_BYTE]]) {
+          gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
+          gl.bufferData(gl.ARRAY_BUFFER, list, gl.STATIC_DRAW);
+          gl.enableVertexAttribArray(place);
+          gl.vertexAttribPointer(place, parts, kind, parts === 2, 0, 0);
+        }
+      },
+      draw(size) {
+        gl.viewport(0, 0, points.width, points.height);
+        gl.clearColor(0, 0, 0, 0);
+        gl.clear(gl.COLOR_BUFFER_BIT);
+        if (!data.count) return;
+        gl.uniform2f(uniforms.middle, view.x, view.y);
+        gl.uniform2f(uniforms.scale, (2 * view.zoom) / width, (-2 * view.zoom) / height);
+        gl.uniform1f(uniforms.size, size * ratio);
+        const flat = new Float32Array(64);
+        colours.forEach((colour, place) => { if (!hidden.has(place)) flat.set([...colour, alpha()], 4 * place); });
+        gl.uniform4fv(uniforms.colours, flat);
+        gl.drawArrays(gl.POINTS, 0, data.count);
+      },
+    };
+  }
+
+  function plain() {
+    const context = points.getContext("2d");
+    return {
+      name: "canvas",
+      load() {},
+      draw(size) {
+        context.setTransform(ratio, 0, 0, ratio, 0, 0);
+        context.clearRect(0, 0, width, height);
+        context.globalAlpha = alpha();
+        for (let colour = 0; colour < data.legend.length; colour += 1) {
+          if (hidden.has(colour)) continue;
+          context.fillStyle = `rgb(${colours[colour].map((part) => Math.round(part * 255)).join(" ")})`;
+          for (let point = 0; point < data.count; point += 1) {
+            if (data.categories[point] !== colour) continue;
+            const x = toX(data.places[2 * point] / FULL), y = toY(data.places[2 * point + 1] / FULL);
+            if (x > -size && y > -size && x < width + size && y < height + size) context.fillRect(x - size / 2, y - size / 2, size, size);
+          }
+        }
+      },
+    };
+  }
+
+  const alpha = () => (data.count > 40000 ? 0.55 : data.count > 5000 ? 0.72 : 0.88);
+  const side = () => {  // larger where there are few, and when one comes nearer
+    const crowd = data.count > 40000 ? 2.6 : data.count > 5000 ? 3.6 : data.count > 500 ? 6 : 9;
+    return Math.min(14, crowd * Math.sqrt(Math.max(1, view.zoom / fitted())));
+  };
+  const fitted = () => Math.max(50, Math.min(width, height) * 0.98);
+  const toX = (x) => (x - view.x) * view.zoom + width / 2, toY = (y) => (y - view.y) * view.zoom + height / 2;
+  const fromX = (x) => (x - width / 2) / view.zoom + view.x, fromY = (y) => (y - height / 2) / view.zoom + view.y;
+
+  let renderer = null, waiting = false;
+  function draw() {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      renderer.draw(side());
+      trace();
+      map.frames += 1;
+    });
+  }
+
+  // The lasso, what it picked, and the point under the pointer.
+  function trace() {
+    const styles = getComputedStyle(main), accent = styles.getPropertyValue("--s-acc").trim();
+    drawnOver.setTransform(ratio, 0, 0, ratio, 0, 0);
+    drawnOver.clearRect(0, 0, width, height);
+    const corners = drawing || region;
+    if (corners && corners.length > 1) {
+      drawnOver.beginPath();
+      corners.forEach(([x, y], place) => drawnOver[place ? "lineTo" : "moveTo"](toX(x), toY(y)));
+      drawnOver.closePath();
+      drawnOver.fillStyle = accent;
+      drawnOver.globalAlpha = 0.1;
+      drawnOver.fill();
+      drawnOver.globalAlpha = 1;
+      drawnOver.strokeStyle = accent;
+      drawnOver.lineWidth = 1.5;
+      drawnOver.setLineDash(drawing ? [5, 4] : []);
+      drawnOver.stroke();
+      drawnOver.setLineDash([]);
+    }
+    if (pointed < 0) return;
+    drawnOver.beginPath();
+    drawnOver.arc(toX(data.places[2 * pointed] / FULL), toY(data.places[2 * pointed + 1] / FULL), side() / 2 + 3, 0, 7);
+    drawnOver.strokeStyle = styles.getPropertyValue("--s-ink").trim();
+    drawnOver.lineWidth = 2;
+    drawnOver.stroke();
+  }
+
+  function resized() {
+    width = stage.clientWidth; height = stage.clientHeight; ratio = window.devicePixelRatio || 1;
+    for (const canvas of [points, over]) { canvas.width = Math.max(1, Math.round(width * ratio)); canvas.height = Math.max(1, Math.round(height * ratio)); }
+    if (!resized.before) { resized.before = true; view.zoom = fitted(); }
+    draw();
+  }
+
+  // ---- The points, and where they are found again
+
+  let starts = null, order = null;
+  function sort() {
+    starts = new Uint32Array(CELLS * CELLS + 1); order = new Uint32Array(data.count);
+    const cell = (point) => (data.places[2 * point + 1] >> 8) * CELLS + (data.places[2 * point] >> 8);
+    for (let point = 0; point < data.count; point += 1) starts[cell(point) + 1] += 1;
+    for (let place = 0; place < CELLS * CELLS; place += 1) starts[place + 1] += starts[place];
+    const next = starts.slice();
+    for (let point = 0; point < data.count; point += 1) order[next[cell(point)]++] = point;
+  }
+
+  function nearest(x, y) {
+    let found = -1, best = REACH * REACH;
+    const cell = (value) => Math.min(CELLS - 1, Math.max(0, Math.floor(value * CELLS)));
+    const low = [cell(fromX(x - REACH)), cell(fromY(y - REACH))], high = [cell(fromX(x + REACH)), cell(fromY(y + REACH))];
+    for (let row = low[1]; row <= high[1]; row += 1) {
+      for (let at = starts[row * CELLS + low[0]]; at < starts[row * CELLS + high[0] + 1]; at += 1) {
+        const point = order[at];
+        if (hidden.has(data.categories[point])) continue;
+        const far = (toX(data.places[2 * point] / FULL) - x) ** 2 + (toY(data.places[2 * point + 1] / FULL) - y) ** 2;
+        if (far < best) { best = far; found = point; }
+      }
+    }
+    return found;
+  }
+
+  async function load() {
+    const mine = (version += 1);
+    const query = new URLSearchParams({ view: first.view, map: which, colour: byId("colour").value });
+    map.ready = false;
+    let bytes;
+    try {
+      const reply = await fetch(`/curate/api/map-points?${query}`);
+      if (!reply.ok) throw new Error((await reply.json()).error);
+      bytes = await reply.arrayBuffer();
+    } catch (error) { if (mine === version) tell(error.message); return; }
+    if (mine !== version) return;
+    const length = new DataView(bytes).getUint32(0, true);
+    const header = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
+    const at = 4 + length, { count } = header;
+    data = { ...header, entries: new Uint32Array(bytes, at, count), places: new Uint16Array(bytes, at + 4 * count, 2 * count), categories: new Uint8Array(bytes, at + 8 * count, count) };
+    pointed = -1;
+    hidden = new Set();
+    sort();
+    renderer.load();
+    legend();
+    paint();
+    byId("point-count").textContent = count.toLocaleString("en");
+    byId("point-words").textContent = `${count === 1 ? "image" : "images"} on the map${data.missing ? `, ${data.missing.toLocaleString("en")} not yet` : ""}`;
+    tell(count ? "" : data.missing ? "The images are being looked at: the map fills while you wait." : "No image fits.");
+    pick(region);
+    map.ready = true;
+    map.counts = data.legend.map((one) => [one.name, one.count]);
+  }
+
+  const tell = (text) => { byId("empty").hidden = !text; byId("empty").textContent = text; };
+
+  // ---- The legend: colours, counts, and what is hidden
+
+  function legend() {
+    const parts = data.legend.map((one, place) => {
+      if (!one.count) return null;
+      const line = document.createElement("button"), dot = document.createElement("i"), name = document.createElement("span"), count = document.createElement("small");
+      line.type = "button";
+      line.dataset.place = place;
+      line.setAttribute("aria-pressed", "true");
+      line.title = "Show or hide; with Shift only this";
+      dot.style.setProperty("--dot", `var(--${tone(one, place)})`);
+      name.textContent = one.name;
+      count.textContent = one.count.toLocaleString("en");
+      line.append(dot, name, count);
+      return line;
+    });
+    byId("legend").replaceChildren(...parts.filter(Boolean));
+  }
+  const tone = (one, place) => (one.pair && !/^(review|model|study)$/.test(one.pair[0]) ? `c${place}` : TONES[one.name] || `c${place % 11}`);
+
+  function paint() {
+    const styles = getComputedStyle(main);
+    colours = data.legend.map((one, place) => {
+      const hex = styles.getPropertyValue(`--${tone(one, place)}`).trim();
+      return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255);
+    });
+    draw();
+  }
+
+  byId("legend").addEventListener("click", (event) => {
+    const line = event.target.closest("button");
+    if (!line) return;
+    const place = Number(line.dataset.place), all = [...byId("legend").querySelectorAll("button")];
+    if (event.shiftKey) {
+      const alone = !hidden.has(place) && all.every((other) => other === line || hidden.has(Number(other.dataset.place)));
+      hidden = new Set(alone ? [] : all.map((other) => Number(other.dataset.place)).filter((other) => other !== place));
+    } else if (!hidden.delete(place)) hidden.add(place);
+    for (const other of all) other.setAttribute("aria-pressed", String(!hidden.has(Number(other.dataset.place))));
+    pick(region);
+    draw();
+  });
+
+  // ---- Picking: a region, how many lie in it, and the address of these
+
+  function pick(corners) {
+    region = corners;
+    const bar = byId("picked");
+    if (!corners) { bar.hidden = true; map.picked = 0; return draw(); }
+    let count = 0;
+    const xs = corners.map(([x]) => x), ys = corners.map(([, y]) => y);
+    const low = [Math.min(...xs), Math.min(...ys)], high = [Math.max(...xs), Math.max(...ys)];
+    for (let point = 0; point < data.count; point += 1) {
+      if (hidden.has(data.categories[point])) continue;
+      const x = data.places[2 * point] / FULL, y = data.places[2 * point + 1] / FULL;
+      if (x < low[0] || y < low[1] || x > high[0] || y > high[1]) continue;
+      let inside = false;
+      for (let at = 0, before = corners.length - 1; at < corners.length; before = at, at += 1) {
+        const [x1, y1] = corners[before], [x2, y2] = corners[at];
+        if ((y1 > y) !== (y2 > y) && x < ((x2 - x1) * (y - y1)) / (y2 - y1) + x1) inside = !inside;
+      }
+      count += inside;
+    }
+    map.picked = count;
+    byId("picked-count").textContent = words(count, "image", "images");
+    byId("open-picked").href = address(corners);
+    bar.hidden = false;
+    draw();
+  }
+
+  function address(corners) {
+    const query = new URLSearchParams(first.pairs);
+    const shown = data.legend.filter((one, place) => one.count && !hidden.has(place));
+    if (hidden.size && shown.every((one) => one.pair)) for (const one of shown) query.append(...one.pair);
+    else for (const place of hidden) { const { pair } = data.legend[place]; if (pair && pair[0] !== "model") query.append(`-${pair[0]}`, pair[1]); }
+    query.set("region", corners.map(([x, y]) => `${(x + (which === "umap" ? RIGHT : 0)).toFixed(4)},${y.toFixed(4)}`).join(" "));
+    return `/curate/?${query}`;
+  }
+
+  function closed(corners) {  // as many corners as an address takes, evenly along the line
+    const step = Math.max(1, corners.length / CORNERS);
+    const kept = [];
+    for (let at = 0; at < corners.length; at += step) kept.push(corners[Math.floor(at)]);
+    return kept.length > 2 ? kept : null;
+  }
+
+  // ---- Pointer, wheel, keys
+
+  const where = (event) => { const box = stage.getBoundingClientRect(); return [event.clientX - box.left, event.clientY - box.top]; };
+  let dragged = null;
+  stage.addEventListener("pointerdown", (event) => {
+    if (event.button || event.target.closest(".picked")) return;
+    const [x, y] = where(event);
+    stage.setPointerCapture(event.pointerId);
+    point(-1);
+    if (lasso || event.shiftKey) drawing = [[fromX(x), fromY(y)]];
+    else { dragged = [x, y]; stage.classList.add("dragging"); }
+  });
+  stage.addEventListener("pointermove", (event) => {
+    const [x, y] = where(event);
+    if (drawing) {
+      const [before, above] = drawing[drawing.length - 1];
+      if (Math.hypot(toX(before) - x, toY(above) - y) >= 4) drawing.push([fromX(x), fromY(y)]);
+      return draw();
+    }
+    if (dragged) { move((dragged[0] - x) / view.zoom, (dragged[1] - y) / view.zoom); dragged = [x, y]; return; }
+    if (event.target.closest(".picked")) return point(-1);
+    point(starts ? nearest(x, y) : -1);
+  });
+  const end = () => {
+    stage.classList.remove("dragging");
+    dragged = null;
+    if (drawing) { const corners = closed(drawing); drawing = null; pick(corners); }
+  };
+  stage.addEventListener("pointerup", end);
+  stage.addEventListener("pointercancel", end);
+  stage.addEventListener("pointerleave", () => point(-1));
+  stage.addEventListener("wheel", (event) => { event.preventDefault(); zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), ...where(event)); }, { passive: false });
+
+  function move(x, y) { view.x = Math.min(1.2, Math.max(-0.2, view.x + x)); view.y = Math.min(1.2, Math.max(-0.2, view.y + y)); draw(); }
+  function zoom(by, x = width / 2, y = height / 2) {
+    const held = [fromX(x), fromY(y)];
+    view.zoom = Math.min(400 * fitted(), Math.max(fitted() / 2, view.zoom * by));
+    view.x += held[0] - fromX(x);
+    view.y += held[1] - fromY(y);
+    draw();
+  }
+  const fit = () => { view = { x: 0.5, y: 0.5, zoom: fitted() }; draw(); };
+  const useLasso = (on) => { lasso = on; stage.classList.toggle("lasso", on); byId("lasso").setAttribute("aria-pressed", String(on)); };
+  const pickSight = () => { const [l, r, t, b] = [fromX(0), fromX(width), fromY(0), fromY(height)]; pick([[l, t], [r, t], [r, b], [l, b]]); };
+
+  const KEYS = {
+    ArrowLeft: () => move(-0.1 * width / view.zoom, 0), ArrowRight: () => move(0.1 * width / view.zoom, 0),
+    ArrowUp: () => move(0, -0.1 * height / view.zoom), ArrowDown: () => move(0, 0.1 * height / view.zoom),
+    "+": () => zoom(1.3), "=": () => zoom(1.3), "-": () => zoom(1 / 1.3), 0: fit,
+    l: () => useLasso(!lasso), v: pickSight, Escape: () => { drawing = null; useLasso(false); pick(null); },
+    Enter: () => { if (region) location.assign(byId("open-picked").href); },
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("select, input, summary, dialog")) return;
+    if (event.key === "Enter" && event.target.closest("button, a")) return;
+    const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (act) { event.preventDefault(); act(); }
+  });
+  byId("lasso").addEventListener("click", () => useLasso(!lasso));
+  byId("nearer").addEventListener("click", () => zoom(1.5));
+  byId("further").addEventListener("click", () => zoom(1 / 1.5));
+  byId("fit").addEventListener("click", fit);
+  byId("pick-none").addEventListener("click", () => pick(null));
+
+  // ---- The picture under the pointer
+
+  let asking = null;
+  const known = new Map();
+  function point(found) {
+    if (found === pointed) return;
+    pointed = found;
+    draw();
+    clearTimeout(asking);
+    if (found < 0) { byId("shown").hidden = true; return; }
+    const entry = data.entries[found];
+    if (known.has(entry)) show(entry);
+    else asking = setTimeout(() => wire.get("/curate/api/map-image", { entry }).then((said) => { known.set(entry, said); show(entry); }, () => {}), 60);
+  }
+  function show(entry) {
+    if (pointed < 0 || data.entries[pointed] !== entry) return;
+    const card = byId("shown"), said = known.get(entry);
+    card.querySelector("img").src = `/thumbs/${said.sha}.webp`;
+    card.querySelector("figcaption").textContent = said.words.join(" · ");
+    card.hidden = false;
+    const x = toX(data.places[2 * pointed] / FULL), y = toY(data.places[2 * pointed + 1] / FULL);
+    const left = x + 14 + card.offsetWidth > width ? x - 14 - card.offsetWidth : x + 14;
+    const top = Math.min(Math.max(6, y - card.offsetHeight / 2), height - card.offsetHeight - 6);
+    card.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
+  }
+
+  // ---- Which map, and how far it is
+
+  function told() {
+    const umap = which === "umap", none = umap && !state.umap;
+    for (const tab of document.querySelectorAll("[data-map]")) { tab.classList.toggle("on", tab.dataset.map === which); tab.setAttribute("aria-pressed", String(tab.dataset.map === which)); }
+    const newer = state.embedded - state.umap;
+    byId("about-map").textContent = !umap ? "The plane in which the images differ most. It is there at once."
+      : state.failed || (state.making ? `Making it: ${state.note}.` : !state.available ? "UMAP is not installed: pip install umap-learn, and start the studio again."
+      : none ? "Keeps images that look alike together. Making it takes minutes; you can go on working."
+      : newer > 0 ? `Made of ${state.umap.toLocaleString("en")} images; ${newer.toLocaleString("en")} are newer.` : "Keeps images that look alike together.");
+    byId("making").hidden = !umap || !state.available || (!state.making && !none && newer <= 0 && !state.failed);
+    byId("make-map").hidden = state.making;
+    byId("make-map").textContent = none ? "Make it" : "Make it anew";
+    byId("stop-map").hidden = !state.making;
+    const bar = byId("map-progress"), share = /(\d+) %/.exec(state.note);
+    bar.hidden = !umap || !state.making;
+    if (share) bar.value = Number(share[1]); else bar.removeAttribute("value");
+    byId("embedding").textContent = state.problem || (state.embedded < state.total ? `Looked at ${state.embedded.toLocaleString("en")} of ${words(state.total, "image", "images")}.` : "");
+  }
+
+  async function look() {
+    const before = state;
+    try { state = await wire.get("/curate/api/map-state"); } catch { return setTimeout(look, 5000); }
+    told();
+    const more = which === "pca" ? state.embedded - before.embedded : before.making && !state.making;
+    // New points are drawn when there are many, or when it is done: each time is a look at all of them.
+    if (which === "pca" && more && (!state.filling || state.embedded > 1.2 * data.count)) load();
+    else if (which === "umap" && more && state.umap) load();
+    if (state.filling || state.making) setTimeout(look, 1500);
+  }
+
+  document.querySelector(".map-side .tabs").addEventListener("click", (event) => {
+    const tab = event.target.closest("[data-map]");
+    if (!tab || tab.dataset.map === which) return;
+    which = tab.dataset.map;
+    pick(null);
+    fit();
+    told();
+    if (which === "umap" && !state.umap) {
+      version += 1;
+      data = { ...data, count: 0, entries: new Uint32Array(0), places: new Uint16Array(0), categories: new Uint8Array(0) };
+      sort();
+      renderer.load();
+      draw();
+      tell("There is no UMAP map yet.");
+    } else load();
+  });
+  for (const [id, name] of [["make-map", "make-map"], ["stop-map", "stop-map"]]) {
+    byId(id).addEventListener("click", async () => {
+      try { await wire.post(`/curate/api/${name}`); } catch (error) { byId("about-map").textContent = error.message; return; }
+      look();
+    });
+  }
+  byId("colour").addEventListener("change", load);
+
+  renderer = webgl() || plain();
+  map.renderer = renderer.name;
+  new ResizeObserver(resized).observe(stage);
+  new MutationObserver(paint).observe(document.documentElement, { attributes: true, attributeFilter: ["class"] });
+  resized();
+  told();
+  load();
+  if (state.filling || state.making) setTimeout(look, 1000);
+})();

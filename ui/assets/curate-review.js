@@ -1,0 +1,343 @@
+// Deciding in the gallery: keys, selection, what is done with many at once, undo. After curate.js.
+//
+// A decision shows at once and is sent behind the scenes, one after the other. Until the studio has said that it is saved
+// it waits in the browser's own store, so that neither a closed page nor a stopped studio loses one.
+(() => {
+  "use strict";
+  const gallery = window.gallery;
+  if (!gallery) return;
+  const byId = (id) => document.getElementById(id);
+  const grid = byId("grid"), WAITING = "curate-waiting", NAME = "curate-name";
+  const REASONS = {
+    classification: ["label no longer right", "edit does not show", "not realistic", "other"],
+    segmentation: ["protected class lost", "edit does not show", "not realistic", "other"],
+  };
+  const review = (gallery.review = { saved: 0, waiting: JSON.parse(localStorage.getItem(WAITING) ?? "[]"), undoable: [], session: 0, repeat: 0, repeating: null });
+  const keepWaiting = () => localStorage.setItem(WAITING, JSON.stringify(review.waiting));
+  const author = () => localStorage.getItem(NAME) ?? "";
+
+  // ---- Sending: in order, each until it is answered
+
+  let sending = false;
+  async function send() {
+    if (sending) return;
+    sending = true;
+    while (review.waiting.length) {
+      const { name, fields, quiet } = review.waiting[0];
+      try {
+        if (name === "undo-decision" && !fields.decision) { fields.decision = review.undoable.pop() ?? 0; keepWaiting(); }
+        await hold();
+        const { result } = await wire.post(`/curate/api/${name}`, fields);
+        review.waiting.shift();
+        keepWaiting();
+        review.saved += 1;
+        if (result.decision && name !== "undo-decision") review.undoable.push(result.decision);
+        if (result.repeat) review.repeat = result.repeat;
+        byId("undo").disabled = false;
+        if (!quiet) gallery.say(result.said);
+        else if (!review.waiting.length) gallery.say("");
+        if (name !== "decide" || fields.view !== undefined) await gallery.again();
+      } catch (error) {
+        if (error.lost) {
+          gallery.say(`${review.waiting.length} not saved yet: the studio does not answer.`);
+          await new Promise((go) => setTimeout(go, 700));
+          continue;
+        }
+        review.waiting.shift();   // it is refused, and will be again
+        keepWaiting();
+        gallery.say(error.message);
+        await gallery.again();
+      }
+    }
+    sending = false;
+    gallery.totals();
+    if (review.session) figures();
+  }
+  // From the first decision on the view keeps its images: none moves, or goes, because of what is decided about it.
+  async function hold() {
+    const { view } = gallery;
+    if (gallery.held) return;
+    const { held } = await wire.post("/curate/api/hold", { view });
+    if (view === gallery.view) gallery.held = held;
+  }
+  function post(name, fields, quiet) {
+    gallery.busy();
+    review.waiting.push({ name, fields: name === "answer-repeat" ? fields : { ...fields, author: author() }, quiet });
+    keepWaiting();
+    send();
+  }
+
+  // ---- What is meant: what is selected, else the image that is looked at
+
+  const meant = () => (gallery.chosen.size ? [...gallery.chosen.keys()] : gallery.now() ? [gallery.now().id] : []);
+  function mark(ids, change) {
+    const wanted = new Set(ids);
+    gallery.each((cell) => { if (wanted.has(cell.id)) change(cell); });
+    gallery.draw();
+  }
+
+  function decide(verdict, reason = "", ids = meant()) {
+    if (review.repeating) return void again(verdict, reason);
+    if (!ids.length) return;
+    const several = gallery.chosen.size > 0;
+    mark(ids, (cell) => { cell.verdict = verdict; });
+    post("decide", { entries: ids, verdict, reason, ...(review.session ? { session: review.session } : {}) }, !several);
+    if (several) { clear(); gallery.panelAgain(); } else step(1);
+  }
+
+  // ---- Asking for a reason, a tag, a label: one window, with what is used most as digits
+
+  const ask = byId("ask");
+  function question({ title, words = "", choices = [], text = true, button, empty = false, value = "", digits = true, act }) {
+    byId("ask-title").textContent = title;
+    byId("ask-words").textContent = words;
+    byId("ask-problem").textContent = "";
+    const field = byId("ask-text");
+    field.hidden = !text;
+    field.value = value;
+    byId("ask-do").textContent = button;
+    byId("ask-choices").replaceChildren(...choices.map((choice, place) => {
+      const chip = document.createElement("button");
+      chip.type = "button";
+      chip.className = "chip";
+      chip.textContent = `${choice} `;
+      if (digits && place < 9) { const key = document.createElement("kbd"); key.textContent = place + 1; chip.append(key); }
+      chip.addEventListener("click", () => (digits ? done(choice) : done(field.value.trim(), choice)));
+      return chip;
+    }));
+    ask.onkeydown = (event) => {
+      // Digits pick as long as nothing is typed.
+      const choice = digits && choices[Number(event.key) - 1];
+      if (choice && !(text && field.value)) { event.preventDefault(); done(choice); }
+    };
+    const done = (said, choice) => {
+      if (!said && !empty) { byId("ask-problem").textContent = "Write something, or cancel."; return; }
+      shut();
+      act(said, choice);
+    };
+    ask.querySelector("form").onsubmit = (event) => { event.preventDefault(); done(field.value.trim()); };
+    ask.showModal();
+    if (text) field.focus(); else byId("ask-do").focus();
+  }
+  // A field that is not seen any more must not keep the keys: a hidden grid takes no focus, and a browser gives it back late.
+  const toPage = () => { document.activeElement?.blur(); (gallery.large ? byId("large") : grid).focus({ preventScroll: true }); };
+  const shut = () => { ask.close(); toPage(); };
+  byId("ask-cancel").addEventListener("click", shut);
+  ask.addEventListener("close", () => { if (!ask.open) toPage(); });   // told late: the next question may be open by then
+  review.question = question;
+
+  const many = (ids) => `${ids.length.toLocaleString("en-US")} images`;
+  const kind = () => byId("detail").dataset.kind || "classification";
+  function reject() {
+    const ids = meant();
+    if (!ids.length) return;
+    const title = gallery.chosen.size ? `Reject ${many(ids)}: why?` : "Why is it rejected?";
+    question({ title, choices: REASONS[kind()], button: "Reject", empty: true, act: (reason) => decide("rejected", reason, ids) });
+  }
+  const tagsInUse = () => [...document.querySelectorAll('#filters [data-key^="tag:"] span')].map((one) => one.textContent).slice(0, 9);
+  function tag() {
+    const ids = meant();
+    if (!ids.length) return;
+    const title = gallery.chosen.size ? `Tag ${many(ids)}` : "Tag this image";
+    question({ title, choices: tagsInUse(), button: "Tag", act: (said) => post("tag-images", { entries: ids, tag: said }) });
+  }
+  function label() {
+    const ids = meant();
+    if (!ids.length || kind() !== "classification") return;
+    const known = [...document.querySelectorAll('#filters [data-key^="class:"] span')].map((one) => one.textContent).slice(0, 9);
+    const words = "What it shows in truth, where the label that it was made for is wrong.";
+    question({ title: gallery.chosen.size ? `Label of ${many(ids)}` : "Label of this image", words, choices: known, button: "Give this label",
+      act: (said) => post("relabel-images", { entries: ids, label: said }) });
+  }
+
+  // ---- A review: one after the other, with figures; on request some images come once more, and nothing tells which
+
+  const figureWords = (one) => [
+    `${one.images} decided`, one.an_hour === null ? "" : `${Math.round(one.an_hour).toLocaleString("en-US")} an hour`,
+    one.repeats ? `${one.same} of ${one.repeats} as before` : "",
+  ].filter(Boolean).join(" · ");
+  async function figures() {
+    try {
+      const { result } = await wire.post("/curate/api/review-figures", { session: review.session });
+      byId("review").textContent = `End review: ${figureWords(result)}`;
+      byId("review").title = result.words;
+      return result;
+    } catch { return null; }   // they come with the next decision
+  }
+  function begin() {
+    if (review.session) return void end();
+    question({
+      title: "Review one after the other", words: "Your name stands beside what you decide. Of the images that you have decided, one in twenty can come once more, to see how steady you are.",
+      button: "Begin with repeats", choices: ["Begin without repeats"], empty: true, value: author(), digits: false,
+      act: async (said, choice) => {
+        localStorage.setItem(NAME, said.slice(0, 60));
+        try {
+          const { result } = await wire.post("/curate/api/begin-review", { author: author(), repeats: choice ? 0 : 0.05 });
+          review.session = result.session;
+          byId("review").textContent = "End review";
+          gallery.enlarge(true);
+          let place = gallery.current ?? 0;
+          while (place < gallery.count - 1 && (gallery.cell(place)?.verdict ?? "open") !== "open") place += 1;
+          gallery.pick(place);
+        } catch (error) { gallery.say(error.message); }
+      },
+    });
+  }
+  async function end() {
+    const one = await figures();
+    review.session = review.repeat = 0;
+    review.repeating = null;
+    byId("review").textContent = "Review";
+    gallery.enlarge(false);
+    if (one) gallery.say(`${figureWords(one)}${one.repeats ? `. ${one.words}` : ""}`);
+  }
+  // The image that comes once more stands where the next one would, without its verdict.
+  async function showAgain() {
+    const entry = review.repeat;
+    review.repeat = 0;
+    try {
+      const { cell } = await wire.get("/curate/api/cell", { entry });
+      const [id, sha, , , , words, source] = cell;
+      review.repeating = { id };
+      gallery.showOnly({ id, sha, words, source });
+    } catch (error) { gallery.say(error.message); gallery.showOnly(null); }
+  }
+  function again(verdict, reason) {
+    const entry = review.repeating.id;
+    review.repeating = null;
+    gallery.showOnly(null);
+    post("answer-repeat", { session: review.session, entry, verdict, reason }, true);
+  }
+
+  // It waits its turn behind what was done before it.
+  const undo = () => post("undo-decision", {});
+
+  // ---- Selecting
+
+  let anchor = null;
+  function clear() { gallery.chosen.clear(); selected(); }
+  function toggle(place, on) {
+    const cell = gallery.cell(place);
+    if (!cell) return;
+    if (on ?? !gallery.chosen.has(cell.id)) gallery.chosen.set(cell.id, place); else gallery.chosen.delete(cell.id);
+  }
+  function range(from, to) { for (let place = Math.min(from, to); place <= Math.max(from, to); place += 1) toggle(place, true); }
+  function selected() {
+    byId("selection").hidden = !gallery.chosen.size;
+    byId("selected-count").textContent = `${gallery.chosen.size.toLocaleString("en-US")} selected`;
+    gallery.draw();
+  }
+  grid.addEventListener("click", (event) => {
+    const cell = event.target.closest(".cell");
+    if (!cell) return;
+    const place = cell.place;
+    if (event.shiftKey && (anchor ?? gallery.current) !== null) { range(anchor ?? gallery.current, place); selected(); }
+    else if (event.ctrlKey || event.metaKey) { toggle(place); anchor = place; selected(); }
+    else anchor = place;
+    gallery.pick(place);
+    toPage();
+  });
+  grid.addEventListener("dblclick", () => gallery.enlarge(true));
+
+  // All that the filter shows: what is done with it says the count first, and holds only as long as that count does.
+  async function all() {
+    const count = gallery.count, words = count.toLocaleString("en-US");
+    // What no filter can say, such as a part of the map, is named image by image.
+    let what = { view: gallery.view, expected: count };
+    if (gallery.isFilter === false) {
+      try { what = { entries: (await wire.get("/curate/api/ids", { view: gallery.view, held: gallery.held })).ids }; } catch (error) { gallery.say(error.message); return; }
+    }
+    const every = (verdict, button) => question({
+      title: `${button} ${words} images?`, text: verdict === "rejected", choices: verdict === "rejected" ? REASONS[kind()] : [], empty: true, button,
+      words: "All that this filter shows, also what is not in sight. One undo takes all of it back.",
+      act: (reason) => { if (what.entries) mark(what.entries, (cell) => { cell.verdict = verdict; }); post("decide", { ...what, verdict, reason: reason || "" }); },
+    });
+    question({
+      title: `${words} images: what is to be done?`, text: false, empty: true, button: "Nothing",
+      choices: ["Accept all", "Reject all", "Tag all", "Add all to a test set"],
+      act: (choice) => {
+        if (choice === "Accept all") every("accepted", "Accept");
+        else if (choice === "Reject all") every("rejected", "Reject");
+        else if (choice === "Tag all") question({ title: `Tag ${words} images`, choices: tagsInUse(), button: "Tag", act: (said) => { post("tag-images", { ...what, tag: said }); } });
+        else if (choice) addToSet(what, count);
+      },
+    });
+  }
+
+  // ---- Into a test set: the draft of one that is there, or a new one
+
+  async function addToSet(what, count) {
+    const words = count === 1 ? "1 image" : `${count.toLocaleString("en-US")} images`;
+    let sets;
+    try { sets = (await wire.get("/curate/api/drafts")).sets; } catch (error) { gallery.say(error.message); return; }
+    question({
+      title: `Add ${words} to a test set`, words: "A test set is a list: what fits this filter later does not come by itself.",
+      choices: sets.map((one) => one.name), button: "Add to a new set", digits: sets.length > 0,
+      act: async (name) => {
+        try {
+          let set = sets.find((one) => one.name === name);
+          if (!set) { const { result } = await wire.post("/curate/api/create-test-set", { title: name }); set = { id: result.test_set, draft: true, name }; }
+          if (!set.draft) await wire.post("/curate/api/draft-test-set", { version: set.id });
+          const { result } = await wire.post("/curate/api/add-to-test-set", { test_set: set.id, ...what });
+          const link = document.createElement("a");
+          link.href = `/curate/sets/${set.id}`;
+          link.textContent = `Open “${name}”`;
+          gallery.say(`Added ${result.added.toLocaleString("en-US")}${result.already ? `, ${result.already.toLocaleString("en-US")} were in it` : ""}${result.left_out ? `, ${result.left_out.toLocaleString("en-US")} could not be added` : ""}. `, link);
+          clear();
+        } catch (error) { gallery.say(error.message); }
+      },
+    });
+  }
+
+  // ---- Keys
+
+  const step = (by) => {
+    if (review.repeat && gallery.large && by === 1) showAgain();
+    const place = (gallery.current ?? -1) + by; if (place >= 0 && place < gallery.count) gallery.pick(place); else gallery.panelAgain();
+  };
+  const move = (by, extend) => {
+    const from = gallery.current ?? 0;
+    step(by);
+    if (extend) { range(from, gallery.current); selected(); }
+  };
+  const ACTS = { accept: () => decide("accepted"), reject, tag, label };
+  const KEYS = {
+    a: () => decide("accepted"), r: reject, t: tag, l: label, u: undo,
+    x: () => { if (gallery.current !== null) { toggle(gallery.current); selected(); } },
+    "?": () => byId("keys-dialog").showModal(), "/": () => { byId("search").focus(); byId("search").select(); },
+    Enter: () => gallery.enlarge(!gallery.large),
+    Escape: () => { if (gallery.large) gallery.enlarge(false); else if (gallery.chosen.size) clear(); },
+    Home: () => gallery.pick(0), End: () => gallery.pick(gallery.count - 1),
+    PageDown: () => step(Math.min(gallery.columns() * gallery.visibleRows(), gallery.count - 1 - (gallery.current ?? 0))),
+    PageUp: () => step(-Math.min(gallery.columns() * gallery.visibleRows(), gallery.current ?? 0)),
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    const typing = event.target.matches?.("input[type=text], textarea, select");
+    if (typing) { if (event.key === "Escape") toPage(); return; }
+    if (event.target.matches?.("button, a, summary, input") && ["Enter", " "].includes(event.key)) return;
+    if (event.target.matches?.("input[type=range]") && event.key.startsWith("Arrow")) return;
+    const arrows = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -gallery.columns(), ArrowDown: gallery.columns() };
+    const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (event.key in arrows) {
+      event.preventDefault();
+      const by = gallery.large && Math.abs(arrows[event.key]) > 1 ? Math.sign(arrows[event.key]) : arrows[event.key];
+      move(by, event.shiftKey);
+    } else if (Object.hasOwn(KEYS, name)) { event.preventDefault(); KEYS[name](); }
+  });
+
+  document.addEventListener("click", (event) => {
+    const act = event.target.closest("[data-act]"), bulk = event.target.closest("[data-bulk]"), untag = event.target.closest("[data-untag]");
+    if (act) { clear(); ACTS[act.dataset.act](); }
+    if (bulk && bulk.dataset.bulk in ACTS) ACTS[bulk.dataset.bulk]();
+    else if (bulk) addToSet({ entries: meant() }, gallery.chosen.size);
+    if (untag) post("tag-images", { entries: [gallery.now().id], tag: untag.dataset.untag, put: false });
+  });
+  byId("select-none").addEventListener("click", clear);
+  byId("select-all").addEventListener("click", all);
+  byId("undo").addEventListener("click", undo);
+  byId("review").addEventListener("click", begin);
+  byId("keys").addEventListener("click", () => byId("keys-dialog").showModal());
+
+  if (review.waiting.length) send();   // what an earlier page did not get saved
+})();

@@ -1,0 +1,344 @@
+// The pages of test sets: their windows and forms, what is picked in a draft, what takes long, an image large. After
+// study.js. Whatever was done, the page asks for itself once more and fits in what is new.
+(() => {
+  "use strict";
+  const main = document.querySelector("main.curate.sets");
+  const page = () => document.getElementById("set");
+  if (!main) return;
+  const sets = (window.sets = { picked: new Set(), busy: 0 });
+  const api = (name) => `/curate/api/${name}`;
+  const make = (name, properties = {}, ...children) => {
+    const element = Object.assign(document.createElement(name), properties);
+    element.append(...children);
+    return element;
+  };
+
+  // ---- What is said and refused
+
+  const said = main.appendChild(make("p", { id: "set-said" }));
+  said.setAttribute("role", "status");
+  const say = (words, bad = false) => {
+    said.textContent = words;
+    said.classList.toggle("bad", bad);
+    said.dataset.number = String(Number(said.dataset.number ?? 0) + 1);
+  };
+
+  // Beside its field, or where `place` has room for all others.
+  function refuse(error, place) {
+    const places = [...place.querySelectorAll("[data-problem]")];
+    const at = places.find((one) => error.field && one.dataset.problem === error.field) ?? places.find((one) => one.dataset.problem === "");
+    if (at) { at.textContent = error.message; at.scrollIntoView({ block: "nearest" }); }
+    else say(error.message, true);
+  }
+  const clear = (place) => { for (const one of place.querySelectorAll("[data-problem]")) one.textContent = ""; };
+
+  // ---- The page as it is now
+
+  let asked = 0;
+  sets.refresh = async () => {
+    const mine = ++asked;
+    const reply = await fetch(location.href, { cache: "no-store" });
+    const text = await reply.text();
+    if (mine !== asked || !page()) return;
+    const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("set");
+    if (!reply.ok || !fresh) { location.assign("/curate/sets"); return; }   // it is gone, or nobody is signed in
+    // A window that is open says what is so now, and keeps what was typed and refused in it.
+    const refused = [...page().querySelectorAll("dialog[open] [data-problem]")].map((one) => [one, one.textContent]);
+    patch(page(), fresh.innerHTML, (field) => field.closest("dialog[open]") !== null);
+    for (const [place, words] of refused) if (words) place.textContent = words;
+    showPicked();
+    watchAll();
+  };
+
+  // What a command gave: another page, or this one with what is new.
+  async function done(reply) {
+    if (reply.go) { location.assign(reply.go); return; }
+    await sets.refresh();
+    if (reply.said) say(reply.said);
+  }
+
+  async function send(name, data, place) {
+    sets.busy++;
+    clear(place);
+    try { await done(await wire.post(api(name), data)); return true; } catch (error) { refuse(error, place); return false; } finally { sets.busy--; }
+  }
+
+  // ---- Forms and windows
+
+  const open = (name) => {
+    const window_ = document.getElementById(name);
+    clear(window_);
+    window_.showModal();
+  };
+  const about = () => ({ test_set: page().dataset.set });
+  const LONG = new Set(["split-test-set", "release-test-set"]);
+  const fieldsOf = (form) => {
+    const data = {};
+    for (const field of form.elements) {
+      if (!field.name || (field.type === "radio" && !field.checked)) continue;
+      data[field.name] = field.type === "checkbox" ? field.checked : field.value;
+    }
+    return data;
+  };
+
+  document.addEventListener("submit", async (event) => {
+    const form = event.target.closest("form[data-send]");
+    if (!form) return;
+    event.preventDefault();
+    const name = form.dataset.send, button = form.querySelector("[type=submit]"), fields = fieldsOf(form);
+    if (button.disabled) return;
+    button.disabled = true;
+    try {
+      if (name === "create-test-set") await send(name, fields, form);
+      else if (LONG.has(name)) await begin({ kind: name, ...about(), ...fields }, form);
+      else if (name === "export") await makeExport(fields, form);
+      else {
+        const images = name === "relabel-in-test-set" ? { images: [...sets.picked] } : {};
+        if (await send(name, { ...about(), ...fields, ...images }, form)) form.closest("dialog")?.close();
+      }
+    } finally { button.disabled = false; }
+  });
+
+  // ---- What takes long
+
+  const wait = (milliseconds) => new Promise((go) => setTimeout(go, milliseconds));
+
+  function progress(place, told, stop) {
+    const line = make("div", { className: "bar" }, make("i"));
+    if (told.total) line.firstChild.style.width = `${Math.round((100 * told.done) / told.total)}%`;
+    else line.classList.add("unsure");
+    const words = told.state === "waiting" ? "Waiting for what comes before it" : told.total ? `${told.done.toLocaleString("en")} of ${told.total.toLocaleString("en")}${told.left}` : "Working";
+    const cancel = make("button", { type: "button", className: "btn s" }, "Cancel");
+    cancel.dataset.cancelWork = told.work;
+    cancel.addEventListener("click", stop);
+    place.hidden = false;
+    place.replaceChildren(make("span", {}, words), line, cancel);
+  }
+
+  // Follows work to its end; gives what it told last, or null where it was cancelled. Raises its refusal.
+  async function follow(told, place) {
+    const stop = () => wire.post(api("set-cancel"), { number: told.work }).catch(() => {});
+    while (told.state === "waiting" || told.state === "running") {
+      progress(place, told, stop);
+      await wait(400);
+      told = await wire.get(api("set-work"), { work: told.work });
+    }
+    place.hidden = true;
+    place.replaceChildren();
+    if (told.state === "failed") throw Object.assign(new Error(told.error), { field: told.field });
+    return told.state === "done" ? told : null;
+  }
+
+  async function begin(data, form) {
+    sets.busy++;
+    clear(form);
+    const place = form.querySelector(".working");
+    try {
+      const told = await follow(await wire.post(api("set-work"), data), place);
+      if (told) { form.closest("dialog").close(); await done(told); } else await sets.refresh();
+    } catch (error) { place.hidden = true; refuse(error, form); await sets.refresh(); } finally { sets.busy--; }
+  }
+
+  async function verify(button) {
+    const place = document.getElementById("part-verify");
+    button.disabled = true;
+    sets.busy++;
+    try {
+      const line = make("div", { className: "working" });
+      place.replaceChildren(line);
+      const told = await follow(await wire.post(api("set-work"), { kind: "verify-test-set", version: page().dataset.version }), line);
+      place.replaceChildren(...(told ? patch.nodes(told.html).childNodes : []));
+    } catch (error) { place.replaceChildren(make("p", { className: "wrong" }, error.message)); }
+    button.disabled = false;
+    sets.busy--;
+  }
+
+  // Work that goes on since before this page came.
+  const watched = new Set();
+  function watchAll() {
+    for (const line of document.querySelectorAll("#part-work [data-work]")) watch(Number(line.dataset.work));
+    if (document.querySelector("#part-exports [data-work]")) watchExports();
+  }
+  async function watch(work) {
+    if (watched.has(work) || sets.busy) return;
+    watched.add(work);
+    try {
+      let told = await wire.get(api("set-work"), { work });
+      while (told.state === "waiting" || told.state === "running") {
+        const line = document.querySelector(`#part-work [data-work="${work}"] .bar i`);
+        if (line && told.total) line.style.width = `${Math.round((100 * told.done) / told.total)}%`;
+        await wait(600);
+        told = await wire.get(api("set-work"), { work });
+      }
+      if (told.state === "failed") say(told.error, true);
+      await done({ said: told.said, go: told.go });
+    } catch { /* told by whatever is done next */ }
+  }
+
+  // ---- Exports
+
+  async function makeExport(fields, form) {
+    clear(form);
+    sets.busy++;
+    try {
+      const reply = await wire.post(api("set-export"), { version: page().dataset.version, ...fields });
+      form.closest("dialog").close();
+      patch.parts(reply.parts);
+      watchExports();
+    } catch (error) { refuse(error, form); } finally { sets.busy--; }
+  }
+  let watching = false;
+  async function watchExports() {
+    if (watching) return;
+    watching = true;
+    try {
+      for (let active = true; active;) {
+        const reply = await wire.get(api("set-exports"), { version: page().dataset.version });
+        patch.parts(reply.parts);
+        active = reply.active;
+        if (active) await wait(500);
+      }
+    } catch (error) { say(error.message, true); }
+    watching = false;
+  }
+  async function cancel(button) {
+    const of_export = button.closest("#part-exports") !== null;
+    button.disabled = true;
+    try {
+      await wire.post(api("set-cancel"), { number: Number(button.dataset.cancel), export: of_export });
+      if (of_export) await watchExports();
+      else await sets.refresh();
+    } catch (error) { say(error.message, true); }
+    button.disabled = false;
+  }
+
+  // ---- What is picked in a draft
+
+  const shots = () => [...document.querySelectorAll("#shots .shot")];
+  const isDraft = () => page()?.hasAttribute("data-draft") ?? false;
+  let last = null;   // where a range begins
+
+  function showPicked() {
+    const bar = document.getElementById("selection");
+    if (!bar) return;
+    const there = shots();
+    for (const shot of there) shot.setAttribute("aria-pressed", String(sets.picked.has(shot.dataset.image)));
+    const number = sets.picked.size;
+    bar.hidden = number === 0;
+    document.getElementById("picked").textContent = number === 1 ? "1 image picked" : `${number.toLocaleString("en")} images picked`;
+    const found = Number(document.getElementById("shots")?.dataset.found ?? 0), more = document.getElementById("pick-found");
+    more.hidden = found <= there.length || number >= found;
+    more.textContent = `All ${found.toLocaleString("en")}`;
+  }
+
+  function pick(shot, range) {
+    const there = shots(), from = there.findIndex((one) => one.dataset.image === last), to = there.indexOf(shot);
+    if (range && from >= 0) for (const one of there.slice(Math.min(from, to), Math.max(from, to) + 1)) sets.picked.add(one.dataset.image);
+    else if (!sets.picked.delete(shot.dataset.image)) sets.picked.add(shot.dataset.image);
+    last = shot.dataset.image;
+    showPicked();
+  }
+
+  async function act(name, data) {
+    const bar = document.getElementById("selection");
+    const images = [...sets.picked];
+    if (!images.length || sets.busy) return;
+    if (await send(name, { ...about(), images, ...data }, bar) && name === "remove-from-test-set") { sets.picked.clear(); last = null; showPicked(); }
+  }
+  const setSplit = (split) => act("set-split-in-test-set", { split });
+
+  async function pickFound() {
+    const query = new URLSearchParams(location.search);
+    query.set("version", page().dataset.version);
+    try {
+      const reply = await wire.ask(`${api("set-images")}?${query}`);
+      for (const image of reply.images) sets.picked.add(image);
+      showPicked();
+    } catch (error) { refuse(error, document.getElementById("selection")); }
+  }
+
+  // ---- An image large
+
+  const large = () => document.getElementById("large");
+  async function enlarge(image) {
+    try {
+      const { html } = await wire.get(api("set-image"), { version: page().dataset.version, image });
+      large().replaceChildren(...patch.nodes(html).childNodes);
+      large().dataset.image = image;
+      if (!large().open) large().showModal();
+    } catch (error) { say(error.message, true); }
+  }
+  function step(by) {
+    const there = shots(), next = there[there.findIndex((one) => one.dataset.image === large().dataset.image) + by];
+    if (next) enlarge(next.dataset.image);
+  }
+
+  // ---- Clicks and keys
+
+  document.addEventListener("click", (event) => {
+    const target = event.target.closest("button, dialog");
+    if (!target) return;
+    const data = target.dataset;
+    if (target.nodeName === "DIALOG") { if (event.target === target) target.close(); }
+    else if (data.openWindow) open(data.openWindow);
+    else if ("closeWindow" in data) target.closest("dialog").close();
+    else if (data.send === "draft-test-set") send(data.send, { version: data.versionOf }, target);
+    else if (data.send === "add-to-test-set") send(data.send, { ...about(), accepted: true }, document.getElementById("before-release"));
+    else if (data.copyText) study.copy(data.copyText).then((copied) => study.copied(target, copied, document.getElementById("version-id")));
+    else if ("verify" in data) verify(target);
+    else if (data.cancel) cancel(target);
+    else if ("pickAll" in data) { for (const shot of shots()) sets.picked.add(shot.dataset.image); showPicked(); }
+    else if ("pickNone" in data) { sets.picked.clear(); showPicked(); }
+    else if ("pickFound" in data) pickFound();
+    else if ("relabel" in data) open("relabel");
+    else if ("remove" in data) act("remove-from-test-set");
+    else if (data.step) step(Number(data.step));
+    else if (data.image && target.classList.contains("shot")) { if (isDraft() && event.detail !== 0) pick(target, event.shiftKey); else if (page()) enlarge(data.image); }
+  });
+  document.addEventListener("dblclick", (event) => {
+    const shot = event.target.closest(".shot");
+    if (shot && isDraft()) enlarge(shot.dataset.image);
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target.name !== "set-split" || !event.target.value) return;
+    const split = event.target.value;
+    event.target.value = "";
+    setSplit(split === "none" ? "" : split);
+  });
+
+  // So many pictures stand in a row.
+  const columns = (there) => Math.max(1, there.findIndex((one) => one.offsetTop > there[0].offsetTop));
+  const MOVES = { ArrowLeft: () => -1, ArrowRight: () => 1, ArrowUp: (there) => -columns(there), ArrowDown: columns };
+  const SPLITS = { 1: "train", 2: "validation", 3: "test", 0: "" };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+    if (large()?.open) {
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (by) { event.preventDefault(); step(by); }
+      return;
+    }
+    if (document.querySelector("dialog[open]")) return;
+    const there = shots(), at = there.indexOf(document.activeElement);
+    if (event.key in MOVES && at >= 0) {
+      event.preventDefault();
+      const next = there[at + MOVES[event.key](there)];
+      if (!next) return;
+      next.focus();
+      next.scrollIntoView({ block: "nearest" });
+      if (event.shiftKey && isDraft()) { sets.picked.add(there[at].dataset.image); sets.picked.add(next.dataset.image); last = next.dataset.image; showPicked(); }
+    } else if (event.key === " " && at >= 0 && isDraft()) { event.preventDefault(); pick(there[at], event.shiftKey); }
+    else if (!isDraft()) return;
+    else if (event.key === "Escape" && sets.picked.size) { sets.picked.clear(); showPicked(); }
+    else if ((event.key === "Delete" || event.key === "Backspace") && sets.picked.size) { event.preventDefault(); act("remove-from-test-set"); }
+    else if (event.key.toLowerCase() === "l" && sets.picked.size) { event.preventDefault(); open("relabel"); }
+    else if (event.key in SPLITS && sets.picked.size) setSplit(SPLITS[event.key]);
+  });
+
+  // Firefox presses a button when the space bar comes up, whatever became of its going down.
+  document.addEventListener("keyup", (event) => { if (event.key === " " && event.target.closest(".shot") && isDraft()) event.preventDefault(); });
+
+  showPicked();
+  watchAll();
+  sets.ready = true;
+})();

@@ -1,0 +1,528 @@
+// The gallery: a grid of any size of which only what is in sight is there, the filters beside it, one image and what is
+// known of it. What is decided stands in curate-review.js. No rule of the studio is kept here.
+(() => {
+  "use strict";
+  const GAP = 10, MARGIN = 1.5, MOST_HEIGHT = 8_000_000, MOST_ASKED = 180, OWN = ["at", "image", "large"];
+  const byId = (id) => document.getElementById(id);
+  const grid = byId("grid"), space = byId("cells"), main = document.querySelector("main.curate.images");
+  if (!main) return;
+  const first = JSON.parse(byId("first").content.textContent);
+  const asked = new URLSearchParams(location.search);
+  const gallery = (window.gallery = {
+    view: first.view, count: first.count, current: null, chosen: new Map(), large: false, idle: false, held: "",
+    hooks: { picked: [], drawn: [] },
+  });
+
+  // ---- Cells by their place: what is known of each, and what is on its way
+
+  const cells = new Map();      // place -> { id, sha, verdict, wrong, failed, words, source }
+  const coming = new Map();     // first place of a request -> its controller
+  let wanted = null, generation = 0;
+  const read = ([id, sha, verdict, wrong, failed, words, source]) => ({ id, sha, verdict, wrong, failed, words, source });
+  const keep = (at, list) => list.forEach((one, place) => cells.set(at + place, read(one)));
+  gallery.cell = (place) => cells.get(place);
+  gallery.placeOf = (id) => { for (const [place, cell] of cells) if (cell.id === id) return place; return null; };
+  gallery.each = (act) => { for (const cell of cells.values()) act(cell); };
+
+  // What is asked for and out of sight by now is let go.
+  function only(from, to) {
+    for (const [at, request] of coming) if (at + MOST_ASKED < from || at > to) { request.abort(); coming.delete(at); }
+    need(from, to);
+  }
+  // Asks for what is missing of these places, each only once.
+  function need(from, to) {
+    for (let place = from; place < to; place += 1) {
+      if (cells.has(place) || [...coming.keys()].some((at) => place >= at && place < at + MOST_ASKED)) continue;
+      ask(place, Math.min(MOST_ASKED, gallery.count - place));
+      place += MOST_ASKED - 1;
+    }
+  }
+
+  async function ask(at, n) {
+    const mine = generation, request = new AbortController();
+    coming.set(at, request);
+    const query = { view: gallery.view, at, n, ...(gallery.held ? { held: gallery.held } : {}) };
+    try {
+      const said = await wire.ask(`/curate/api/cells?${new URLSearchParams(query)}`, { signal: request.signal });
+      if (mine !== generation) return;
+      keep(at, said.cells);
+      // The view has fewer than it had: what was shown of its end is gone.
+      if (said.cells.length < n) for (let place = at + said.cells.length; place < at + n; place += 1) cells.delete(place);
+      draw();
+    } catch (error) {
+      if (!request.signal.aborted && mine === generation) { gallery.say(error.message); setTimeout(draw, 1000); }
+    } finally { if (coming.get(at) === request) coming.delete(at); settle(); }
+  }
+
+  // ---- The grid. Browsers know no element as high as a million images: beyond a height the scroll bar stands for the
+  // whole, and short ways (wheel, keys, a finger) are gone as they are
+
+  let columns = 1, side = 160, row = 170, rows = 0, height = 0, scale = 1, top = 0, last = 0, resting = null;
+  const shown = new Map();      // place -> element
+  const spare = [];
+
+  function measure() {
+    if (!grid.clientHeight) return;   // hidden behind the large picture: it is as it was
+    const width = space.clientWidth, size = Number(byId("size").value);
+    columns = Math.max(1, Math.floor((width + GAP) / (size + GAP)));
+    side = (width - GAP * (columns - 1)) / columns;
+    row = side + GAP;
+    rows = Math.ceil(gallery.count / columns);
+    height = grid.clientHeight;
+    const full = rows * row, low = Math.min(full, MOST_HEIGHT);
+    scale = full > low ? (full - height) / (low - height) : 1;
+    space.style.height = `${Math.max(0, low - (rows ? GAP : 0))}px`;
+    grid.style.setProperty("--side", `${side}px`);
+  }
+
+  const most = () => Math.max(0, rows * row - height);
+  function scrolled() {
+    const now = grid.scrollTop, moved = now - last;
+    if (scale === 1) top = now;
+    else top = Math.abs(moved) < height ? Math.min(most(), Math.max(0, top + moved)) : now * scale;
+    last = now;
+    draw();
+    clearTimeout(resting);
+    resting = setTimeout(() => { if (scale !== 1) grid.scrollTop = last = top / scale; remember(); draw(); }, 160);
+  }
+  const scrollTo = (where) => {
+    top = Math.min(most(), Math.max(0, where));
+    grid.scrollTop = last = top / scale;
+    last = grid.scrollTop;
+    draw();
+  };
+  gallery.showPlace = (place) => {
+    const at = Math.floor(place / columns) * row;
+    if (at < top) scrollTo(at);
+    else if (at + side > top + height) scrollTo(at + row - height);
+    else draw();
+  };
+
+  let drawing = false;
+  function draw() {
+    if (drawing) return;
+    drawing = true;
+    requestAnimationFrame(() => { drawing = false; lay(); });
+  }
+  gallery.draw = draw;
+
+  // What is in sight comes first: what stands beside it is asked for, and its pictures are, when all of that is there.
+  const inSight = () => [Math.floor(top / row) * columns, Math.min(gallery.count, Math.ceil((top + height) / row) * columns)];
+  gallery.inSight = () => {
+    const [from, to] = inSight(), found = [];
+    for (let place = from; place < to; place += 1) if (shown.has(place)) found.push(shown.get(place));
+    return found.length === to - from ? found : [];
+  };
+  const seen = () => { const all = gallery.inSight(); return all.length > 0 && all.every((one) => one.matches(".there, .broken")); };
+  let whenSeen = [], waited = null;
+  const afterSeen = (act) => {
+    whenSeen.push(act);
+    clearTimeout(waited);
+    waited = setTimeout(wasSeen, 500);   // however long a picture takes
+    pictureCame();
+  };
+  function wasSeen() {
+    clearTimeout(waited);
+    const acts = whenSeen;
+    whenSeen = [];
+    for (const act of acts) act();
+    settle();
+  }
+  // The frame that shows them goes before whatever else there is to do.
+  let painting = false;
+  function pictureCame() {
+    if (painting || !seen()) return;
+    painting = true;
+    // Of two: the first begins before they are painted.
+    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => {
+      painting = false;
+      if (!seen()) return;   // it has moved on
+      if (whenSeen.length) wasSeen();
+      draw();
+    }, 0)));
+  }
+
+  function lay() {
+    const from = Math.max(0, Math.floor((top - MARGIN * height) / row)) * columns;
+    const to = Math.min(gallery.count, (Math.ceil((top + (1 + MARGIN) * height) / row) + 1) * columns);
+    for (const [place, element] of shown) if (place < from || place >= to) { shown.delete(place); spare.push(element); element.hidden = true; }
+    const offset = scale === 1 ? 0 : grid.scrollTop - top, [first, end] = inSight();
+    let calm = true;
+    for (let place = first; place < end; place += 1) calm = setCell(place, offset, true) && calm;
+    for (let place = from; place < to; place += 1) if (place < first || place >= end) setCell(place, offset, calm);
+    if (calm && whenSeen.length) pictureCame();
+    // While it flies past, nothing is asked for that is gone before it comes.
+    clearTimeout(wanted);
+    wanted = setTimeout(() => (calm ? only(from, to) : only(first, end)), coming.size ? 50 : 0);
+    for (const hook of gallery.hooks.drawn) hook();
+    settle();
+  }
+
+  // One cell in its place; whether its picture is there. `now`: it is asked for, else when all in sight have theirs.
+  function setCell(place, offset, now) {
+    const element = shown.get(place) ?? fresh(place);
+    const where = `translate(${(place % columns) * row}px, ${Math.floor(place / columns) * row + offset}px)`;
+    if (element.where !== where) element.style.transform = element.where = where;
+    fill(element, place, now);
+    return element.classList.contains("there");
+  }
+
+  function fresh(place) {
+    const element = spare.pop() ?? made();
+    element.hidden = false;
+    element.place = place;
+    shown.set(place, element);
+    return element;
+  }
+
+  function made() {
+    const element = document.createElement("div");
+    element.className = "cell";
+    element.setAttribute("role", "option");
+    element.innerHTML = '<img alt="" decoding="async" draggable="false"><span class="badge"></span><span class="signs"></span>';
+    const image = element.firstChild;
+    image.addEventListener("load", () => { element.classList.add("there"); pictureCame(); });
+    image.addEventListener("error", () => { element.classList.add("broken"); pictureCame(); });
+    space.append(element);
+    return element;
+  }
+
+  const BADGES = { accepted: "accepted", rejected: "rejected", open: "open" };
+  function picture(element, sha) {
+    element.later = "";
+    element.firstChild.src = `/thumbs/${sha}.webp`;
+  }
+  function fill(element, place, now) {
+    const cell = cells.get(place), sha = cell?.sha ?? "";
+    if (element.sha !== sha) {
+      element.sha = sha;
+      element.later = "";
+      element.classList.remove("there", "broken");
+      if (!sha) element.firstChild.removeAttribute("src");
+      else if (now) picture(element, sha);
+      else { element.firstChild.removeAttribute("src"); element.later = sha; }
+    } else if (now && element.later) picture(element, element.later);
+    const state = cell ? `${cell.id} ${cell.verdict} ${cell.wrong} ${cell.failed} ${gallery.chosen.has(cell.id)} ${place === gallery.current}` : "";
+    if (element.state === state && element.place === place && element.placed === place) return;
+    Object.assign(element, { state, placed: place });
+    element.id = `cell-${place}`;
+    element.dataset.entry = cell?.id ?? "";
+    element.dataset.verdict = cell?.verdict ?? "";
+    element.classList.toggle("current", place === gallery.current);
+    element.classList.toggle("chosen", Boolean(cell) && gallery.chosen.has(cell.id));
+    element.setAttribute("aria-selected", Boolean(cell) && gallery.chosen.has(cell.id));
+    element.setAttribute("aria-label", cell ? `${cell.words}: ${cell.verdict}` : "");
+    element.setAttribute("aria-posinset", place + 1);
+    element.setAttribute("aria-setsize", gallery.count);
+    element.title = cell?.words ?? "";
+    element.children[1].textContent = cell ? BADGES[cell.verdict] : "";
+    const signs = [];
+    if (cell?.wrong) signs.push("model wrong");
+    if (cell?.failed) signs.push(cell.failed === 1 ? "1 check failed" : `${cell.failed} checks failed`);
+    element.children[2].textContent = signs.join(" · ");
+  }
+
+  // ---- One image is the current one; its panel comes a moment later, and those after it are fetched ahead
+
+  let panelTimer = null, panelAsked = 0;
+  const panels = new Map();
+  gallery.columns = () => columns;
+  gallery.visibleRows = () => Math.max(1, Math.floor(height / row));
+  gallery.pick = (place, quiet = false, later = false) => {
+    if (!gallery.count) return;
+    gallery.current = Math.min(gallery.count - 1, Math.max(0, place));
+    grid.setAttribute("aria-activedescendant", `cell-${gallery.current}`);
+    gallery.showPlace(gallery.current);
+    const cell = cells.get(gallery.current);
+    if (cell) shows(cell); else need(gallery.current, gallery.current + 1);
+    clearTimeout(panelTimer);
+    if (later) afterSeen(panel); else panelTimer = setTimeout(panel, 50);
+    if (!quiet) remember();
+    for (const hook of gallery.hooks.picked) hook();
+  };
+  gallery.now = () => (gallery.current === null ? null : cells.get(gallery.current) ?? null);
+
+  // In the large view one image may stand for a moment in the place of the current one.
+  let instead = null;
+  gallery.showOnly = (cell) => {
+    instead = cell;
+    main.classList.toggle("only", Boolean(cell));
+    const shown = cell ?? gallery.now();
+    if (shown) shows(shown, true);
+  };
+  function shows(cell, asked = false) {
+    if (!gallery.large || (instead && !asked)) return;
+    const result = byId("large-result"), source = byId("large-source");
+    if (result.dataset.sha !== cell.sha) { result.dataset.sha = cell.sha; result.src = `/images/${cell.sha}.png`; result.alt = cell.words; }
+    if (source.dataset.sha !== cell.source) { source.dataset.sha = cell.source; if (cell.source) source.src = `/images/${cell.source}.png`; }
+    source.parentElement.hidden = !cell.source;
+    ahead();
+  }
+
+  const fetched = new Map();    // pictures that are asked for ahead
+  function ahead() {
+    for (let step = 1; step <= 3; step += 1) {
+      const cell = cells.get(gallery.current + step);
+      if (!cell) { need(gallery.current + 1, Math.min(gallery.count, gallery.current + 4)); continue; }
+      for (const sha of [cell.sha, cell.source]) {
+        if (!sha || fetched.has(sha)) continue;
+        const image = new Image();
+        image.src = `/images/${sha}.png`;
+        fetched.set(sha, image);
+        if (fetched.size > 12) fetched.delete(fetched.keys().next().value);
+      }
+    }
+  }
+
+  async function panel() {
+    const cell = gallery.now();
+    if (!cell) { panelTimer = setTimeout(panel, 60); return; }
+    shows(cell);
+    const mine = ++panelAsked;
+    try {
+      const said = await (panels.get(cell.id) ?? wire.get("/curate/api/detail", { entry: cell.id }));
+      if (mine === panelAsked) put(said.parts);
+    } catch (error) { if (mine === panelAsked) gallery.say(error.message); }
+    settle();
+  }
+  gallery.panelAgain = () => { clearTimeout(panelTimer); panelTimer = setTimeout(panel, 0); };
+
+  function put(parts) {
+    const way = document.querySelector("#detail .tab.on")?.dataset.way, open = document.querySelector("#detail .origin")?.open;
+    const other = document.getElementById("detail").dataset.entry;
+    if (parts.detail) patch.parts({ detail: parts.detail });
+    const panel = byId("detail");
+    if (way) look(way);
+    if (open && panel.dataset.entry !== other) panel.querySelector(".origin")?.removeAttribute("open");
+  }
+
+  function look(way) {
+    const panel = byId("detail"), there = [...panel.querySelectorAll("[data-shows]")];
+    if (!there.some((one) => one.dataset.shows === way)) way = "result";
+    for (const one of there) one.hidden = one.dataset.shows !== way;
+    for (const tab of panel.querySelectorAll("[data-way]")) {
+      tab.classList.toggle("on", tab.dataset.way === way);
+      tab.setAttribute("aria-pressed", tab.dataset.way === way);
+    }
+  }
+
+  gallery.enlarge = (large) => {
+    if (!large && instead) gallery.showOnly(null);
+    gallery.large = large;
+    main.classList.toggle("large-on", large);
+    byId("large").hidden = !large;
+    if (large) { const cell = gallery.now(); if (cell) shows(cell); } else { measure(); if (gallery.current !== null) gallery.showPlace(gallery.current); }
+    remember();
+  };
+
+  // ---- The view, and its address
+
+  function remember() {
+    const query = new URLSearchParams(gallery.view);
+    const at = Math.round(top / row) * columns;
+    if (at) query.set("at", at);
+    const cell = gallery.now();
+    if (cell) query.set("image", cell.id);
+    if (gallery.large) query.set("large", 1);
+    const text = query.toString();
+    history.replaceState({ at: gallery.current }, "", text ? `?${text}` : location.pathname);
+  }
+
+  let totalsAsked = 0, counting = 0;
+  const open = () => [...document.querySelectorAll("#filters details.check[open]")].map((one) => one.dataset.check).slice(0, 12);
+  async function totals() {
+    const mine = ++totalsAsked, query = new URLSearchParams({ view: gallery.view });
+    counting += 1;
+    gallery.busy();
+    for (const check of open()) query.append("check", check);
+    try {
+      const said = await wire.get(`/curate/api/totals?${query}`);
+      if (mine !== totalsAsked) return;
+      counted(said.count);
+      patch.parts(said.parts);
+      gallery.isFilter = said.filter;
+      if (said.note) { gallery.say(said.note); setTimeout(() => { if (mine === totalsAsked) gallery.again(); }, 4000); }
+    } catch (error) { if (mine === totalsAsked) gallery.say(error.message); } finally { counting -= 1; settle(); }
+  }
+  gallery.totals = totals;
+
+  function counted(count) {
+    // A view that is held keeps its images, however many fit its filter by now.
+    if (count !== gallery.count && !gallery.held) { gallery.count = count; measure(); draw(); }
+    const words = count.toLocaleString("en-US");
+    byId("count").textContent = words;
+    byId("count-words").textContent = count === 1 ? "image" : "images";
+    for (const one of document.querySelectorAll("[data-count]")) one.textContent = words;
+    byId("select-all").disabled = !count;
+    document.querySelector("#grid > .empty")?.toggleAttribute("hidden", count > 0);
+  }
+
+  // Another view: its first images at once, its counts when they are there.
+  gallery.go = async (view, { push = true, at = 0, pick = null, held = "", count = null } = {}) => {
+    gallery.busy();
+    const mine = ++generation;
+    for (const request of coming.values()) request.abort();
+    coming.clear();
+    const some = columns * (Math.ceil(height / row) + 1);
+    const query = { view, at: Math.max(0, at), n: Math.min(MOST_ASKED, Math.max(12, some)), ...(held ? { held } : {}) };
+    let said;
+    try { said = await wire.get("/curate/api/cells", query); } catch (error) { if (mine === generation) gallery.say(error.message); settle(); return; }
+    if (mine !== generation) return;
+    if (push) remember();
+    gallery.view = view;
+    gallery.held = held;
+    gallery.current = null;
+    cells.clear();
+    keep(query.at, said.cells);
+    if (push) history.pushState({}, "", view ? `?${view}` : location.pathname);
+    if (said.cells.length < query.n) gallery.count = query.at + said.cells.length;   // so many and no more
+    else gallery.count = Math.max(gallery.count, query.at + said.cells.length);
+    measure();
+    scrollTo(Math.floor(at / columns) * row);
+    lay();
+    search();
+    if (gallery.count) gallery.pick(pick ?? at, true, true); else nothing();
+    if (count !== null) { gallery.count = count; measure(); draw(); counted(count); gallery.isFilter = false; }
+    else if (gallery.count) afterSeen(totals);
+    else totals();
+  };
+  // No image is looked at.
+  function nothing() {
+    clearTimeout(panelTimer);
+    panelAsked += 1;
+    const panel = byId("detail");
+    panel.replaceChildren();
+    for (const name of ["entry", "verdict", "kind"]) delete panel.dataset[name];
+    panel.classList.add("none");
+  }
+  // The same view, read again: what was decided elsewhere, or taken back.
+  gallery.again = async () => {
+    generation += 1;
+    for (const request of coming.values()) request.abort();
+    coming.clear();
+    cells.clear();
+    panels.clear();
+    draw();
+    await totals();
+    gallery.panelAgain();
+  };
+
+  const WAYS = ["text", "edited", "like"];
+  function search() {
+    const query = new URLSearchParams(gallery.view), field = byId("search");
+    if (document.activeElement === field) return;
+    const way = WAYS.find((name) => query.has(name));
+    if (way) byId("search-in").value = way;
+    field.value = query.get(byId("search-in").value) ?? "";
+  }
+  // What is typed is looked for a moment later; Enter looks at once.
+  let typing = null;
+  const searched = () => {
+    clearTimeout(typing);
+    const query = new URLSearchParams(gallery.view), words = byId("search").value.trim(), way = byId("search-in").value;
+    for (const name of WAYS) query.delete(name);
+    if (way === "like" && words) { query.delete("near"); query.delete("alike"); }
+    if (words) query.set(way, words);
+    if (query.toString() !== new URLSearchParams(gallery.view).toString()) gallery.go(query.toString());
+  };
+  // A picture of the person's own: it is no part of an address, so the view stays and its images are others.
+  byId("like-picture").addEventListener("change", async (event) => {
+    const [file] = event.target.files;
+    if (!file) return;
+    gallery.say("Looking at the picture …");
+    try {
+      const view = gallery.view, said = await wire.sendFile(`/curate/like-picture?${new URLSearchParams({ view })}`, file);
+      await gallery.go(view, { push: false, held: said.held, count: said.count });
+      gallery.say(`${said.count.toLocaleString("en-US")} images, those first that look most like ${file.name}. `);
+    } catch (error) { gallery.say(error.message); }
+    event.target.value = "";
+  });
+  byId("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(searched, 180); });
+  byId("search-in").addEventListener("change", searched);
+  byId("search-form").addEventListener("submit", (event) => { event.preventDefault(); searched(); });
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-view]");
+    if (!link || event.ctrlKey || event.metaKey || event.button) return;
+    event.preventDefault();
+    if (event.shiftKey && !link.dataset.other) return;
+    gallery.go(event.shiftKey ? link.dataset.other : link.dataset.view);
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target.id !== "order") return;
+    const query = new URLSearchParams(gallery.view), order = new URLSearchParams(event.target.value);
+    for (const name of ["sort", "falling", "alike"]) { query.delete(name); if (order.has(name)) query.set(name, order.get(name)); }
+    gallery.go(query.toString());
+  });
+  byId("filters").parentElement.addEventListener("toggle", (event) => {
+    if (event.target.matches("details.check") && event.target.open && event.target.querySelector(".waits")) totals();
+  }, true);
+  document.addEventListener("input", (event) => {
+    const find = event.target.closest("[data-find]");
+    if (find) for (const chip of find.parentElement.querySelectorAll(".chip")) chip.hidden = !chip.textContent.toLowerCase().includes(find.value.trim().toLowerCase());
+    const range = event.target.closest("[data-range]");
+    if (range) range.querySelector(".range-words").textContent = ends(range).map((end) => end.toFixed(2)).join(" to ");
+  });
+  const ends = (range) => [...range.querySelectorAll("input")].map((one) => Number(one.value)).sort((one, other) => one - other);
+  document.addEventListener("change", (event) => {
+    const range = event.target.closest("[data-range]");
+    if (!range) return;
+    const [low, high] = ends(range), [least, largest] = [Number(event.target.min), Number(event.target.max)];
+    const query = new URLSearchParams(gallery.view), check = range.dataset.range;
+    const others = query.getAll("range").filter((one) => one.slice(0, one.lastIndexOf(":", one.lastIndexOf(":") - 1)) !== check);
+    query.delete("range");
+    for (const one of others) query.append("range", one);
+    if (low > least || high < largest) query.append("range", `${check}:${low > least ? low : -1000}:${high < largest ? high : 1000}`);
+    gallery.go(query.toString());
+  });
+
+  // ---- Pressing, sizes, what the page says
+
+  document.addEventListener("click", (event) => {
+    const tab = event.target.closest("#detail [data-way]");
+    if (tab) look(tab.dataset.way);
+    if (event.target.closest("#detail .shown img")) gallery.enlarge(true);
+    if (event.target.closest("#large figure")) gallery.enlarge(false);
+  });
+  document.addEventListener("toggle", async (event) => {
+    const origin = event.target;
+    if (!(origin instanceof HTMLElement) || !origin.matches("details.origin") || !origin.open) return;
+    try { patch.parts((await wire.get("/curate/api/origin", { entry: origin.dataset.origin })).parts); } catch (error) { byId("origin").textContent = error.message; }
+  }, true);
+
+  let saying = null;
+  gallery.say = (...words) => { byId("said").replaceChildren(...words); clearTimeout(saying); saying = setTimeout(() => byId("said").replaceChildren(), 8000); };
+  gallery.busy = () => { gallery.idle = false; };
+  function settle() { gallery.idle = !coming.size && !counting && !whenSeen.length && [...shown.keys()].every((place) => cells.has(place)); }
+
+  const size = byId("size");
+  size.value = localStorage.getItem("curate-size") ?? size.value;
+  size.addEventListener("input", () => {
+    const at = Math.round(top / row) * columns;
+    localStorage.setItem("curate-size", size.value);
+    measure();
+    scrollTo(Math.floor(at / columns) * row);
+  });
+  grid.addEventListener("scroll", scrolled, { passive: true });
+  new ResizeObserver(() => { if (gallery.large) return; const at = Math.floor(top / row) * columns; measure(); scrollTo(Math.floor(at / columns) * row); }).observe(grid);
+  window.addEventListener("popstate", () => {
+    const query = new URLSearchParams(location.search), at = Number(query.get("at")) || 0;
+    for (const name of OWN) query.delete(name);
+    gallery.go(query.toString(), { push: false, at });
+  });
+
+  keep(0, first.cells);
+  counted(first.count);
+  measure();
+  const at = Math.min(Number(asked.get("at")) || 0, Math.max(0, first.count - 1));
+  scrollTo(Math.floor(at / columns) * row);
+  lay();
+  // The image that the address names, wherever it stands; until that is known the first in sight.
+  const image = Number(asked.get("image")) || 0, near = image ? gallery.placeOf(image) : null;
+  if (gallery.count) gallery.pick(near ?? at, true, true);
+  if (asked.has("large")) gallery.enlarge(true);
+  if (document.querySelector("#filters details[open] .waits")) afterSeen(totals);
+  if (image && near === null) {
+    wire.get("/curate/api/place", { entry: image, view: gallery.view }).then(({ place }) => { if (place !== null) gallery.pick(place, true); }, () => {});
+  }
+})();

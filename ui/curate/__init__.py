@@ -1,0 +1,1 @@
+"""The pages of the curator: images, coverage, map, test sets."""

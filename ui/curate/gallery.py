@@ -1,0 +1,326 @@
+"""The gallery at /curate/: filters, a grid of any size, one image as large as it can be, and what is known of it.
+
+The address says the view, so that it can be saved, sent and gone back to. The page comes with its first images; of all
+others the script asks for those in sight (`curate.js`), by their place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from pipeline.errors import UserError
+from services.commands import Commands
+from services.curation.gallery import MOST_IN_PAGE, PAGE, Gallery, Totals
+from services.curation.views import LONGEST_VIEW, View, address
+from storage.catalogue_types import CatalogueEntry
+from ui.bodies import LIKE_PICTURE, answered, refusal, require_own_page
+from ui.curate.detail import detail_panel, no_detail, origin_part
+from ui.curate.filters import filter_column, order_choice
+from ui.curate.frame import FRESH, curate_page
+from ui.curate.requests import add_command, fetched
+from ui.frame import not_there, signed_in
+from ui.views.markup import Html, el
+from ui.views.parts import button, icon, key
+
+SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures")
+"""The commands that the page sends."""
+SCRIPTS = ("curate.js", "curate-review.js")
+MOST_CHECKS = 12
+"""Checks whose sliders are open at a time."""
+KEYS = (
+    (("A",), "accept, and go on"),
+    (("R",), "reject: a digit for the reason, Enter for none"),
+    (("T",), "tag"),
+    (("L",), "give another label"),
+    (("U",), "undo the last decision"),
+    (("←", "→"), "the image before, the next one"),
+    (("↑", "↓"), "a row up, a row down"),
+    (("Enter",), "large, beside its source; again for the grid"),
+    (("X",), "select, or not"),
+    (("Shift", "←", "→"), "select on the way"),
+    (("Esc",), "out of what is open; then no selection"),
+    (("/",), "search"),
+    (("?",), "these keys"),
+)
+
+
+def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
+    """Add the page and what it fetches."""
+
+    @app.get("/curate/", include_in_schema=False)
+    def page(request: Request) -> Response:
+        signed = signed_in(request)
+        try:
+            view = _view(request)
+            made = gallery_page(view, gallery, signed)
+        except UserError as error:
+            return HTMLResponse(not_there(str(error), signed, ("All images", address())), status_code=404)
+        return HTMLResponse(made, headers=FRESH)
+
+    @app.get("/curate/api/cells", include_in_schema=False)
+    def cells(
+        view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "",
+        at: Annotated[int, Query(ge=0)] = 0,
+        n: Annotated[int, Query(ge=1, le=MOST_IN_PAGE)] = PAGE,
+        held: Annotated[str, Query(max_length=40)] = "",
+    ) -> Response:
+        def make() -> Mapping[str, Any]:
+            return {"cells": [cell(entry) for entry in gallery.page(View.read(view), at, n, held).entries]}
+
+        return fetched(make)
+
+    @app.get("/curate/api/cell", include_in_schema=False)
+    def one_cell(entry: Annotated[int, Query(ge=1)]) -> Response:
+        return fetched(lambda: {"cell": cell(gallery.entry(entry))})
+
+    @app.get("/curate/api/place", include_in_schema=False)
+    def place(
+        entry: Annotated[int, Query(ge=1)], view: Annotated[str, Query(max_length=LONGEST_VIEW)] = ""
+    ) -> Response:
+        return fetched(lambda: {"place": gallery.place(View.read(view), entry)})
+
+    @app.get("/curate/api/ids", include_in_schema=False)
+    def ids(
+        view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "",
+        held: Annotated[str, Query(max_length=40)] = "",
+    ) -> Response:
+        return fetched(lambda: {"ids": gallery.ids(View.read(view), held)})
+
+    @app.post(LIKE_PICTURE, include_in_schema=False)
+    async def like_picture(request: Request, view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "") -> Response:
+        try:
+            require_own_page(request)
+            data = await request.body()
+            held, number = await run_in_threadpool(gallery.hold_like, View.read(view), data)
+        except UserError as error:
+            return refusal(error)
+        return JSONResponse({"held": held, "count": number})
+
+    @app.post("/curate/api/hold", include_in_schema=False)
+    async def hold(request: Request) -> Response:
+        return await answered(request, lambda sent: {"held": gallery.hold(View.read(str(sent.get("view", ""))))})
+
+    for name in SENT:
+        add_command(app, commands, name)
+
+    @app.get("/curate/api/totals", include_in_schema=False)
+    def totals(
+        view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "",
+        check: Annotated[list[str] | None, Query(max_length=MOST_CHECKS)] = None,
+    ) -> Response:
+        def make() -> Mapping[str, Any]:
+            read = View.read(view)
+            found = gallery.totals(read, check or ())
+            parts = {"filters": filter_column(read, found), "order": order_choice(read, tuple(found.checks))}
+            note = ""
+            if found.waiting:
+                note = f"{found.waiting:,} images are left out: what they show is still being looked at."
+            return {"count": found.count.number, "parts": parts, "note": note, "filter": read.is_filter}
+
+        return fetched(make)
+
+    @app.get("/curate/api/detail", include_in_schema=False)
+    def detail(entry: Annotated[int, Query(ge=1)]) -> Response:
+        return fetched(lambda: {"parts": {"detail": detail_panel(gallery.detail(entry))}})
+
+    @app.get("/curate/api/origin", include_in_schema=False)
+    def origin(entry: Annotated[int, Query(ge=1)]) -> Response:
+        return fetched(lambda: {"parts": {"origin": origin_part(gallery.origin(entry))}})
+
+
+def _view(request: Request) -> View:
+    """What the address says; where the page stands in it is its script's."""
+    own = ("at", "image", "large")
+    return View.of((name, value) for name, value in request.query_params.multi_items() if name not in own and value)
+
+
+def cell(entry: CatalogueEntry) -> list[Any]:
+    """What the grid shows of an image: its number, its file, the verdict, what is wrong with it, and its words."""
+    marks = [name for name, standing in entry.standings.items() if standing == "newly wrong"]
+    failed = sum(check.passed is False for check in entry.checks)
+    counterfactual = ", ".join(f"{edit.keyword} → {edit.alternative}" for edit in entry.edits)
+    words = " · ".join(part for part in (", ".join(entry.classes), counterfactual) if part)
+    return [entry.id, entry.image_sha, entry.verdict, len(marks), failed, words, entry.source_sha]
+
+
+def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
+    """The page as a document, with the images that come first."""
+    totals, first = gallery.totals(view), gallery.page(view).entries
+    count = totals.count.number
+    data = json.dumps({"view": view.text, "count": count, "cells": [cell(entry) for entry in first]})
+    return curate_page(
+        "Curate",
+        "images",
+        _filters(view, totals),
+        el("section", _toolbar(view, totals), _grid(count), _large(), class_="middle"),
+        no_detail("Pick an image to see all that is known of it." if count else ""),
+        _selection_bar(),
+        _dialogs(),
+        el("template", data, id="first"),
+        status=el("span", f"{gallery.count(View()).number:,} images", class_="pill", id="whole"),
+        signed_in=signed,
+        scripts=SCRIPTS,
+    )
+
+
+def _filters(view: View, totals: Totals) -> Html:
+    ways = (("text", "words in captions"), ("edited", "words of edits"), ("like", "what images show"))
+    said = {"text": view.wanted.text, "edited": view.wanted.edited, "like": view.like}
+    used = next((name for name, words in said.items() if words), "text")
+    search = el(
+        "form",
+        el(
+            "input",
+            type="text",
+            name="text",
+            id="search",
+            value=said[used],
+            placeholder="search",
+            maxlength=300,
+            aria_label="Search",
+            autocomplete="off",
+        ),
+        el(
+            "div",
+            el(
+                "select",
+                [el("option", words, value=name, selected=name == used) for name, words in ways],
+                id="search-in",
+                aria_label="Search in",
+                title="What images show is looked for in the pictures, whatever their captions say",
+            ),
+            el(
+                "label",
+                "like a picture",
+                el("input", type="file", accept="image/*", id="like-picture", class_="unseen"),
+                class_="btn s",
+                title="Images that look most like a picture of yours; nothing of it is kept",
+            ),
+            class_="search-ways",
+        ),
+        id="search-form",
+        role="search",
+        class_="search",
+    )
+    bring_in = el("a", "Bring images in", href="/curate/import", class_="small", id="import")
+    return el("aside", el("h2", "Filter"), search, filter_column(view, totals), bring_in, class_="card filter-card")
+
+
+def _toolbar(view: View, totals: Totals) -> Html:
+    number = totals.count.number
+    return el(
+        "div",
+        el("h1", el("b", f"{number:,}", id="count"), " ", el("span", _images(number), id="count-words")),
+        order_choice(view, tuple(totals.checks)),
+        el(
+            "label",
+            el("span", "size", class_="unseen"),
+            el("input", type="range", id="size", min=96, max=420, step=4, value=160, aria_label="Size of the pictures"),
+            class_="size",
+        ),
+        el("span", "", id="said", role="status", class_="mut said"),
+        el("span", class_="grow"),
+        button(["Select all ", el("span", f"{number:,}", data_count=True)], "", "s", id="select-all"),
+        button("Review", "", "s", id="review", title="Decide one after the other, with figures of how steady you are"),
+        button([icon("undo"), "Undo", key("U")], "", "s", id="undo", disabled=True),
+        button([el("span", "Keys"), key("?")], "", "s q", id="keys", title="What the keys do"),
+        class_="toolbar",
+    )
+
+
+def _images(number: int) -> str:
+    return "image" if number == 1 else "images"
+
+
+def _grid(count: int) -> Html:
+    none = el(
+        "div",
+        el("p", "No image fits this filter. ", el("a", "Clear it", href=address(), data_view="")),
+        el(
+            "p",
+            "Images come from ",
+            el("a", "Explore", href="/"),
+            ", a run at a time, or from an ",
+            el("a", "import", href="/curate/import"),
+            ".",
+            class_="mut",
+        ),
+        class_="empty",
+        hidden=count > 0,
+    )
+    return el(
+        "div",
+        none,
+        el("div", id="cells", role="listbox", aria_label="Images", aria_multiselectable="true"),
+        id="grid",
+        class_="grid",
+        tabindex=0,
+    )
+
+
+def _large() -> Html:
+    """One image as large as it can be, with its source beside it."""
+    return el(
+        "div",
+        el("figure", el("img", alt="Source image", id="large-source"), el("figcaption", "Source")),
+        el("figure", el("img", alt="Image", id="large-result"), el("figcaption", "Image")),
+        id="large",
+        class_="large",
+        tabindex=-1,
+        hidden=True,
+    )
+
+
+def _selection_bar() -> Html:
+    """What can be done with all that is selected."""
+    return el(
+        "div",
+        el("b", "", id="selected-count"),
+        button([icon("check"), "Accept"], "", "", data_bulk="accept"),
+        button([icon("cross"), "Reject"], "", "", data_bulk="reject"),
+        button("Tag", "", "", data_bulk="tag"),
+        button("Label", "", "", data_bulk="label"),
+        button("Add to test set", "", "p", data_bulk="add-to-set"),
+        button("None", "", "q", id="select-none"),
+        id="selection",
+        class_="selection card",
+        hidden=True,
+        role="toolbar",
+        aria_label="What is selected",
+    )
+
+
+def _dialogs() -> Html:
+    lines = [el("tr", el("td", [key(name) for name in names]), el("td", words)) for names, words in KEYS]
+    keys = el("dialog", el("h2", "Keys"), el("table", lines), _closing("Close"), id="keys-dialog", class_="card")
+    ask = el(
+        "dialog",
+        el(
+            "form",
+            el("h2", "", id="ask-title"),
+            el("p", "", id="ask-words", class_="mut"),
+            el("div", id="ask-choices", class_="chips"),
+            el("input", type="text", id="ask-text", maxlength=300, autocomplete="off", aria_labelledby="ask-title"),
+            el("p", "", id="ask-problem", role="alert", class_="wrong"),
+            el(
+                "div",
+                button("Cancel", "", "q", id="ask-cancel"),
+                el("button", "", type="submit", class_="btn p", id="ask-do"),
+                class_="acts",
+            ),
+            method="dialog",
+        ),
+        id="ask",
+        class_="card",
+    )
+    return el("div", keys, ask, class_="windows")
+
+
+def _closing(words: str) -> Html:
+    return el("form", el("button", words, class_="btn"), method="dialog", class_="acts")

@@ -1,0 +1,415 @@
+"""The pages of imports: archives and pictures are brought in, and the report says what became of every file.
+
+What is chosen comes as one archive: the script packs several pictures, or a folder, as a zip. Its body goes to the disk
+and not into memory, and is read in the background; its page asks how far it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+from fastapi import FastAPI, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+
+from pipeline.errors import UserError
+from services.commands import Commands
+from services.curation.imports import ImportService, ImportState
+from services.curation.views import address, facet_view
+from services.formats.exporting import LAYOUTS
+from services.test_sets.exports import file_stem
+from storage.imports import Import, ImportRow, RowKind
+from storage.workspace import Workspace
+from study.cells import csv_text
+from ui.bodies import IMAGE_FILES, failed, refusal, require_own_page
+from ui.curate.frame import FRESH, curate_page
+from ui.curate.requests import add_command, fetched
+from ui.curate.sets_words import SETS, counted, set_address
+from ui.frame import not_there, signed_in
+from ui.study.fields import area, field, select, text_input, tick, wrong
+from ui.study.words import when
+from ui.views.markup import Child, Html, el, join
+from ui.views.parts import bar, button, icon, left, pill
+
+IMPORT = "/curate/import"
+ROWS = 200
+"""Rows of a report in a page."""
+_ROWS_AT_ONCE = 5000
+COLUMNS = ("file", "kind", "reason")
+KIND_WORDS: Mapping[RowKind, str] = {
+    "refused": "refused",
+    "changed": "changed",
+    "known": "known already",
+}
+STATES = {"running": "", "done": "ok", "failed": "bad", "stopped": "warn"}
+SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets-import.js",)
+log = logging.getLogger(__name__)
+
+
+def add_imports(app: FastAPI, workspace: Workspace, commands: Commands, imports: ImportService) -> None:
+    """Add the pages, what they fetch, and what they send."""
+
+    @app.get(IMPORT, include_in_schema=False)
+    def import_page(request: Request) -> Response:
+        content = el(
+            "div", _head(), _form(), el("section", state_part(imports.state())), _earlier(workspace.imports.all())
+        )
+        return HTMLResponse(_page("Import", content, signed_in(request)), headers=FRESH)
+
+    @app.get(f"{IMPORT}/{{number}}", include_in_schema=False)
+    def report(request: Request, number: int, kind: str = "", after: Annotated[int, Query(ge=0)] = 0) -> Response:
+        signed = signed_in(request)
+        wanted = _kind(kind)
+        try:
+            held = workspace.imports.get(number)
+        except UserError as error:
+            return HTMLResponse(not_there(str(error), signed, ("Import", IMPORT)), status_code=404)
+        rows = workspace.imports.rows(number, after, ROWS + 1, wanted)
+        return HTMLResponse(_page(held.name, report_page(held, wanted, after, rows), signed), headers=FRESH)
+
+    @app.get(f"{IMPORT}/{{number}}/{{name}}.csv", include_in_schema=False)
+    def report_file(request: Request, number: int, name: str, kind: str = "") -> Response:
+        try:
+            held = workspace.imports.get(number)
+        except UserError as error:
+            return HTMLResponse(not_there(str(error), signed_in(request), ("Import", IMPORT)), status_code=404)
+        headers = {
+            "Content-Disposition": f'attachment; filename="{file_stem(held.name, "import")}-report.csv"',
+            **FRESH,
+        }
+        return StreamingResponse(
+            _lines(workspace, number, _kind(kind)), media_type="text/csv; charset=utf-8", headers=headers
+        )
+
+    @app.get("/curate/api/import", include_in_schema=False)
+    def state() -> Response:
+        def make() -> Mapping[str, Any]:
+            found = imports.state()
+            active = found is not None and found.state == "running"
+            parts: dict[str, Html] = {"part-import": state_part(found)}
+            if not active:
+                parts["part-earlier"] = _earlier(workspace.imports.all())
+            return {"active": active, "parts": parts}
+
+        return fetched(make)
+
+    @app.post(f"{IMAGE_FILES}import", include_in_schema=False)
+    async def taken(request: Request) -> Response:
+        return await _taken(request, imports)
+
+    add_command(app, commands, "stop-import")
+    add_command(
+        app, commands, "import-into-test-set", lambda _, done: {"result": done, "go": set_address(done["test_set"])}
+    )
+
+
+async def _taken(request: Request, imports: ImportService) -> Response:
+    """The reply to an archive as a plain body; what is asked with it stands in the address."""
+    asked = request.query_params
+    with tempfile.TemporaryDirectory(prefix="import-") as folder:
+        file = Path(folder) / "upload"
+        try:
+            require_own_page(request)
+            with file.open("wb") as written:
+                async for part in request.stream():
+                    written.write(part)
+            if not file.stat().st_size:
+                raise UserError("The file is empty: choose another one.", field="file")
+            labels = [label for line in asked.get("labels", "").splitlines() for label in line.split(",")]
+            found = await run_in_threadpool(
+                imports.import_upload,
+                file,
+                asked.get("file", "")[:200] or "upload.zip",
+                asked.get("name", ""),
+                asked.get("layout", ""),
+                asked.get("classes", ""),
+                [" ".join(label.split()) for label in labels if label.strip()],
+                asked.get("test_set", "") if "test_set" in asked else None,
+            )
+            return JSONResponse({"active": True, "parts": {"part-import": state_part(found)}})
+        except UserError as error:
+            return refusal(error)
+        except Exception as error:  # the page must get a reply that it can show
+            log.exception("%s failed", request.url.path)
+            return failed(error)
+
+
+def _lines(workspace: Workspace, number: int, kind: RowKind | None) -> Iterator[bytes]:
+    """The report as CSV, some rows at a time."""
+    yield csv_text([], COLUMNS).encode()
+    after = 0
+    while rows := workspace.imports.rows(number, after, _ROWS_AT_ONCE, kind):
+        after = rows[-1][0]
+        held = [{"file": row.file, "kind": row.kind, "reason": row.reason} for _, row in rows]
+        yield csv_text(held, COLUMNS).partition("\r\n")[2].encode()
+
+
+def _kind(text: str) -> RowKind | None:
+    return text if text in get_args(RowKind) else None  # type: ignore[return-value]
+
+
+# The pages
+
+
+def _page(title: str, content: Html, signed: bool) -> str:
+    return curate_page(title, "sets", content, signed_in=signed, sheets=SHEETS, scripts=SCRIPTS)
+
+
+def _head(*acts: Child) -> Html:
+    return el(
+        "div",
+        el("p", el("a", "All test sets", href=SETS), class_="back small"),
+        el("div", el("h1", "Import images"), el("span", class_="grow"), acts, class_="title"),
+        class_="set-head",
+    )
+
+
+def _form() -> Html:
+    layouts = [("", "find out"), *((name, layout.title) for name, layout in LAYOUTS.items())]
+    return el(
+        "form",
+        el(
+            "div",
+            el("b", "Drop an archive, pictures or a folder here"),
+            el(
+                "p",
+                "A .zip or .tar of any format that an export has, or of plain folders: the name of a folder is a "
+                "label, “train”, “val” or “test” is a split, “masks” holds masks.",
+                class_="mut",
+            ),
+            el(
+                "div",
+                _chooser("files", "Choose files", accept=".zip,.tar,.gz,.tgz,.xz,.bz2,image/*", multiple=True),
+                _chooser("folder", "Choose a folder", webkitdirectory=True),
+                class_="acts",
+            ),
+            el("p", "", id="chosen", class_="chosen", role="status"),
+            wrong("file", {}),
+            id="drop",
+            class_="drop",
+        ),
+        el(
+            "div",
+            field(
+                "name", "Name", text_input("name", "", maxlength=200, class_="wide", placeholder="that of the file"), {}
+            ),
+            field("layout", "Format", select("layout", layouts, ""), {}),
+            class_="fields",
+        ),
+        el(
+            "details",
+            el("summary", "Known labels, classes of masks"),
+            field(
+                "labels",
+                "Known labels",
+                area("labels", "", 2, maxlength=20_000, placeholder="bird, boat, house"),
+                {},
+                "With commas or on lines. An image with another label is refused and told; empty takes any.",
+            ),
+            field(
+                "classes",
+                "Classes of masks",
+                area("classes", "", 2, maxlength=20_000, placeholder="0 sky, 1 road"),
+                {},
+                "Their numbers and names, where the files do not say them.",
+            ),
+            class_="more-line",
+            data_keep="more",
+        ),
+        tick(
+            "as_set",
+            "Also make a test set of it",
+            False,
+            "Its images come into a draft, with labels, splits and masks.",
+        ),
+        field(
+            "test_set",
+            "Name of the test set",
+            text_input(
+                "test_set", "", maxlength=200, class_="wide", placeholder="that of the export, or of the import"
+            ),
+            {},
+            "A set of this name gets them into its draft.",
+            look="of-set",
+        ),
+        wrong("", {}),
+        el(
+            "div",
+            el("button", icon("up"), "Import", type="submit", class_="btn p", id="begin", disabled=True),
+            class_="acts",
+        ),
+        el("div", id="upload", class_="working", data_own=True, hidden=True),
+        id="import-form",
+        class_="card part import-form",
+        novalidate=True,
+    )
+
+
+def _chooser(name: str, words: str, **attributes: str | bool) -> Html:
+    return el(
+        "label",
+        words,
+        el("input", type="file", id=f"choose-{name}", aria_label=words, **attributes),
+        class_="btn file-choice",
+    )
+
+
+def state_part(state: ImportState | None) -> Html:
+    """How far the latest import of an upload is, or what came of it."""
+    if state is None:
+        return el("div", id="part-import")
+    link: Child = None
+    if state.number and state.state == "done":
+        link = el("a", "See its report", href=f"{IMPORT}/{state.number}", class_="btn s", id="to-report")
+    if state.state == "running":
+        total = f"{state.done:,} of {state.total:,}" if state.total else "looking through it"
+        told = f"{state.rows:,} told" if state.rows else ""
+        words = " · ".join(part for part in (total, told) if part) + left(state.seconds_left)
+        content: list[Child] = [
+            el("b", state.name),
+            el("span", words, class_="mut"),
+            bar(state.done / state.total if state.total else None),
+            button("Stop", look="s", data_stop_import=True),
+        ]
+    else:
+        content = [
+            el("b", state.name),
+            pill(state.state, STATES[state.state]),  # type: ignore[arg-type]
+            el("span", state.message),
+            link,
+        ]
+    return el("div", content, id="part-import", class_="card box import-state", data_state=state.state, role="status")
+
+
+def _earlier(imports: Sequence[Import]) -> Html:
+    if not imports:
+        return el("section", id="part-earlier")
+    lines = [_line(held) for held in imports]
+    return el(
+        "section", el("h2", "Imported before"), el("div", lines, class_="set-list"), id="part-earlier", class_="earlier"
+    )
+
+
+def _line(held: Import) -> Html:
+    told = ", ".join(f"{held.rows[kind]:,} {words}" for kind, words in KIND_WORDS.items() if held.rows.get(kind))
+    return el(
+        "a",
+        el("span", el("b", held.name), el("small", _counts(held), class_="mut"), class_="what"),
+        pill("finished", "ok") if held.state == "done" else pill("unfinished", "warn"),
+        el("span", told or el("small", "nothing to tell", class_="mut"), class_="versions-line"),
+        el("small", when(held.created), class_="mut when"),
+        href=f"{IMPORT}/{held.id}",
+        class_="card set-line",
+    )
+
+
+def _counts(held: Import) -> str:
+    title = LAYOUTS[held.layout].title if held.layout in LAYOUTS else ""
+    known = held.images - held.made
+    parts = [
+        title,
+        counted(held.images),
+        f"{known:,} of them known" if known else "",
+        counted(held.sources, "source") if held.sources else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def report_page(held: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
+    """What was told of the files of an import: some rows, of one kind if asked for."""
+    here, shown = f"{IMPORT}/{held.id}", rows[:ROWS]
+    chips: list[Child] = [_kind_link(here, None, "all", sum(held.rows.values()), kind is None)]
+    chips += [
+        _kind_link(here, one, words, held.rows.get(one, 0), kind == one)
+        for one, words in KIND_WORDS.items()
+        if held.rows.get(one)
+    ]
+    said = f"kind={kind}&" if kind else ""
+    steps = [
+        el("a", "First", href=f"{here}?{said}", class_="btn s") if after else None,
+        el("a", "Next", href=f"{here}?{said}after={shown[-1][0]}", class_="btn s", id="next")
+        if len(rows) > ROWS
+        else None,
+    ]
+    body: Child = el("p", "Nothing was refused, changed or known already.", class_="empty")
+    if shown:
+        lines = [
+            el(
+                "tr",
+                el("td", row.file),
+                el("td", pill(KIND_WORDS[row.kind], "bad" if row.kind == "refused" else "")),
+                el("td", row.reason),
+            )
+            for _, row in shown
+        ]
+        head = el("tr", [el("th", words, scope="col") for words in ("file", "", "what became of it")])
+        body = el("div", el("table", el("thead", head), el("tbody", lines), class_="report"), class_="scroll")
+    gallery = el("a", "Its images", href=address(facet_view({"import": (held.name,)})), class_="btn", id="to-images")
+    name = file_stem(held.name, "import")
+    save = el(
+        "a",
+        icon("down"),
+        "Save as CSV",
+        href=f"{here}/{name}.csv?{said}",
+        class_="btn",
+        download=True,
+        id="save-report",
+    )
+    return el(
+        "div",
+        el(
+            "div",
+            el("p", el("a", "Import images", href=IMPORT), class_="back small"),
+            el(
+                "div",
+                el("h1", held.name),
+                el("span", class_="grow"),
+                save if held.rows else None,
+                gallery,
+                class_="title",
+            ),
+            el("p", f"{_counts(held)} · {held.source} · {when(held.created)}", class_="mut"),
+            class_="set-head",
+        ),
+        _into_set(held) if held.state == "done" and held.images else None,
+        el(
+            "section",
+            el("div", el("div", chips, class_="chips"), el("span", class_="grow"), join(*steps), class_="toolbar"),
+            body,
+            class_="card box",
+        ),
+        class_="import-report",
+    )
+
+
+def _into_set(held: Import) -> Html:
+    """A form that puts its images into a test set, now or once more."""
+    usual = str(held.header.get("name", "")) or held.name
+    return el(
+        "form",
+        el("label", "Put its images into the test set", for_="f-test_set"),
+        text_input("test_set", usual, maxlength=200),
+        el("button", "Put them in", type="submit", class_="btn"),
+        wrong("test_set", {}),
+        wrong("", {}),
+        id="into-set",
+        class_="card box into-set",
+        data_import=held.id,
+        novalidate=True,
+    )
+
+
+def _kind_link(here: str, kind: RowKind | None, words: str, number: int, on: bool) -> Html:
+    return el(
+        "a",
+        words,
+        " ",
+        el("small", f"{number:,}"),
+        href=f"{here}?kind={kind}" if kind else here,
+        class_="chip on" if on else "chip",
+        aria_current="true" if on else None,
+    )

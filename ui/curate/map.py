@@ -1,0 +1,223 @@
+"""The map at /curate/map: all images that fit a view as points, near each other where they look alike.
+
+The page brings its frame; its script (`curate-map.js`) asks for the points as bytes, draws them, and makes the address
+of what is picked with the lasso. Which images lie in a region the server tells when that address is opened.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from pipeline.errors import UserError
+from services.commands import Commands
+from services.curation.gallery import Gallery
+from services.curation.map import MAPS, ImageMap, MakeMap, MapName, MapPoints, StopMap
+from services.curation.meaning import Meaning
+from services.curation.views import LONGEST_VIEW, View, address
+from storage.catalogue_types import Order
+from ui.curate.frame import FRESH, curate_page
+from ui.curate.requests import add_command, fetched
+from ui.frame import not_there, signed_in
+from ui.views.markup import Html, el
+from ui.views.parts import button, key, short_model
+
+COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "tag", "profile", "method")
+"""Facets that points can be coloured by."""
+KEYS = (
+    (("←", "→", "↑", "↓"), "move"),
+    (("+", "−"), "nearer, further"),
+    (("0",), "all of it"),
+    (("L",), "lasso, or not"),
+    (("V",), "pick all in sight"),
+    (("Enter",), "open what is picked"),
+    (("Esc",), "pick nothing"),
+)
+
+
+def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: ImageMap, meaning: Meaning) -> None:
+    """Add the page, what it fetches and what it sends."""
+
+    @app.get("/curate/map", include_in_schema=False)
+    def page(request: Request) -> Response:
+        signed = signed_in(request)
+        try:
+            view = View.of((name, value) for name, value in request.query_params.multi_items() if value)
+        except UserError as error:
+            return HTMLResponse(not_there(str(error), signed, ("The whole map", "/curate/map")), status_code=404)
+        meaning.begin()
+        return HTMLResponse(map_page(view, gallery, image_map, meaning, signed), headers=FRESH)
+
+    @app.get("/curate/api/map-points", include_in_schema=False)
+    def points(
+        view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "",
+        map: Annotated[str, Query(max_length=10)] = MAPS[0],
+        colour: Annotated[str, Query(max_length=1300)] = COLOURS[0],
+    ) -> Response:
+        def make() -> Mapping[str, Any]:
+            if map not in MAPS or not (colour in COLOURS or colour.startswith("model:")):
+                raise UserError("There is no such map: reload the page.", field="map")
+            found.append(image_map.points(_name(map), View.read(view).wanted, colour))
+            return {}
+
+        found: list[MapPoints] = []
+        refused = fetched(make)
+        return Response(packed(found[0]), media_type="application/octet-stream", headers=FRESH) if found else refused
+
+    @app.get("/curate/api/map-state", include_in_schema=False)
+    def state() -> Response:
+        return fetched(lambda: _state(image_map, meaning))
+
+    @app.get("/curate/api/map-image", include_in_schema=False)
+    def image(entry: Annotated[int, Query(ge=1)]) -> Response:
+        def make() -> Mapping[str, Any]:
+            found = gallery.detail(entry).entry
+            edits = ", ".join(f"{edit.keyword} → {edit.alternative}" for edit in found.edits)
+            words = [", ".join(found.classes), edits, "" if found.verdict == "open" else found.verdict]
+            return {"sha": found.image_sha, "words": [part for part in words if part]}
+
+        return fetched(make)
+
+    for command in (MakeMap, StopMap):
+        add_command(app, commands, command.name)
+
+
+def _name(text: str) -> MapName:
+    return "umap" if text == "umap" else "pca"
+
+
+def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:
+    filling, making = meaning.filling(), image_map.making()
+    made = image_map.layout("umap")
+    return {
+        "embedded": filling.done,
+        "total": filling.total,
+        "filling": filling.working,
+        "problem": filling.problem,
+        "making": making.working,
+        "note": making.note,
+        "failed": making.problem,
+        "umap": len(made.entries) if made is not None else 0,
+        "available": image_map.available,
+    }
+
+
+def packed(points: MapPoints) -> bytes:
+    """The points as bytes, all numbers with the lowest byte first: the length of a header; the header as JSON, filled
+    up to a multiple of four; entries (4 bytes each), places (2 and 2) and categories (1).
+    """
+    legend = [{"name": one.name, "count": one.count, "pair": one.pair} for one in points.legend]
+    header = json.dumps({"count": len(points.entries), "missing": points.missing, "legend": legend}).encode()
+    header += b" " * (-len(header) % 4)
+    arrays = (points.entries.astype("<u4"), points.places.astype("<u2"), points.categories)
+    return b"".join((struct.pack("<I", len(header)), header, *(array.tobytes() for array in arrays)))
+
+
+def map_page(view: View, gallery: Gallery, image_map: ImageMap, meaning: Meaning, signed: bool = False) -> str:
+    """The page as a document; its points come later."""
+    shown = replace(view, order=Order(), like="", near=0, region=())
+    models = tuple(gallery.totals(View()).models)
+    data = json.dumps({"view": shown.text, "pairs": shown.pairs, "state": _state(image_map, meaning)})
+    return curate_page(
+        "Map",
+        "map",
+        _side(shown, models),
+        _stage(),
+        el("template", data, id="first"),
+        signed_in=signed,
+        sheets=("curate-map.css",),
+        scripts=("curate-map.js",),
+    )
+
+
+def _side(view: View, models: tuple[str, ...]) -> Html:
+    options = [el("option", _title(name), value=name) for name in COLOURS]
+    options += [el("option", f"Model {short_model(name, {})}", value=f"model:{name}") for name in models]
+    filtered = el("p", "Only what fits the filter of the gallery. ", el("a", "All images", href="/curate/map"))
+    lines = [el("tr", el("td", [key(name) for name in names]), el("td", words)) for names, words in KEYS]
+    return el(
+        "aside",
+        el("div", el("h2", "Colour"), el("select", options, id="colour", aria_label="Colour by"), class_="group"),
+        el("div", id="legend", class_="legend", role="group", aria_label="What the colours mean"),
+        filtered if view.pairs else None,
+        el(
+            "div",
+            el("h2", "Places"),
+            el(
+                "div",
+                el("button", "PCA", type="button", class_="tab on", data_map="pca", aria_pressed="true"),
+                el("button", "UMAP", type="button", class_="tab", data_map="umap", aria_pressed="false"),
+                class_="tabs",
+                role="group",
+                aria_label="Which map",
+            ),
+            el("p", "", id="about-map", class_="mut small"),
+            el("progress", id="map-progress", max=100, hidden=True),
+            el(
+                "div",
+                button("Make it", "", "s", id="make-map"),
+                button("Stop", "", "s q", id="stop-map", hidden=True),
+                id="making",
+                class_="acts",
+                hidden=True,
+            ),
+            class_="group",
+        ),
+        el("p", "", id="embedding", class_="mut small", role="status"),
+        el("details", el("summary", "Keys"), el("table", lines), class_="keys-of-map"),
+        class_="card map-side",
+    )
+
+
+def _title(name: str) -> str:
+    return name.capitalize()
+
+
+def _stage() -> Html:
+    tools = el(
+        "div",
+        button(["Lasso", key("L")], "", "s", id="lasso", aria_pressed="false", title="Draw around images to pick them"),
+        button("+", "", "s", id="nearer", aria_label="Nearer"),
+        button("−", "", "s", id="further", aria_label="Further"),
+        button("All", "", "s", id="fit", title="Show all of the map"),
+        class_="tools",
+        role="toolbar",
+        aria_label="Tools of the map",
+    )
+    picked = el(
+        "div",
+        el("b", "", id="picked-count", aria_live="polite"),
+        el("a", "Open in the grid", href=address(), class_="btn p", id="open-picked"),
+        button("None", "", "q", id="pick-none"),
+        id="picked",
+        class_="picked card",
+        hidden=True,
+    )
+    return el(
+        "section",
+        el(
+            "div",
+            el("h1", el("b", "", id="point-count"), " ", el("span", "", id="point-words")),
+            tools,
+            class_="toolbar",
+        ),
+        el(
+            "div",
+            el("canvas", id="points"),
+            el("canvas", id="over"),
+            el("p", "", id="empty", class_="empty", hidden=True),
+            el("figure", el("img", alt=""), el("figcaption"), id="shown", class_="card", hidden=True),
+            picked,
+            id="stage",
+            tabindex=0,
+            role="application",
+            aria_label="Map of the images: arrows move, plus and minus zoom, L is the lasso",
+        ),
+        class_="middle",
+    )

@@ -1,0 +1,119 @@
+"""The window of a plan that fills a cell of a coverage table: what it would begin, for a yes or no. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from services.curation.coverage import facets_of
+from services.curation.plans import MOST_SOURCES, CellCommand, CellPlan, PlannedSource
+from storage.catalogue import GRIDS
+from ui.views.markup import Html, el
+from ui.views.parts import button, seconds
+
+_NONE: Mapping[str, str] = {
+    "class": "no class",
+    "edit type": "no edit",
+    "weather": "as it was",
+    "time of day": "as it was",
+}
+"""The names of what has no value of a facet."""
+PLURALS: Mapping[str, str] = {
+    "class": "classes",
+    "edit type": "edit types",
+    "weather": "weathers",
+    "time of day": "times of day",
+}
+
+
+def name_of(value: str, facet: str) -> str:
+    """What a line or a place of a coverage table is called."""
+    return value or _NONE.get(facet, f"no {facet}")
+
+
+def plan_part(command: CellCommand, plan: CellPlan) -> Html:
+    """What a plan would begin, for a yes or no."""
+    number = len(plan.sources)
+    line, place = facets_of(command.grid)
+    name = f"{name_of(command.line, line)} × {name_of(command.place, place)}"
+    runs = "1 run" if number == 1 else f"{number} runs"
+    return el(
+        "div",
+        el("h2", "Make more: ", name, id="plan-title"),
+        el("p", _begins(number), class_="mut"),
+        _how_many(command, plan),
+        el("ul", [_source(one) for one in plan.sources], class_="plan-sources"),
+        el("h3", "What they make"),
+        el("ul", [el("li", words) for words in _makes(command, plan)], class_="plan-words"),
+        el("p", "", class_="wrong", id="plan-problem", role="alert"),
+        el(
+            "div",
+            button("Not now", "", "q", id="plan-no"),
+            button(["Begin ", runs], "", "p", id="plan-go"),
+            class_="acts",
+        ),
+        id="plan",
+        data_line=command.line,
+        data_place=command.place,
+    )
+
+
+def _begins(number: int) -> str:
+    from_these = "this picture" if number == 1 else f"each of these {number} pictures"
+    return (
+        f"A new run begins from {from_these}, with the task, the recipe and the settings of its latest run. They have "
+        "the fewest images of this cell."
+    )
+
+
+def _how_many(command: CellCommand, plan: CellPlan) -> Html:
+    most = min(MOST_SOURCES, plan.available)
+    there = "1 picture could be taken" if plan.available == 1 else f"{plan.available:,} pictures could be taken"
+    return el(
+        "label",
+        el("span", "Pictures"),
+        el(
+            "input",
+            type="number",
+            id="plan-sources",
+            min=1,
+            max=most,
+            value=min(command.sources, most),
+            class_="number",
+        ),
+        el("small", there, class_="mut"),
+        class_="plan-number",
+    )
+
+
+def _source(one: PlannedSource) -> Html:
+    has = "no image yet" if not one.images else "1 image" if one.images == 1 else f"{one.images:,} images"
+    waits = f", {one.waiting} {'run waits' if one.waiting == 1 else 'runs wait'} already" if one.waiting else ""
+    return el(
+        "li",
+        el("img", src=f"/thumbs/{one.source_sha}.webp", alt="", width=56, height=56, loading="lazy"),
+        el("span", el("b", one.name), el("small", f"{has}{waits}", class_="mut")),
+    )
+
+
+def _makes(command: CellCommand, plan: CellPlan) -> list[str]:
+    if command.grid == GRIDS[0]:
+        said = [
+            f"Only keywords of the edit type “{command.place}” are ticked: the setting “edit types” of the stage "
+            "Keywords says so, and you can change it. A picture whose caption has none makes no image."
+        ]
+    else:
+        wanted = [
+            f"{what} becomes “{words}”"
+            for what, words in (("the weather", command.line), ("the time of day", command.place))
+            if words
+        ]
+        said = [f"In the caption {' and '.join(wanted)}, and nothing else changes: the edits are set as yours."]
+    said.append("Captions that you have corrected stay. Seeds are new ones, so no image is drawn a second time.")
+    if plan.images is None:
+        said.append("How many images that is, and how long they take, is told once the captions are there.")
+    else:
+        images = "1 image" if plan.images == 1 else f"{plan.images:,} images"
+        takes = f": about {seconds(plan.seconds)} of drawing" if plan.seconds is not None else ""
+        said.append(f"At most {images}{takes}.")
+    said.append("Nothing is drawn yet. Explore shows these runs together: run their stages, look, and say yes there.")
+    return said

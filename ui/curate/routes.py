@@ -1,0 +1,45 @@
+"""All routes of the pages of Curate: called once by `app.py`, before Gradio is mounted at "/".
+
+Whoever adds a page adds its routes here.
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from fastapi.responses import RedirectResponse, Response
+
+from services.commands import Commands
+from services.curation.gallery import Gallery
+from services.curation.imports import ImportService
+from services.curation.map import ImageMap
+from services.curation.meaning import Meaning
+from services.test_sets.services import TestSetServices
+from storage.workspace import Workspace
+from ui.curate.coverage import add_coverage
+from ui.curate.gallery import add_gallery
+from ui.curate.imports import add_imports
+from ui.curate.map import add_map
+from ui.curate.sets import add_test_sets
+
+
+def add_curate_routes(
+    app: FastAPI,
+    workspace: Workspace,
+    commands: Commands,
+    gallery: Gallery,
+    test_sets: TestSetServices,
+    imports: ImportService,
+    image_map: ImageMap,
+    meaning: Meaning,
+) -> None:
+    """Add the pages below /curate/, what they fetch, and what they send."""
+
+    @app.get("/curate", include_in_schema=False)
+    def to_gallery() -> Response:
+        return RedirectResponse("/curate/", status_code=308)
+
+    add_gallery(app, commands, gallery)
+    add_coverage(app, commands, workspace.catalogue)
+    add_test_sets(app, workspace, commands, test_sets)
+    add_imports(app, workspace, commands, imports)
+    add_map(app, commands, gallery, image_map, meaning)

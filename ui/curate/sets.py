@@ -1,0 +1,358 @@
+"""The routes of the pages of test sets: the list, one set, the difference of two versions, what they send and fetch.
+
+What may take long (a split, a release, a look at all files, an export) is begun by a request and asked after by others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, get_args
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+
+from pipeline.errors import UserError
+from services.commands import Commands, Missing
+from services.test_sets.drafts import Added, Readiness, ReleaseTestSet, SplitTestSet
+from services.test_sets.services import TestSetServices
+from services.test_sets.versions import DRAFT, VerifyTestSet, set_of, version_facts, version_of
+from services.test_sets.work import WorkView
+from storage.test_set_looks import EntryFilter, Review
+from storage.test_set_types import SPLITS, Role, SetVersion, Split, TestSet
+from storage.workspace import Workspace
+from ui.bodies import answered
+from ui.curate.frame import FRESH, curate_page
+from ui.curate.requests import Show, add_command, fetched, given
+from ui.curate.sets_difference import difference_page
+from ui.curate.sets_list import SCRIPTS, SHEETS, list_page, shown_version
+from ui.curate.sets_page import exports_part, set_page, split_words, verified_part
+from ui.curate.sets_windows import large_window
+from ui.curate.sets_words import (
+    OBSTACLE_WORDS,
+    PAGE,
+    SETS,
+    ShownVersion,
+    Wanted,
+    counted,
+    set_address,
+    version_key,
+)
+from ui.frame import not_there, signed_in
+from ui.views.markup import Html
+from ui.views.parts import left
+
+PATIENCE = 1.5
+"""Seconds that a request waits for work that may be short; after that its page asks again."""
+MOST_PICKED = 25_000
+"""Images that a page picks at once: more are no request that it may send."""
+ALL_SETS = ("All test sets", SETS)
+
+
+def add_test_sets(app: FastAPI, workspace: Workspace, commands: Commands, services: TestSetServices) -> None:
+    """Add the pages, what they fetch, and what they send."""
+    _add_pages(app, workspace, services)
+    _add_fetched(app, workspace, services)
+    _add_commands(app, workspace, commands)
+    _add_work(app, workspace, services)
+
+
+def _add_pages(app: FastAPI, workspace: Workspace, services: TestSetServices) -> None:
+    def shown(request: Request, title: str, make: Callable[[], Html]) -> Response:
+        """A page of a set, or one that says that there is none."""
+        signed = signed_in(request)
+        try:
+            content = make()
+        except UserError as error:
+            return HTMLResponse(not_there(str(error), signed, ALL_SETS), status_code=404)
+        made = curate_page(title, "sets", content, signed_in=signed, sheets=SHEETS, scripts=SCRIPTS)
+        return HTMLResponse(made, headers=FRESH)
+
+    @app.get(SETS, include_in_schema=False)
+    def all_sets(request: Request) -> Response:
+        sets = workspace.test_sets.all()
+        labels = {
+            held.id: len({count.label for count in workspace.test_sets.counts(shown_version(held).number)} - {""})
+            for held in sets
+        }
+        return HTMLResponse(list_page(sets, labels, signed_in(request)), headers=FRESH)
+
+    @app.get(f"{SETS}/{{set_id}}/compare", include_in_schema=False)
+    def compare(
+        request: Request, set_id: str, old: str = "", new: str = "", kind: str = "", page: str = ""
+    ) -> Response:
+        def make() -> Html:
+            held = set_of(workspace, set_id)
+            last = held.versions[-1]
+            first = held.versions[-2] if len(held.versions) > 1 else last
+            before = version_of(workspace, old) if old else first
+            after = version_of(workspace, new) if new else last
+            found = services.versions.difference(before, after)
+            return difference_page(before, after, found, kind, _page(page), workspace.test_sets.all())
+
+        return shown(request, "What is different", make)
+
+    @app.get(f"{SETS}/{{set_id}}", include_in_schema=False)
+    def one(request: Request, set_id: str, version: str = "") -> Response:
+        def make() -> Html:
+            held = set_of(workspace, set_id)
+            chosen = _version(held, version) if version else shown_version(held)
+            return set_page(_shown(workspace, services, held, chosen, wanted_of(request.query_params)))
+
+        return shown(request, "Test set", make)
+
+    @app.get("/curate/exports/{number}/{name}", include_in_schema=False)
+    def export(number: int, name: str) -> Response:
+        try:
+            ready = services.exports.ready(number)
+        except UserError as error:
+            return PlainTextResponse(str(error), status_code=404)
+        return FileResponse(ready.file, media_type="application/zip", filename=ready.name, headers=FRESH)
+
+
+def _add_fetched(app: FastAPI, workspace: Workspace, services: TestSetServices) -> None:
+    @app.get("/curate/api/drafts", include_in_schema=False)
+    def drafts() -> Response:
+        """The sets that images can be added to: one without a draft gets one first."""
+        return fetched(
+            lambda: {
+                "sets": [
+                    {
+                        "id": held.id,
+                        "name": held.name,
+                        "draft": held.draft is not None,
+                        "images": shown_version(held).entries,
+                    }
+                    for held in workspace.test_sets.all()
+                ]
+            }
+        )
+
+    @app.get("/curate/api/set-image", include_in_schema=False)
+    def image(version: str, image: str) -> Response:
+        return fetched(lambda: {"html": large_window(services.versions.image(version, image))})
+
+    @app.get("/curate/api/set-images", include_in_schema=False)
+    def images(request: Request, version: str) -> Response:
+        """All images that the page's filter finds, on all of its pages."""
+
+        def make() -> Mapping[str, Any]:
+            found = version_of(workspace, version)
+            readiness = services.drafts.readiness(found) if found.is_draft else None
+            shas = workspace.test_sets.chosen(found.number, _filter(wanted_of(request.query_params), readiness))
+            if len(shas) > MOST_PICKED:
+                raise UserError(f"These are {len(shas):,} images; at most {MOST_PICKED:,} are picked at once.")
+            return {"images": shas}
+
+        return fetched(make)
+
+    @app.get("/curate/api/set-work", include_in_schema=False)
+    def work(work: Annotated[int, Query(ge=0)]) -> Response:
+        return fetched(lambda: _work_facts(services.work.view(work)))
+
+    @app.get("/curate/api/set-exports", include_in_schema=False)
+    def exports(version: str) -> Response:
+        return fetched(lambda: _exports(services, version_of(workspace, version)))
+
+
+def _add_commands(app: FastAPI, workspace: Workspace, commands: Commands) -> None:
+    """What is done at once. Beside what the command gives a page is told what to say, or where to go."""
+
+    def after_discard(command: Any, result: Any) -> Mapping[str, Any]:
+        try:
+            return {"go": set_address(set_of(workspace, command.test_set).id)}
+        except Missing:  # nothing of it was released
+            return {"go": SETS}
+
+    def add(name: str, tell: Show) -> None:
+        add_command(app, commands, name, lambda command, result: {**given(command, result), **tell(command, result)})
+
+    add("create-test-set", lambda _, made: {"go": set_address(made["test_set"])})
+    add("draft-test-set", lambda _, made: {"go": set_address(made["test_set"], version=DRAFT)})
+    add("discard-test-set-draft", after_discard)
+    add("add-to-test-set", lambda _, added: {"said": added_words(added)})
+    add("remove-from-test-set", lambda _, done: {"said": f"{counted(done['removed'])} taken out."})
+    add("relabel-in-test-set", lambda _, done: {"said": f"{counted(done['relabelled'])} relabelled."})
+    add("set-split-in-test-set", lambda _, done: {"said": f"{counted(done['resplit'])} put into another split."})
+
+
+def added_words(added: Added) -> str:
+    """What came of adding images, in a sentence."""
+    already = f"; {added.already:,} were in it already" if added.already else ""
+    left_out = f"; {added.left_out:,} are not in the catalogue any more" if added.left_out else ""
+    return f"{counted(added.added)} added{already}{left_out}."
+
+
+def _add_work(app: FastAPI, workspace: Workspace, services: TestSetServices) -> None:
+    """What may take long."""
+
+    def begin(data: dict[str, Any]) -> dict[str, Any]:
+        kind = data.pop("kind", "")
+        if kind == SplitTestSet.name:
+            split = SplitTestSet.of(_shares(data))
+            number = services.work.start(
+                kind, set_of(workspace, split.test_set).id, lambda on_count: services.drafts.split(split, on_count)
+            )
+        elif kind == ReleaseTestSet.name:
+            release = ReleaseTestSet.of(_thresholds(data))
+            number = services.work.start(
+                kind,
+                set_of(workspace, release.test_set).id,
+                lambda on_count: services.drafts.release(release, on_count),
+            )
+        else:
+            version = version_of(workspace, VerifyTestSet.of(data).version)
+            number = services.work.start(
+                VerifyTestSet.name,
+                version.test_set,
+                lambda on_count: (services.versions.verify(version, on_count), workspace.images.orphans()),
+            )
+        return dict(_work_facts(services.work.wait(number, PATIENCE)))
+
+    def export(data: dict[str, Any]) -> dict[str, Any]:
+        version = version_of(workspace, str(data.get("version", "")))
+        services.exports.start(version.id or f"{version.test_set}@{DRAFT}", str(data.get("layout", "")))
+        return dict(_exports(services, version))
+
+    def cancel(data: dict[str, Any]) -> dict[str, Any]:
+        number = data.get("number")
+        if not isinstance(number, int):
+            raise UserError("There is nothing to cancel.")
+        (services.exports.cancel if data.get("export") else services.work.cancel)(number)
+        return {"done": True}
+
+    for name, act in (("set-work", begin), ("set-export", export), ("set-cancel", cancel)):
+        _add_posted(app, name, act)
+
+
+def _add_posted(app: FastAPI, name: str, act: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    @app.post(f"/curate/api/{name}", include_in_schema=False)
+    async def posted(request: Request) -> Response:
+        return await answered(request, act)
+
+
+def _work_facts(view: WorkView) -> Mapping[str, Any]:
+    """How far work is, and what its page shows when it is done."""
+    facts: dict[str, Any] = {
+        "work": view.id,
+        "state": view.state,
+        "done": view.done,
+        "total": view.total,
+        "left": left(view.seconds_left),
+        "error": view.error,
+        "field": view.field,
+    }
+    if view.state != "done":
+        return facts
+    if view.kind == SplitTestSet.name:
+        return {**facts, "said": split_words(view.result)}
+    if view.kind == ReleaseTestSet.name:
+        version = version_facts(view.result)
+        return {**facts, "go": set_address(version["test_set"], version=version["place"])}
+    return {**facts, "html": verified_part(*view.result)}
+
+
+def _exports(services: TestSetServices, version: SetVersion) -> Mapping[str, Any]:
+    known = services.exports.of(version)
+    return {"parts": {"part-exports": exports_part(known)}, "active": any(view.active for view in known)}
+
+
+# What a page shows
+
+
+def wanted_of(given: Mapping[str, str]) -> Wanted:
+    """Which images an address asks for. What means nothing is as if it were not there."""
+    splits: dict[str, Split] = {name or "none": name for name in SPLITS}
+    review = given.get("review", "")
+    role = given.get("role", "")
+    against = given.get("against", "")
+    return Wanted(
+        label=given["label"][:1000] if "label" in given else None,
+        split=splits.get(given.get("split", "")),
+        review=review if review in get_args(Review) else None,  # type: ignore[arg-type]
+        role=role if role in get_args(Role) else None,  # type: ignore[arg-type]
+        against=against if against in OBSTACLE_WORDS else "",
+        page=_page(given.get("page", "")),
+    )
+
+
+def _page(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 8 and int(text) else 1
+
+
+def _version(held: TestSet, name: str) -> SetVersion:
+    for version in held.versions:
+        if version_key(version) == name:
+            return version
+    raise Missing(f"“{held.name}” has no {'draft' if name == DRAFT else 'such version'}; take one from its page.")
+
+
+def _filter(wanted: Wanted, readiness: Readiness | None) -> EntryFilter:
+    images = None
+    if wanted.against:
+        obstacles = readiness.obstacles if readiness is not None else ()
+        images = tuple(image for one in obstacles if one.kind == wanted.against for image in one.images)
+    return EntryFilter(wanted.label, wanted.split, wanted.role, wanted.review, images)
+
+
+def _shown(
+    workspace: Workspace, services: TestSetServices, held: TestSet, version: SetVersion, wanted: Wanted
+) -> ShownVersion:
+    sets = workspace.test_sets
+    readiness = services.drafts.readiness(version) if version.is_draft else None
+    asked = _filter(wanted, readiness)
+    counts = sets.counts(version.number)
+    found = sets.count(version.number, asked)
+    wanted = replace(wanted, page=min(wanted.page, max(1, -(-found // PAGE))))  # images may have gone since
+    entries = sets.shown(version.number, asked, (wanted.page - 1) * PAGE, PAGE)
+    on_page = frozenset(shown.entry.image for shown in entries)
+    return ShownVersion(
+        held=held,
+        version=version,
+        wanted=wanted,
+        entries=entries,
+        found=found,
+        counts=counts,
+        readiness=readiness,
+        exports=services.exports.of(version),
+        work=services.work.of(held.id),
+        workspace=str(workspace.folder),
+        trouble={one.kind: on_page.intersection(one.images) for one in readiness.obstacles} if readiness else {},
+    )
+
+
+# What was typed
+
+
+def _shares(data: dict[str, Any]) -> dict[str, Any]:
+    """Per cent, as a person types them, as shares."""
+    read = dict(data)
+    for name in ("train", "validation", "test"):
+        text = str(data.get(name, "")).strip().replace(",", ".").removesuffix("%")
+        try:
+            read[name] = float(text or 0) / 100
+        except ValueError as error:
+            raise UserError("This is no number: give per cent, such as 80.", field=name) from error
+        if not 0 <= read[name] <= 1:
+            raise UserError("A share is from 0 to 100 per cent.", field=name)
+    return read
+
+
+def _thresholds(data: dict[str, Any]) -> dict[str, Any]:
+    """The lines of a field as figures by name."""
+    found: dict[str, float] = {}
+    for line in str(data.get("thresholds", "")).splitlines():
+        if not line.strip():
+            continue
+        name, _, value = line.rpartition("=")
+        name = " ".join(name.split())
+        try:
+            number = float(value)
+        except ValueError:
+            number = None
+        if not name or number is None:
+            raise UserError(f"“{line.strip()[:80]}” is no threshold: write NAME=NUMBER.", field="thresholds")
+        if name in found:
+            raise UserError(f"The threshold “{name[:80]}” is there twice: give one figure.", field="thresholds")
+        found[name] = number
+    return {**data, "thresholds": found}

@@ -1,0 +1,214 @@
+"""What the pages of test sets share: what they show, addresses, the words of splits and formats, a picture. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+from services.test_sets.drafts import Readiness
+from services.test_sets.work import WorkView
+from storage.test_set_looks import EntryCount, Review, ShownEntry
+from storage.test_set_types import SPLITS, Role, SetEntry, SetVersion, Split, TestSet
+from ui.views.markup import Child, Html, el
+from ui.views.parts import Tone, icon
+
+SETS = "/curate/sets"
+SHORT = 12
+"""Digits of an id that are shown."""
+PAGE = 120
+"""Images in a page."""
+SPLIT_WORDS: Mapping[Split, str] = {"train": "train", "validation": "validation", "test": "test", "": "no split"}
+REVIEW_WORDS: Mapping[Review, tuple[str, Tone]] = {
+    "accepted": ("accepted", "ok"),
+    "rejected": ("rejected", "bad"),
+    "open": ("not reviewed", "warn"),
+    "none": ("", ""),
+}
+
+
+OBSTACLE_WORDS: Mapping[str, str] = {
+    "empty": "Add images",
+    "not accepted": "Not accepted",
+    "no split": "Without a split",
+    "leak": "In two splits",
+    "unchanged": "Nothing changed",
+}
+"""By the kind of what stands against a release."""
+
+
+@dataclass(frozen=True)
+class FormatWords:
+    """What a format is good for."""
+
+    loads: str
+    line: str
+    """The one line that loads it; SET stands for the unpacked folder."""
+
+
+FORMATS: Mapping[str, FormatWords] = {
+    "imagefolder": FormatWords("Hugging Face datasets", 'datasets.load_dataset("SET", split="test")'),
+    "torchvision": FormatWords(
+        "torchvision, timm, Keras: a folder a label", 'torchvision.datasets.ImageFolder("SET/test")'
+    ),
+    "coco": FormatWords("pycocotools, Detectron2, MMDetection", 'COCO("SET/annotations/instances_test.json")'),
+    "cityscapes": FormatWords(
+        "torchvision and tools for Cityscapes; every image needs a mask",
+        'torchvision.datasets.Cityscapes("SET", split="test", target_type="semantic")',
+    ),
+    "yolo": FormatWords("Ultralytics YOLO; outlines of the masks", 'YOLO("yolo11n-seg.pt").val(data="SET/data.yaml")'),
+    "webdataset": FormatWords(
+        "webdataset: tar files, for streaming", 'WebDataset("SET/test-000000.tar").decode("pil")'
+    ),
+    "csv": FormatWords("pandas, a spreadsheet, anything", 'pandas.read_csv("SET/examples.csv", keep_default_na=False)'),
+    "parquet": FormatWords("Hugging Face datasets, images inside", 'datasets.load_dataset("SET", split="test")'),
+}
+"""Of each format that is written: what loads it, and how."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which images of a version the page shows, as its address says."""
+
+    label: str | None = None
+    split: Split | None = None
+    review: Review | None = None
+    role: Role | None = None
+    against: str = ""
+    """The kind of an obstacle: those images that it is about."""
+    page: int = 1
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The address says it so, without the page."""
+        held: dict[str, str] = {}
+        if self.label is not None:
+            held["label"] = self.label
+        if self.split is not None:
+            held["split"] = self.split or "none"
+        for name in ("review", "role", "against"):
+            if value := getattr(self, name):
+                held[name] = value
+        return held
+
+
+@dataclass(frozen=True)
+class ShownVersion:
+    """What the page of a set shows."""
+
+    held: TestSet
+    version: SetVersion
+    wanted: Wanted
+    entries: Sequence[ShownEntry]
+    """Of one page."""
+    found: int
+    """Images that are wanted, on all pages."""
+    counts: Sequence[EntryCount]
+    readiness: Readiness | None
+    """Of a draft."""
+    exports: Sequence[WorkView]
+    """Of a version that was released."""
+    work: Sequence[WorkView]
+    """What is being done with the set."""
+    workspace: str
+    """The folder of the workspace."""
+    trouble: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By the kind of an obstacle, the images of the page that it is about."""
+
+    @property
+    def is_draft(self) -> bool:
+        return self.version.is_draft
+
+
+def set_address(set_id: str, end: str = "", **query: str | int) -> str:
+    """The address of a page of a test set; what is "" or 0 is left out of the query."""
+    said = urlencode({name: value for name, value in query.items() if value not in ("", 0)})
+    return f"{SETS}/{set_id}{end}" + (f"?{said}" if said else "")
+
+
+def version_key(version: SetVersion) -> str:
+    """What a version is called in an address of its set."""
+    return "draft" if version.is_draft else str(version.place)
+
+
+def version_title(version: SetVersion) -> str:
+    """What a version is called on a page of its set."""
+    return f"Version {version.place}" + (" (draft)" if version.is_draft else "")
+
+
+def splits_in_words(version: SetVersion) -> str:
+    """How many images each split has, such as "train 80, test 20"; "" where it has none."""
+    held = version.splits
+    return ", ".join(f"{SPLIT_WORDS[split]} {held[split]:,}" for split in SPLITS if split and held.get(split))
+
+
+def counted(number: int, noun: str = "image") -> str:
+    """A number with its noun: "1 image", "2,500 images"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size_words(size: int) -> str:
+    """A size in bytes, such as 12 MB."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return f"{size} bytes"
+
+
+def thumb_url(sha: str) -> str:
+    """Where a small picture of an image is served."""
+    return f"/thumbs/{sha}.webp"
+
+
+def shot(entry: SetEntry, *marks: Child, label: Child = None, note: Child = None, **attributes: str | None) -> Html:
+    """One image in a grid: its picture with `marks` over it; below it its label, or what stands for it, and `note`."""
+    return el(
+        "button",
+        el(
+            "span",
+            el("img", src=thumb_url(entry.image), alt="", loading="lazy", decoding="async"),
+            el("span", marks, class_="marks") if marks else None,
+            class_="picture",
+        ),
+        el(
+            "span",
+            label or (el("b", entry.label) if entry.label else el("span", "no label", class_="mut")),
+            note,
+            class_="under",
+        ),
+        type="button",
+        class_="shot",
+        data_image=entry.image,
+        data_key=entry.image,
+        aria_label=f"{entry.label or 'no label'}, {SPLIT_WORDS[entry.split]}, {entry.image[:8]}",
+        **attributes,
+    )
+
+
+def pages(address: str, query: Mapping[str, str], at: int, total: int, size: int = PAGE) -> Html | None:
+    """Links to the pages of a list; none where one page has it all. `at` is the page that is shown, from 1."""
+    last = max(1, -(-total // size))
+    if last == 1:
+        return None
+
+    def link(number: int, words: Child, **attributes: str | None) -> Html:
+        said = urlencode({**query, **({"page": number} if number > 1 else {})})
+        return el("a", words, href=f"{address}?{said}" if said else address, class_="btn s", **attributes)
+
+    near = [number for number in range(at - 2, at + 3) if 1 <= number <= last]
+    shown = sorted({1, last, *near})
+    links: list[Child] = []
+    before = 0
+    for number in shown:
+        if number > before + 1:
+            links.append(el("span", "…", class_="mut"))
+        before = number
+        links.append(link(number, f"{number:,}", aria_current="page" if number == at else None))
+    return el(
+        "nav",
+        link(at - 1, [icon("undo"), "Before"], rel="prev") if at > 1 else None,
+        links,
+        link(at + 1, ["Next", icon("redo")], rel="next") if at < last else None,
+        class_="pages",
+        aria_label="Pages",
+    )
