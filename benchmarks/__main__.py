@@ -7,7 +7,21 @@ import os
 import platform
 import sys
 
-from benchmarks import catalogue, control, page, reference, runs, scripts, study, unchanged
+from benchmarks import (
+    catalogue,
+    control,
+    exporting,
+    gallery,
+    meaning,
+    page,
+    reference,
+    review,
+    runs,
+    scripts,
+    study,
+    thumbnails,
+    unchanged,
+)
 from benchmarks.chromium import ADVICE, find_chromium
 from benchmarks.figures import Comparison, Figure, reported
 
@@ -29,6 +43,11 @@ def main() -> int:
         *scripts.measure(),
         *runs.measure(),
         *catalogue.measure(catalogue.SIZES if options.large else catalogue.SIZES[:1]),
+        *meaning.measure(meaning.SIZES if options.large else meaning.SIZES[:1]),
+        *gallery.measure(chromium),
+        *review.measure(chromium),
+        *thumbnails.measure(),
+        *exporting.measure(),
         *study.measure(options.minutes),
         *reference.measure(),
     ]

@@ -29,15 +29,18 @@ from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.types import EDIT_TYPES, Caption, Check, CounterfactualCaption, Edit, StageValue, Task, Trace, to_plain
 from services.studies.drafts import DescribeFilter, Drafts
 from services.studies.item_filter import HOWS, ItemFilter
-from storage import catalogue_triggers, migrations
-from storage.catalogue import GRIDS
-from storage.catalogue_types import Between, CatalogueFilter, Facet, Order
+from storage import catalogue_tables, decision_tables
+from storage.catalogue import GRIDS, Catalogue
+from storage.catalogue_types import Between, CatalogueFilter, Facet, Order, PageKey
+from storage.decisions import Target
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
 
 SIZES = (125_000, 1_000_000)
 PAGE, COUNT = 25.0, 100.0
 """Milliseconds: for a page, whatever is filtered or looked for; for counts, and a change of a study's filter."""
+DECIDED = 2_000.0
+"""Milliseconds: for what is decided of many images, or taken back."""
 MEGABYTES = 600
 """That reading may take."""
 TIMES = 200
@@ -49,6 +52,8 @@ CHECKS = ("label seen", "edges kept", "edit shows", "like the source")
 WORDS = 5_000
 ALTERNATIVES = 300
 """Of each edit type."""
+AT_ONCE = 1_000
+"""Images that one decision is about."""
 _LIMIT = 50
 
 
@@ -114,7 +119,30 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
         return lambda: catalogue.page(wanted, order, _LIMIT, at=at)
 
     everything, name = CatalogueFilter(), f", {size:,} test cases"
+    arranged = []
+    for order in (Order("source"), Order("information")):
+        arranged += [
+            timed(f"a page at any place, by {order.sort}{name}",
+                  (page(everything, order, fate.randrange(size)) for _ in range(TIMES)), PAGE),
+            timed(f"a page by any filter, by {order.sort}{name}",
+                  (page(some_filter(), order) for _ in range(TIMES)), PAGE),
+            timed(f"the page behind any image, by {order.sort}{name}",
+                  (partial(catalogue.page, everything, order, _LIMIT, key_at(catalogue, order, fate.randrange(size)))
+                   for _ in range(TIMES)), PAGE),
+        ]  # fmt: skip
+    held, information = catalogue.hold(everything, Order("information")), Order("information")
+    arranged += [
+        timed(f"a page of what is held, by information{name}",
+              (partial(catalogue.page, everything, information, _LIMIT, at=fate.randrange(size), held=held)
+               for _ in range(TIMES)), PAGE),
+        timed(f"holding what any filter fits, by information{name}",
+              (partial(catalogue.hold, some_filter(), information) for _ in range(TIMES)), PAGE),
+        timed(f"the place of an image, in any order{name}",
+              (partial(catalogue.place, everything, fate.choice((*orders, information, Order("source"))),
+                       fate.randrange(1, size)) for _ in range(TIMES)), PAGE),
+    ]  # fmt: skip
     return [
+        *arranged,
         timed(f"a page at any place, in any order{name}",
               (page(everything, fate.choice(orders), fate.randrange(size)) for _ in range(TIMES)), PAGE),
         timed(f"a page by any filter, the newest first{name}",
@@ -127,6 +155,11 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
         timed(f"how many any filter fits{name}",
               (partial(catalogue.count, some_filter()) for _ in range(TIMES)), PAGE),
     ]  # fmt: skip
+
+
+def key_at(catalogue: Catalogue, order: Order, place: int) -> PageKey:
+    """That of the image at a place."""
+    return catalogue.page(CatalogueFilter(), order, 1, at=place).entries[0].key
 
 
 def totals(workspace: Workspace, size: int) -> list[Figure]:
@@ -175,32 +208,51 @@ def saving(workspace: Workspace, size: int) -> list[Figure]:
     def review() -> None:
         workspace.test_cases.review(fate.choice(cases), fate.choice(("accepted", "rejected")))
 
-    figures = []
+    figures, away = [], list[str]()
     for what, write, bound in (("a test case saved", save, 100.0), ("a review saved", review, 25.0)):
         with_it: list[float] = []
         without: list[float] = []
         for number in range(60):
             if number % 10 == 0:  # blocks of ten in turns, so that both meet the same hour of the machine
-                _follow(workspace, following := number % 20 == 0)
+                _follow(workspace, following := number % 20 == 0, away)
             began = time.perf_counter()
             write()
             (with_it if following else without).append(1000 * (time.perf_counter() - began))
-        _follow(workspace, True)
+        _follow(workspace, True, away)
         figures.append(Figure(f"{what}, {size:,} test cases", tuple(with_it), bound, floor=tuple(without)))
-    return figures
+    decisions = workspace.decisions
+
+    def decide() -> object:
+        return decisions.review(Target(fate.sample(range(1, size), AT_ONCE)), fate.choice(("accepted", "rejected")))
+
+    name = f"{AT_ONCE:,} images decided at once, {size:,} test cases"
+    figures.append(timed(name, (decide for _ in range(10)), DECIDED))
+    name = f"{AT_ONCE:,} decisions taken back at once, {size:,} test cases"
+    return [*figures, timed(name, (decisions.take_back for _ in range(10)), DECIDED)]
 
 
-def _follow(workspace: Workspace, wanted: bool) -> None:
+def _follow(workspace: Workspace, wanted: bool, away: list[str]) -> None:
     """Take the triggers of the catalogue away, or put them back. What is saved without them is not in it."""
 
     def change(db: sqlite_utils.Database) -> None:
-        for statement in catalogue_triggers.TRIGGERS:
-            kind, name = statement.split()[1:3]
-            db.execute(f"DROP {kind} IF EXISTS {name}")
-        for statement in catalogue_triggers.TRIGGERS if wanted else ():
-            db.execute(statement)
+        if not wanted:
+            away.extend(_taken_away(db))
+        while wanted and away:
+            db.execute(away.pop(0))
 
     workspace._database.write(change)
+
+
+def _taken_away(db: sqlite_utils.Database) -> list[str]:
+    """The triggers of the catalogue, which are gone now."""
+    query = """
+        SELECT name, sql FROM sqlite_master
+        WHERE type = 'trigger' AND (name LIKE 'catalogue%' OR tbl_name = 'catalogue') ORDER BY rowid
+    """
+    found = db.execute(query).fetchall()
+    for name, _ in found:
+        db.execute(f"DROP TRIGGER {name}")
+    return [sql for _, sql in found]
 
 
 def made(fate: random.Random, image: Image.Image, label: int) -> TestCase:
@@ -218,13 +270,13 @@ def made(fate: random.Random, image: Image.Image, label: int) -> TestCase:
     return TestCase(image, lineage, {CONTROL_IMAGE: image}, checks)
 
 
-def prepared(folder: Path, size: int) -> None:
-    """A workspace of so many test cases, eight a run. They share some images; the catalogue is made by its step, as
-    that of an older workspace is.
+def prepared(folder: Path, size: int, shared: int = 64, side: int = 16) -> None:
+    """A workspace of so many test cases, eight a run. They share some images of so many pixels a side; the catalogue is
+    made as its steps make it in an older workspace. Of a tenth of the classes nobody decided about an image yet.
     """
     fate = random.Random(size)
     with Workspace(folder) as workspace:
-        pictures = [Image.new("RGB", (16, 16), (shade, 80, 90)) for shade in range(64)]
+        pictures = [_picture(number, side) for number in range(shared)]
         first = workspace.runs.create(pictures[0], Task("classification", "class 0"), "demo", "Street 0", {"steps": 4})
         value = StageValue(Caption("A street."), Trace("model"), "k")
         workspace.runs.append_value(first, "caption", value)
@@ -236,10 +288,14 @@ def prepared(folder: Path, size: int) -> None:
         workspace._database.write(lambda db: _fill(db, fate, first, size))
 
 
+def _picture(number: int, side: int) -> Image.Image:
+    """A picture of its own for each number, about as hard to encode as a photograph."""
+    blurred = Image.frombytes("RGB", (16, 16), random.Random(number).randbytes(3 * 256))
+    return blurred.resize((side, side), Image.Resampling.BICUBIC)
+
+
 def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int) -> None:
-    for statement in catalogue_triggers.TRIGGERS:
-        kind, name = statement.split()[1:3]
-        db.execute(f"DROP {kind} {name}")
+    triggers = _taken_away(db)
     run, state, value, case = (
         dict(next(iter(db.query(f"SELECT * FROM {table} ORDER BY rowid LIMIT 1"))))
         for table in ("runs", "run_states", "stage_values", "test_cases")
@@ -261,7 +317,9 @@ def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int)
     def run_of(number: int) -> str:
         return f"{number:016x}"
 
-    add("runs", run, ({"id": run_of(n)} for n in numbers))
+    (picture,) = db.query("SELECT * FROM images WHERE sha = ?", [run["source"]])
+    add("images", dict(picture), ({"sha": f"{n:064x}"} for n in numbers))  # nobody opens a source here
+    add("runs", run, ({"id": run_of(n), "source": f"{n:064x}"} for n in numbers))
     tasks = [json.dumps(to_plain(Task("classification", f"class {n}"))) for n in range(CLASSES)]
     add("run_states", state, ({"run": run_of(n), "name": f"Street {n}", "task": tasks[n % CLASSES]} for n in numbers))
     captions = (json.dumps({"text": f"A street with word{int(WORDS ** fate.random())}."}) for _ in numbers)
@@ -285,19 +343,15 @@ def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int)
     db.execute("""
         INSERT INTO reviews (test_case, verdict, reason, created)
         SELECT id, iif(id % 3 = 0, 'rejected', 'accepted'), '', created FROM test_cases
-        WHERE id % 5 < 2 ORDER BY id * 7919 % 1000003
+        WHERE id % 5 < 2 AND task NOT LIKE '%"class _9"%' ORDER BY id * 7919 % 1000003
     """)
-    _begin_again(db)
-
-
-def _begin_again(db: sqlite_utils.Database) -> None:
-    """Without a catalogue, as an older workspace: the next opening makes it."""
-    db.execute("DROP INDEX study_items_drawn")
-    db.execute("DROP VIEW catalogue_marks")
-    for name in ("_words", "_tags", "_cells", "_outcomes", "_numbers", "_sets", "_values", ""):
-        db.execute(f"DROP TABLE catalogue{name}")
-    db.execute("DELETE FROM _sqlite_migrations WHERE name = 'm015_catalogue'")
-    migrations.migrate(db)
+    for table in ("cells", "outcomes", "numbers", "sets", "values"):
+        db.execute(f"DELETE FROM catalogue_{table}")
+    db.execute("INSERT INTO catalogue_words (catalogue_words) VALUES ('delete-all')")
+    db.execute("DELETE FROM catalogue")
+    db.execute("DELETE FROM sqlite_sequence WHERE name = 'catalogue'")
+    for statement in (*catalogue_tables.REFILL, *decision_tables.FILL, *triggers):
+        db.execute(statement)
 
 
 def main() -> int:

@@ -1,0 +1,104 @@
+"""The export of a test set against a plain copy of its images, both until all of it is on the disk.
+
+`python -m benchmarks.exporting` runs this alone; `--images 10000` takes 5 GB of disk, three times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.figures import Comparison, reported
+from benchmarks.study import picture
+from pipeline.images import png_of
+from pipeline.png import with_texts
+from pipeline.types import Edit
+from services.formats.exporting import export
+from services.formats.types import Example, TestSet
+
+IMAGES, DRAWN, SIDE = 2000, 100, 512
+"""Examples, the pictures that they are made from (a file each, by a text of its own), and pixels of each side."""
+ROUNDS = 5
+LEAST = 0.9
+LAYOUT = "imagefolder"
+
+
+def measure(images: int = IMAGES) -> list[Comparison]:
+    """One comparison: copies in the time of an export."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        examples = list(prepared(folder / "images", images))
+        header = TestSet("A benchmark", "0" * 64, counts={"images": images})
+        rounds = [
+            (
+                _seconds(folder, lambda into: export(header, examples, into, LAYOUT)),
+                _seconds(folder, lambda into: _copied(folder / "images", into)),
+            )
+            for _ in range(ROUNDS)
+        ]
+        size = sum(example.image.stat().st_size for example in examples) / 1e6
+    exported, copied = (sorted(taken)[ROUNDS // 2] for taken in zip(*rounds, strict=True))
+    words = f"{size:,.0f} MB, {copied:.1f} s to copy and {exported:.1f} s to export, on the disk"
+    ratios = tuple(copy / taken for taken, copy in rounds)
+    return [Comparison(f"export of {images:,} images, in the speed of copying them", ratios, least=LEAST, words=words)]
+
+
+def prepared(folder: Path, images: int) -> Iterator[Example]:
+    """Examples with image files of their own, on the disk."""
+    folder.mkdir()
+    drawn = [png_of(picture(number).resize((SIDE, SIDE))) for number in range(min(images, DRAWN))]
+    for number in range(images):
+        data = with_texts(drawn[number % len(drawn)], {"number": str(number)})
+        sha = hashlib.sha256(data).hexdigest()
+        path = folder / f"{sha}.png"
+        path.write_bytes(data)
+        yield Example(
+            name=f"bird-{sha[:16]}",
+            image=path,
+            sha=sha,
+            label=f"bird {number % 20}",
+            split="test",
+            source_sha=sha,
+            caption="A bird sits on a branch.",
+            new_caption="A red bird sits on a branch at night.",
+            edits=(Edit("bird", "red bird", "attribute"), Edit("day", "night", "time of day")),
+            edit_types=("attribute", "time of day"),
+            facts={
+                "lineage": {"method": "controlnet", "model": "sd", "seed": number, "prompt": "A red bird." * 20},
+                "checks": [{"name": "label seen", "passed": True, "value": 0.3}] * 6,
+            },
+        )
+
+
+def _copied(images: Path, into: Path) -> None:
+    subprocess.run(["cp", "-r", images, into], check=True)
+
+
+def _seconds(folder: Path, write: Callable[[Path], object]) -> float:
+    """What it took to write a folder that was not there, and to have all of it on the disk."""
+    into = folder / "into"
+    os.sync()
+    began = time.perf_counter()
+    write(into)
+    os.sync()
+    taken = time.perf_counter() - began
+    shutil.rmtree(into)
+    return taken
+
+
+def main() -> int:
+    """The exit code: 1 when the bound was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.exporting", description="Measures an export.")
+    parser.add_argument("--images", type=int, default=IMAGES, help=f"of the set ({IMAGES})")
+    return reported(measure(parser.parse_args().images), f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
