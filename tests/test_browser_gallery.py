@@ -117,12 +117,14 @@ def test_images_are_found_by_what_they_show_and_by_a_picture(
     idle(page)
     (tmp_path / "broken.png").write_bytes(b"no picture")
     page.locator("#like-picture").set_input_files(tmp_path / "broken.png")
-    expect(page.locator("#said")).to_contain_text("picture")
+    expect(page.locator("#said")).to_contain_text("The file is not an image")
+    expect(page.locator("#said")).to_have_class("mut said bad")  # such as stays in sight until something else is done
     page.locator("#search-in").select_option("edited")
     page.fill("#search", "snowy")
     expect(count(page)).to_have_text(
         str(studio.workspace.catalogue.count(View.read("kind=classification&edited=snowy").wanted).number)
     )
+    expect(page.locator("#said")).to_be_empty()
 
 
 def test_a_slider_over_its_histogram_filters(page: Page, server: tuple[str, Studio]) -> None:

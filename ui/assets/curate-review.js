@@ -18,7 +18,7 @@
 
   // ---- Sending: in order, each until it is answered
 
-  let sending = false;
+  let sending = false, lost = false;   // lost: the studio did not answer, which is said until all is saved
   async function send() {
     if (sending) return;
     sending = true;
@@ -35,17 +35,19 @@
         if (result.repeat) review.repeat = result.repeat;
         byId("undo").disabled = false;
         if (!quiet) gallery.say(result.said);
-        else if (!review.waiting.length) gallery.say("");
+        else if (lost && !review.waiting.length) gallery.say("");
+        if (!review.waiting.length) lost = false;
         if (name !== "decide" || fields.view !== undefined) await gallery.again();
       } catch (error) {
         if (error.lost) {
-          gallery.say(`${review.waiting.length} not saved yet: the studio does not answer.`);
+          lost = true;
+          gallery.refuse(`${review.waiting.length} not saved yet: the studio does not answer.`);
           await new Promise((go) => setTimeout(go, 700));
           continue;
         }
         review.waiting.shift();   // it is refused, and will be again
         keepWaiting();
-        gallery.say(error.message);
+        gallery.refuse(error.message);
         await gallery.again();
       }
     }
@@ -179,7 +181,7 @@
           let place = gallery.current ?? 0;
           while (place < gallery.count - 1 && (gallery.cell(place)?.verdict ?? "open") !== "open") place += 1;
           gallery.pick(place);
-        } catch (error) { gallery.say(error.message); }
+        } catch (error) { gallery.refuse(error.message); }
       },
     });
   }
@@ -200,7 +202,7 @@
       const [id, sha, , , , words, source] = cell;
       review.repeating = { id };
       gallery.showOnly({ id, sha, words, source });
-    } catch (error) { gallery.say(error.message); gallery.showOnly(null); }
+    } catch (error) { gallery.refuse(error.message); gallery.showOnly(null); }
   }
   function again(verdict, reason) {
     const entry = review.repeating.id;
@@ -245,7 +247,7 @@
     // What no filter can say, such as a part of the map, is named image by image.
     let what = { view: gallery.view, expected: count };
     if (gallery.isFilter === false) {
-      try { what = { entries: (await wire.get("/curate/api/ids", { view: gallery.view, held: gallery.held })).ids }; } catch (error) { gallery.say(error.message); return; }
+      try { what = { entries: (await wire.get("/curate/api/ids", { view: gallery.view, held: gallery.held })).ids }; } catch (error) { gallery.refuse(error.message); return; }
     }
     const every = (verdict, button) => question({
       title: `${button} ${words} images?`, text: verdict === "rejected", choices: verdict === "rejected" ? REASONS[kind()] : [], empty: true, button,
@@ -269,7 +271,7 @@
   async function addToSet(what, count) {
     const words = count === 1 ? "1 image" : `${count.toLocaleString("en-US")} images`;
     let sets;
-    try { sets = (await wire.get("/curate/api/drafts")).sets; } catch (error) { gallery.say(error.message); return; }
+    try { sets = (await wire.get("/curate/api/drafts")).sets; } catch (error) { gallery.refuse(error.message); return; }
     question({
       title: `Add ${words} to a test set`, words: "A test set is a list: what fits this filter later does not come by itself.",
       choices: sets.map((one) => one.name), button: "Add to a new set", digits: sets.length > 0,
@@ -284,7 +286,7 @@
           link.textContent = `Open “${name}”`;
           gallery.say(`Added ${result.added.toLocaleString("en-US")}${result.already ? `, ${result.already.toLocaleString("en-US")} were in it` : ""}${result.left_out ? `, ${result.left_out.toLocaleString("en-US")} could not be added` : ""}. `, link);
           clear();
-        } catch (error) { gallery.say(error.message); }
+        } catch (error) { gallery.refuse(error.message); }
       },
     });
   }

@@ -17,7 +17,7 @@
 
   const cells = new Map();      // place -> { id, sha, verdict, wrong, failed, words, source }
   const coming = new Map();     // first place of a request -> its controller
-  let wanted = null, generation = 0;
+  let wanted = null, generation = 0, saying = null, unanswered = false;
   const read = ([id, sha, verdict, wrong, failed, words, source]) => ({ id, sha, verdict, wrong, failed, words, source });
   const keep = (at, list) => list.forEach((one, place) => cells.set(at + place, read(one)));
   gallery.cell = (place) => cells.get(place);
@@ -45,12 +45,13 @@
     try {
       const said = await wire.ask(`/curate/api/cells?${new URLSearchParams(query)}`, { signal: request.signal });
       if (mine !== generation) return;
+      if (unanswered) { unanswered = false; saidIs([], false); }
       keep(at, said.cells);
       // The view has fewer than it had: what was shown of its end is gone.
       if (said.cells.length < n) for (let place = at + said.cells.length; place < at + n; place += 1) cells.delete(place);
       draw();
     } catch (error) {
-      if (!request.signal.aborted && mine === generation) { gallery.say(error.message); setTimeout(draw, 1000); }
+      if (!request.signal.aborted && mine === generation) { unanswered = true; gallery.refuse(error.message); setTimeout(draw, 1000); }
     } finally { if (coming.get(at) === request) coming.delete(at); settle(); }
   }
 
@@ -282,7 +283,7 @@
     try {
       const said = await (panels.get(cell.id) ?? wire.get("/curate/api/detail", { entry: cell.id }));
       if (mine === panelAsked) put(said.parts);
-    } catch (error) { if (mine === panelAsked) gallery.say(error.message); }
+    } catch (error) { if (mine === panelAsked) gallery.refuse(error.message); }
     settle();
   }
   gallery.panelAgain = () => { clearTimeout(panelTimer); panelTimer = setTimeout(panel, 0); };
@@ -342,7 +343,7 @@
       patch.parts(said.parts);
       gallery.isFilter = said.filter;
       if (said.note) { gallery.say(said.note); setTimeout(() => { if (mine === totalsAsked) gallery.again(); }, 4000); }
-    } catch (error) { if (mine === totalsAsked) gallery.say(error.message); } finally { counting -= 1; settle(); }
+    } catch (error) { if (mine === totalsAsked) gallery.refuse(error.message); } finally { counting -= 1; settle(); }
   }
   gallery.totals = totals;
 
@@ -366,9 +367,10 @@
     const some = columns * (Math.ceil(height / row) + 1);
     const query = { view, at: Math.max(0, at), n: Math.min(MOST_ASKED, Math.max(12, some)), ...(held ? { held } : {}) };
     let said;
-    try { said = await wire.get("/curate/api/cells", query); } catch (error) { if (mine === generation) gallery.say(error.message); settle(); return; }
+    try { said = await wire.get("/curate/api/cells", query); } catch (error) { if (mine === generation) gallery.refuse(error.message); settle(); return; }
     if (mine !== generation) return;
     if (push) remember();
+    saidIs([], false);
     gallery.view = view;
     gallery.held = held;
     gallery.current = null;
@@ -434,7 +436,7 @@
       const view = gallery.view, said = await wire.sendFile(`/curate/like-picture?${new URLSearchParams({ view })}`, file);
       await gallery.go(view, { push: false, held: said.held, count: said.count });
       gallery.say(`${said.count.toLocaleString("en-US")} images, those first that look most like ${file.name}. `);
-    } catch (error) { gallery.say(error.message); }
+    } catch (error) { gallery.refuse(error.message); }
     event.target.value = "";
   });
   byId("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(searched, 180); });
@@ -490,8 +492,14 @@
     try { patch.parts((await wire.get("/curate/api/origin", { entry: origin.dataset.origin })).parts); } catch (error) { byId("origin").textContent = error.message; }
   }, true);
 
-  let saying = null;
-  gallery.say = (...words) => { byId("said").replaceChildren(...words); clearTimeout(saying); saying = setTimeout(() => byId("said").replaceChildren(), 8000); };
+  // What was done is said for a moment; what went wrong stays until something else is said or another view is opened.
+  function saidIs(words, bad) {
+    clearTimeout(saying);
+    byId("said").replaceChildren(...words);
+    byId("said").classList.toggle("bad", bad);
+  }
+  gallery.say = (...words) => { saidIs(words, false); saying = setTimeout(() => saidIs([], false), 8000); };
+  gallery.refuse = (...words) => saidIs(words, true);
   gallery.busy = () => { gallery.idle = false; };
   function settle() { gallery.idle = !coming.size && !counting && !whenSeen.length && [...shown.keys()].every((place) => cells.has(place)); }
 
