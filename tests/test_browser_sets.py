@@ -209,6 +209,20 @@ def test_images_are_picked_by_click_shift_and_keys(desk: Desk) -> None:
     expect(page.locator("#large")).to_be_hidden()
 
 
+def test_who_is_quicker_than_the_scripts_of_a_page_loses_nothing(desk: Desk) -> None:
+    page, late = desk.page, HeldBack()
+    set_id = desk.draft("Quick", 5)
+    gone = [desk.shot(place).get_attribute("data-image") for place in (0, 1, 2)]
+    with routed(page, "**/curate-sets.js*", late):
+        page.reload(wait_until="commit")
+        desk.shot(0).click()
+        desk.shot(2).click(modifiers=["Shift"])
+        page.keyboard.press("Delete")
+        late.let_through()
+        expect(page.locator("#found")).to_have_text("2 images")
+    assert not set(gone) & set(desk.entries(set_id))
+
+
 def test_a_refusal_stands_where_it_belongs_and_leads_to_its_images(desk: Desk) -> None:
     page, studio = desk.page, desk.studio
     open_case = run_of(studio.workspace, 900, [901], accepted=False)

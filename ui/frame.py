@@ -19,29 +19,39 @@ NAVIGATION = (
 """The pages of the studio: name, words, address."""
 
 # Before the first paint, so that a dark page does not flash in white. The explore page writes the same key.
-# And who is quick has pressed a button, or sent a form, before the scripts are there that know what it does: it is done
-# again then. A form with an address of its own goes there without a script.
+# And who is quick has pressed buttons and keys, or sent a form, before the scripts are there that know what they do: it
+# is done again then, in order. A form with an address of its own goes there without a script; what is typed into a
+# field is there already; Enter, the space bar and Tab do what browsers do with them.
 _FIRST = """(() => {
   const chosen = localStorage.getItem("studio-theme");
   const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.classList.toggle("dark", dark);
-  let again = null;
+  const early = [];
   const press = (event) => {
     const button = event.target.closest("button[type=button]");
-    if (button) again = () => button.isConnected && button.click();
+    if (!button) return;
+    const { detail, shiftKey, ctrlKey, metaKey } = event;
+    const same = new MouseEvent("click", { bubbles: true, cancelable: true, detail, shiftKey, ctrlKey, metaKey });
+    early.push(() => button.dispatchEvent(same));
+  };
+  const key = (event) => {
+    const { key, code, shiftKey } = event;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || /^(Enter|Tab|Shift| )$/.test(key)) return;
+    if (event.target.matches("input, textarea, select")) return;
+    const same = new KeyboardEvent("keydown", { bubbles: true, cancelable: true, key, code, shiftKey });
+    early.push(() => document.activeElement.dispatchEvent(same));
   };
   const send = (event) => {
     const form = event.target;
     if (form.hasAttribute("action")) return;
     event.preventDefault();
-    again = () => form.requestSubmit();
+    early.push(() => form.requestSubmit());
   };
-  document.addEventListener("click", press, true);
-  document.addEventListener("submit", send, true);
+  const heard = { click: press, keydown: key, submit: send };
+  for (const name in heard) document.addEventListener(name, heard[name], true);
   document.addEventListener("DOMContentLoaded", () => {
-    document.removeEventListener("click", press, true);
-    document.removeEventListener("submit", send, true);
-    again?.();
+    for (const name in heard) document.removeEventListener(name, heard[name], true);
+    for (const again of early) again();
   });
 })();"""
 
