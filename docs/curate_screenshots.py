@@ -17,6 +17,8 @@ from storage.workspace import Workspace
 SCENES, VARIANTS, PIXELS = 160, 6, 256
 NAME = "drawn-hard"
 SLOWEST = 300_000
+_MAP_WHOLE = """window.map?.ready && map.counts.length
+    && document.getElementById("point-words").textContent === "images on the map" """
 
 
 def shoot(chromium: str, folder: Path) -> Iterator[Path]:
@@ -51,14 +53,16 @@ def _take(page: Page, url: str, folder: Path) -> Iterator[Path]:
     _idle(page)
     camera.page("curate", 1920, dark=True)
     camera.states("curate-1-gallery")
+    page.locator("#grid").focus()  # a heading that was pressed keeps Enter for itself
     page.keyboard.press("Enter")
-    page.wait_for_function("document.getElementById('large-result').complete")
+    page.wait_for_selector("#large-result")
+    page.wait_for_function("document.getElementById('large-result').naturalWidth > 0")
     camera.states("curate-2-large")
     page.goto(f"{url}curate/coverage")
     page.wait_for_selector("table")
     camera.states("curate-3-coverage")
     page.goto(f"{url}curate/map")
-    page.wait_for_timeout(3000)
+    page.wait_for_function(_MAP_WHOLE, timeout=SLOWEST)
     camera.states("curate-4-map")
     page.goto(f"{url}curate/sets")
     camera.states("curate-5-sets")

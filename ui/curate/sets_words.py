@@ -32,7 +32,7 @@ OBSTACLE_WORDS: Mapping[str, str] = {
     "not accepted": "Not accepted",
     "no split": "Without a split",
     "leak": "In two splits",
-    "unchanged": "Nothing changed",
+    "unchanged": "No change yet",
 }
 """By the kind of what stands against a release."""
 
