@@ -15,6 +15,7 @@ from pipeline.types import Task
 from services.curation.views import View
 from storage.catalogue_types import CatalogueFilter
 from tests.cases import made_case
+from tests.routing import HeldBack, routed
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here, until
 
@@ -125,6 +126,121 @@ def test_images_are_found_by_what_they_show_and_by_a_picture(
         str(studio.workspace.catalogue.count(View.read("kind=classification&edited=snowy").wanted).number)
     )
     expect(page.locator("#said")).to_be_empty()
+
+
+def test_who_goes_on_is_not_thrown_back_by_a_picture_that_was_slow(
+    page: Page, server: tuple[str, Studio], tmp_path: Path
+) -> None:
+    opened(page, server)
+    late = HeldBack()
+    Image.new("RGB", (40, 30), (200, 30, 30)).save(tmp_path / "slow.jpg")
+    with routed(page, "**/curate/like-picture**", late):
+        with page.expect_request("**/curate/like-picture**"):
+            page.locator("#like-picture").set_input_files(tmp_path / "slow.jpg")
+        chip(page, "kind:segmentation").click()
+        expect(chip(page, "kind:segmentation")).to_have_attribute("aria-pressed", "true")
+        with page.expect_response("**/curate/like-picture**"):
+            late.let_through()
+    idle(page)
+    assert page.evaluate("gallery.view") == "kind=segmentation" and not page.evaluate("gallery.ownPicture")
+
+
+def test_two_filters_pressed_at_once_both_count(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    late = HeldBack()
+    with routed(page, "**/curate/api/cells**", late):
+        with page.expect_request("**/curate/api/cells**"):
+            chip(page, "kind:classification").click()
+        chip(page, "review:open").click()
+        page.locator("#order").select_option("sort=oldest")
+        late.let_through()
+        page.wait_for_function("gallery.idle && gallery.view.includes('review')")
+    idle(page)
+    both = View.read("kind=classification&review=open&sort=oldest")
+    assert View.read(page.evaluate("gallery.view")) == both
+    expect(count(page)).to_have_text(str(server[1].gallery.count(both).number))
+
+
+def test_all_of_a_part_of_the_map_comes_into_a_test_set(page: Page, server: tuple[str, Studio]) -> None:
+    studio = server[1]
+    studio.meaning.begin()
+    until(lambda: not studio.meaning.filling().working)
+    view = "review=accepted&region=0,0 1,0 1,1 0,1"
+    opened(page, server, f"?{view}")
+    number = int(page.locator("#count").inner_text())
+    assert number == studio.gallery.count(View.read(view)).number > 1
+    page.locator("#select-all").click()
+    page.locator("#ask-choices button", has_text="Add all to a test set").click()
+    expect(page.locator("#ask-title")).to_have_text(f"Add {number} images to a test set")
+    page.fill("#ask-text", "Of the map")
+    page.click("#ask-do")
+    expect(page.locator("#said a")).to_have_text("Open “Of the map”")
+    held = next(one for one in studio.workspace.test_sets.all() if one.name == "Of the map")
+    images = {studio.workspace.catalogue.get(one).image_sha for one in studio.gallery.ids(View.read(view))}
+    assert held.draft is not None and held.draft.entries == len(images)
+
+
+def test_a_view_that_the_studio_holds_no_more_is_read_again(page: Page, server: tuple[str, Studio]) -> None:
+    studio = server[1]
+    opened(page, server, "?review=open&sort=oldest")
+    number = int(page.evaluate("gallery.count"))
+    first = int(page.evaluate("gallery.now().id"))
+    page.keyboard.press("a")
+    page.wait_for_function("gallery.held && !gallery.review.waiting.length")
+    expect(count(page)).to_have_text(str(number - 1))
+    studio.gallery._held.clear()  # as when it is started anew
+    page.keyboard.press("t")
+    page.keyboard.type("later")
+    page.keyboard.press("Enter")
+    page.wait_for_function("!gallery.held && gallery.count > 0 && gallery.idle")
+    assert page.evaluate("gallery.count") == number - 1 and page.evaluate("gallery.placeOf(" + str(first) + ")") is None
+    studio.commands.send("decide", {"entries": [first], "verdict": "open"})
+
+
+def test_back_shows_the_image_that_was_looked_at(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server, "?-kind=segmentation")
+    page.locator(".cell").nth(4).click()
+    looked = page.evaluate("gallery.now().id")
+    chip(page, "review:accepted").click()
+    expect(chip(page, "review:accepted")).to_have_attribute("aria-pressed", "true")
+    idle(page)
+    page.go_back()
+    page.wait_for_function("id => gallery.now()?.id === id", arg=looked)
+    page.locator("#open-in-explore").click()
+    page.wait_for_url("**/?run=**")
+    page.go_back()
+    page.wait_for_function("id => window.gallery?.now()?.id === id", arg=looked)
+
+
+def test_history_and_how_it_was_made_are_told_side_by_side(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server, "?review=accepted&-kind=segmentation")
+    page.locator("#detail summary", has_text="How it was made").click()
+    expect(page.locator("#origin")).to_contain_text("caption")
+    page.locator("#detail summary", has_text="History").click()
+    expect(page.locator("#detail ol")).to_contain_text("accepted")
+    page.keyboard.press("Escape")
+    with page.expect_response("**/curate/api/origin**"):  # the panel is told anew when something was decided
+        page.locator("#detail [data-act=tag]").click()
+        page.keyboard.type("told")
+        page.keyboard.press("Enter")
+    expect(page.locator("#detail [data-untag]", has_text="told")).to_be_visible()
+    expect(page.locator("#origin")).to_contain_text("caption")
+
+
+def test_a_tag_is_taken_off_the_image_that_the_panel_shows(page: Page, server: tuple[str, Studio]) -> None:
+    studio, late = server[1], HeldBack()
+    page.goto("about:blank")
+    first, second = studio.workspace.catalogue.page(limit=2).entries
+    studio.commands.send("tag-images", {"entries": [first.id, second.id], "tag": "both"})
+    opened(page, server)
+    expect(page.locator("#detail")).to_have_attribute("data-entry", str(first.id))
+    with routed(page, "**/curate/api/detail**", late):
+        with page.expect_request("**/curate/api/detail**"):
+            page.keyboard.press("ArrowRight")
+        page.locator("#detail [data-untag=both]").click()
+        until(lambda: "both" not in studio.workspace.catalogue.get(first.id).tags)
+        late.let_through()
+    assert "both" in studio.workspace.catalogue.get(second.id).tags
 
 
 def test_a_slider_over_its_histogram_filters(page: Page, server: tuple[str, Studio]) -> None:

@@ -456,7 +456,8 @@ def test_a_second_window_is_told_instead_of_overwriting(desk: Desk) -> None:
         other.wait_for_function("() => window.study.idle")
         page.fill("[name=consent]", "Mine.")
         page.wait_for_selector("#confirm >> text=another window")
-    assert desk.study.rules.votes == 7 and "not saved" in page.inner_text("#saved")
+    expect(page.locator("#saved")).to_contain_text("not saved")
+    assert desk.study.rules.votes == 7
     assert page.input_value("[name=consent]") == "Mine."
 
 

@@ -26,13 +26,13 @@ _FIRST = """(() => {
   const chosen = localStorage.getItem("studio-theme");
   const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.classList.toggle("dark", dark);
-  const early = [];
+  const early = [], sent = new Set();
   const press = (event) => {
     const button = event.target.closest("button[type=button]");
     if (!button) return;
     const { detail, shiftKey, ctrlKey, metaKey } = event;
     const same = new MouseEvent("click", { bubbles: true, cancelable: true, detail, shiftKey, ctrlKey, metaKey });
-    early.push(() => button.dispatchEvent(same));
+    early.push(() => button.disabled || button.dispatchEvent(same));
   };
   const key = (event) => {
     const { key, code, shiftKey } = event;
@@ -45,7 +45,8 @@ _FIRST = """(() => {
     const form = event.target;
     if (form.hasAttribute("action")) return;
     event.preventDefault();
-    early.push(() => form.requestSubmit());
+    if (!sent.has(form)) early.push(() => form.requestSubmit());   // once, however often
+    sent.add(form);
   };
   const heard = { click: press, keydown: key, submit: send };
   for (const name in heard) document.addEventListener(name, heard[name], true);

@@ -104,14 +104,23 @@ class Gallery:
         where that is forgotten by now the view is as it is. Raises UserError as `Meaning.ranked` and
         `NearDuplicates.groups` do.
         """
-        with self._lock:
-            known = self._held.get(held)
-        if known is None:
-            known = self._known(view)
+        known = self._kept(held) or self._known(view)
         if not isinstance(known, _Listed):
             return self._workspace.catalogue.page(view.wanted, view.order, limit, at=at, held=known)
         some = known.entries[at : at + limit]
         return CataloguePage(self._workspace.catalogue.listed(some), at + limit < len(known.entries))
+
+    def holds(self, held: str) -> bool:
+        """Whether what `hold` gave is still known: a studio that was started anew knows none, and each forgets the one
+        that nobody asked for longest.
+        """
+        return self._kept(held) is not None
+
+    def _kept(self, held: str) -> Held | _Listed | None:
+        with self._lock:
+            if held in self._held:
+                self._held.move_to_end(held)
+            return self._held.get(held)
 
     def hold(self, view: View) -> str:
         """Keep which images a view has now, so that what is decided about them moves none: a name for `page`."""
@@ -150,13 +159,13 @@ class Gallery:
             return Count(len(known.entries))
         return Count(entry_sets.size(known.bits)) if known else self._workspace.catalogue.count(view.wanted)
 
-    def totals(self, view: View, histograms: Sequence[str] = ()) -> Totals:
-        """Counts for the filters beside a view."""
-        catalogue, known = self._workspace.catalogue, self._known(view)
-        within = None if known is None else self.ids(view)
+    def totals(self, view: View, histograms: Sequence[str] = (), held: str = "") -> Totals:
+        """Counts for the filters beside a view; with `held` of those of its images that fit the filter now."""
+        catalogue, known = self._workspace.catalogue, self._kept(held) or self._known(view)
+        within = None if known is None else self.ids(view, held)
         wanted = replace(view.wanted, within=within)
         return Totals(
-            self.count(view),
+            self.count(view) if within is None else Count(len(within)),
             catalogue.facets(wanted),
             catalogue.checks(wanted),
             catalogue.models(wanted),
@@ -168,16 +177,18 @@ class Gallery:
         )
 
     def ids(self, view: View, held: str = "") -> tuple[int, ...]:
-        """All images of a view, for what is done with all of them; `held` as for `page`."""
-        with self._lock:
-            known = self._held.get(held)
+        """All images of a view, for what is done with all of them. Of one that is held those that fit its filter now:
+        what was rejected since is not accepted with the rest.
+        """
+        catalogue, kept = self._workspace.catalogue, self._kept(held)
+        known = kept or self._known(view)
         if known is None:
-            known = self._known(view)
-        if isinstance(known, _Listed):
-            return known.entries
-        return (
-            tuple(entry_sets.entries_of(known.bits).tolist()) if known else self._workspace.catalogue.ids(view.wanted)
-        )
+            return catalogue.ids(view.wanted)
+        found = known.entries if isinstance(known, _Listed) else tuple(entry_sets.entries_of(known.bits).tolist())
+        if kept is None:
+            return found
+        fits = entry_sets.has(catalogue.bits(view.wanted), np.array(found, np.int64))
+        return tuple(entry for entry, fit in zip(found, fits, strict=True) if fit)
 
     def _known(self, view: View) -> Held | _Listed | None:
         """The images of a view that no filter can say; None of others."""

@@ -8,26 +8,40 @@
   if (!gallery) return;
   const byId = (id) => document.getElementById(id);
   const grid = byId("grid"), WAITING = "curate-waiting", NAME = "curate-name";
+  const own = `${WAITING}:${Math.random().toString(36).slice(2)}`;   // another window has its own
   const REASONS = {
     classification: ["label no longer right", "edit does not show", "not realistic", "other"],
     segmentation: ["protected class lost", "edit does not show", "not realistic", "other"],
   };
-  const review = (gallery.review = { saved: 0, waiting: JSON.parse(localStorage.getItem(WAITING) ?? "[]"), undoable: [], session: 0, repeat: 0, repeating: null });
-  const keepWaiting = () => localStorage.setItem(WAITING, JSON.stringify(review.waiting));
+  const review = (gallery.review = { saved: 0, waiting: [], undoable: [], session: 0, repeat: 0, repeating: null });
+  function keepWaiting() {
+    if (review.waiting.length) localStorage.setItem(own, JSON.stringify(review.waiting));
+    else localStorage.removeItem(own);
+  }
   const author = () => localStorage.getItem(NAME) ?? "";
 
   // ---- Sending: in order, each until it is answered
 
-  let sending = false, lost = false;   // lost: the studio did not answer, which is said until all is saved
+  let sending = false, unsaved = false;   // unsaved: it is said that the studio does not save, until it has saved all
   async function send() {
     if (sending) return;
     sending = true;
+    const whole = await sendAll();
+    sending = false;
+    if (!whole) return;
+    gallery.totals();
+    if (review.session) figures();
+  }
+  // Whether all was answered.
+  async function sendAll() {
+    let pause = 700;
     while (review.waiting.length) {
       const { name, fields, quiet } = review.waiting[0];
       try {
         if (name === "undo-decision" && !fields.decision) { fields.decision = review.undoable.pop() ?? 0; keepWaiting(); }
         await hold();
         const { result } = await wire.post(`/curate/api/${name}`, fields);
+        pause = 700;
         review.waiting.shift();
         keepWaiting();
         review.saved += 1;
@@ -35,14 +49,20 @@
         if (result.repeat) review.repeat = result.repeat;
         byId("undo").disabled = false;
         if (!quiet) gallery.say(result.said);
-        else if (lost && !review.waiting.length) gallery.say("");
-        if (!review.waiting.length) lost = false;
+        else if (unsaved && !review.waiting.length) gallery.say("");
+        if (!review.waiting.length) unsaved = false;
         if (name !== "decide" || fields.view !== undefined) await gallery.again();
       } catch (error) {
-        if (error.lost) {
-          lost = true;
-          gallery.refuse(`${review.waiting.length} not saved yet: the studio does not answer.`);
-          await new Promise((go) => setTimeout(go, 700));
+        const number = review.waiting.length;
+        if (error.status === 401) {
+          gallery.refuse(`${number} not saved yet: sign in again, and they are.`);
+          return false;
+        }
+        if (unanswered(error)) {
+          unsaved = true;
+          gallery.refuse(`${number} not saved yet: ${error.lost ? "the studio does not answer." : "the studio has a fault, and is asked again."}`);
+          await new Promise((go) => setTimeout(go, pause));
+          if (!error.lost) pause = Math.min(10_000, 2 * pause);
           continue;
         }
         review.waiting.shift();   // it is refused, and will be again
@@ -51,15 +71,16 @@
         await gallery.again();
       }
     }
-    sending = false;
-    gallery.totals();
-    if (review.session) figures();
+    return true;
   }
+  // Nothing is said of what was sent: it is sent again.
+  const unanswered = (error) => error.lost || error.status >= 500 || error.status === 429;
   // From the first decision on the view keeps its images: none moves, or goes, because of what is decided about it.
   async function hold() {
     const { view } = gallery;
     if (gallery.held) return;
-    const { held } = await wire.post("/curate/api/hold", { view });
+    let held = "";
+    try { ({ held } = await wire.post("/curate/api/hold", { view })); } catch (error) { if (unanswered(error) || error.status === 401) throw error; }
     if (view === gallery.view) gallery.held = held;
   }
   function post(name, fields, quiet) {
@@ -71,7 +92,7 @@
 
   // ---- What is meant: what is selected, else the image that is looked at
 
-  const meant = () => (gallery.chosen.size ? [...gallery.chosen.keys()] : gallery.now() ? [gallery.now().id] : []);
+  const meant = () => (review.repeating ? [review.repeating.id] : gallery.chosen.size ? [...gallery.chosen.keys()] : gallery.now() ? [gallery.now().id] : []);
   function mark(ids, change) {
     const wanted = new Set(ids);
     gallery.each((cell) => { if (wanted.has(cell.id)) change(cell); });
@@ -128,7 +149,10 @@
   ask.addEventListener("close", () => { if (!ask.open) toPage(); });   // told late: the next question may be open by then
   review.question = question;
 
-  const many = (ids) => `${ids.length.toLocaleString("en-US")} images`;
+  const words = (number) => (number === 1 ? "1 image" : `${number.toLocaleString("en-US")} images`);
+  const many = (ids) => words(ids.length);
+  // An image that is shown once more is decided first: what else is done would be done to one that nobody sees.
+  const atOnce = (act) => () => { if (review.repeating) gallery.say("Decide this one first."); else act(); };
   const kind = () => byId("detail").dataset.kind || "classification";
   function reject() {
     const ids = meant();
@@ -145,10 +169,11 @@
   }
   function label() {
     const ids = meant();
-    if (!ids.length || kind() !== "classification") return;
+    if (!ids.length) return;
+    if (!gallery.chosen.size && kind() !== "classification") { gallery.say("An image of a segmentation has no label."); return; }
     const known = [...document.querySelectorAll('#filters [data-key^="class:"] span')].map((one) => one.textContent).slice(0, 9);
-    const words = "What it shows in truth, where the label that it was made for is wrong.";
-    question({ title: gallery.chosen.size ? `Label of ${many(ids)}` : "Label of this image", words, choices: known, button: "Give this label",
+    const why = "What it shows in truth, where the label that it was made for is wrong.";
+    question({ title: gallery.chosen.size ? `Label of ${many(ids)}` : "Label of this image", words: why, choices: known, button: "Give this label",
       act: (said) => post("relabel-images", { entries: ids, label: said }) });
   }
 
@@ -199,20 +224,21 @@
     review.repeat = 0;
     try {
       const { cell } = await wire.get("/curate/api/cell", { entry });
-      const [id, sha, , , , words, source] = cell;
+      if (!gallery.large || !review.session) return;   // it comes at another time
+      const [id, sha, , , , told, source] = cell;
       review.repeating = { id };
-      gallery.showOnly({ id, sha, words, source });
+      gallery.showOnly({ id, sha, words: told, source });
     } catch (error) { gallery.refuse(error.message); gallery.showOnly(null); }
   }
+  gallery.hooks.restored.push(() => { review.repeating = null; });
   function again(verdict, reason) {
     const entry = review.repeating.id;
-    review.repeating = null;
     gallery.showOnly(null);
     post("answer-repeat", { session: review.session, entry, verdict, reason }, true);
   }
 
   // It waits its turn behind what was done before it.
-  const undo = () => post("undo-decision", {});
+  const undo = () => post("undo-decision", review.waiting.length ? {} : { decision: review.undoable.pop() ?? 0 });
 
   // ---- Selecting
 
@@ -243,24 +269,26 @@
 
   // All that the filter shows: what is done with it says the count first, and holds only as long as that count does.
   async function all() {
-    const count = gallery.count, words = count.toLocaleString("en-US");
+    let count = gallery.fits, what = { view: gallery.view, expected: count };
     // What no filter can say, such as a part of the map, is named image by image.
-    let what = { view: gallery.view, expected: count };
-    if (gallery.isFilter === false) {
+    if (!gallery.isFilter) {
       try { what = { entries: (await wire.get("/curate/api/ids", { view: gallery.view, held: gallery.held })).ids }; } catch (error) { gallery.refuse(error.message); return; }
+      count = what.entries.length;
     }
+    if (!count) { gallery.say("None of them fits the filter any more."); return; }
+    const counted = words(count);
     const every = (verdict, button) => question({
-      title: `${button} ${words} images?`, text: verdict === "rejected", choices: verdict === "rejected" ? REASONS[kind()] : [], empty: true, button,
+      title: `${button} ${counted}?`, text: verdict === "rejected", choices: verdict === "rejected" ? REASONS[kind()] : [], empty: true, button,
       words: "All that this filter shows, also what is not in sight. One undo takes all of it back.",
       act: (reason) => { if (what.entries) mark(what.entries, (cell) => { cell.verdict = verdict; }); post("decide", { ...what, verdict, reason: reason || "" }); },
     });
     question({
-      title: `${words} images: what is to be done?`, text: false, empty: true, button: "Nothing",
+      title: `${counted}: what is to be done?`, text: false, empty: true, button: "Nothing",
       choices: ["Accept all", "Reject all", "Tag all", "Add all to a test set"],
       act: (choice) => {
         if (choice === "Accept all") every("accepted", "Accept");
         else if (choice === "Reject all") every("rejected", "Reject");
-        else if (choice === "Tag all") question({ title: `Tag ${words} images`, choices: tagsInUse(), button: "Tag", act: (said) => { post("tag-images", { ...what, tag: said }); } });
+        else if (choice === "Tag all") question({ title: `Tag ${counted}`, choices: tagsInUse(), button: "Tag", act: (said) => { post("tag-images", { ...what, tag: said }); } });
         else if (choice) addToSet(what, count);
       },
     });
@@ -269,11 +297,10 @@
   // ---- Into a test set: the draft of one that is there, or a new one
 
   async function addToSet(what, count) {
-    const words = count === 1 ? "1 image" : `${count.toLocaleString("en-US")} images`;
     let sets;
     try { sets = (await wire.get("/curate/api/drafts")).sets; } catch (error) { gallery.refuse(error.message); return; }
     question({
-      title: `Add ${words} to a test set`, words: "A test set is a list: what fits this filter later does not come by itself.",
+      title: `Add ${words(count)} to a test set`, words: "A test set is a list: what fits this filter later does not come by itself.",
       choices: sets.map((one) => one.name), button: "Add to a new set", digits: sets.length > 0,
       act: async (name) => {
         try {
@@ -284,7 +311,8 @@
           const link = document.createElement("a");
           link.href = `/curate/sets/${set.id}`;
           link.textContent = `Open “${name}”`;
-          gallery.say(`Added ${result.added.toLocaleString("en-US")}${result.already ? `, ${result.already.toLocaleString("en-US")} were in it` : ""}${result.left_out ? `, ${result.left_out.toLocaleString("en-US")} could not be added` : ""}. `, link);
+          const already = result.already === 1 ? "1 was" : `${result.already.toLocaleString("en-US")} were`;
+          gallery.say(`Added ${result.added.toLocaleString("en-US")}${result.already ? `, ${already} in it` : ""}${result.left_out ? `, ${result.left_out.toLocaleString("en-US")} could not be added` : ""}. `, link);
           clear();
         } catch (error) { gallery.refuse(error.message); }
       },
@@ -298,14 +326,15 @@
     const place = (gallery.current ?? -1) + by; if (place >= 0 && place < gallery.count) gallery.pick(place); else gallery.panelAgain();
   };
   const move = (by, extend) => {
+    if (review.repeating) { gallery.say("Decide this one first."); return; }
     const from = gallery.current ?? 0;
     step(by);
     if (extend) { range(from, gallery.current); selected(); }
   };
-  const ACTS = { accept: () => decide("accepted"), reject, tag, label };
+  const ACTS = { accept: () => decide("accepted"), reject, tag: atOnce(tag), label: atOnce(label) };
   const KEYS = {
-    a: () => decide("accepted"), r: reject, t: tag, l: label, u: undo,
-    x: () => { if (gallery.current !== null) { toggle(gallery.current); selected(); } },
+    a: ACTS.accept, r: reject, t: ACTS.tag, l: ACTS.label, u: undo,
+    x: atOnce(() => { if (gallery.current !== null) { toggle(gallery.current); selected(); } }),
     "?": () => byId("keys-dialog").showModal(), "/": () => { byId("search").focus(); byId("search").select(); },
     Enter: () => gallery.enlarge(!gallery.large),
     Escape: () => { if (gallery.large) gallery.enlarge(false); else if (gallery.chosen.size) clear(); },
@@ -317,6 +346,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     const typing = event.target.matches?.("input[type=text], textarea, select");
     if (typing) { if (event.key === "Escape") toPage(); return; }
+    if (event.key === " " && event.target.matches?.("a[role=button]")) { event.preventDefault(); event.target.click(); return; }
     if (event.target.matches?.("button, a, summary, input") && ["Enter", " "].includes(event.key)) return;
     if (event.target.matches?.("input[type=range]") && event.key.startsWith("Arrow")) return;
     const arrows = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -gallery.columns(), ArrowDown: gallery.columns() };
@@ -331,9 +361,10 @@
   document.addEventListener("click", (event) => {
     const act = event.target.closest("[data-act]"), bulk = event.target.closest("[data-bulk]"), untag = event.target.closest("[data-untag]");
     if (act) { clear(); ACTS[act.dataset.act](); }
-    if (bulk && bulk.dataset.bulk in ACTS) ACTS[bulk.dataset.bulk]();
+    if (bulk && review.repeating) gallery.say("Decide this one first.");
+    else if (bulk && bulk.dataset.bulk in ACTS) ACTS[bulk.dataset.bulk]();
     else if (bulk) addToSet({ entries: meant() }, gallery.chosen.size);
-    if (untag) post("tag-images", { entries: [gallery.now().id], tag: untag.dataset.untag, put: false });
+    if (untag) post("tag-images", { entries: [Number(byId("detail").dataset.entry)], tag: untag.dataset.untag, put: false });
   });
   byId("select-none").addEventListener("click", clear);
   byId("select-all").addEventListener("click", all);
@@ -341,5 +372,16 @@
   byId("review").addEventListener("click", begin);
   byId("keys").addEventListener("click", () => byId("keys-dialog").showModal());
 
-  if (review.waiting.length) send();   // what an earlier page did not get saved
+  // What a page that is gone did not get saved is saved by this one. Whether a page is gone its lock says, where a browser
+  // has locks (not over plain http from another machine).
+  navigator.locks?.request(own, () => new Promise(() => {}));
+  for (const key of Object.keys(localStorage).filter((one) => one.startsWith(WAITING) && one !== own)) {
+    const adopt = () => {
+      review.waiting.push(...JSON.parse(localStorage.getItem(key) ?? "[]"));
+      keepWaiting();
+      localStorage.removeItem(key);
+      if (review.waiting.length) send();
+    };
+    if (navigator.locks) navigator.locks.request(key, adopt); else adopt();
+  }
 })();

@@ -10,16 +10,19 @@
   const asked = new URLSearchParams(location.search);
   const gallery = (window.gallery = {
     view: first.view, count: first.count, current: null, chosen: new Map(), large: false, idle: false, held: "",
-    hooks: { picked: [], drawn: [] },
+    fits: first.count,          // how many fit the filter now; `count`: how many the grid holds
+    isFilter: first.filter, ownPicture: false, hooks: { picked: [], drawn: [], restored: [] },
   });
 
   // ---- Cells by their place: what is known of each, and what is on its way
 
   const cells = new Map();      // place -> { id, sha, verdict, wrong, failed, words, source }
+  const stale = new Set();      // places whose cell is shown until it has come again
   const coming = new Map();     // first place of a request -> its controller
   let wanted = null, generation = 0, saying = null, unanswered = false;
   const read = ([id, sha, verdict, wrong, failed, words, source]) => ({ id, sha, verdict, wrong, failed, words, source });
-  const keep = (at, list) => list.forEach((one, place) => cells.set(at + place, read(one)));
+  const keep = (at, list) => list.forEach((one, place) => { cells.set(at + place, read(one)); stale.delete(at + place); });
+  const there = (place) => cells.has(place) && !stale.has(place);
   gallery.cell = (place) => cells.get(place);
   gallery.placeOf = (id) => { for (const [place, cell] of cells) if (cell.id === id) return place; return null; };
   gallery.each = (act) => { for (const cell of cells.values()) act(cell); };
@@ -32,7 +35,7 @@
   // Asks for what is missing of these places, each only once.
   function need(from, to) {
     for (let place = from; place < to; place += 1) {
-      if (cells.has(place) || [...coming.keys()].some((at) => place >= at && place < at + MOST_ASKED)) continue;
+      if (there(place) || [...coming.keys()].some((at) => place >= at && place < at + MOST_ASKED)) continue;
       ask(place, Math.min(MOST_ASKED, gallery.count - place));
       place += MOST_ASKED - 1;
     }
@@ -45,10 +48,11 @@
     try {
       const said = await wire.ask(`/curate/api/cells?${new URLSearchParams(query)}`, { signal: request.signal });
       if (mine !== generation) return;
+      if (said.forgotten) { forgotten(); return; }
       if (unanswered) { unanswered = false; saidIs([], false); }
       keep(at, said.cells);
       // The view has fewer than it had: what was shown of its end is gone.
-      if (said.cells.length < n) for (let place = at + said.cells.length; place < at + n; place += 1) cells.delete(place);
+      if (said.cells.length < n) for (let place = at + said.cells.length; place < at + n; place += 1) { cells.delete(place); stale.delete(place); }
       draw();
     } catch (error) {
       if (!request.signal.aborted && mine === generation) { unanswered = true; gallery.refuse(error.message); setTimeout(draw, 1000); }
@@ -188,7 +192,6 @@
     return element;
   }
 
-  const BADGES = { accepted: "accepted", rejected: "rejected", open: "open" };
   function picture(element, sha) {
     element.later = "";
     element.firstChild.src = `/thumbs/${sha}.webp`;
@@ -216,17 +219,16 @@
     element.setAttribute("aria-posinset", place + 1);
     element.setAttribute("aria-setsize", gallery.count);
     element.title = cell?.words ?? "";
-    element.children[1].textContent = cell ? BADGES[cell.verdict] : "";
+    element.children[1].textContent = cell?.verdict ?? "";
     const signs = [];
     if (cell?.wrong) signs.push("model wrong");
     if (cell?.failed) signs.push(cell.failed === 1 ? "1 check failed" : `${cell.failed} checks failed`);
     element.children[2].textContent = signs.join(" · ");
   }
 
-  // ---- One image is the current one; its panel comes a moment later, and those after it are fetched ahead
+  // ---- One image is the current one; its panel comes a moment later, and the pictures after it are fetched ahead
 
   let panelTimer = null, panelAsked = 0;
-  const panels = new Map();
   gallery.columns = () => columns;
   gallery.visibleRows = () => Math.max(1, Math.floor(height / row));
   gallery.pick = (place, quiet = false, later = false) => {
@@ -247,6 +249,7 @@
   let instead = null;
   gallery.showOnly = (cell) => {
     instead = cell;
+    if (!cell) for (const hook of gallery.hooks.restored) hook();
     main.classList.toggle("only", Boolean(cell));
     const shown = cell ?? gallery.now();
     if (shown) shows(shown, true);
@@ -281,7 +284,7 @@
     shows(cell);
     const mine = ++panelAsked;
     try {
-      const said = await (panels.get(cell.id) ?? wire.get("/curate/api/detail", { entry: cell.id }));
+      const said = await wire.get("/curate/api/detail", { entry: cell.id });
       if (mine === panelAsked) put(said.parts);
     } catch (error) { if (mine === panelAsked) gallery.refuse(error.message); }
     settle();
@@ -289,12 +292,20 @@
   gallery.panelAgain = () => { clearTimeout(panelTimer); panelTimer = setTimeout(panel, 0); };
 
   function put(parts) {
-    const way = document.querySelector("#detail .tab.on")?.dataset.way, open = document.querySelector("#detail .origin")?.open;
-    const other = document.getElementById("detail").dataset.entry;
-    if (parts.detail) patch.parts({ detail: parts.detail });
-    const panel = byId("detail");
+    const way = document.querySelector("#detail .tab.on")?.dataset.way, open = document.querySelector("#detail [data-origin]")?.open;
+    const other = byId("detail").dataset.entry;
+    patch.parts({ detail: parts.detail });
+    const panel = byId("detail"), origin = panel.querySelector("[data-origin]");
     if (way) look(way);
-    if (open && panel.dataset.entry !== other) panel.querySelector(".origin")?.removeAttribute("open");
+    if (!open || !origin) return;
+    if (panel.dataset.entry === other) tellOrigin(origin); else origin.open = false;
+  }
+  async function tellOrigin(origin) {
+    const entry = origin.dataset.origin;
+    let told;
+    try { told = await wire.get("/curate/api/origin", { entry }); } catch (error) { told = error; }
+    if (!origin.isConnected || origin.dataset.origin !== entry) return;   // another image is looked at by now
+    if (told.parts) patch.parts(told.parts); else byId("origin").textContent = told.message;
   }
 
   function look(way) {
@@ -318,7 +329,12 @@
 
   // ---- The view, and its address
 
-  function remember() {
+  // Where one stands in a view is no step of the browser's history. It is written when it stays so for a moment, or
+  // before the page is left: browsers take only so many writes.
+  let remembering = null;
+  function remember() { clearTimeout(remembering); remembering = setTimeout(rememberNow, 300); }
+  function rememberNow() {
+    clearTimeout(remembering);
     const query = new URLSearchParams(gallery.view);
     const at = Math.round(top / row) * columns;
     if (at) query.set("at", at);
@@ -326,30 +342,45 @@
     if (cell) query.set("image", cell.id);
     if (gallery.large) query.set("large", 1);
     const text = query.toString();
-    history.replaceState({ at: gallery.current }, "", text ? `?${text}` : location.pathname);
+    history.replaceState({}, "", text ? `?${text}` : location.pathname);
   }
+  addEventListener("beforeunload", rememberNow);
 
-  let totalsAsked = 0, counting = 0;
+  let totalsAsked = 0, counting = 0, filtersOf = first.view;   // the view that the filters beside the grid are of
   const open = () => [...document.querySelectorAll("#filters details.check[open]")].map((one) => one.dataset.check).slice(0, 12);
   async function totals() {
-    const mine = ++totalsAsked, query = new URLSearchParams({ view: gallery.view });
+    const mine = ++totalsAsked, { view } = gallery, query = new URLSearchParams({ view });
     counting += 1;
     gallery.busy();
+    if (gallery.ownPicture) query.set("held", gallery.held);
     for (const check of open()) query.append("check", check);
     try {
       const said = await wire.get(`/curate/api/totals?${query}`);
-      if (mine !== totalsAsked) return;
+      if (mine !== totalsAsked || view !== gallery.view) return;
       counted(said.count);
       patch.parts(said.parts);
+      filtersOf = view;
       gallery.isFilter = said.filter;
-      if (said.note) { gallery.say(said.note); setTimeout(() => { if (mine === totalsAsked) gallery.again(); }, 4000); }
+      waits(said.note, mine);
     } catch (error) { if (mine === totalsAsked) gallery.refuse(error.message); } finally { counting -= 1; settle(); }
+  }
+  // Some images cannot be told yet: it is looked again when they may be.
+  function waits(note, mine) {
+    if (!note) return;
+    if (!byId("said").matches(".bad")) gallery.say(note);
+    setTimeout(() => { if (mine === totalsAsked) gallery.again(); }, 4000);
   }
   gallery.totals = totals;
 
   function counted(count) {
+    gallery.fits = count;
     // A view that is held keeps its images, however many fit its filter by now.
-    if (count !== gallery.count && !gallery.held) { gallery.count = count; measure(); draw(); }
+    if (count !== gallery.count && !gallery.held) {
+      gallery.count = count;
+      measure();
+      draw();
+      if (!count) nothing(); else if (gallery.current === null || gallery.current >= count) gallery.pick(Math.min(gallery.current ?? 0, count - 1), true);
+    }
     const words = count.toLocaleString("en-US");
     byId("count").textContent = words;
     byId("count-words").textContent = count === 1 ? "image" : "images";
@@ -358,23 +389,38 @@
     document.querySelector("#grid > .empty")?.toggleAttribute("hidden", count > 0);
   }
 
-  // Another view: its first images at once, its counts when they are there.
-  gallery.go = async (view, { push = true, at = 0, pick = null, held = "", count = null } = {}) => {
+  // Another view: its first images at once, its counts when they are there. `aimed` is the last that was asked for, which
+  // whatever is pressed meanwhile adds to.
+  let aimed = first.view, going = Promise.resolve();
+  gallery.go = (view, how = {}) => (going = whole(goTo(view, how)));
+  // As long as this goes on the page is not idle.
+  function whole(act) {
+    counting += 1;
     gallery.busy();
+    return act.finally(() => { counting -= 1; settle(); });
+  }
+  async function goTo(view, { push = true, at = 0, pick = null, held = "", count = null }) {
+    aimed = view;
     const mine = ++generation;
     for (const request of coming.values()) request.abort();
     coming.clear();
     const some = columns * (Math.ceil(height / row) + 1);
     const query = { view, at: Math.max(0, at), n: Math.min(MOST_ASKED, Math.max(12, some)), ...(held ? { held } : {}) };
     let said;
-    try { said = await wire.get("/curate/api/cells", query); } catch (error) { if (mine === generation) gallery.refuse(error.message); settle(); return; }
+    try {
+      said = await wire.get("/curate/api/cells", query);
+      // It is shorter than it was when the address was written.
+      if (!said.cells.length && query.at) said = await wire.get("/curate/api/cells", { ...query, at: (query.at = at = 0) });
+    } catch (error) { if (mine === generation) { aimed = gallery.view; gallery.refuse(error.message); } return; }
     if (mine !== generation) return;
-    if (push) remember();
+    if (push) rememberNow();
     saidIs([], false);
     gallery.view = view;
     gallery.held = held;
+    gallery.ownPicture = count !== null;
     gallery.current = null;
     cells.clear();
+    stale.clear();
     keep(query.at, said.cells);
     if (push) history.pushState({}, "", view ? `?${view}` : location.pathname);
     if (said.cells.length < query.n) gallery.count = query.at + said.cells.length;   // so many and no more
@@ -383,31 +429,53 @@
     scrollTo(Math.floor(at / columns) * row);
     lay();
     search();
+    toMap();
     if (gallery.count) gallery.pick(pick ?? at, true, true); else nothing();
     if (count !== null) { gallery.count = count; measure(); draw(); counted(count); gallery.isFilter = false; }
     else if (gallery.count) afterSeen(totals);
     else totals();
+  }
+  // The map shows what the filter of the grid does.
+  function toMap() {
+    const query = new URLSearchParams(gallery.view);
+    for (const name of ["sort", "falling", "near", "like", "alike"]) query.delete(name);
+    document.querySelector('[data-page="map"]').href = `/curate/map${query.size ? `?${query}` : ""}`;
+  }
+  // At which place of a view an image stands; null where it is not in it.
+  const placeIn = async (view, entry) => {
+    try { return (await wire.get("/curate/api/place", { entry, view })).place; } catch { return null; }
   };
+  // The studio was started anew, or many others looked at theirs: which images the view held is not known any more.
+  async function forgotten() {
+    const { view, ownPicture } = gallery, now = gallery.now()?.id;
+    Object.assign(gallery, { held: "", ownPicture: false });
+    const place = now ? await placeIn(view, now) : null;
+    if (view !== aimed) return;
+    await gallery.go(view, { push: false, at: place ?? 0 });
+    if (ownPicture) gallery.refuse("What looks like your picture is not known any more: choose the picture again.");
+  }
   // No image is looked at.
   function nothing() {
     clearTimeout(panelTimer);
     panelAsked += 1;
+    gallery.current = null;
     const panel = byId("detail");
     panel.replaceChildren();
     for (const name of ["entry", "verdict", "kind"]) delete panel.dataset[name];
     panel.classList.add("none");
   }
   // The same view, read again: what was decided elsewhere, or taken back.
-  gallery.again = async () => {
+  gallery.again = () => whole(readAgain());
+  async function readAgain() {
+    await going;
     generation += 1;
     for (const request of coming.values()) request.abort();
     coming.clear();
-    cells.clear();
-    panels.clear();
+    for (const place of cells.keys()) stale.add(place);   // who decides on meanwhile sees them, and means them
     draw();
     await totals();
     gallery.panelAgain();
-  };
+  }
 
   const WAYS = ["text", "edited", "like"];
   function search() {
@@ -421,11 +489,11 @@
   let typing = null;
   const searched = () => {
     clearTimeout(typing);
-    const query = new URLSearchParams(gallery.view), words = byId("search").value.trim(), way = byId("search-in").value;
+    const query = new URLSearchParams(aimed), words = byId("search").value.trim(), way = byId("search-in").value;
     for (const name of WAYS) query.delete(name);
     if (way === "like" && words) { query.delete("near"); query.delete("alike"); }
     if (words) query.set(way, words);
-    if (query.toString() !== new URLSearchParams(gallery.view).toString()) gallery.go(query.toString());
+    if (query.toString() !== new URLSearchParams(aimed).toString()) gallery.go(query.toString());
   };
   // A picture of the person's own: it is no part of an address, so the view stays and its images are others.
   byId("like-picture").addEventListener("change", async (event) => {
@@ -433,7 +501,8 @@
     if (!file) return;
     gallery.say("Looking at the picture …");
     try {
-      const view = gallery.view, said = await wire.sendFile(`/curate/like-picture?${new URLSearchParams({ view })}`, file);
+      const view = aimed, said = await wire.sendFile(`/curate/like-picture?${new URLSearchParams({ view })}`, file);
+      if (view !== aimed) return;   // something else is looked at by now
       await gallery.go(view, { push: false, held: said.held, count: said.count });
       gallery.say(`${said.count.toLocaleString("en-US")} images, those first that look most like ${file.name}. `);
     } catch (error) { gallery.refuse(error.message); }
@@ -448,11 +517,26 @@
     if (!link || event.ctrlKey || event.metaKey || event.button) return;
     event.preventDefault();
     if (event.shiftKey && !link.dataset.other) return;
-    gallery.go(event.shiftKey ? link.dataset.other : link.dataset.view);
+    const way = event.shiftKey ? "other" : "view";
+    if (!link.closest("#filters") || (filtersOf === aimed && aimed === gallery.view)) gallery.go(link.dataset[way]);
+    else pressing = whole(pressing.then(() => follow(link, way)));
   });
+  // Where a filter leads is told with the counts: who is quicker waits for those of the view before it.
+  let pressing = Promise.resolve();
+  async function countsAreThere() {
+    await going;
+    if (aimed === gallery.view && filtersOf !== aimed) await totals();
+    return filtersOf === aimed && aimed === gallery.view;
+  }
+  async function follow(link, way) {
+    const { key } = link.dataset, words = link.textContent;
+    for (let tries = 0; tries < 5 && !(await countsAreThere()); tries += 1);
+    const now = [...document.querySelectorAll("#filters a[data-view]")].find((one) => (key ? one.dataset.key === key : one.textContent === words));
+    if (now) await gallery.go(now.dataset[way]);
+  }
   document.addEventListener("change", (event) => {
     if (event.target.id !== "order") return;
-    const query = new URLSearchParams(gallery.view), order = new URLSearchParams(event.target.value);
+    const query = new URLSearchParams(aimed), order = new URLSearchParams(event.target.value);
     for (const name of ["sort", "falling", "alike"]) { query.delete(name); if (order.has(name)) query.set(name, order.get(name)); }
     gallery.go(query.toString());
   });
@@ -470,7 +554,7 @@
     const range = event.target.closest("[data-range]");
     if (!range) return;
     const [low, high] = ends(range), [least, largest] = [Number(event.target.min), Number(event.target.max)];
-    const query = new URLSearchParams(gallery.view), check = range.dataset.range;
+    const query = new URLSearchParams(aimed), check = range.dataset.range;
     const others = query.getAll("range").filter((one) => one.slice(0, one.lastIndexOf(":", one.lastIndexOf(":") - 1)) !== check);
     query.delete("range");
     for (const one of others) query.append("range", one);
@@ -486,10 +570,8 @@
     if (event.target.closest("#detail .shown img")) gallery.enlarge(true);
     if (event.target.closest("#large figure")) gallery.enlarge(false);
   });
-  document.addEventListener("toggle", async (event) => {
-    const origin = event.target;
-    if (!(origin instanceof HTMLElement) || !origin.matches("details.origin") || !origin.open) return;
-    try { patch.parts((await wire.get("/curate/api/origin", { entry: origin.dataset.origin })).parts); } catch (error) { byId("origin").textContent = error.message; }
+  document.addEventListener("toggle", (event) => {
+    if (event.target instanceof HTMLElement && event.target.matches("details[data-origin]") && event.target.open) tellOrigin(event.target);
   }, true);
 
   // What was done is said for a moment; what went wrong stays until something else is said or another view is opened.
@@ -501,7 +583,7 @@
   gallery.say = (...words) => { saidIs(words, false); saying = setTimeout(() => saidIs([], false), 8000); };
   gallery.refuse = (...words) => saidIs(words, true);
   gallery.busy = () => { gallery.idle = false; };
-  function settle() { gallery.idle = !coming.size && !counting && !whenSeen.length && [...shown.keys()].every((place) => cells.has(place)); }
+  function settle() { gallery.idle = !coming.size && !counting && !whenSeen.length && [...shown.keys()].every(there); }
 
   const size = byId("size");
   size.value = localStorage.getItem("curate-size") ?? size.value;
@@ -513,10 +595,15 @@
   });
   grid.addEventListener("scroll", scrolled, { passive: true });
   new ResizeObserver(() => { if (gallery.large) return; const at = Math.floor(top / row) * columns; measure(); scrollTo(Math.floor(at / columns) * row); }).observe(grid);
-  window.addEventListener("popstate", () => {
-    const query = new URLSearchParams(location.search), at = Number(query.get("at")) || 0;
+  window.addEventListener("popstate", async () => {
+    const query = new URLSearchParams(location.search), [at, image, large] = OWN.map((name) => Number(query.get(name)) || 0);
     for (const name of OWN) query.delete(name);
-    gallery.go(query.toString(), { push: false, at });
+    const view = (aimed = query.toString());
+    clearTimeout(remembering);
+    const pick = image ? await placeIn(view, image) : null;
+    if (view !== aimed) return;
+    await gallery.go(view, { push: false, at, pick });
+    if (view === aimed && Boolean(large) !== gallery.large) gallery.enlarge(Boolean(large));
   });
 
   keep(0, first.cells);
@@ -530,7 +617,7 @@
   if (gallery.count) gallery.pick(near ?? at, true, true);
   if (asked.has("large")) gallery.enlarge(true);
   if (document.querySelector("#filters details[open] .waits")) afterSeen(totals);
-  if (image && near === null) {
-    wire.get("/curate/api/place", { entry: image, view: gallery.view }).then(({ place }) => { if (place !== null) gallery.pick(place, true); }, () => {});
-  }
+  if (image && near === null) placeIn(first.view, image).then((place) => { if (place !== null && aimed === first.view) gallery.pick(place, true); });
+  if (first.waiting) afterSeen(totals);
+  toMap();
 })();

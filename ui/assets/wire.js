@@ -1,5 +1,5 @@
 // Talking to the studio, for all its pages but the annotators': what is asked comes back, or an Error with a sentence for
-// a person (and `field`, where it has one; and `lost` where nobody answered).
+// a person (and `field`, where it has one; `status`, the HTTP one of a refusal; and `lost` where nobody answered).
 (() => {
   "use strict";
   const wire = (window.wire = {});
@@ -23,8 +23,8 @@
     let reply, said;
     try { reply = await fetch(path, how); } catch { throw Object.assign(new Error("No answer from the studio: is it running? Nothing was changed."), { lost: true }); }
     if (reply.status === 401) wire.signedOut?.();
-    try { said = await reply.json(); } catch { throw new Error(`The studio answered with an error (${reply.status}). Please reload the page.`); }
-    if (!reply.ok) throw Object.assign(new Error(said.error || `The studio refused it (${reply.status}).`), { field: said.field });
+    try { said = await reply.json(); } catch { throw Object.assign(new Error(`The studio answered with an error (${reply.status}). Please reload the page.`), { status: reply.status }); }
+    if (!reply.ok) throw Object.assign(new Error(said.error || `The studio refused it (${reply.status}).`), { field: said.field, status: reply.status });
     return said;
   };
   wire.get = (path, query = {}) => wire.ask(Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);

@@ -182,7 +182,7 @@ def _history(detail: Detail) -> Html | None:
         )
         for said in detail.history
     ]
-    return el("details", el("summary", f"History: {len(lines)}"), el("ol", lines), class_="origin history")
+    return el("details", el("summary", f"History: {len(lines)}"), el("ol", lines), class_="origin")
 
 
 def recipe_title(name: str) -> str:

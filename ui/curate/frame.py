@@ -56,6 +56,7 @@ def _pages(tab: Tab) -> Html:
             href=address,
             class_="on" if name == tab else None,
             aria_current="page" if name == tab else None,
+            data_page=name,
         )
         for name, words, address in PAGES
     ]

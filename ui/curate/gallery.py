@@ -71,7 +71,9 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
         held: Annotated[str, Query(max_length=40)] = "",
     ) -> Response:
         def make() -> Mapping[str, Any]:
-            return {"cells": [cell(entry) for entry in gallery.page(View.read(view), at, n, held).entries]}
+            forgotten = bool(held) and not gallery.holds(held)
+            found = gallery.page(View.read(view), at, n, held).entries
+            return {"cells": [cell(entry) for entry in found], "forgotten": forgotten}
 
         return fetched(make)
 
@@ -113,15 +115,18 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     def totals(
         view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "",
         check: Annotated[list[str] | None, Query(max_length=MOST_CHECKS)] = None,
+        held: Annotated[str, Query(max_length=40)] = "",
     ) -> Response:
         def make() -> Mapping[str, Any]:
             read = View.read(view)
-            found = gallery.totals(read, check or ())
+            found = gallery.totals(read, check or (), held)
             parts = {"filters": filter_column(read, found), "order": order_choice(read, tuple(found.checks))}
             note = ""
             if found.waiting:
-                note = f"{found.waiting:,} images are left out: what they show is still being looked at."
-            return {"count": found.count.number, "parts": parts, "note": note, "filter": read.is_filter}
+                left_out = "1 image is" if found.waiting == 1 else f"{found.waiting:,} images are"
+                note = f"{left_out} left out: what they show is still being looked at."
+            is_filter = read.is_filter and not held
+            return {"count": found.count.number, "parts": parts, "note": note, "filter": is_filter}
 
         return fetched(make)
 
@@ -152,8 +157,8 @@ def cell(entry: CatalogueEntry) -> list[Any]:
 def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
     """The page as a document, with the images that come first."""
     totals, first = gallery.totals(view), gallery.page(view).entries
-    count = totals.count.number
-    data = json.dumps({"view": view.text, "count": count, "cells": [cell(entry) for entry in first]})
+    count, whole = totals.count.number, gallery.count(View()).number
+    data = {"view": view.text, "count": count, "filter": view.is_filter, "waiting": totals.waiting}
     return curate_page(
         "Curate",
         "images",
@@ -162,8 +167,8 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
         no_detail("Pick an image to see all that is known of it." if count else ""),
         _selection_bar(),
         _dialogs(),
-        el("template", data, id="first"),
-        status=el("span", f"{gallery.count(View()).number:,} images", class_="pill", id="whole"),
+        el("template", json.dumps({**data, "cells": [cell(entry) for entry in first]}), id="first"),
+        status=el("span", f"{whole:,} {_images(whole)}", class_="pill", id="whole"),
         signed_in=signed,
         scripts=SCRIPTS,
     )
@@ -257,10 +262,13 @@ def _grid(count: int) -> Html:
     return el(
         "div",
         none,
-        el("div", id="cells", role="listbox", aria_label="Images", aria_multiselectable="true"),
+        el("div", id="cells", role="presentation"),
         id="grid",
         class_="grid",
         tabindex=0,
+        role="listbox",
+        aria_label="Images",
+        aria_multiselectable="true",
     )
 
 
