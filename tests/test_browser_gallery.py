@@ -119,7 +119,7 @@ def test_images_are_found_by_what_they_show_and_by_a_picture(
     (tmp_path / "broken.png").write_bytes(b"no picture")
     page.locator("#like-picture").set_input_files(tmp_path / "broken.png")
     expect(page.locator("#said")).to_contain_text("The file is not an image")
-    expect(page.locator("#said")).to_have_class("mut said bad")  # such as stays in sight until something else is done
+    expect(page.locator(".said")).to_have_class("said bad")  # such as stays in sight until something else is done
     page.locator("#search-in").select_option("edited")
     page.fill("#search", "snowy")
     expect(count(page)).to_have_text(

@@ -191,7 +191,7 @@ def test_a_review_shows_some_images_once_more_and_tells_how_steady_one_was(
         if figures["repeats"] and not page.evaluate("Boolean(gallery.review.repeating)"):
             break
     assert figures["repeats"] == figures["same"] >= 1
-    expect(page.locator("#review")).to_contain_text("as before")
+    expect(page.locator("#review-figures")).to_contain_text("as before")
     page.locator("#review").click()
     expect(page.locator("#said")).to_contain_text("decided")
     assert {one["author"] for one in studio.commands.send("list-decisions", {"by": "Ada"})["decisions"]} == {"Ada"}
@@ -344,7 +344,7 @@ def test_a_label_is_given_to_what_is_selected_whatever_is_looked_at(page: Page, 
     page.keyboard.press("l")
     page.keyboard.type("tree")
     page.keyboard.press("Enter")
-    expect(page.locator("#said.bad")).to_contain_text("2 images belong to a segmentation")
+    expect(page.locator(".said.bad")).to_contain_text("2 images belong to a segmentation")
 
 
 def test_a_filter_is_pressed_by_the_space_bar(page: Page, server: tuple[str, Studio]) -> None:

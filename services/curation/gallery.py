@@ -70,6 +70,11 @@ class Detail:
     siblings: int
     """Images of the same source, itself among them."""
 
+    def undecided(self) -> Detail:
+        """The same without what people said of it: for who judges it once more and is not to be told."""
+        entry = replace(self.entry, verdict="open", reason="", reviewer="", reviewed=None)
+        return replace(self, entry=entry, history=())
+
 
 @dataclass(frozen=True)
 class Origin:

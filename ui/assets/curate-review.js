@@ -186,8 +186,8 @@
   async function figures() {
     try {
       const { result } = await wire.post("/curate/api/review-figures", { session: review.session });
-      byId("review").textContent = `End review: ${figureWords(result)}`;
-      byId("review").title = result.words;
+      byId("review-figures").textContent = figureWords(result);
+      byId("review-figures").title = result.repeats ? `Judged once more as before: ${result.words}.` : "";
       return result;
     } catch { return null; }   // they come with the next decision
   }
@@ -215,8 +215,9 @@
     review.session = review.repeat = 0;
     review.repeating = null;
     byId("review").textContent = "Review";
+    byId("review-figures").textContent = "";
     gallery.enlarge(false);
-    if (one) gallery.say(`${figureWords(one)}${one.repeats ? `. ${one.words}` : ""}`);
+    if (one) gallery.say(`${figureWords({ ...one, repeats: 0 })}${one.repeats ? `. Of those that came once more you judged as before: ${one.words}.` : "."}`);
   }
   // The image that comes once more stands where the next one would, without its verdict.
   async function showAgain() {
@@ -364,7 +365,8 @@
     if (bulk && review.repeating) gallery.say("Decide this one first.");
     else if (bulk && bulk.dataset.bulk in ACTS) ACTS[bulk.dataset.bulk]();
     else if (bulk) addToSet({ entries: meant() }, gallery.chosen.size);
-    if (untag) post("tag-images", { entries: [Number(byId("detail").dataset.entry)], tag: untag.dataset.untag, put: false });
+    if (untag && review.repeating) gallery.say("Decide this one first.");
+    else if (untag) post("tag-images", { entries: [Number(byId("detail").dataset.entry)], tag: untag.dataset.untag, put: false });
   });
   byId("select-none").addEventListener("click", clear);
   byId("select-all").addEventListener("click", all);

@@ -250,9 +250,9 @@
   gallery.showOnly = (cell) => {
     instead = cell;
     if (!cell) for (const hook of gallery.hooks.restored) hook();
-    main.classList.toggle("only", Boolean(cell));
     const shown = cell ?? gallery.now();
     if (shown) shows(shown, true);
+    gallery.panelAgain();
   };
   function shows(cell, asked = false) {
     if (!gallery.large || (instead && !asked)) return;
@@ -279,12 +279,12 @@
   }
 
   async function panel() {
-    const cell = gallery.now();
+    const cell = instead ?? gallery.now();
     if (!cell) { panelTimer = setTimeout(panel, 60); return; }
-    shows(cell);
+    shows(cell, true);
     const mine = ++panelAsked;
     try {
-      const said = await wire.get("/curate/api/detail", { entry: cell.id });
+      const said = await wire.get("/curate/api/detail", { entry: cell.id, ...(instead ? { undecided: true } : {}) });
       if (mine === panelAsked) put(said.parts);
     } catch (error) { if (mine === panelAsked) gallery.refuse(error.message); }
     settle();
@@ -367,7 +367,7 @@
   // Some images cannot be told yet: it is looked again when they may be.
   function waits(note, mine) {
     if (!note) return;
-    if (!byId("said").matches(".bad")) gallery.say(note);
+    if (!byId("said").parentElement.matches(".bad")) gallery.say(note);
     setTimeout(() => { if (mine === totalsAsked) gallery.again(); }, 4000);
   }
   gallery.totals = totals;
@@ -577,9 +577,12 @@
   // What was done is said for a moment; what went wrong stays until something else is said or another view is opened.
   function saidIs(words, bad) {
     clearTimeout(saying);
-    byId("said").replaceChildren(...words);
-    byId("said").classList.toggle("bad", bad);
+    const said = byId("said");
+    said.replaceChildren(...words);
+    said.parentElement.hidden = !said.textContent;
+    said.parentElement.classList.toggle("bad", bad);
   }
+  byId("said-close").addEventListener("click", () => saidIs([], false));
   gallery.say = (...words) => { saidIs(words, false); saying = setTimeout(() => saidIs([], false), 8000); };
   gallery.refuse = (...words) => saidIs(words, true);
   gallery.busy = () => { gallery.idle = false; };

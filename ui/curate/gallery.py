@@ -131,8 +131,12 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
         return fetched(make)
 
     @app.get("/curate/api/detail", include_in_schema=False)
-    def detail(entry: Annotated[int, Query(ge=1)]) -> Response:
-        return fetched(lambda: {"parts": {"detail": detail_panel(gallery.detail(entry))}})
+    def detail(entry: Annotated[int, Query(ge=1)], undecided: bool = False) -> Response:
+        def make() -> Mapping[str, Any]:
+            found = gallery.detail(entry)
+            return {"parts": {"detail": detail_panel(found.undecided() if undecided else found)}}
+
+        return fetched(make)
 
     @app.get("/curate/api/origin", include_in_schema=False)
     def origin(entry: Annotated[int, Query(ge=1)]) -> Response:
@@ -163,7 +167,7 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
         "Curate",
         "images",
         _filters(view, totals),
-        el("section", _toolbar(view, totals), _grid(count), _large(), class_="middle"),
+        el("section", _toolbar(view, totals), _grid(count), _large(), _said(), class_="middle"),
         no_detail("Pick an image to see all that is known of it." if count else ""),
         _selection_bar(),
         _dialogs(),
@@ -229,8 +233,7 @@ def _toolbar(view: View, totals: Totals) -> Html:
             el("input", type="range", id="size", min=96, max=420, step=4, value=160, aria_label="Size of the pictures"),
             class_="size",
         ),
-        el("span", "", id="said", role="status", class_="mut said"),
-        el("span", class_="grow"),
+        el("span", "", id="review-figures", class_="mut small review-figures"),
         button(["Select all ", el("span", f"{number:,}", data_count=True)], "", "s", id="select-all"),
         button("Review", "", "s", id="review", title="Decide one after the other, with figures of how steady you are"),
         button([icon("undo"), "Undo", key("U")], "", "s", id="undo", disabled=True),
@@ -283,6 +286,12 @@ def _large() -> Html:
         tabindex=-1,
         hidden=True,
     )
+
+
+def _said() -> Html:
+    """What was done, or went wrong: over the images, so that none moves."""
+    close = button(icon("cross"), "", "q s", id="said-close", aria_label="Close")
+    return el("div", el("span", "", id="said", role="status"), close, class_="said", hidden=True)
 
 
 def _selection_bar() -> Html:
