@@ -145,6 +145,16 @@ def test_who_goes_on_is_not_thrown_back_by_a_picture_that_was_slow(
     assert page.evaluate("gallery.view") == "kind=segmentation" and not page.evaluate("gallery.ownPicture")
 
 
+def test_a_view_that_takes_long_says_so(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    late = HeldBack()
+    with routed(page, "**/curate/api/cells**", late):
+        chip(page, "kind:classification").click()
+        expect(page.locator("#said")).to_have_text("Looking …")
+        late.let_through()
+        expect(page.locator(".said")).to_be_hidden()
+
+
 def test_two_filters_pressed_at_once_both_count(page: Page, server: tuple[str, Studio]) -> None:
     opened(page, server)
     late = HeldBack()

@@ -2,7 +2,7 @@
 // known of it. What is decided stands in curate-review.js. No rule of the studio is kept here.
 (() => {
   "use strict";
-  const GAP = 10, MARGIN = 1.5, MOST_HEIGHT = 8_000_000, MOST_ASKED = 180, OWN = ["at", "image", "large"];
+  const GAP = 10, MARGIN = 1.5, MOST_HEIGHT = 8_000_000, MOST_ASKED = 180, SLOW = 600, OWN = ["at", "image", "large"];
   const byId = (id) => document.getElementById(id);
   const grid = byId("grid"), space = byId("cells"), main = document.querySelector("main.curate.images");
   if (!main) return;
@@ -11,7 +11,7 @@
   const gallery = (window.gallery = {
     view: first.view, count: first.count, current: null, chosen: new Map(), large: false, idle: false, held: "",
     fits: first.count,          // how many fit the filter now; `count`: how many the grid holds
-    isFilter: first.filter, ownPicture: false, hooks: { picked: [], drawn: [], restored: [] },
+    isFilter: first.filter, ownPicture: false, hooks: { picked: [], drawn: [], restored: [], went: [] },
   });
 
   // ---- Cells by their place: what is known of each, and what is on its way
@@ -346,7 +346,8 @@
   }
   addEventListener("beforeunload", rememberNow);
 
-  let totalsAsked = 0, counting = 0, filtersOf = first.view;   // the view that the filters beside the grid are of
+  let totalsAsked = 0, counting = 0;
+  gallery.filtersOf = first.view;   // the view that the filters beside the grid are of
   const open = () => [...document.querySelectorAll("#filters details.check[open]")].map((one) => one.dataset.check).slice(0, 12);
   async function totals() {
     const mine = ++totalsAsked, { view } = gallery, query = new URLSearchParams({ view });
@@ -359,7 +360,7 @@
       if (mine !== totalsAsked || view !== gallery.view) return;
       counted(said.count);
       patch.parts(said.parts);
-      filtersOf = view;
+      gallery.filtersOf = view;
       gallery.isFilter = said.filter;
       waits(said.note, mine);
     } catch (error) { if (mine === totalsAsked) gallery.refuse(error.message); } finally { counting -= 1; settle(); }
@@ -391,27 +392,30 @@
 
   // Another view: its first images at once, its counts when they are there. `aimed` is the last that was asked for, which
   // whatever is pressed meanwhile adds to.
-  let aimed = first.view, going = Promise.resolve();
-  gallery.go = (view, how = {}) => (going = whole(goTo(view, how)));
+  Object.assign(gallery, { aimed: first.view, going: Promise.resolve() });
+  gallery.go = (view, how = {}) => (gallery.going = whole(goTo(view, how)));
   // As long as this goes on the page is not idle.
+  gallery.whole = whole;
   function whole(act) {
     counting += 1;
     gallery.busy();
     return act.finally(() => { counting -= 1; settle(); });
   }
   async function goTo(view, { push = true, at = 0, pick = null, held = "", count = null }) {
-    aimed = view;
+    gallery.aimed = view;
     const mine = ++generation;
     for (const request of coming.values()) request.abort();
     coming.clear();
     const some = columns * (Math.ceil(height / row) + 1);
     const query = { view, at: Math.max(0, at), n: Math.min(MOST_ASKED, Math.max(12, some)), ...(held ? { held } : {}) };
+    const meaning = /(^|&)(like|near|alike)=/.test(view);
+    const slow = setTimeout(() => saidIs([meaning ? "Looking at what the images show; the first time takes some seconds …" : "Looking …"], false), SLOW);
     let said;
     try {
       said = await wire.get("/curate/api/cells", query);
       // It is shorter than it was when the address was written.
       if (!said.cells.length && query.at) said = await wire.get("/curate/api/cells", { ...query, at: (query.at = at = 0) });
-    } catch (error) { if (mine === generation) { aimed = gallery.view; gallery.refuse(error.message); } return; }
+    } catch (error) { if (mine === generation) { gallery.aimed = gallery.view; gallery.refuse(error.message); } return; } finally { clearTimeout(slow); }
     if (mine !== generation) return;
     if (push) rememberNow();
     saidIs([], false);
@@ -428,18 +432,10 @@
     measure();
     scrollTo(Math.floor(at / columns) * row);
     lay();
-    search();
-    toMap();
-    if (gallery.count) gallery.pick(pick ?? at, true, true); else nothing();
+      if (gallery.count) gallery.pick(pick ?? at, true, true); else nothing();
     if (count !== null) { gallery.count = count; measure(); draw(); counted(count); gallery.isFilter = false; }
     else if (gallery.count) afterSeen(totals);
     else totals();
-  }
-  // The map shows what the filter of the grid does.
-  function toMap() {
-    const query = new URLSearchParams(gallery.view);
-    for (const name of ["sort", "falling", "near", "like", "alike"]) query.delete(name);
-    document.querySelector('[data-page="map"]').href = `/curate/map${query.size ? `?${query}` : ""}`;
   }
   // At which place of a view an image stands; null where it is not in it.
   const placeIn = async (view, entry) => {
@@ -450,7 +446,7 @@
     const { view, ownPicture } = gallery, now = gallery.now()?.id;
     Object.assign(gallery, { held: "", ownPicture: false });
     const place = now ? await placeIn(view, now) : null;
-    if (view !== aimed) return;
+    if (view !== gallery.aimed) return;
     await gallery.go(view, { push: false, at: place ?? 0 });
     if (ownPicture) gallery.refuse("What looks like your picture is not known any more: choose the picture again.");
   }
@@ -467,7 +463,7 @@
   // The same view, read again: what was decided elsewhere, or taken back.
   gallery.again = () => whole(readAgain());
   async function readAgain() {
-    await going;
+    await gallery.going;
     generation += 1;
     for (const request of coming.values()) request.abort();
     coming.clear();
@@ -476,91 +472,6 @@
     await totals();
     gallery.panelAgain();
   }
-
-  const WAYS = ["text", "edited", "like"];
-  function search() {
-    const query = new URLSearchParams(gallery.view), field = byId("search");
-    if (document.activeElement === field) return;
-    const way = WAYS.find((name) => query.has(name));
-    if (way) byId("search-in").value = way;
-    field.value = query.get(byId("search-in").value) ?? "";
-  }
-  // What is typed is looked for a moment later; Enter looks at once.
-  let typing = null;
-  const searched = () => {
-    clearTimeout(typing);
-    const query = new URLSearchParams(aimed), words = byId("search").value.trim(), way = byId("search-in").value;
-    for (const name of WAYS) query.delete(name);
-    if (way === "like" && words) { query.delete("near"); query.delete("alike"); }
-    if (words) query.set(way, words);
-    if (query.toString() !== new URLSearchParams(aimed).toString()) gallery.go(query.toString());
-  };
-  // A picture of the person's own: it is no part of an address, so the view stays and its images are others.
-  byId("like-picture").addEventListener("change", async (event) => {
-    const [file] = event.target.files;
-    if (!file) return;
-    gallery.say("Looking at the picture …");
-    try {
-      const view = aimed, said = await wire.sendFile(`/curate/like-picture?${new URLSearchParams({ view })}`, file);
-      if (view !== aimed) return;   // something else is looked at by now
-      await gallery.go(view, { push: false, held: said.held, count: said.count });
-      gallery.say(`${said.count.toLocaleString("en-US")} images, those first that look most like ${file.name}. `);
-    } catch (error) { gallery.refuse(error.message); }
-    event.target.value = "";
-  });
-  byId("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(searched, 180); });
-  byId("search-in").addEventListener("change", searched);
-  byId("search-form").addEventListener("submit", (event) => { event.preventDefault(); searched(); });
-
-  document.addEventListener("click", (event) => {
-    const link = event.target.closest("a[data-view]");
-    if (!link || event.ctrlKey || event.metaKey || event.button) return;
-    event.preventDefault();
-    if (event.shiftKey && !link.dataset.other) return;
-    const way = event.shiftKey ? "other" : "view";
-    if (!link.closest("#filters") || (filtersOf === aimed && aimed === gallery.view)) gallery.go(link.dataset[way]);
-    else pressing = whole(pressing.then(() => follow(link, way)));
-  });
-  // Where a filter leads is told with the counts: who is quicker waits for those of the view before it.
-  let pressing = Promise.resolve();
-  async function countsAreThere() {
-    await going;
-    if (aimed === gallery.view && filtersOf !== aimed) await totals();
-    return filtersOf === aimed && aimed === gallery.view;
-  }
-  async function follow(link, way) {
-    const { key } = link.dataset, words = link.textContent;
-    for (let tries = 0; tries < 5 && !(await countsAreThere()); tries += 1);
-    const now = [...document.querySelectorAll("#filters a[data-view]")].find((one) => (key ? one.dataset.key === key : one.textContent === words));
-    if (now) await gallery.go(now.dataset[way]);
-  }
-  document.addEventListener("change", (event) => {
-    if (event.target.id !== "order") return;
-    const query = new URLSearchParams(aimed), order = new URLSearchParams(event.target.value);
-    for (const name of ["sort", "falling", "alike"]) { query.delete(name); if (order.has(name)) query.set(name, order.get(name)); }
-    gallery.go(query.toString());
-  });
-  byId("filters").parentElement.addEventListener("toggle", (event) => {
-    if (event.target.matches("details.check") && event.target.open && event.target.querySelector(".waits")) totals();
-  }, true);
-  document.addEventListener("input", (event) => {
-    const find = event.target.closest("[data-find]");
-    if (find) for (const chip of find.parentElement.querySelectorAll(".chip")) chip.hidden = !chip.textContent.toLowerCase().includes(find.value.trim().toLowerCase());
-    const range = event.target.closest("[data-range]");
-    if (range) range.querySelector(".range-words").textContent = ends(range).map((end) => end.toFixed(2)).join(" to ");
-  });
-  const ends = (range) => [...range.querySelectorAll("input")].map((one) => Number(one.value)).sort((one, other) => one - other);
-  document.addEventListener("change", (event) => {
-    const range = event.target.closest("[data-range]");
-    if (!range) return;
-    const [low, high] = ends(range), [least, largest] = [Number(event.target.min), Number(event.target.max)];
-    const query = new URLSearchParams(aimed), check = range.dataset.range;
-    const others = query.getAll("range").filter((one) => one.slice(0, one.lastIndexOf(":", one.lastIndexOf(":") - 1)) !== check);
-    query.delete("range");
-    for (const one of others) query.append("range", one);
-    if (low > least || high < largest) query.append("range", `${check}:${low > least ? low : -1000}:${high < largest ? high : 1000}`);
-    gallery.go(query.toString());
-  });
 
   // ---- Pressing, sizes, what the page says
 
@@ -601,12 +512,12 @@
   window.addEventListener("popstate", async () => {
     const query = new URLSearchParams(location.search), [at, image, large] = OWN.map((name) => Number(query.get(name)) || 0);
     for (const name of OWN) query.delete(name);
-    const view = (aimed = query.toString());
+    const view = (gallery.aimed = query.toString());
     clearTimeout(remembering);
     const pick = image ? await placeIn(view, image) : null;
-    if (view !== aimed) return;
+    if (view !== gallery.aimed) return;
     await gallery.go(view, { push: false, at, pick });
-    if (view === aimed && Boolean(large) !== gallery.large) gallery.enlarge(Boolean(large));
+    if (view === gallery.aimed && Boolean(large) !== gallery.large) gallery.enlarge(Boolean(large));
   });
 
   keep(0, first.cells);
@@ -620,7 +531,6 @@
   if (gallery.count) gallery.pick(near ?? at, true, true);
   if (asked.has("large")) gallery.enlarge(true);
   if (document.querySelector("#filters details[open] .waits")) afterSeen(totals);
-  if (image && near === null) placeIn(first.view, image).then((place) => { if (place !== null && aimed === first.view) gallery.pick(place, true); });
+  if (image && near === null) placeIn(first.view, image).then((place) => { if (place !== null && gallery.aimed === first.view) gallery.pick(place, true); });
   if (first.waiting) afterSeen(totals);
-  toMap();
 })();

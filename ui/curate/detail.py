@@ -150,6 +150,8 @@ def _facts(detail: Detail) -> Html:
         same = View(CatalogueFilter(source=entry.source_sha))
         link = el("a", f"{detail.siblings:,} of it", href=address(same), data_view=same.text)
         rows.append(("source", [entry.run_name or "source", " · ", link]))
+    if entry.import_name:
+        rows.append(("import", " · ".join(part for part in (entry.import_name, entry.name) if part)))
     rows.append(("checks", [_check(check) for check in entry.checks] or "none"))
     rows.append(("votes", _votes(detail)))
     rows.append(("models", _models(detail)))

@@ -30,7 +30,7 @@ from ui.views.parts import button, icon, key
 
 SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures")
 """The commands that the page sends."""
-SCRIPTS = ("curate.js", "curate-review.js")
+SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js")
 MOST_CHECKS = 12
 """Checks whose sliders are open at a time."""
 KEYS = (

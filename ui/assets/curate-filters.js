@@ -1,0 +1,104 @@
+// What a gallery shows is chosen here: words, filters, an order, a picture of the person's own. After curate.js.
+//
+// All of it is part of the address but for a picture. What is pressed adds to the view that was asked for last, which may
+// not be there yet.
+(() => {
+  "use strict";
+  const gallery = window.gallery;
+  if (!gallery) return;
+  const byId = (id) => document.getElementById(id);
+
+  const WAYS = ["text", "edited", "like"];
+  // What is looked for stands in the field, whoever went there.
+  gallery.hooks.went.push(toField, toMap);
+  function toField() {
+    const query = new URLSearchParams(gallery.view), field = byId("search");
+    if (document.activeElement === field) return;
+    const way = WAYS.find((name) => query.has(name));
+    if (way) byId("search-in").value = way;
+    field.value = query.get(byId("search-in").value) ?? "";
+  }
+  // What is typed is looked for a moment later; Enter looks at once.
+  let typing = null;
+  const searched = () => {
+    clearTimeout(typing);
+    const query = new URLSearchParams(gallery.aimed), words = byId("search").value.trim(), way = byId("search-in").value;
+    for (const name of WAYS) query.delete(name);
+    if (way === "like" && words) { query.delete("near"); query.delete("alike"); }
+    if (words) query.set(way, words);
+    if (query.toString() !== new URLSearchParams(gallery.aimed).toString()) gallery.go(query.toString());
+  };
+  // A picture of the person's own: it is no part of an address, so the view stays and its images are others.
+  byId("like-picture").addEventListener("change", async (event) => {
+    const [file] = event.target.files;
+    if (!file) return;
+    gallery.say("Looking at the picture …");
+    try {
+      const view = gallery.aimed, said = await wire.sendFile(`/curate/like-picture?${new URLSearchParams({ view })}`, file);
+      if (view !== gallery.aimed) return;   // something else is looked at by now
+      await gallery.go(view, { push: false, held: said.held, count: said.count });
+      gallery.say(`${said.count.toLocaleString("en-US")} images, those first that look most like ${file.name}. `);
+    } catch (error) { gallery.refuse(error.message); } finally { event.target.value = ""; }
+  });
+  byId("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(searched, 180); });
+  byId("search-in").addEventListener("change", searched);
+  byId("search-form").addEventListener("submit", (event) => { event.preventDefault(); searched(); });
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-view]");
+    if (!link || event.ctrlKey || event.metaKey || event.button) return;
+    event.preventDefault();
+    if (event.shiftKey && !link.dataset.other) return;
+    const way = event.shiftKey ? "other" : "view";
+    if (!link.closest("#filters") || (gallery.filtersOf === gallery.aimed && gallery.aimed === gallery.view)) gallery.go(link.dataset[way]);
+    else pressing = gallery.whole(pressing.then(() => follow(link, way)));
+  });
+  // Where a filter leads is told with the counts: who is quicker waits for those of the view before it.
+  let pressing = Promise.resolve();
+  async function countsAreThere() {
+    await gallery.going;
+    if (gallery.aimed === gallery.view && gallery.filtersOf !== gallery.aimed) await gallery.totals();
+    return gallery.filtersOf === gallery.aimed && gallery.aimed === gallery.view;
+  }
+  async function follow(link, way) {
+    const { key } = link.dataset, words = link.textContent;
+    for (let tries = 0; tries < 5 && !(await countsAreThere()); tries += 1);
+    const now = [...document.querySelectorAll("#filters a[data-view]")].find((one) => (key ? one.dataset.key === key : one.textContent === words));
+    if (now) await gallery.go(now.dataset[way]);
+  }
+  document.addEventListener("change", (event) => {
+    if (event.target.id !== "order") return;
+    const query = new URLSearchParams(gallery.aimed), order = new URLSearchParams(event.target.value);
+    for (const name of ["sort", "falling", "alike"]) { query.delete(name); if (order.has(name)) query.set(name, order.get(name)); }
+    gallery.go(query.toString());
+  });
+  byId("filters").parentElement.addEventListener("toggle", (event) => {
+    if (event.target.matches("details.check") && event.target.open && event.target.querySelector(".waits")) gallery.totals();
+  }, true);
+  document.addEventListener("input", (event) => {
+    const find = event.target.closest("[data-find]");
+    if (find) for (const chip of find.parentElement.querySelectorAll(".chip")) chip.hidden = !chip.textContent.toLowerCase().includes(find.value.trim().toLowerCase());
+    const range = event.target.closest("[data-range]");
+    if (range) range.querySelector(".range-words").textContent = ends(range).map((end) => end.toFixed(2)).join(" to ");
+  });
+  const ends = (range) => [...range.querySelectorAll("input")].map((one) => Number(one.value)).sort((one, other) => one - other);
+  document.addEventListener("change", (event) => {
+    const range = event.target.closest("[data-range]");
+    if (!range) return;
+    const [low, high] = ends(range), [least, largest] = [Number(event.target.min), Number(event.target.max)];
+    const query = new URLSearchParams(gallery.aimed), check = range.dataset.range;
+    const others = query.getAll("range").filter((one) => one.slice(0, one.lastIndexOf(":", one.lastIndexOf(":") - 1)) !== check);
+    query.delete("range");
+    for (const one of others) query.append("range", one);
+    if (low > least || high < largest) query.append("range", `${check}:${low > least ? low : -1000}:${high < largest ? high : 1000}`);
+    gallery.go(query.toString());
+  });
+
+  // The map shows what the filter of the grid does.
+  function toMap() {
+    const query = new URLSearchParams(gallery.view);
+    for (const name of ["sort", "falling", "near", "like", "alike"]) query.delete(name);
+    document.querySelector('[data-page="map"]').href = `/curate/map${query.size ? `?${query}` : ""}`;
+  }
+  toMap();
+})();
