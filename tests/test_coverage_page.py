@@ -157,6 +157,16 @@ def test_what_is_missing_is_seen_and_can_be_made(workspace: Workspace) -> None:
     assert "none accepted of 9, 9 open" in words(markup)
 
 
+def test_one_is_said_as_one(workspace: Workspace) -> None:
+    add(workspace, "bird", ("weather", "snowy"), accepted=1)
+    said = words(page(workspace))
+    assert "1 images" not in said and ": 1 image, 0 open." in page(workspace)
+    add(workspace, "bird", ("weather", "snowy"), accepted=5)
+    add(workspace, "owl", ("weather", "snowy"), accepted=5)
+    add(workspace, "owl", ("attribute", "blue"), accepted=5)
+    assert "Of these cells 1 has no image." in words(page(workspace))
+
+
 def test_nothing_lacks_accepted_images_before_anything_was_decided(workspace: Workspace) -> None:
     add(workspace, "bird", ("weather", "snowy"), still_open=6)
     assert gaps(coverage_table(workspace.catalogue)) == ()

@@ -36,7 +36,7 @@ from ui.curate.plan_window import PLURALS, name_of, plan_part
 from ui.curate.requests import add_command
 from ui.frame import signed_in
 from ui.views.markup import Child, Html, el
-from ui.views.parts import button, short_model
+from ui.views.parts import button, counted, short_model
 
 By = Literal["images", "accepted", "wrong"]
 BYS: tuple[By, ...] = get_args(By)
@@ -167,7 +167,7 @@ def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str
         _toolbar(look, table, model),
         content,
         el("dialog", el("div", id="plan"), id="plan-dialog", class_="card", aria_labelledby="plan-title"),
-        status=el("span", f"{table.images:,} images", class_="pill"),
+        status=el("span", counted(table.images), class_="pill"),
         signed_in=signed,
         sheets=("curate-coverage.css",),
         scripts=("curate-coverage.js",),
@@ -250,9 +250,9 @@ def _gaps(look: Look, found: tuple[Gap, ...]) -> Html | None:
 
 def _gap_words(found: tuple[Gap, ...]) -> str:
     without = sum(gap.lacks == "images" for gap in found)
-    said = [f"{without} of these cells have no image" if without else ""]
-    said.append(f"{len(found) - without} have none that was accepted" if without < len(found) else "")
-    return ", ".join(part for part in said if part) + ". Those where one would expect most stand first."
+    kinds = ((without, "no image"), (len(found) - without, "none that was accepted"))
+    said = [f"{number} {'has' if number == 1 else 'have'} {words}" for number, words in kinds if number]
+    return f"Of these cells {', '.join(said)}. Those where one would expect most stand first."
 
 
 def _gap(look: Look, gap: Gap) -> Html:
@@ -438,8 +438,10 @@ def _share(share: Proportion, words: str, nothing: str) -> str:
 
 def _told(what: str, figures: Figures, model: str) -> str:
     """All that is known of a cell, in sentences."""
-    images = "1 image" if figures.images == 1 else f"{figures.images:,} images"
-    said = [f"{what}: {images}, {figures.open:,} open.", f"Accepted, of those decided: {figures.accepted.words}."]
+    said = [
+        f"{what}: {counted(figures.images)}, {figures.open:,} open.",
+        f"Accepted, of those decided: {figures.accepted.words}.",
+    ]
     if model and not figures.read:
         said.append(f"{short_model(model, {})} has read none of them.")
     elif model:
@@ -459,8 +461,9 @@ def _notes(look: Look, table: CoverageTable, model: str) -> Html:
         first = "An image with several edit types or classes counts in each: cells do not add up to the numbers at the "
         first += "names."
     elif table.neither:
-        images = "1 image has" if table.neither == 1 else f"{table.neither:,} images have"
-        first = f"An image stands in one cell; {images} an edit of neither, which this table leaves out."
+        have = "has" if table.neither == 1 else "have"
+        first = f"An image stands in one cell; {counted(table.neither)} {have} an edit of neither, which this table "
+        first += "leaves out."
     else:
         first = "An image stands in one cell."
     if left:

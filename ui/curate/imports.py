@@ -28,12 +28,12 @@ from study.cells import csv_text
 from ui.bodies import IMAGE_FILES, failed, refusal, require_own_page
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched
-from ui.curate.sets_words import SETS, counted, set_address
+from ui.curate.sets_words import SETS, set_address
 from ui.frame import not_there, signed_in
 from ui.study.fields import area, field, select, text_input, tick, wrong
 from ui.study.words import when
 from ui.views.markup import Child, Html, el, join
-from ui.views.parts import bar, button, icon, left, pill
+from ui.views.parts import bar, button, counted, icon, left, pill
 
 IMPORT = "/curate/import"
 ROWS = 200

@@ -8,7 +8,7 @@ from services.curation.coverage import facets_of
 from services.curation.plans import MOST_SOURCES, CellCommand, CellPlan, PlannedSource
 from storage.catalogue import GRIDS
 from ui.views.markup import Html, el
-from ui.views.parts import button, seconds
+from ui.views.parts import button, counted, seconds
 
 _NONE: Mapping[str, str] = {
     "class": "no class",
@@ -35,7 +35,6 @@ def plan_part(command: CellCommand, plan: CellPlan) -> Html:
     number = len(plan.sources)
     line, place = facets_of(command.grid)
     name = f"{name_of(command.line, line)} × {name_of(command.place, place)}"
-    runs = "1 run" if number == 1 else f"{number} runs"
     return el(
         "div",
         el("h2", "Make more: ", name, id="plan-title"),
@@ -48,7 +47,7 @@ def plan_part(command: CellCommand, plan: CellPlan) -> Html:
         el(
             "div",
             button("Not now", "", "q", id="plan-no"),
-            button(["Begin ", runs], "", "p", id="plan-go"),
+            button(["Begin ", counted(number, "run")], "", "p", id="plan-go"),
             class_="acts",
         ),
         id="plan",
@@ -67,7 +66,7 @@ def _begins(number: int) -> str:
 
 def _how_many(command: CellCommand, plan: CellPlan) -> Html:
     most = min(MOST_SOURCES, plan.available)
-    there = "1 picture could be taken" if plan.available == 1 else f"{plan.available:,} pictures could be taken"
+    there = f"{counted(plan.available, 'picture')} could be taken"
     return el(
         "label",
         el("span", "Pictures"),
@@ -86,7 +85,7 @@ def _how_many(command: CellCommand, plan: CellPlan) -> Html:
 
 
 def _source(one: PlannedSource) -> Html:
-    has = "no image yet" if not one.images else "1 image" if one.images == 1 else f"{one.images:,} images"
+    has = counted(one.images) if one.images else "no image yet"
     waits = f", {one.waiting} {'run waits' if one.waiting == 1 else 'runs wait'} already" if one.waiting else ""
     return el(
         "li",
@@ -112,8 +111,7 @@ def _makes(command: CellCommand, plan: CellPlan) -> list[str]:
     if plan.images is None:
         said.append("How many images that is, and how long they take, is told once the captions are there.")
     else:
-        images = "1 image" if plan.images == 1 else f"{plan.images:,} images"
         takes = f": about {seconds(plan.seconds)} of drawing" if plan.seconds is not None else ""
-        said.append(f"At most {images}{takes}.")
+        said.append(f"At most {counted(plan.images)}{takes}.")
     said.append("Nothing is drawn yet. Explore shows these runs together: run their stages, look, and say yes there.")
     return said

@@ -34,13 +34,12 @@ from ui.curate.sets_words import (
     SETS,
     ShownVersion,
     Wanted,
-    counted,
     set_address,
     version_key,
 )
 from ui.frame import not_there, signed_in
 from ui.views.markup import Html
-from ui.views.parts import left
+from ui.views.parts import counted, left
 
 PATIENCE = 1.5
 """Seconds that a request waits for work that may be short; after that its page asks again."""

@@ -10,16 +10,15 @@ from ui.curate.sets_words import (
     PAGE,
     SHORT,
     SPLIT_WORDS,
-    counted,
     pages,
+    reference,
     set_address,
     shot,
     splits_in_words,
-    version_key,
     version_title,
 )
 from ui.views.markup import Child, Html, el
-from ui.views.parts import pill
+from ui.views.parts import counted, pill
 
 KINDS: tuple[tuple[str, str, str], ...] = (
     ("added", "added", "in the new one only"),
@@ -47,7 +46,7 @@ def difference_page(
     if kind not in changes:
         kind = next((name for name, held in changes.items() if held), "added")
     address = set_address(new.test_set, "/compare")
-    query = {"old": _key(old), "new": _key(new)}
+    query = {"old": reference(old), "new": reference(new)}
     tiles = [
         el(
             "a",
@@ -102,7 +101,7 @@ def _choice(old: SetVersion, new: SetVersion, sets: Sequence[TestSet]) -> Html:
         el(
             "a",
             "The other way round",
-            href=set_address(old.test_set, "/compare", old=_key(new), new=_key(old)),
+            href=set_address(old.test_set, "/compare", old=reference(new), new=reference(old)),
             class_="btn q",
         ),
         el("p", [_about(version, old.test_set != new.test_set) for version in (old, new)], class_="abouts"),
@@ -124,7 +123,7 @@ def _select(name: str, chosen: SetVersion, sets: Sequence[TestSet]) -> Html:
         el(
             "optgroup",
             [
-                el("option", version_title(one), value=_key(one), selected=one.number == chosen.number)
+                el("option", version_title(one), value=reference(one), selected=one.number == chosen.number)
                 for one in reversed(held.versions)
             ],
             label=held.name,
@@ -132,10 +131,6 @@ def _select(name: str, chosen: SetVersion, sets: Sequence[TestSet]) -> Html:
         for held in sets
     ]
     return el("select", groups, name=name, id=f"choose-{name}")
-
-
-def _key(version: SetVersion) -> str:
-    return f"{version.test_set}@{version_key(version)}"
 
 
 def _shot(kind: str, was: SetEntry, now: SetEntry | None) -> Html:

@@ -10,7 +10,7 @@ from services.test_sets.drafts import SplitResult
 from services.test_sets.versions import Verified
 from services.test_sets.work import WorkView
 from storage.test_set_looks import Review, ShownEntry
-from storage.test_set_types import SPLITS, SetVersion, Split
+from storage.test_set_types import SPLITS, Split
 from ui.curate.sets_windows import windows
 from ui.curate.sets_words import (
     FORMATS,
@@ -21,8 +21,8 @@ from ui.curate.sets_words import (
     SPLIT_WORDS,
     ShownVersion,
     Wanted,
-    counted,
     pages,
+    reference,
     set_address,
     shot,
     size_words,
@@ -31,7 +31,7 @@ from ui.curate.sets_words import (
 )
 from ui.study.words import when
 from ui.views.markup import Child, Html, el
-from ui.views.parts import bar, button, icon, left, pill
+from ui.views.parts import bar, button, counted, icon, left, pill
 
 MOST_NAMED = 20
 """Files that are named where something is wrong with many."""
@@ -92,11 +92,6 @@ def _head(shown: ShownVersion) -> Html:
         el("div", el("h1", held.name), el("span", class_="grow"), acts, class_="title"),
         class_="set-head",
     )
-
-
-def reference(version: SetVersion) -> str:
-    """What names a version in the address of a comparison."""
-    return f"{version.test_set}@{version_key(version)}"
 
 
 def _versions(shown: ShownVersion) -> Html:

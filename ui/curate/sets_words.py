@@ -131,6 +131,11 @@ def version_key(version: SetVersion) -> str:
     return "draft" if version.is_draft else str(version.place)
 
 
+def reference(version: SetVersion) -> str:
+    """What names a version in the address of a comparison."""
+    return f"{version.test_set}@{version_key(version)}"
+
+
 def version_title(version: SetVersion) -> str:
     """What a version is called on a page of its set."""
     return f"Version {version.place}" + (" (draft)" if version.is_draft else "")
@@ -140,11 +145,6 @@ def splits_in_words(version: SetVersion) -> str:
     """How many images each split has, such as "train 80, test 20"; "" where it has none."""
     held = version.splits
     return ", ".join(f"{SPLIT_WORDS[split]} {held[split]:,}" for split in SPLITS if split and held.get(split))
-
-
-def counted(number: int, noun: str = "image") -> str:
-    """A number with its noun: "1 image", "2,500 images"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def size_words(size: int) -> str:
