@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, Field
 
 from pipeline.errors import UserError
 from services.commands import Command
-from services.curation.imports import ImportService
+from services.curation.imports import ImportService, ImportState
 from services.formats.exporting import LAYOUTS
 from services.queries import Query
 from services.test_sets.exports import ReadyExport, SetExports
@@ -163,7 +163,7 @@ async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter)
     return {"number": state.number, "title": state.name, "state": state.state, "said": state.message}
 
 
-def _begin(sent: ImportImages, imports: ImportService) -> Any:
+def _begin(sent: ImportImages, imports: ImportService) -> ImportState:
     path = uploaded(sent.file.path)
     name = PureWindowsPath(sent.file.orig_name or path.name).name
     # The import moves its file, and whoever sends the same once more has sent this very file.
