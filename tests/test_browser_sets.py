@@ -345,10 +345,13 @@ def test_pictures_are_imported_and_make_a_test_set(desk: Desk, tmp_path: Path) -
     expect(page.locator("#chosen")).to_contain_text("4 files")
     page.click("summary")
     page.fill("[name=classes]", "road")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
     page.check("[name=as_set]")
     page.fill("[name=test_set]", "Brought in")
     page.click("#begin")
     expect(page.locator("[data-problem=classes]")).to_contain_text("no class")
+    assert sent and not any("/curate/files/" in url for url in sent), "refused before the archive was sent"
     page.fill("[name=classes]", "")
     page.click("#begin")
     expect(page.locator("#part-import")).to_contain_text("3 images came into the workspace")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
+import json
 import re
+import threading
 import zipfile
 from collections.abc import Iterator
 from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from fastapi import FastAPI
@@ -123,6 +127,53 @@ def test_what_cannot_be_taken_is_refused_with_its_field(
     reply = send(client, data, **asked)
     assert reply.status_code == 400 and said in reply.json()["error"] and reply.json()["field"] == field
     assert studio.workspace.imports.all() == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [({}, "going on already"), ({"layout": "cvat"}, "no format"), ({"classes": "road"}, "no class")],
+)
+def test_what_cannot_be_taken_is_refused_before_it_is_sent(
+    studio: Studio, client: TestClient, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], said: str
+) -> None:
+    go_on = threading.Event()
+    real = studio.workspace.imports.add
+    monkeypatch.setattr(studio.workspace.imports, "add", lambda *given: go_on.wait(60) and real(*given))
+    try:
+        if not asked:
+            assert send(client, archive()).status_code == 200
+        status, reply = sent_without_body(client.app, "/curate/files/import", {"file": "birds.zip", **asked})
+        assert status == 400 and said in reply["error"]
+        ready = client.get("/curate/api/import-ready", params=asked)
+        assert (ready.status_code, ready.json()) == (400, reply)
+    finally:
+        go_on.set()
+    until(lambda: not client.get("/curate/api/import").json()["active"])
+    assert client.get("/curate/api/import-ready").json() == {"ready": True}
+
+
+def sent_without_body(app: Any, path: str, query: dict[str, str]) -> tuple[int, Any]:
+    """The status and the JSON of the reply to an upload of which nobody has sent a byte."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        raise AssertionError("the body was asked for")
+
+    async def reply(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": path,
+        "query_string": urlencode(query).encode(),
+        "headers": [(b"host", b"testserver"), (b"x-studio", b"1")],
+        "server": ("testserver", 80),
+    }
+    asyncio.run(app(scope, receive, reply))
+    return sent[0]["status"], json.loads(b"".join(message.get("body", b"") for message in sent))
 
 
 def test_what_is_no_archive_fails_in_words(studio: Studio, client: TestClient) -> None:

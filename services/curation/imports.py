@@ -121,6 +121,18 @@ class ImportService:
         commands.add(StopImport, lambda _: {"stopping": self.stop()})
         commands.add(ImportIntoTestSet, self._into_set)
 
+    def require_ready(self, layout: str = "", classes: str = "") -> None:
+        """Raises UserError where an upload could not be brought in, whatever is in it: while another import is going
+        on, and for fields of `import_upload` that cannot be taken.
+        """
+        require_layout(layout)
+        try:
+            parse_classes(classes)
+        except UserError as error:
+            raise UserError(str(error), field="classes") from error
+        if self._state is not None and self._state.state == "running":
+            raise UserError("An import is going on already: wait for it, or stop it.")
+
     def import_upload(
         self,
         file: Path,
@@ -135,17 +147,11 @@ class ImportService:
         far it is. The file is moved, and gone when the import ends. `test_set`: put the images into the draft of that
         set too, "" for the one that was exported. Other fields are those of `bring_in`.
 
-        Raises UserError while another import is going on, and for fields that cannot be taken.
+        Raises UserError as `require_ready` does.
         """
-        require_layout(layout)
-        try:
-            parse_classes(classes)
-        except UserError as error:
-            raise UserError(str(error), field="classes") from error
         shown = whole(" ".join(name.split()) or Path(file_name).stem)[:LONGEST_NAME] or "upload"
         with self._lock:
-            if self._state is not None and self._state.state == "running":
-                raise UserError("An import is going on already: wait for it, or stop it.")
+            self.require_ready(layout, classes)
             room = new_room(self._workspace)
             taken = room / name_of_file(Path(file_name).name)
             try:

@@ -154,6 +154,7 @@
       const query = new URLSearchParams({ file: named });
       for (const name of ["name", "layout", "labels", "classes"]) if (fields[name].value.trim()) query.set(name, fields[name].value.trim());
       if (fields.as_set.checked) query.set("test_set", fields.test_set.value.trim());
+      await wire.get("/curate/api/import-ready", { layout: fields.layout.value, classes: fields.classes.value.trim() });
       const body = alone ? chosen[0].file : await packed(chosen);
       const said = await sent(`/curate/files/import?${query}`, body);
       patch.parts(said.parts);

@@ -97,6 +97,16 @@ def add_imports(app: FastAPI, workspace: Workspace, commands: Commands, imports:
 
         return fetched(make)
 
+    @app.get("/curate/api/import-ready", include_in_schema=False)
+    def ready(request: Request) -> Response:
+        """Whether an archive would be taken: the page asks before it packs and sends one."""
+
+        def make() -> Mapping[str, Any]:
+            imports.require_ready(*_fields(request.query_params))
+            return {"ready": True}
+
+        return fetched(make)
+
     @app.post(f"{IMAGE_FILES}import", include_in_schema=False)
     async def taken(request: Request) -> Response:
         return await _taken(request, imports)
@@ -114,6 +124,7 @@ async def _taken(request: Request, imports: ImportService) -> Response:
         file = Path(folder) / "upload"
         try:
             require_own_page(request)
+            await run_in_threadpool(imports.require_ready, *_fields(asked))
             with file.open("wb") as written:
                 async for part in request.stream():
                     written.write(part)
@@ -125,8 +136,7 @@ async def _taken(request: Request, imports: ImportService) -> Response:
                 file,
                 asked.get("file", "")[:200] or "upload.zip",
                 asked.get("name", ""),
-                asked.get("layout", ""),
-                asked.get("classes", ""),
+                *_fields(asked),
                 [" ".join(label.split()) for label in labels if label.strip()],
                 asked.get("test_set", "") if "test_set" in asked else None,
             )
@@ -136,6 +146,11 @@ async def _taken(request: Request, imports: ImportService) -> Response:
         except Exception as error:  # the page must get a reply that it can show
             log.exception("%s failed", request.url.path)
             return failed(error)
+
+
+def _fields(asked: Mapping[str, str]) -> tuple[str, str]:
+    """The format and the classes of masks, which are looked at before an archive is sent."""
+    return asked.get("layout", ""), asked.get("classes", "")
 
 
 def _lines(workspace: Workspace, number: int, kind: RowKind | None) -> Iterator[bytes]:
