@@ -24,10 +24,14 @@
     for (const one of cell.querySelectorAll("a, button")) one.tabIndex = 0;
     if (focused) main(cell)?.focus();
   }
+  // Tab leads to a cell that is shown.
+  function enterFirst() {
+    const first = [...table.tBodies[0].querySelectorAll("tr:not([hidden]) td")].find(main);
+    if (first) enter(first, false);
+  }
   if (table) {
     for (const one of table.tBodies[0].querySelectorAll("td > :is(a, button)")) one.tabIndex = -1;
-    const first = [...table.tBodies[0].querySelectorAll("td")].find(main);
-    if (first) enter(first, false);
+    enterFirst();
     table.addEventListener("focusin", (event) => {
       const cell = event.target.closest("td");
       if (cell && !("here" in cell.dataset)) enter(cell, false);
@@ -69,6 +73,7 @@
   find?.addEventListener("input", () => {
     const wanted = find.value.trim().toLowerCase();
     for (const row of table?.tBodies[0].rows ?? []) row.hidden = !row.dataset.line.toLowerCase().includes(wanted);
+    if (table?.querySelector("[hidden] > [data-here]")) enterFirst();
   });
   document.getElementById("model")?.addEventListener("change", (event) => event.target.form.requestSubmit());
 
