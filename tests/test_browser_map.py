@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from services.curation.views import View
 from storage import entry_sets
+from tests.routing import routed
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here, until
 from tests.test_meaning import BLUE, GREEN, RED, ColourEmbedder, add
@@ -120,6 +121,15 @@ def test_the_point_under_the_pointer_shows_its_picture(page: Page, server: tuple
     page.wait_for_function("document.querySelector('#shown img').naturalWidth > 0")
     page.mouse.move(box["x"] + 1, box["y"] + 1)
     expect(shown).to_be_hidden()
+
+
+def test_points_that_do_not_come_are_said_so_and_asked_for_again(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    with routed(page, "**/curate/api/map-points*", lambda route: route.abort()):
+        page.locator("#colour").select_option("review")
+        expect(page.locator("#empty")).to_contain_text("No answer from the studio: is it running?")
+    expect(page.locator("#empty")).to_be_hidden()
+    expect(page.locator("#legend")).to_contain_text("open")
 
 
 def test_what_people_wrote_is_text_and_another_colour_is_fetched(page: Page, server: tuple[str, Studio]) -> None:

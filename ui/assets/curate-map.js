@@ -180,10 +180,13 @@
     map.ready = false;
     let bytes;
     try {
-      const reply = await fetch(`/curate/api/map-points?${query}`);
-      if (!reply.ok) throw new Error((await reply.json()).error);
-      bytes = await reply.arrayBuffer();
-    } catch (error) { if (mine === version) tell(error.message); return; }
+      bytes = await wire.bytes(`/curate/api/map-points?${query}`);
+    } catch (error) {
+      if (mine !== version) return;
+      tell(error.message);
+      if (error.lost) setTimeout(() => { if (mine === version) load(); }, 2000);
+      return;
+    }
     if (mine !== version) return;
     const length = new DataView(bytes).getUint32(0, true);
     const header = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));

@@ -18,16 +18,35 @@
     return reply;
   };
 
-  // The JSON that came back.
-  wire.ask = async (path, how) => {
-    let reply, said;
-    try { reply = await fetch(path, how); } catch { throw Object.assign(new Error("No answer from the studio: is it running? Nothing was changed."), { lost: true }); }
+  const lost = () => Object.assign(new Error("No answer from the studio: is it running? Nothing was changed."), { lost: true });
+  const reached = async (path, how) => { try { return await fetch(path, how); } catch { throw lost(); } };
+  const told = async (reply) => {
+    let said;
     if (reply.status === 401) wire.signedOut?.();
     try { said = await reply.json(); } catch { throw Object.assign(new Error(`The studio answered with an error (${reply.status}). Please reload the page.`), { status: reply.status }); }
     if (!reply.ok) throw Object.assign(new Error(said.error || `The studio refused it (${reply.status}).`), { field: said.field, status: reply.status });
     return said;
   };
+  // The JSON that came back.
+  wire.ask = async (path, how) => told(await reached(path, how));
+  // What came back as it is, for what is no JSON.
+  wire.bytes = async (path) => {
+    const reply = await reached(path);
+    if (!reply.ok) await told(reply);
+    try { return await reply.arrayBuffer(); } catch { throw lost(); }
+  };
   wire.get = (path, query = {}) => wire.ask(Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
+  // What a page waits for, however long that takes: while nobody answers it is asked for again, less and less often, and
+  // `unheard` is told each time what to say meanwhile.
+  wire.patient = async (path, query = {}, unheard = () => {}) => {
+    for (let pause = 500; ; pause = Math.min(2 * pause, 5000)) {
+      try { return await wire.get(path, query); } catch (error) {
+        if (!error.lost) throw error;
+        unheard("The studio does not answer: is it running? It is asked again and again.");
+      }
+      await new Promise((go) => setTimeout(go, pause));
+    }
+  };
   // `lasting`: it goes on when the page is left. A browser holds 64 KiB of such requests, all together: one that is under
   // way and the last.
   wire.post = (path, data = {}, lasting = false) => {
