@@ -286,6 +286,37 @@ def test_a_long_split_tells_how_far_it_is_and_stops(desk: Desk, monkeypatch: pyt
     expect(page.locator("#set-said")).to_contain_text("3 groups")
 
 
+def test_what_is_done_while_a_split_is_saved_is_saved_after_it(desk: Desk) -> None:
+    page, save, set_id = desk.page, HeldBack(), desk.draft("One after the other", 5)
+    first, second, third = (str(desk.shot(place).get_attribute("data-image")) for place in range(3))
+    with routed(page, "**/curate/api/set-split-in-test-set", save):
+        for image, key in ((first, "1"), (second, "2"), (third, "Delete"), (second, "3")):
+            page.click(f"[data-image='{image}']")
+            page.keyboard.press(key)
+            page.keyboard.press("Escape")
+        expect(page.locator("#selection")).to_be_hidden()
+        save.let_through()
+        desk.idle()
+    held = desk.entries(set_id)
+    assert (held[first].split, held[second].split) == ("train", "test") and third not in held
+    expect(page.locator("#found")).to_have_text("4 images")
+
+
+def test_what_was_saved_is_said_though_the_page_cannot_be_read_again(desk: Desk) -> None:
+    page, set_id = desk.page, desk.draft("Half lost", 2)
+    broken: list[object] = []
+    page.on("pageerror", lambda error: broken.append(error))
+    desk.shot(0).click()
+    with routed(page, f"**/curate/sets/{set_id}", lambda route: route.abort()):
+        page.keyboard.press("1")
+        expect(page.locator("#set-said")).to_contain_text("1 image put into another split. The studio does not answer")
+        desk.idle()
+    page.keyboard.press("3")
+    expect(page.locator("#set-said")).not_to_contain_text("does not answer")
+    expect(desk.shot(0)).to_contain_text("test")
+    assert not broken
+
+
 def test_a_version_is_checked_and_its_lines_are_copied(desk: Desk) -> None:
     page, studio = desk.page, desk.studio
     set_id = desk.draft("Checked", 4)

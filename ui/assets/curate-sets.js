@@ -37,30 +37,43 @@
   let asked = 0;
   sets.refresh = async () => {
     const mine = ++asked;
-    const reply = await fetch(location.href, { cache: "no-store" });
-    const text = await reply.text();
-    if (mine !== asked || !page()) return;
+    let reply, text;
+    try { reply = await fetch(location.href, { cache: "no-store" }); text = await reply.text(); } catch { return false; }
+    if (mine !== asked || !page()) return true;
     const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("set");
-    if (!reply.ok || !fresh) { location.assign("/curate/sets"); return; }   // it is gone, or nobody is signed in
+    if (!reply.ok || !fresh) { location.assign("/curate/sets"); return true; }   // it is gone, or nobody is signed in
     // A window that is open says what is so now, and keeps what was typed and refused in it.
     const refused = [...page().querySelectorAll("dialog[open] [data-problem]")].map((one) => [one, one.textContent]);
     patch(page(), fresh.innerHTML, (field) => field.closest("dialog[open]") !== null);
     for (const [place, words] of refused) if (words) place.textContent = words;
     showPicked();
     watchAll();
+    return true;
   };
 
   // What a command gave: another page, or this one with what is new.
+  let finished = 0, spoken = 0;
   async function done(reply) {
     if (reply.go) { location.assign(reply.go); return; }
-    await sets.refresh();
-    if (reply.said) say(reply.said);
+    const mine = ++finished, fresh = await sets.refresh();
+    const words = [reply.said, fresh ? "" : "The studio does not answer now: reload the page to see how it is."].filter(Boolean);
+    if (!words.length || mine < spoken) return;   // or something later is told already
+    spoken = mine;
+    say(words.join(" "), !fresh);
+  }
+
+  // What is done while the one before is under way waits for it: it is saved in the order in which it was done.
+  let before = Promise.resolve();
+  function post(name, data) {
+    const reply = before.then(() => wire.post(api(name), data));
+    before = reply.catch(() => {});
+    return reply;
   }
 
   async function send(name, data, place) {
     sets.busy++;
     clear(place);
-    try { await done(await wire.post(api(name), data)); return true; } catch (error) { refuse(error, place); return false; } finally { sets.busy--; }
+    try { await done(await post(name, data)); return true; } catch (error) { refuse(error, place); return false; } finally { sets.busy--; }
   }
 
   // ---- Forms and windows
@@ -93,7 +106,7 @@
       else if (LONG.has(name)) await begin({ kind: name, ...about(), ...fields }, form);
       else if (name === "export") await makeExport(fields, form);
       else {
-        const images = name === "relabel-in-test-set" ? { images: [...sets.picked] } : {};
+        const images = name === "relabel-in-test-set" ? { images: chosen() } : {};
         if (await send(name, { ...about(), ...fields, ...images }, form)) form.closest("dialog")?.close();
       }
     } finally { button.disabled = false; }
@@ -134,7 +147,7 @@
     clear(form);
     const place = form.querySelector(".working");
     try {
-      const told = await follow(await wire.post(api("set-work"), data), place);
+      const told = await follow(await post("set-work", data), place);
       if (told) { form.closest("dialog").close(); await done(told); } else await sets.refresh();
     } catch (error) { place.hidden = true; refuse(error, form); await sets.refresh(); } finally { sets.busy--; }
   }
@@ -146,7 +159,7 @@
     try {
       const line = make("div", { className: "working" });
       place.replaceChildren(line);
-      const told = await follow(await wire.post(api("set-work"), { kind: "verify-test-set", version: page().dataset.version }), line);
+      const told = await follow(await post("set-work", { kind: "verify-test-set", version: page().dataset.version }), line);
       place.replaceChildren(...(told ? patch.nodes(told.html).childNodes : []));
     } catch (error) { place.replaceChildren(make("p", { className: "wrong" }, error.message)); }
     button.disabled = false;
@@ -239,13 +252,21 @@
     showPicked();
   }
 
-  async function act(name, data) {
-    const bar = document.getElementById("selection");
-    const images = [...sets.picked];
-    if (!images.length || sets.busy) return;
-    if (await send(name, { ...about(), images, ...data }, bar) && name === "remove-from-test-set") { sets.picked.clear(); last = null; showPicked(); }
+  const leaving = new Set();   // picked, and about to be taken out
+  const chosen = () => [...sets.picked].filter((image) => !leaving.has(image));
+  async function remove() {
+    const images = chosen();
+    if (!images.length) return;
+    for (const image of images) leaving.add(image);
+    const removed = await send("remove-from-test-set", { ...about(), images }, document.getElementById("selection"));
+    for (const image of images) { leaving.delete(image); if (removed) sets.picked.delete(image); }
+    if (images.includes(last) && removed) last = null;
+    showPicked();
   }
-  const setSplit = (split) => act("set-split-in-test-set", { split });
+  function setSplit(split) {
+    const images = chosen();
+    if (images.length) send("set-split-in-test-set", { ...about(), images, split }, document.getElementById("selection"));
+  }
 
   async function pickFound() {
     const query = new URLSearchParams(location.search);
@@ -291,7 +312,7 @@
     else if ("pickNone" in data) { sets.picked.clear(); showPicked(); }
     else if ("pickFound" in data) pickFound();
     else if ("relabel" in data) open("relabel");
-    else if ("remove" in data) act("remove-from-test-set");
+    else if ("remove" in data) remove();
     else if (data.step) step(Number(data.step));
     else if (data.image && target.classList.contains("shot")) { if (isDraft() && event.detail !== 0) pick(target, event.shiftKey); else if (page()) enlarge(data.image); }
   });
@@ -330,9 +351,9 @@
     } else if (event.key === " " && at >= 0 && isDraft()) { event.preventDefault(); pick(there[at], event.shiftKey); }
     else if (!isDraft()) return;
     else if (event.key === "Escape" && sets.picked.size) { sets.picked.clear(); showPicked(); }
-    else if ((event.key === "Delete" || event.key === "Backspace") && sets.picked.size) { event.preventDefault(); act("remove-from-test-set"); }
+    else if ((event.key === "Delete" || event.key === "Backspace") && sets.picked.size) { event.preventDefault(); remove(); }
     else if (event.key.toLowerCase() === "l" && sets.picked.size) { event.preventDefault(); open("relabel"); }
-    else if (event.key in SPLITS && sets.picked.size) setSplit(SPLITS[event.key]);
+    else if (event.key in SPLITS && !event.repeat) setSplit(SPLITS[event.key]);
   });
 
   // Firefox presses a button when the space bar comes up, whatever became of its going down.
