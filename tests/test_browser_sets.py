@@ -12,13 +12,14 @@ from playwright.sync_api import expect
 
 from services.formats.reading import read
 from services.test_sets import hashes
+from services.test_sets.drafts import SplitTestSet
 from tests.routing import HeldBack, routed
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
 from tests.set_cases import picture, run_of
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Locator, Page, Route
 
     from services.studio import Studio
     from storage.test_set_types import SetEntry
@@ -315,6 +316,80 @@ def test_what_was_saved_is_said_though_the_page_cannot_be_read_again(desk: Desk)
     expect(page.locator("#set-said")).not_to_contain_text("does not answer")
     expect(desk.shot(0)).to_contain_text("test")
     assert not broken
+
+
+class Losing:
+    """A handler of requests that are lost, or answered with an error of the studio, until `on` is False."""
+
+    def __init__(self, status: int = 0) -> None:
+        self.status, self.on = status, True
+
+    def __call__(self, route: Route) -> None:
+        if not self.on:
+            route.continue_()
+        elif self.status:
+            route.fulfill(status=self.status, json={"error": "The studio itself failed."})
+        else:
+            route.abort()
+
+
+POLLS = "**/curate/api/set-work?work=*"
+
+
+def test_a_release_is_followed_through_polls_that_are_lost(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, drafts, go_on, losing = desk.page, desk.studio.test_sets.drafts, threading.Event(), Losing()
+    desk.draft("Followed", 3)
+    release = drafts.release
+    monkeypatch.setattr(drafts, "release", lambda *given: go_on.wait(60) and release(*given))
+    page.click("#open-release")
+    with routed(page, POLLS, losing):
+        page.click("#release [type=submit]")
+        expect(page.locator("#release .working")).to_contain_text("The studio does not answer")
+        losing.on = False
+        expect(page.locator("#release .working")).not_to_contain_text("does not answer")
+        go_on.set()
+        page.wait_for_selector("#version-id")
+
+
+def test_work_that_goes_on_is_watched_through_polls_that_are_lost_and_again_after_a_fault(desk: Desk) -> None:
+    page, sets, go_on, losing = desk.page, desk.studio.test_sets, threading.Event(), Losing()
+    set_id = desk.draft("Watched", 4)
+    asked = SplitTestSet(test_set=set_id, train=0.5, validation=0, test=0.5)
+    sets.work.start(SplitTestSet.name, set_id, lambda on_count: go_on.wait(60) and sets.drafts.split(asked, on_count))
+    desk.open(f"/{set_id}")
+    said = page.locator("#set-said")
+    expect(page.locator("#part-work [data-work]")).to_have_count(1)
+    with routed(page, POLLS, losing):
+        expect(said).to_contain_text("The studio does not answer")
+        losing.on = False
+        expect(said).to_be_empty()
+        losing.status, losing.on = 500, True
+        expect(said).to_have_text("The studio itself failed.")
+        losing.on = False
+        page.evaluate("sets.refresh()")
+        go_on.set()
+        expect(said).to_contain_text("groups of images that stay together")
+    assert all(entry.split for entry in desk.entries(set_id).values())
+
+
+def test_an_import_is_watched_through_polls_that_are_lost(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, imports, go_on, losing = desk.page, desk.studio.workspace.imports, threading.Event(), Losing()
+    add = imports.add
+    monkeypatch.setattr(imports, "add", lambda *given: go_on.wait(60) and add(*given))
+    (tmp_path / "owl").mkdir()
+    picture(7500).save(tmp_path / "owl" / "1.png")
+    page.goto(f"{desk.url}curate/import")
+    page.wait_for_function("() => window.imports?.ready")
+    page.set_input_files("#choose-folder", tmp_path / "owl")
+    page.click("#begin")
+    expect(page.locator("#part-import")).to_have_attribute("data-state", "running")
+    with routed(page, "**/curate/api/import", losing):
+        expect(page.locator("#part-import")).to_contain_text("The studio does not answer")
+        losing.on = False
+        go_on.set()
+        expect(page.locator("#part-import")).to_contain_text("1 image came into the workspace")
 
 
 def test_a_version_is_checked_and_its_lines_are_copied(desk: Desk) -> None:

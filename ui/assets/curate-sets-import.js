@@ -174,7 +174,7 @@
     watching = true;
     try {
       for (let active = true; active;) {
-        const said = await wire.get("/curate/api/import");
+        const said = await wire.patient("/curate/api/import", {}, (words) => document.querySelector("#part-import .mut")?.replaceChildren(words));
         patch.parts(said.parts);
         active = said.active;
         if (active) await new Promise((go) => setTimeout(go, 500));

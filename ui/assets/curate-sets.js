@@ -134,7 +134,7 @@
     while (told.state === "waiting" || told.state === "running") {
       progress(place, told, stop);
       await wait(400);
-      told = await wire.get(api("set-work"), { work: told.work });
+      told = await wire.patient(api("set-work"), { work: told.work }, (words) => place.firstChild?.replaceChildren(words));
     }
     place.hidden = true;
     place.replaceChildren();
@@ -176,16 +176,23 @@
     if (watched.has(work) || sets.busy) return;
     watched.add(work);
     try {
-      let told = await wire.get(api("set-work"), { work });
+      let told = await heard("set-work", { work });
       while (told.state === "waiting" || told.state === "running") {
         const line = document.querySelector(`#part-work [data-work="${work}"] .bar i`);
         if (line && told.total) line.style.width = `${Math.round((100 * told.done) / told.total)}%`;
         await wait(600);
-        told = await wire.get(api("set-work"), { work });
+        told = await heard("set-work", { work });
       }
       if (told.state === "failed") say(told.error, true);
       await done({ said: told.said, go: told.go });
-    } catch { /* told by whatever is done next */ }
+    } catch (error) { watched.delete(work); say(error.message, true); }
+  }
+  // What is asked of what goes on by itself; while the studio does not answer, that is said.
+  async function heard(name, query) {
+    let unheard = "";
+    const reply = await wire.patient(api(name), query, (words) => { if (!unheard) say((unheard = words), true); });
+    if (unheard && said.textContent === unheard) say("");
+    return reply;
   }
 
   // ---- Exports
@@ -206,7 +213,7 @@
     watching = true;
     try {
       for (let active = true; active;) {
-        const reply = await wire.get(api("set-exports"), { version: page().dataset.version });
+        const reply = await heard("set-exports", { version: page().dataset.version });
         patch.parts(reply.parts);
         active = reply.active;
         if (active) await wait(500);
