@@ -15,7 +15,7 @@ from services.test_sets import hashes
 from services.test_sets.drafts import SplitTestSet
 from tests.routing import HeldBack, routed
 from tests.scripted import ScriptedModels
-from tests.serving import serving_here
+from tests.serving import serving_here, until
 from tests.set_cases import picture, run_of
 
 if TYPE_CHECKING:
@@ -390,6 +390,53 @@ def test_an_import_is_watched_through_polls_that_are_lost(
         losing.on = False
         go_on.set()
         expect(page.locator("#part-import")).to_contain_text("1 image came into the workspace")
+
+
+def arrives(page: Page, late: Route) -> None:
+    """A request that was held back is answered, and the page has done what it does about it."""
+    with page.expect_response(late.request.url) as got:
+        late.continue_()
+    got.value.finished()
+    page.evaluate("new Promise((go) => setTimeout(go))")
+
+
+def test_images_are_looked_at_large_as_fast_as_the_keys_go(desk: Desk) -> None:
+    page, late, saving = desk.page, HeldBack(), HeldBack()
+    desk.draft("Large", 5)
+    images = [str(desk.shot(place).get_attribute("data-image")) for place in range(4)]
+    large = page.locator("#large")
+
+    def shows(place: int) -> None:
+        expect(large.locator(f"[src*='{images[place]}']")).not_to_have_count(0)
+
+    desk.shot(0).focus()
+    page.keyboard.press("Enter")
+    shows(0)
+    with routed(page, "**/curate/api/set-image?*", late):
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        until(lambda: page.evaluate("true") and len(late.waiting or ()) == 2)
+        second, third = late.waiting or []
+        third.continue_()
+        shows(2)
+        arrives(page, second)
+        shows(2)
+        late.waiting = []
+        page.keyboard.press("ArrowRight")
+        until(lambda: page.evaluate("true") and late.waiting)
+        page.keyboard.press("Escape")
+        expect(large).to_be_hidden()
+        arrives(page, late.waiting[0])
+        expect(large).to_be_hidden()
+    desk.shot(1).click()
+    with routed(page, "**/curate/api/set-split-in-test-set", saving):
+        page.keyboard.press("1")
+        desk.shot(1).focus()
+        page.keyboard.press("Enter")
+        shows(1)
+        saving.let_through()
+        desk.idle()
+    shows(1)  # and stays when the page is fitted anew
 
 
 def test_a_version_is_checked_and_its_lines_are_copied(desk: Desk) -> None:

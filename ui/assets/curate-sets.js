@@ -288,14 +288,18 @@
   // ---- An image large
 
   const large = () => document.getElementById("large");
+  let looked = 0;   // which of them comes too late
   async function enlarge(image) {
+    const mine = ++looked;
+    large().dataset.image = image;   // the next one is beside it, though it is not shown yet
     try {
       const { html } = await wire.get(api("set-image"), { version: page().dataset.version, image });
+      if (mine !== looked) return;
       large().replaceChildren(...patch.nodes(html).childNodes);
-      large().dataset.image = image;
       if (!large().open) large().showModal();
-    } catch (error) { say(error.message, true); }
+    } catch (error) { if (mine === looked) say(error.message, true); }
   }
+  document.addEventListener("close", (event) => { if (event.target === large()) looked++; }, true);
   function step(by) {
     const there = shots(), next = there[there.findIndex((one) => one.dataset.image === large().dataset.image) + by];
     if (next) enlarge(next.dataset.image);
@@ -346,6 +350,7 @@
       if (by) { event.preventDefault(); step(by); }
       return;
     }
+    if (event.key === "Escape") looked++;
     if (document.querySelector("dialog[open]")) return;
     const there = shots(), at = there.indexOf(document.activeElement);
     if (event.key in MOVES && at >= 0) {

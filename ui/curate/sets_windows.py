@@ -22,7 +22,7 @@ _SHARES: tuple[tuple[Split, int], ...] = (("train", 80), ("validation", 0), ("te
 def windows(shown: ShownVersion) -> Html:
     """All windows of the page, none of them open."""
     version = shown.version
-    made: list[Child] = [el("dialog", id="large", class_="window", aria_label="One image")]
+    made: list[Child] = [el("dialog", id="large", class_="window", aria_label="One image", data_own=True)]
     if version.is_draft:
         made += [
             _split_window(shown),
