@@ -77,10 +77,31 @@ def test_a_region_is_picked_and_its_address_means_the_same_images(page: Page, se
     assert entry_sets.size(inside) == 30
     page.locator("#legend button").filter(has_text=HOSTILE).click()
     expect(page.locator("#picked-count")).to_have_text("20 images")
-    view = region_of(page)
-    assert view.wanted.facets == {"class": ("bird",)}
+    assert studio.gallery.count(region_of(page)).number == 20
     page.keyboard.press("Escape")
     expect(page.locator("#picked")).to_be_hidden()
+
+
+def test_what_is_opened_is_what_was_drawn(page: Page, server: tuple[str, Studio]) -> None:
+    """Of images with several tags, on a map of some of all images, with colours hidden."""
+    studio = server[1]
+    entries = sorted(studio.gallery.ids(View.read("class=bird")))
+    for tag, those in {"common": entries[:8], "less": entries[6:11]}.items():
+        studio.commands.send("tag-images", {"entries": those, "tag": tag})
+    opened(page, server, "?class=bird")
+    page.locator("#colour").select_option("tag")
+    legend = page.locator("#legend button")
+    expect(legend).to_have_text(["common8", "less3", "none9"])
+    page.locator("#stage").focus()
+    page.keyboard.press("v")
+    for name, left in (("common", "12 images"), ("none", "3 images")):
+        legend.filter(has_text=name).click()
+        expect(page.locator("#picked-count")).to_have_text(left)
+    page.click("#open-picked")
+    page.wait_for_function("window.gallery && gallery.idle")
+    expect(page.locator("#count")).to_have_text("3")
+    cells = page.locator(".cell:not([hidden])").evaluate_all("all => all.map((one) => Number(one.dataset.entry))")
+    assert {*cells} == {*entries[8:11]}
 
 
 def test_keys_move_and_pick_what_is_in_sight(page: Page, server: tuple[str, Studio]) -> None:

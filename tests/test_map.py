@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.errors import UserError
 from services.curation.map import FEWEST, ImageMap
-from services.curation.views import View
+from services.curation.views import ShownColours, View
 from services.studio import Studio
 from storage import entry_sets
 from storage.catalogue_types import CatalogueFilter
@@ -125,7 +125,7 @@ def test_points_have_the_colour_of_their_value(mapped: tuple[Studio, dict[str, l
     points = studio.image_map.points("pca", EVERYTHING, "class")
     named = {one.name: one for one in points.legend}
     assert (named["bird"].count, named["boat"].count, named["others"].count, named["none"].count) == (16, 8, 0, 0)
-    assert named["boat"].pair == ("class", "boat") and named["none"].pair is None
+    assert (named["boat"].value, named["none"].value) == ("boat", "")
     place = [one.name for one in points.legend].index("boat")
     assert sorted(points.entries[points.categories == place].tolist()) == entries["blue"]
     reviewed = studio.image_map.points("pca", EVERYTHING, "review")
@@ -136,6 +136,32 @@ def test_points_have_the_colour_of_their_value(mapped: tuple[Studio, dict[str, l
     assert {one.name: one.count for one in model.legend if one.count} == {"unread": 24}
     boats = studio.image_map.points("pca", CatalogueFilter(facets={"class": ("boat",)}), "class")
     assert sorted(boats.entries.tolist()) == entries["blue"] and boats.missing == 0
+
+
+@pytest.mark.parametrize("colour", ["tag", "class", "model:a model"])
+def test_a_region_means_the_points_whose_colours_were_shown(
+    mapped: tuple[Studio, dict[str, list[int]]], monkeypatch: pytest.MonkeyPatch, colour: str
+) -> None:
+    """Images with several tags have one colour, and those with rare tags, or none, have a colour too."""
+    monkeypatch.setattr("services.curation.map.COLOURED", 2)
+    studio, entries = mapped
+    red, blue = entries["red"], entries["blue"]
+    for tag, those in {"common": red[:6], "less": red[4:] + blue[:1], "rare": red[:1] + blue[:2]}.items():
+        studio.commands.send("tag-images", {"entries": those, "tag": tag})
+    points = studio.image_map.points("pca", EVERYTHING, colour)
+    if colour == "tag":
+        counts = {one.name: one.count for one in points.legend}
+        assert counts == {"common": 6, "less": 3, "others": 1, "none": 14}
+    whole = around(list(places(studio).values()))
+    for hidden in range(1 << min(4, len(points.legend))):
+        shown = [not hidden >> place & 1 for place in range(len(points.legend))]
+        values = tuple((one.value, on) for one, on in zip(points.legend, shown, strict=True) if one.value)
+        view = View(region=whole, colours=ShownColours(colour, values, *shown[-2:]))
+        drawn = {int(entry) for entry, place in zip(points.entries, points.categories, strict=True) if shown[place]}
+        assert {*studio.gallery.ids(View.read(view.text))} == drawn
+        assert studio.gallery.count(view).number == len(drawn)
+        boats = View(CatalogueFilter(facets={"class": ("boat",)}), region=whole, colours=view.colours)
+        assert {*studio.gallery.ids(boats)} == drawn & {*blue}
 
 
 def test_the_bytes_for_the_page_say_the_points(mapped: tuple[Studio, dict[str, list[int]]]) -> None:

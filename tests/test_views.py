@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
 
 from pipeline.errors import UserError
-from services.curation.views import LONGEST_VIEW, View, address
+from services.curation.views import LONGEST_VIEW, ShownColours, View, address
 from storage.catalogue_types import Between, CatalogueFilter, Order
 
 EVERYTHING_SAID = View(
@@ -25,6 +26,7 @@ EVERYTHING_SAID = View(
     Order("check", "edges kept", True),
     like="a red bird",
     region=((0.0, 0.5), (-1.25, 2.0), (3.0, 3.0)),
+    colours=ShownColours("class", (("bird", True), ("others", False), ("+ & -", True)), none=True),
 )
 
 
@@ -46,12 +48,18 @@ def test_the_same_view_has_one_address() -> None:
     "text",
     ["colour=red", "check=passed", "check=x:maybe", "model=m:sometimes", "range=x:1", "range=x:nan:1", "near=-1",
      "near=9" * 30, "sort=loudest", "sort=check", "sort=newest:x", "region=1,2 3,4", "region=a,b c,d e,f",
+     "colours=red", "colours=model:", "colours=tag&colours=bird", "colours=tag&colours=%2B",
+     "colours=tag" + "&colours=-a" * 31,
      "__proto__=1", "-run=x", "none=colour", "&".join(["class=a"] * 300), "text=" + "x" * LONGEST_VIEW],
 )  # fmt: skip
 def test_what_says_no_view_is_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(UserError, match=r"\.$") as refused:
         View.read(text)
     assert refused.value.field == "view"
+
+
+def test_colours_go_with_the_region_that_they_are_of() -> None:
+    assert replace(EVERYTHING_SAID, region=()).text.count("colours") == 0
 
 
 def test_a_stray_quote_is_a_quote() -> None:

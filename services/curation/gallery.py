@@ -139,7 +139,7 @@ class Gallery:
         """Those images of a view that look most like a picture from elsewhere, of which nothing is kept: a name for
         `page`, and how many they are. Raises UserError for a file that is no picture, and as `Meaning.ranked`.
         """
-        allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.wanted))
+        allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.wanted), view.colours)
         found = self._meaning.ranked(read_image(picture).image, allowed)
         name = secrets.token_hex(8)
         with self._lock:
@@ -199,7 +199,7 @@ class Gallery:
         """The images of a view that no filter can say; None of others."""
         if view.is_filter:
             return None
-        allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.wanted))
+        allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.wanted), view.colours)
         if not view.by_meaning:
             return Held(allowed)
         key = view.text, self._workspace.saved()

@@ -28,6 +28,7 @@ from pipeline.errors import UserError
 from pipeline.nearest import Floats, products
 from services.commands import Command, Commands
 from services.curation.meaning import Meaning
+from services.curation.views import REST, ShownColours
 from storage import entry_sets
 from storage.catalogue_selection import UNREAD
 from storage.catalogue_types import STANDINGS, CatalogueFilter, Facet
@@ -48,7 +49,6 @@ UMAP_RIGHT = 2.0
 """How far UMAP lies to the right in the plane; each map is one unit wide and high."""
 COLOURED = 11
 """Values of a facet that have a colour of their own."""
-REST, NONE = "others", "none"
 Region = Sequence[tuple[float, float]]
 
 log = logging.getLogger(__name__)
@@ -79,9 +79,9 @@ class Category:
     """A colour of the map."""
 
     name: str
+    value: str
+    """Which the images have; "" of the rest and of what has no value."""
     count: int
-    pair: tuple[str, str] | None
-    """What filters for it in the address of a view; None of the rest and of what has no value."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,10 @@ class ImageMap:
             self._umap = version, Layout(table.entries[: len(places)], places)
             return self._umap[1]
 
-    def inside(self, region: Region, allowed: Bits) -> Bits:
-        """Those of the `allowed` entries that lie in a region, which is on the map where most of its corners are."""
+    def inside(self, region: Region, allowed: Bits, colours: ShownColours | None = None) -> Bits:
+        """Those of the `allowed` entries that lie in a region, which is on the map where most of its corners are, and
+        have one of the `colours` that it means.
+        """
         if not region:
             return allowed
         middle = sorted(x for x, _ in region)[len(region) // 2]
@@ -174,6 +176,10 @@ class ImageMap:
         if layout is None:
             return np.zeros_like(allowed)
         entries = layout.entries[_within(np.asarray(region, np.float32), layout.places)]
+        if colours is not None:
+            shown = [*(shown for _, shown in colours.values), colours.others, colours.none]
+            has = self._categories(entries, colours.by, [value for value, _ in colours.values])
+            entries = entries[np.array(shown)[has]]
         return allowed & entry_sets.of_entries(entries, len(allowed) // entry_sets.BYTES)
 
     def points(self, name: MapName, wanted: CatalogueFilter, colour: str) -> MapPoints:
@@ -197,34 +203,35 @@ class ImageMap:
         self, entries: Numbers, wanted: CatalogueFilter, colour: str
     ) -> tuple[NDArray[np.uint8], tuple[Category, ...]]:
         catalogue = self._workspace.catalogue
-        model = colour.removeprefix("model:") if colour.startswith("model:") else ""
-        parts: list[tuple[str, tuple[str, str], CatalogueFilter]] = []
-        if model:
-            for standing in (*STANDINGS, UNREAD):
-                parts.append((standing, ("model", f"{model}:{standing}"), CatalogueFilter(models={model: (standing,)})))
-            has_any = catalogue.bits()
+        if colour.startswith(_MODEL):
+            named = {standing: standing for standing in (*STANDINGS, UNREAD)}
         else:
             facet: Facet = colour  # type: ignore[assignment]
             same: dict[bytes, list[str]] = {}
             for value in catalogue.facets(wanted, (facet,), 3 * COLOURED)[facet]:
-                has = entry_sets.has(catalogue.bits(CatalogueFilter(facets={facet: (value,)})), entries)
+                has = entry_sets.has(catalogue.bits(_having(colour, value)), entries)
                 if has.any():
                     same.setdefault(np.packbits(has).tobytes(), []).append(value)
-            for names in list(same.values())[:COLOURED]:
-                # The classes that all streets protect, say, are one colour.
-                word = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-                parts.append((word, (facet, names[0]), CatalogueFilter(facets={facet: (names[0],)})))
-            values = tuple(catalogue.facets(names=(facet,), most=1 << 20)[facet])
-            has_any = catalogue.bits(CatalogueFilter(facets={facet: values})) if values else np.zeros(0, np.uint8)
-        found = np.full(len(entries), len(parts) + 1, np.uint8)
-        found[entry_sets.has(has_any, entries)] = len(parts)
-        # An image with several values has the colour of the one that is most common.
-        for place in range(len(parts) - 1, -1, -1):
-            found[entry_sets.has(catalogue.bits(parts[place][2]), entries)] = place
-        counts = np.bincount(found, minlength=len(parts) + 2).tolist()
-        legend = [Category(word, counts[place], pair) for place, (word, pair, _) in enumerate(parts)]
-        legend += [Category(REST, counts[len(parts)], None), Category(NONE, counts[len(parts) + 1], None)]
-        return found, tuple(legend)
+            # The classes that all streets protect, say, are one colour.
+            named = {
+                values[0]: ", ".join(values[:3]) + (", …" if len(values) > 3 else "")
+                for values in list(same.values())[:COLOURED]
+            }
+        found = self._categories(entries, colour, list(named))
+        counts = np.bincount(found, minlength=len(named) + 2).tolist()
+        names = [*((word, value) for value, word in named.items()), *((word, "") for word in REST)]
+        return found, tuple(Category(*one, count=count) for one, count in zip(names, counts, strict=True))
+
+    def _categories(self, entries: Numbers, colour: str, values: Sequence[str]) -> NDArray[np.uint8]:
+        """Of each entry which colour it has: the place of the first of these values that it has, which is the most
+        common one; behind them that of the rest, and at last that of what has no value.
+        """
+        catalogue = self._workspace.catalogue
+        found = np.full(len(entries), len(values) + 1, np.uint8)
+        found[entry_sets.has(catalogue.bits(_having(colour)), entries)] = len(values)
+        for place in range(len(values) - 1, -1, -1):
+            found[entry_sets.has(catalogue.bits(_having(colour, values[place])), entries)] = place
+        return found
 
     # UMAP, in a process of its own
 
@@ -294,6 +301,17 @@ class ImageMap:
 
     def _kept(self, table: VectorTable) -> Path:
         return self._workspace.vectors.folder / f"{table.version[0]}.umap.npy"
+
+
+_MODEL = "model:"
+
+
+def _having(colour: str, value: str = "") -> CatalogueFilter:
+    """The images that have a value of what the points are coloured by, "" for any."""
+    if colour.startswith(_MODEL):
+        return CatalogueFilter(models={colour.removeprefix(_MODEL): (value,)}) if value else CatalogueFilter()
+    facet: Facet = colour  # type: ignore[assignment]
+    return CatalogueFilter(facets={facet: (value,)}) if value else CatalogueFilter(without={facet: ("",)})
 
 
 _ROOT = Path(__file__).resolve().parent.parent.parent

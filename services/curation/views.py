@@ -25,6 +25,10 @@ MOST_PARTS = 200
 LONGEST_VALUE = 1200
 MOST_CORNERS = 200
 """Corners of a region of the map."""
+REST = ("others", "none")
+"""What the map calls images that have only values without a colour of their own, and those that have no value."""
+MOST_COLOURS = 30
+"""Colours of the map that a view may name."""
 CHECK_OUTCOMES = ("passed", "failed", "cannot tell")
 ViewText = Annotated[
     str,
@@ -41,6 +45,44 @@ _ONCE = ("run", "source", "text", "edited", "like", "near", "alike", "region", "
 
 
 @dataclass(frozen=True)
+class ShownColours:
+    """Which colours of the map were shown when a region of it was picked: an image has the colour of the first value
+    that it has, whatever else it has.
+    """
+
+    by: str
+    """What the points are coloured by: a facet, or "model:" and the name of a model under test."""
+    values: tuple[tuple[str, bool], ...] = ()
+    """Those with a colour of their own, in the order of the legend, and whether they are shown."""
+    others: bool = False
+    """Whether images that have only other values are shown."""
+    none: bool = False
+    """Whether images that have no value are shown."""
+
+    @property
+    def parts(self) -> list[str]:
+        """What an address says."""
+        shown = [f"{'+' if shown else '-'}{value}" for value, shown in self.values]
+        return [self.by, *shown, *(name for name in REST if getattr(self, name))]
+
+    @staticmethod
+    def of(parts: list[str]) -> ShownColours | None:
+        """What such parts say; None where there are none. Raises UserError for parts that mean nothing."""
+        if not parts:
+            return None
+        by, *shown = parts
+        if by not in FACETS and (not by.startswith("model:") or by == "model:"):
+            raise _meaningless("colours", by)
+        for one in shown:
+            if one not in REST and (one[0] not in "+-" or len(one) == 1):
+                raise _meaningless("colours", one)
+        if len(shown) > MOST_COLOURS:
+            raise UserError(f"These are too many colours: at most {MOST_COLOURS} are taken.", field="view")
+        values = tuple((one[1:], one[0] == "+") for one in shown if one not in REST)
+        return ShownColours(by, values, "others" in shown, "none" in shown)
+
+
+@dataclass(frozen=True)
 class View:
     """Which images are looked at, and in which order."""
 
@@ -54,6 +96,8 @@ class View:
     """Only images that look like another one of them, group by group."""
     region: tuple[tuple[float, float], ...] = ()
     """The corners of a region of the map that they lie in; () for none."""
+    colours: ShownColours | None = None
+    """Those that the region means, and it goes with it; None for all."""
 
     @property
     def by_meaning(self) -> bool:
@@ -86,6 +130,7 @@ class View:
         checks: dict[str, list[str]] = defaultdict(list)
         models: dict[str, list[str]] = defaultdict(list)
         between: list[Between] = []
+        colours: list[str] = []
         once: dict[str, str] = {}
         for name, value in pairs:
             if not value or (len(value) > LONGEST_VALUE and name != "region"):
@@ -104,6 +149,8 @@ class View:
                 models[model].append(_one_of(name, value, standing, (*STANDINGS, UNREAD)))
             elif name == "range":
                 between.append(_range(value))
+            elif name == "colours":
+                colours.append(value)
             elif name in _ONCE:
                 once[name] = value
             else:
@@ -126,6 +173,7 @@ class View:
             _entry(once.get("near", "")),
             "alike" in once,
             _region(once.get("region", "")),
+            ShownColours.of(colours),
         )
 
     def without_range(self, check: str) -> View:
@@ -152,6 +200,7 @@ class View:
             pairs.append(("alike", "1"))
         if self.region:
             pairs.append(("region", " ".join(f"{x:g},{y:g}" for x, y in self.region)))
+            pairs += [("colours", part) for part in self.colours.parts] if self.colours is not None else []
         if order.sort != "newest":
             pairs.append(("sort", f"{order.sort}:{order.check}" if order.check else order.sort))
         if order.falling:

@@ -191,7 +191,7 @@
     const length = new DataView(bytes).getUint32(0, true);
     const header = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
     const at = 4 + length, { count } = header;
-    data = { ...header, entries: new Uint32Array(bytes, at, count), places: new Uint16Array(bytes, at + 4 * count, 2 * count), categories: new Uint8Array(bytes, at + 8 * count, count) };
+    data = { ...header, by: query.get("colour"), entries: new Uint32Array(bytes, at, count), places: new Uint16Array(bytes, at + 4 * count, 2 * count), categories: new Uint8Array(bytes, at + 8 * count, count) };
     pointed = -1;
     hidden = new Set();
     sort();
@@ -226,7 +226,7 @@
     });
     byId("legend").replaceChildren(...parts.filter(Boolean));
   }
-  const tone = (one, place) => (one.pair && !/^(review|model|study)$/.test(one.pair[0]) ? `c${place}` : TONES[one.name] || `c${place % 11}`);
+  const tone = (one, place) => (one.value && !/^(review|study|model:.*)$/.test(data.by) ? `c${place}` : TONES[one.name] || `c${place % 11}`);
 
   function paint() {
     const styles = getComputedStyle(main);
@@ -279,10 +279,16 @@
 
   function address(corners) {
     const query = new URLSearchParams(first.pairs);
-    const shown = data.legend.filter((one, place) => one.count && !hidden.has(place));
-    if (hidden.size && shown.every((one) => one.pair)) for (const one of shown) query.append(...one.pair);
-    else for (const place of hidden) { const { pair } = data.legend[place]; if (pair && pair[0] !== "model") query.append(`-${pair[0]}`, pair[1]); }
     query.set("region", corners.map(([x, y]) => `${(x + (which === "umap" ? RIGHT : 0)).toFixed(4)},${y.toFixed(4)}`).join(" "));
+    // An image has one colour and may have several values: only all colours in their order say which were drawn.
+    if (hidden.size) {
+      query.append("colours", data.by);
+      data.legend.forEach(({ name, value }, place) => {
+        const shown = !hidden.has(place);
+        if (value) query.append("colours", `${shown ? "+" : "-"}${value}`);
+        else if (shown) query.append("colours", name);
+      });
+    }
     return `/curate/?${query}`;
   }
 

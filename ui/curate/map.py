@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -21,7 +20,6 @@ from services.curation.gallery import Gallery
 from services.curation.map import MAPS, ImageMap, MakeMap, MapName, MapPoints, StopMap
 from services.curation.meaning import Meaning
 from services.curation.views import LONGEST_VIEW, View, address
-from storage.catalogue_types import Order
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched
 from ui.frame import not_there, signed_in
@@ -112,7 +110,7 @@ def packed(points: MapPoints) -> bytes:
     """The points as bytes, all numbers with the lowest byte first: the length of a header; the header as JSON, filled
     up to a multiple of four; entries (4 bytes each), places (2 and 2) and categories (1).
     """
-    legend = [{"name": one.name, "count": one.count, "pair": one.pair} for one in points.legend]
+    legend = [{"name": one.name, "value": one.value, "count": one.count} for one in points.legend]
     header = json.dumps({"count": len(points.entries), "missing": points.missing, "legend": legend}).encode()
     header += b" " * (-len(header) % 4)
     arrays = (points.entries.astype("<u4"), points.places.astype("<u2"), points.categories)
@@ -121,7 +119,7 @@ def packed(points: MapPoints) -> bytes:
 
 def map_page(view: View, gallery: Gallery, image_map: ImageMap, meaning: Meaning, signed: bool = False) -> str:
     """The page as a document; its points come later."""
-    shown = replace(view, order=Order(), like="", near=0, region=())
+    shown = View(view.wanted)
     models = tuple(gallery.totals(View()).models)
     data = json.dumps({"view": shown.text, "pairs": shown.pairs, "state": _state(image_map, meaning)})
     return curate_page(
