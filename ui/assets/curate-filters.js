@@ -97,7 +97,7 @@
   // The map shows what the filter of the grid does.
   function toMap() {
     const query = new URLSearchParams(gallery.view);
-    for (const name of ["sort", "falling", "near", "like", "alike"]) query.delete(name);
+    for (const name of ["sort", "falling", "near", "like", "alike", "region", "colours"]) query.delete(name);
     document.querySelector('[data-page="map"]').href = `/curate/map${query.size ? `?${query}` : ""}`;
   }
   toMap();

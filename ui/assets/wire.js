@@ -23,7 +23,7 @@
   const told = async (reply) => {
     let said;
     if (reply.status === 401) wire.signedOut?.();
-    try { said = await reply.json(); } catch { throw Object.assign(new Error(`The studio answered with an error (${reply.status}). Please reload the page.`), { status: reply.status }); }
+    try { said = await reply.json(); } catch { throw reply.ok ? lost() : Object.assign(new Error(`The studio answered with an error (${reply.status}). Please reload the page.`), { status: reply.status }); }
     if (!reply.ok) throw Object.assign(new Error(said.error || `The studio refused it (${reply.status}).`), { field: said.field, status: reply.status });
     return said;
   };

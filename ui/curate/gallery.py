@@ -26,7 +26,7 @@ from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched
 from ui.frame import not_there, signed_in
 from ui.views.markup import Html, el
-from ui.views.parts import button, icon, key
+from ui.views.parts import button, counted, icon, key
 
 SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures")
 """The commands that the page sends."""
@@ -172,7 +172,7 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
         _selection_bar(),
         _dialogs(),
         el("template", json.dumps({**data, "cells": [cell(entry) for entry in first]}), id="first"),
-        status=el("span", f"{whole:,} {_images(whole)}", class_="pill", id="whole"),
+        status=el("span", counted(whole), class_="pill", id="whole"),
         signed_in=signed,
         scripts=SCRIPTS,
     )

@@ -209,7 +209,7 @@ def _stage() -> Html:
             "div",
             el("canvas", id="points"),
             el("canvas", id="over"),
-            el("p", "", id="empty", class_="empty", hidden=True),
+            el("p", "Loading the map …", id="empty", class_="empty"),
             el("figure", el("img", alt=""), el("figcaption"), id="shown", class_="card", hidden=True),
             picked,
             id="stage",
