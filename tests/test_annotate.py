@@ -43,6 +43,8 @@ from tests.voted import cast
 from ui.annotate.application import COOKIE
 from ui.annotate.page import SERVED, annotate_page
 
+pytestmark = pytest.mark.slow
+
 MISSING = "There is no such thing, or it is not yours. Please reload the page."
 
 

@@ -14,6 +14,8 @@ from storage.workspace import Workspace
 from tests.guarded import CHEAP, HERE, HTML, PASSWORD, application, events
 from ui.passwords import SECRET, hashed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:

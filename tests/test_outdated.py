@@ -15,6 +15,8 @@ from services.studio import Studio
 from tests.scripted import studio_in
 from tests.test_ui_studio import do, part
 
+pytestmark = pytest.mark.slow
+
 CLASSES = {0: "sky", 1: "road", 2: "vehicle"}
 BIRD = Task("classification", label="bird")
 """The checks of a scene do not matter here, but a bird is what the stand-ins speak of."""

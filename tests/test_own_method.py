@@ -35,6 +35,8 @@ from storage.workspace import Workspace
 from tests.own_recipe import registered
 from tests.scripted import ScriptedModels, parts_of, performed
 
+pytestmark = pytest.mark.slow
+
 BIRD = Task("classification", label="bird")
 SOURCE = Image.linear_gradient("L").resize((96, 64)).convert("RGB")
 

@@ -37,6 +37,8 @@ from tests.own_recipe import (
 )
 from tests.scripted import SUNNY_BIRD, ScriptedModels, parts_of, performed
 
+pytestmark = pytest.mark.slow
+
 BIRD = Task("classification", label="bird")
 SOURCE = Image.linear_gradient("L").resize((96, 64)).convert("RGB")
 SETTINGS = PostcardSettings(generation=GenerationSettings(steps=2, short_side=64))

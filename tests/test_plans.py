@@ -16,6 +16,8 @@ from tests.cases import made_case
 from tests.explorer import encoded, fill, text_run
 from tests.scripted import perform
 
+pytestmark = pytest.mark.slow
+
 WEATHER = "weather x time of day"
 
 

@@ -26,6 +26,8 @@ from pipeline.profile import load_profile
 from pipeline.types import Alternative, Alternatives, Edit, KeywordAlternatives
 from tests.scripted import ScriptedLanguageModel, ScriptedModels
 
+pytestmark = pytest.mark.slow
+
 RED_AND_BLUE = (
     "A road with two cars in foggy weather at night. The near car is red and the far car is blue. "
     "A pedestrian walks on the pavement. The road is lined with leafy trees. The ground is sandy."

@@ -18,6 +18,8 @@ from pipeline.errors import UserError
 from pipeline.types import Task
 from storage.workspace import Workspace
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 OPEN_AS = """
 import os, sys

@@ -38,6 +38,8 @@ from study.templates import TEMPLATES
 from study.types import ControlPolicy, Eligibility, NewItem, Question, Rules
 from ui.study.routes import add_study_routes
 
+pytestmark = pytest.mark.slow
+
 OPEN = Eligibility(min_approval=0.0, min_finished=0)
 BIRD = replace(TEMPLATES["classification"].rules(), eligibility=OPEN, votes=3, consensus=2)
 LANCE = replace(TEMPLATES["lance"].rules(), eligibility=OPEN, votes=2, consensus=2)

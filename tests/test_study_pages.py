@@ -27,6 +27,8 @@ from tests.study_data import ROAD, driving
 from tests.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, birds, cast, picture, study_of
 from ui.study.routes import add_study_routes
 
+pytestmark = pytest.mark.slow
+
 TEN = [YES, YES, MOSTLY, YES, NO, YES, YES, SPLIT, MOSTLY, YES]
 """Eight valid, one not, one without a consensus."""
 HOSTILE = "<script>alert(1)</script>"

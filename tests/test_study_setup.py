@@ -36,6 +36,8 @@ from tests.study_cases import MODEL, object_runs, road_runs
 from ui.routes import add_routes
 from ui.study.routes import add_study_routes
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = '<img src=x onerror=alert(1)> "quoted" & {label}'
 
 

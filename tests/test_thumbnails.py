@@ -35,6 +35,8 @@ from tests.test_ui_studio import new_run
 from ui.routes import add_routes
 from ui.views.large import thumb_url
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 BIRD = Task("classification", "bird")
 

@@ -31,6 +31,8 @@ from tests.test_ui_studio import do, new_run
 from ui.routes import add_routes
 from ui.views.masks import legend, mask_row
 
+pytestmark = pytest.mark.slow
+
 NASTY = "<img src=x onerror=alert(1)> \"'& 鳥/../"
 BIRD = Task("classification", "bird")
 ROAD = Task("segmentation", protected=("road", "vehicle", "dragon"))

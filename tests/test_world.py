@@ -9,6 +9,8 @@ from demo.language import caption, keywords, protected_words
 from demo.render import render
 from demo.scene import COLOURS, OBJECT_CLASSES, SEMANTIC_CLASSES, TIMES, WEATHERS, random_scene
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(40)
 
 
