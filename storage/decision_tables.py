@@ -106,11 +106,11 @@ _TABLES = (
     "CREATE INDEX catalogue_labels_by_decision ON catalogue_labels (decision) WHERE decision IS NOT NULL",
 )
 
-_FIRST = "coalesce((SELECT min(id) FROM catalogue AS other WHERE other.source = {row}.source), {row}.id)"
-_SOURCES = f"""
-    SELECT id AS entry, 'source' AS measure, -{_FIRST.format(row="catalogue")} AS number FROM catalogue WHERE 1 {{only}}
+FIRST = "coalesce((SELECT min(id) FROM catalogue AS other WHERE other.source = {row}.source), {row}.id)"
+SOURCES = f"""
+    SELECT id AS entry, 'source' AS measure, -{FIRST.format(row="catalogue")} AS number FROM catalogue WHERE 1 {{only}}
 """
-_MEASURE = "(SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = 'source')"
+MEASURE = "(SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = 'source')"
 _NEW_MEASURE = """
     INSERT INTO catalogue_values (facet, value) SELECT 'measure', 'source'
     WHERE EXISTS (SELECT 1 FROM catalogue) AND NOT EXISTS (
@@ -129,14 +129,14 @@ _BINNED = ("catalogue_numbers_come", "catalogue_numbers_go", "catalogue_comes_an
 _BIN = _with_sources(catalogue_tables.bin_in_sql("number", "held.value"))
 FILL = (
     _NEW_MEASURE,
-    f"INSERT INTO catalogue_numbers SELECT {_MEASURE}, number, entry FROM ({_SOURCES.format(only='')}) ORDER BY 2, 3",
+    f"INSERT INTO catalogue_numbers SELECT {MEASURE}, number, entry FROM ({SOURCES.format(only='')}) ORDER BY 2, 3",
     f"""
     CREATE TEMP TABLE catalogue_filling AS
     SELECT facet, value, entry >> {CHUNK_BITS} AS chunk, group_concat(entry & {(1 << CHUNK_BITS) - 1}) AS places
     FROM (
-        SELECT entry, 'measure' AS facet, 'source' AS value FROM catalogue_numbers WHERE measure = {_MEASURE}
+        SELECT entry, 'measure' AS facet, 'source' AS value FROM catalogue_numbers WHERE measure = {MEASURE}
         UNION ALL SELECT entry, 'bin:source', CAST({_BIN} AS TEXT)
-        FROM (SELECT entry, number, 'source' AS value FROM catalogue_numbers WHERE measure = {_MEASURE}) AS held
+        FROM (SELECT entry, number, 'source' AS value FROM catalogue_numbers WHERE measure = {MEASURE}) AS held
     ) GROUP BY facet, value, chunk
     """,
     """
@@ -206,16 +206,16 @@ _TRIGGERS = (
     f"""
     CREATE TRIGGER catalogue_begins_in_its_source AFTER INSERT ON catalogue BEGIN
         {_NEW_MEASURE};
-        INSERT INTO catalogue_numbers SELECT {_MEASURE}, -{_FIRST.format(row="NEW")}, NEW.id;
+        INSERT INTO catalogue_numbers SELECT {MEASURE}, -{FIRST.format(row="NEW")}, NEW.id;
     END
     """,
     # The source of an image that was imported may come later: all that have it stand together then.
     f"""
     CREATE TRIGGER catalogue_follows_sources AFTER UPDATE OF source ON catalogue WHEN OLD.source IS NOT NEW.source BEGIN
-        DELETE FROM catalogue_numbers WHERE measure = {_MEASURE}
+        DELETE FROM catalogue_numbers WHERE measure = {MEASURE}
             AND entry IN (SELECT id FROM catalogue WHERE 1 {_OF_BOTH});
         INSERT INTO catalogue_numbers
-        SELECT {_MEASURE}, number, entry FROM ({_SOURCES.format(only=_OF_BOTH)});
+        SELECT {MEASURE}, number, entry FROM ({SOURCES.format(only=_OF_BOTH)});
     END
     """,
 )
@@ -251,7 +251,7 @@ OWN = """
 """Of entries without a test case: what is kept of what was decided, and what follows from the logs."""
 FACETS = _with_sources(catalogue_tables.FACETS)
 NUMBERS = f"""
-    {catalogue_tables.NUMBERS} UNION ALL SELECT {_MEASURE}, number, entry FROM ({_SOURCES.format(only="")})
+    {catalogue_tables.NUMBERS} UNION ALL SELECT {MEASURE}, number, entry FROM ({SOURCES.format(only="")})
 """
 
 

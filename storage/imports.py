@@ -25,6 +25,11 @@ ImportState = Literal["unfinished", "done"]
 """Unfinished: it is going on, or it was stopped and the same command goes on with it."""
 RowKind = Literal["refused", "changed", "known"]
 _AT_ONCE = 500
+# Both are answered by an index alone.
+_COUNTS = """
+    SELECT count(entry), coalesce(sum(made), 0), count(*) - count(entry) FROM imported_images WHERE import = ?
+"""
+_TOLD = "SELECT kind, count(*) FROM import_rows WHERE import = ? GROUP BY kind"
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,7 @@ class Imports(Repository):
         """Bring in images with their files; those that the import has stay as they are. Returns how many came new to
         the catalogue.
         """
-        if _get(db, number).state == "done":
+        if _row(db, number)["state"] == "done":
             return 0
         made = 0
         query = "SELECT 1 FROM imported_images WHERE import = ? AND image = ?"
@@ -159,7 +164,7 @@ class Imports(Repository):
         rows: Sequence[ImportRow],
     ) -> None:
         """All of it is in; `rows` are the report. Of one that is done nothing changes."""
-        if _get(db, number).state == "done":
+        if _row(db, number)["state"] == "done":
             return
         db.conn.executemany(
             "INSERT INTO import_rows (import, file, reason, kind) VALUES (?, ?, ?, ?)",
@@ -242,31 +247,28 @@ class Imports(Repository):
 
 
 def _get(db: sqlite_utils.Database, number: int) -> Import:
-    query = """
-        SELECT imports.*,
-            (SELECT count(*) FROM imported_images WHERE import = imports.id AND entry IS NOT NULL) AS images,
-            (SELECT count(*) FROM imported_images WHERE import = imports.id AND made) AS made,
-            (SELECT count(*) FROM imported_images WHERE import = imports.id AND entry IS NULL) AS sources,
-            (SELECT json_group_object(kind, number) FROM (
-                SELECT kind, count(*) AS number FROM import_rows WHERE import = imports.id GROUP BY kind
-            )) AS rows
-        FROM imports WHERE id = ?
-    """
-    for row in list(db.query(query, [number])):
-        return Import(
-            id=row["id"],
-            name=row["name"],
-            source=row["source"],
-            layout=row["layout"],
-            header=json.loads(row["header"]),
-            state=row["state"],
-            created=when(row["created"]),
-            finished=when(row["finished"]) if row["finished"] else None,
-            images=row["images"],
-            made=row["made"],
-            sources=row["sources"],
-            rows=json.loads(row["rows"]),
-        )
+    row = _row(db, number)
+    images, made, sources = db.execute(_COUNTS, [number]).fetchone()
+    return Import(
+        id=row["id"],
+        name=row["name"],
+        source=row["source"],
+        layout=row["layout"],
+        header=json.loads(row["header"]),
+        state=row["state"],
+        created=when(row["created"]),
+        finished=when(row["finished"]) if row["finished"] else None,
+        images=images,
+        made=made,
+        sources=sources,
+        rows=dict(db.execute(_TOLD, [number]).fetchall()),
+    )
+
+
+def _row(db: sqlite_utils.Database, number: int) -> Row:
+    """An import without what has to be counted."""
+    for row in list(db.query("SELECT * FROM imports WHERE id = ?", [number])):
+        return row
     raise UserError(f"There is no import {number}; take one from the list.", field="number")
 
 

@@ -20,6 +20,7 @@ from storage import (
     first_tables,
     imports_tables,
     panels,
+    source_triggers,
     state_tables,
     study_tables,
     test_set_tables,
@@ -49,6 +50,7 @@ STEPS = (
     "m017_decisions",
     "m018_imports",
     "m019_vectors",
+    "m020_sources",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -378,6 +380,13 @@ def m018_imports(db: sqlite_utils.Database) -> None:
 def m019_vectors(db: sqlite_utils.Database) -> None:
     """Which embedders have placed images of the catalogue; the vectors are in files."""
     for statement in vectors.TABLES:
+        db.execute(statement)
+
+
+@studio()
+def m020_sources(db: sqlite_utils.Database) -> None:
+    """Sources that are found without a look at every image, and imports that are counted by an index."""
+    for statement in source_triggers.STATEMENTS:
         db.execute(statement)
 
 
