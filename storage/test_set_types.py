@@ -36,7 +36,7 @@ class SetEntry:
     test_case: int | None = None
     """The test case in this workspace; None of a source, and of an image that was brought in."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """Where an image that was brought in comes from: JSON-ready."""
+    """Where an image that was brought in comes from: JSON-ready. Empty among all images of a version."""
 
 
 @dataclass(frozen=True)

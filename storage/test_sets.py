@@ -201,8 +201,20 @@ class TestSets(Repository):
 
     @read
     def entries(self, db: sqlite_utils.Database, version: int) -> tuple[SetEntry, ...]:
-        """All images of a version, in the order in which they came."""
+        """All images of a version, in the order in which they came, without their origins: see `origins`."""
         return _entries(db, version)
+
+    @read
+    def origins(self, db: sqlite_utils.Database, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """Where these images of a version come from that were brought in, by their hashes. What files said of an image
+        may be long: ask for some hundred at a time.
+        """
+        query = """
+            SELECT image, origin FROM json_each(:images) AS wanted CROSS JOIN test_set_entries
+            WHERE version = :version AND image = wanted.value AND origin <> '{}'
+        """
+        rows = db.query(query, {"version": version, "images": pack(list(images))})
+        return {row["image"]: json.loads(row["origin"]) for row in rows}
 
     @read
     def page(self, db: sqlite_utils.Database, version: int, after: int, limit: int) -> tuple[tuple[int, SetEntry], ...]:
@@ -405,12 +417,13 @@ def _entry(row: Row) -> SetEntry:
         mask_classes=_classes(row["mask_classes"]),
         role=row["role"],
         test_case=row["test_case"],
-        origin=json.loads(row["origin"]),
+        origin=json.loads(row["origin"]) if "origin" in row else {},
     )
 
 
 def _entries(db: sqlite_utils.Database, version: int) -> tuple[SetEntry, ...]:
-    rows = db.query("SELECT * FROM test_set_entries WHERE version = ? ORDER BY id", [version])
+    names = ", ".join(name for name in _ENTRY if name != "origin")
+    rows = db.query(f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id", [version])
     return tuple(_entry(row) for row in rows)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,13 @@ import pytest
 from PIL import Image
 
 from pipeline.images import png_of
+from services.test_sets.examples import examples_of
 from storage import imports as storage_of_imports
 from storage.catalogue_check import catalogue_faults
 from storage.catalogue_types import Order
 from storage.images import StoredImage
 from storage.imports import ImportRow, NewImage
+from storage.test_set_types import SetEntry
 from storage.workspace import DATABASE, Workspace
 
 
@@ -121,3 +125,29 @@ def test_images_join_an_import_as_easily_beside_many(workspace: Workspace) -> No
     few = add(5001)
     assert brought(workspace, 2000) == held
     assert add(5002) <= few + 3
+
+
+def test_all_images_of_a_version_are_read_without_what_files_said_of_them(workspace: Workspace) -> None:
+    facts = {"checks": [{"name": f"check {place}", "value": place} for place in range(200)]}
+    held, number = workspace.imports.begin("Birds", "birds.zip", "c" * 64, {}), 400
+    workspace.imports.add(held, [NewImage("bird", stored(place), label="bird") for place in range(number)])
+    version = workspace.test_sets.get(workspace.test_sets.create("Birds")).versions[0].number
+    new = [SetEntry(f"{place:064x}", f"{place:064x}", "bird", origin={"facts": facts}) for place in range(number)]
+    workspace.test_sets.add(version, new)
+    tracemalloc.start()
+    entries = workspace.test_sets.entries(version)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 1500 * number
+    assert all(entry == replace(one, origin={}) for entry, one in zip(entries, new, strict=True))
+    some = [entry.image for entry in entries[:2]]
+    assert workspace.test_sets.origins(version, some) == {image: {"facts": facts} for image in some}
+    assert [entry for _, entry in workspace.test_sets.page(version, 0, 2)] == new[:2]
+
+
+def test_an_example_says_what_the_files_of_an_image_said(workspace: Workspace) -> None:
+    sha, facts = workspace.images.add(Image.new("RGB", (8, 8))), {"camera": "left"}
+    version = workspace.test_sets.get(workspace.test_sets.create("Birds")).versions[0]
+    workspace.test_sets.add(version.number, [SetEntry(sha, sha, "bird", origin={"facts": facts, "caption": "A bird."})])
+    (example,) = examples_of(workspace, workspace.test_sets.version(version.number))
+    assert (example.facts, example.caption) == (facts, "A bird.")

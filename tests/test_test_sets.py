@@ -644,7 +644,8 @@ def test_imported_images_of_the_catalogue_are_added_too(workspace: Workspace, tm
         (None, "owl", "train"),
         (None, "owl", "train"),
     ]
-    assert all(entry.origin["import"] == "Owls" for entry in held[1:])
+    origins = workspace.test_sets.origins(draft(workspace, set_id).number, [entry.image for entry in held])
+    assert {image: origin["import"] for image, origin in origins.items()} == {one.image: "Owls" for one in held[1:]}
     found = [shown.review for shown in workspace.test_sets.shown(draft(workspace, set_id).number, EntryFilter(), 0, 9)]
     assert found == ["accepted", "open", "open"]
     workspace.decisions.review(Target(owls[:1]), "accepted")

@@ -76,6 +76,7 @@ def examples_of(workspace: Workspace, version: SetVersion) -> Iterator[Example]:
     for start in range(0, len(entries), _AT_ONCE):
         some = entries[start : start + _AT_ONCE]
         facts = sets.facts([entry.test_case for entry in some if entry.test_case is not None])
+        origins = sets.origins(version.number, [entry.image for entry in some if entry.test_case is None])
         for entry in some:
             known = facts[entry.test_case] if entry.test_case is not None else None
             yield Example(
@@ -88,7 +89,11 @@ def examples_of(workspace: Workspace, version: SetVersion) -> Iterator[Example]:
                 mask_classes=entry.mask_classes,
                 source_sha=entry.source,
                 role=entry.role,
-                **(_said_of(known, captions) if known is not None else _brought(entry, captions)),
+                **(
+                    _said_of(known, captions)
+                    if known is not None
+                    else _brought(origins.get(entry.image, {}), entry.source, captions)
+                ),
             )
 
 
@@ -117,11 +122,10 @@ def _said_of(known: CaseFacts, captions: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _brought(entry: SetEntry, captions: Mapping[str, str]) -> dict[str, Any]:
+def _brought(origin: Mapping[str, Any], source: str, captions: Mapping[str, str]) -> dict[str, Any]:
     """What an example says of an image that was brought in, as `origin_of` has kept it, or of a source."""
-    origin = entry.origin
     return {
-        "caption": origin.get("caption") or captions.get(entry.source, ""),
+        "caption": origin.get("caption") or captions.get(source, ""),
         "new_caption": origin.get("new_caption", ""),
         "edits": from_plain(tuple[Edit, ...], origin.get("edits", [])),  # type: ignore[arg-type]
         "edit_types": tuple(origin.get("edit_types", ())),

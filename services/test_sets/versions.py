@@ -139,7 +139,7 @@ class Versions:
         shown = page[: asked.limit]
         return {
             **version_facts(version),
-            "images": [entry_facts(entry) for _, entry in shown],
+            "images": [{**entry_facts(entry), "origin": dict(entry.origin)} for _, entry in shown],
             "next": shown[-1][0] if len(page) > len(shown) else 0,
         }
 
@@ -272,7 +272,7 @@ def version_facts(version: SetVersion) -> dict[str, Any]:
 
 
 def entry_facts(entry: SetEntry) -> dict[str, Any]:
-    """An image of a version as plain data."""
+    """An image of a version as plain data, without its origin."""
     return {
         "image": entry.image,
         "source": entry.source,
@@ -282,7 +282,6 @@ def entry_facts(entry: SetEntry) -> dict[str, Any]:
         "mask_classes": {str(number): name for number, name in entry.mask_classes.items()},
         "role": entry.role,
         "case": entry.test_case,
-        "origin": dict(entry.origin),
     }
 
 
