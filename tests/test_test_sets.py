@@ -234,6 +234,24 @@ def test_a_source_that_looks_like_another_one_leaks(workspace: Workspace) -> Non
         release(workspace, set_id)
 
 
+def test_images_that_look_alike_leak_though_their_sources_are_elsewhere(workspace: Workspace) -> None:
+    shown = picture(1, (64, 64))
+    other = shown.copy()
+    other.putpixel((5, 5), (0, 0, 0))
+    shas = [workspace.images.add(image) for image in (shown, other, picture(2, (64, 64)))]
+    set_id, drafts = workspace.test_sets.create("Birds"), Drafts(workspace)
+    number = draft(workspace, set_id).number
+    brought = [SetEntry(sha, f"{place:064x}", "bird") for place, sha in enumerate(shas)]
+    workspace.test_sets.add(number, brought)
+    assert drafts.split(SplitTestSet(test_set=set_id, train=0.5, test=0.5)).groups == 2
+    splits: dict[str, Split] = {shas[0]: "train", shas[1]: "test", shas[2]: "test"}
+    workspace.test_sets.set_splits(number, splits)
+    told = {one.kind: one.images for one in drafts.readiness(draft(workspace, set_id)).obstacles}
+    assert set(told["leak"]) == {*shas[:2]}
+    with pytest.raises(UserError, match="look alike"):
+        release(workspace, set_id, unreviewed=True)
+
+
 def test_a_draft_that_changed_after_it_was_checked_is_not_released(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

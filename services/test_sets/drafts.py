@@ -16,8 +16,8 @@ from services.commands import Command, Commands
 from services.curation.imports import entry_of
 from services.curation.views import View, ViewText
 from services.edit_conflicts import LARGEST_ID
-from services.test_sets.hashes import OnCount, hashes_of, images_here
-from services.test_sets.splits import Unit, leaks_in, proposed, sources_of, splits_of, units_of
+from services.test_sets.hashes import OnCount, compared_of, hashes_of
+from services.test_sets.splits import Unit, leaks_in, proposed, splits_of, units_of
 from services.test_sets.versions import (
     LONGEST_REFERENCE,
     SetCommand,
@@ -191,7 +191,9 @@ class Readiness:
     obstacles: tuple[Obstacle, ...]
     """In the order in which a release would refuse them."""
     not_compared: int
-    """Sources whose looks were not worked out yet; a release compares them with the others."""
+    """Sources, and images whose source is elsewhere, whose looks were not worked out yet; a release compares them with
+    the others.
+    """
 
 
 class Drafts:
@@ -328,13 +330,13 @@ class Drafts:
 
     def _readiness(self, draft: SetVersion) -> Readiness:
         entries = self._sets.entries(draft.number)
-        sources = images_here(self._workspace, sources_of(entries))
-        hashes = self._sets.hashes(sources)
+        compared = compared_of(self._workspace, entries)
+        hashes = self._sets.hashes(compared)
 
         def units() -> tuple[Unit, ...]:
             return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()})
 
-        return Readiness(tuple(self._obstacles(draft, entries, units)), len(sources) - len(hashes))
+        return Readiness(tuple(self._obstacles(draft, entries, units)), len(compared) - len(hashes))
 
     def _draft(self, sent: SetCommand) -> SetVersion:
         return draft_of(self._workspace, sent.test_set)
@@ -350,7 +352,7 @@ class Drafts:
         return SetEntry(case.image, case.source, case.label, "", mask, case.mask_classes, "generated", case.id)
 
     def _units(self, entries: Sequence[SetEntry], on_count: OnCount | None) -> tuple[Unit, ...]:
-        hashes = hashes_of(self._workspace, images_here(self._workspace, sources_of(entries)), on_count)
+        hashes = hashes_of(self._workspace, compared_of(self._workspace, entries), on_count)
         return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()})
 
     def _obstacles(

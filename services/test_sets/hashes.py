@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.images import image_sha
 from pipeline.near_duplicates import perceptual_hash
-from storage.test_set_types import ImageHashes
+from storage.test_set_types import ImageHashes, SetEntry
 from storage.workspace import Workspace
 
 OnCount = Callable[[int, int], None]
@@ -31,6 +31,15 @@ def hashes_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | N
         if on_count is not None:
             on_count(number, len(missing))
     return found
+
+
+def compared_of(workspace: Workspace, entries: Sequence[SetEntry]) -> tuple[str, ...]:
+    """The pictures by whose looks images have to stay together: their sources, and where a source is elsewhere, the
+    image itself.
+    """
+    here = images_here(workspace, (entry.source for entry in entries))
+    known = frozenset(here)
+    return tuple(dict.fromkeys([*here, *(entry.image for entry in entries if entry.source not in known)]))
 
 
 def images_here(workspace: Workspace, images: Iterable[str]) -> tuple[str, ...]:

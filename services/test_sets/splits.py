@@ -17,14 +17,10 @@ Unit = tuple[SetEntry, ...]
 """Images that have to be in one split."""
 
 
-def sources_of(entries: Sequence[SetEntry]) -> tuple[str, ...]:
-    """The hashes of the sources of these images, each once."""
-    return tuple(dict.fromkeys(entry.source for entry in entries))
-
-
 def units_of(entries: Sequence[SetEntry], hashes: Mapping[str, int]) -> tuple[Unit, ...]:
     """The images in groups that have to stay together: those of one source, of sources that look alike by their
-    perceptual `hashes` (by the SHA-256 of a source), and those whose source was itself made from another one here.
+    perceptual `hashes` (by the SHA-256 of a source, or of an image whose source is elsewhere), and those whose source
+    was itself made from another one here.
     """
     groups: Groups[str] = Groups()
     for entry in entries:
