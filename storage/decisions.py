@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import sqlite_utils
 
@@ -20,27 +20,15 @@ from storage import entry_sets
 from storage.catalogue_selection import Selection
 from storage.catalogue_types import CatalogueFilter
 from storage.database import Repository, read, write
+from storage.decision_undo import DecisionKind, in_force, last_of, words_after
 from storage.rows import Row, insert_row, now, pack, when, whole
 from storage.types import VERDICTS, Verdict
 
-DecisionKind = Literal["review", "tag", "label"]
 MOST_AT_ONCE = 100_000
 """Images that one decision is about at most."""
 LONGEST_AUTHOR = 60
 LONGEST_TAG = 60
 LONGEST_LABEL = 200
-_LOGS: dict[DecisionKind, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "review": (("reviews", ("test_case",)), ("reviews", ("entry",))),
-    "tag": (("catalogue_tags", ("entry", "tag")),),
-    "label": (("catalogue_labels", ("entry",)),),
-}
-"""By kind, the tables of what was said, and by which columns the rows of one image belong together."""
-_SAID: dict[str, dict[str, Any]] = {
-    "reviews": {"verdict": "open", "reason": ""},
-    "catalogue_tags": {"put": 0},
-    "catalogue_labels": {"label": ""},
-}
-"""By log, what it says, and what counts where it says nothing."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +66,7 @@ class TakenBack:
     left: int
     """Images of which something else was decided since; they stay as they are."""
     again: bool
-    """What it took back had itself taken something back: that counts again."""
+    """What was decided counts again: it was done again, and not taken back."""
 
 
 @dataclass(frozen=True)
@@ -229,15 +217,16 @@ class Decisions(Repository):
 
     @write
     def take_back(self, db: sqlite_utils.Database, decision: int = 0, author: str = "") -> TakenBack:
-        """What counted before a decision counts again, of each image where nothing else was decided since. 0: the last
-        decision of this author that counts. What takes a decision back is a decision, and is taken back in its turn.
+        """What counted before a decision, and was not taken back itself, counts again, of each image where nothing else
+        was decided since. 0: the last decision of this author that counts. What takes a decision back is a decision,
+        and is taken back in its turn.
 
         Raises UserError for an unknown decision, for one that does not count any more, and where there is none.
         """
         author = _author(author)
-        row = _in_force(db, decision) if decision else _last(db, author)
-        rows = [log_row for log in _LOGS[row["kind"]] for log_row in _before(db, row["id"], *log)]
-        moved = [(table, values) for table, values, counts in rows if counts]
+        row = in_force(db, decision) if decision else last_of(db, author)
+        rows, again = words_after(db, row)
+        moved = [(word.table, word.values) for word in rows if word.changes]
         created = now()
         number = insert_row(
             db,
@@ -256,7 +245,6 @@ class Decisions(Repository):
             names = ", ".join(held)
             db.conn.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(held))})", [*held.values()])
         left = len(rows) - len(moved)
-        again = row["undoes"] is not None
         return TakenBack(number, row["id"], row["kind"], row["what"], len(moved), left, again)
 
     @read
@@ -420,71 +408,6 @@ def _require(db: sqlite_utils.Database, entries: Sequence[int]) -> None:
     query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT id FROM catalogue) LIMIT 1"
     for (unknown,) in db.execute(query, [json.dumps(list(entries))]).fetchall():
         raise UserError(f"The catalogue has no image {unknown}; nothing was changed.", field="entries")
-
-
-# What a decision is taken back to
-
-
-def _in_force(db: sqlite_utils.Database, decision: int) -> Row:
-    """The row to take back so that a decision does not count any more: its own, or where it was taken back and done
-    again, that of the last time it was done again.
-    """
-    found = _tip(db, decision)
-    if found is None:
-        raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")
-    row, counts = found
-    if not counts:
-        raise UserError("That was taken back already: look at what is there now.", field="decision")
-    return row
-
-
-def _last(db: sqlite_utils.Database, author: str) -> Row:
-    query = "SELECT id FROM image_decisions WHERE author = ? AND undoes IS NULL ORDER BY id DESC"
-    for (number,) in db.execute(query, [author]):
-        found = _tip(db, number)
-        if found is not None and found[1]:
-            return found[0]
-    raise UserError("There is nothing of yours to take back.", field="decision")
-
-
-def _tip(db: sqlite_utils.Database, decision: int) -> tuple[Row, bool] | None:
-    """The last decision of those that took back each other, beginning with this one; and whether this one counts."""
-    rows = list(db.query("SELECT * FROM image_decisions WHERE id = ?", [decision]))
-    if not rows:
-        return None
-    row, counts = rows[0], True
-    while held := list(db.query("SELECT * FROM image_decisions WHERE undoes = ?", [row["id"]])):
-        row, counts = held[0], not counts
-    return row, counts
-
-
-def _before(
-    db: sqlite_utils.Database, decision: int, table: str, keys: tuple[str, ...]
-) -> list[tuple[str, dict[str, Any], bool]]:
-    """Of every row of a decision in this log: the row that says again what counted before it, and whether the decision
-    still counts for this image, so that this may be said.
-    """
-    key = " AND ".join(f"{table}.{name} = held.{name}" for name in keys)
-    said = _SAID[table]
-    columns = ", ".join([*(f"held.{name}" for name in keys), *(f"was.{name} AS was_{name}" for name in said)])
-    if table == "catalogue_labels":
-        columns += ", (SELECT label FROM catalogue WHERE id = held.entry) AS label_now"
-    query = f"""
-        SELECT {columns}, coalesce(was.restores, was.id, 0) AS restores, was.id IS NOT NULL AS had,
-            coalesce(last.restores, last.id) = coalesce(held.restores, held.id) AS counts
-        FROM {table} AS held
-            JOIN {table} AS last ON last.id = (SELECT max(id) FROM {table} WHERE {key})
-            LEFT JOIN {table} AS was ON was.id = (SELECT max(id) FROM {table} WHERE {key} AND {table}.id < held.id)
-        WHERE held.decision = ? AND held.{keys[0]} IS NOT NULL ORDER BY held.id
-    """
-    found = []
-    for row in db.query(query, [decision]):
-        values = {name: row[name] for name in keys} | {"restores": row["restores"]}
-        values |= {name: row[f"was_{name}"] if row["had"] else none for name, none in said.items()}
-        if table == "catalogue_labels":
-            values["before"] = row["label_now"]
-        found.append((table, values, bool(row["counts"])))
-    return found
 
 
 def _repeatable(db: sqlite_utils.Database, session: int, waits: int) -> list[tuple[int, str]]:

@@ -114,7 +114,54 @@ def test_what_somebody_else_decided_since_stays(studio: Studio) -> None:
     with pytest.raises(UserError, match="nothing of yours"):
         ask(studio, "undo-decision", author="Ada")
     ask(studio, "undo-decision", author="Bo")
-    assert verdicts(studio.workspace)[two] == ("accepted", "", "Ada"), "it is Ada's word again"
+    assert verdicts(studio.workspace)[two] == ("open", "", ""), "Ada took her word back as well"
+
+
+@pytest.mark.parametrize("first", ["Ada", "Bo"])
+def test_what_two_took_back_stays_so_until_it_is_done_again(studio: Studio, first: str) -> None:
+    (image,) = birds(studio.workspace, 1)
+    ask(studio, "decide", entries=[image], verdict="rejected", reason="bad", author="Ada")
+    ask(studio, "decide", entries=[image], verdict="accepted", author="Bo")
+    undone = {name: ask(studio, "undo-decision", author=name) for name in ("Ada", "Bo")}
+    assert (undone["Ada"].changed, undone["Ada"].same) == (0, 1), "what Bo says stays"
+    assert verdicts(studio.workspace)[image] == ("open", "", "")
+    ask(studio, "undo-decision", decision=undone[first].decision, author=first)
+    words = {"Ada": ("rejected", "bad", "Ada"), "Bo": ("accepted", "", "Bo")}
+    assert verdicts(studio.workspace)[image] == words[first]
+    other = "Bo" if first == "Ada" else "Ada"
+    ask(studio, "undo-decision", decision=undone[other].decision, author=other)
+    assert verdicts(studio.workspace)[image] == words["Bo"], "the later word of two that count"
+    ask(studio, "undo-decision", author="Bo")
+    assert verdicts(studio.workspace)[image] == words["Ada"] and faults(studio.workspace) == ()
+    assert ask(studio, "undo-decision", author="Ada").said.startswith("Taken back"), "and not done again"
+    assert verdicts(studio.workspace)[image] == ("open", "", "") and faults(studio.workspace) == ()
+
+
+def test_tags_and_labels_that_two_took_back_stay_so(studio: Studio) -> None:
+    (image,) = birds(studio.workspace, 1)
+
+    def held() -> tuple[object, ...]:
+        one = studio.workspace.catalogue.get(image)
+        return one.classes, one.tags
+
+    for author, label, put in (("Ada", "gull", True), ("Bo", "owl", False)):
+        ask(studio, "relabel-images", entries=[image], label=label, author=author)
+        ask(studio, "tag-images", entries=[image], tag="odd", put=put, author=author)
+    assert held() == (("owl",), ())
+    for author in ("Ada", "Ada", "Bo", "Bo"):
+        ask(studio, "undo-decision", author=author)
+    assert held() == (("bird",), ()) and faults(studio.workspace) == ()
+
+
+def test_what_explore_took_back_is_not_brought_back(studio: Studio) -> None:
+    workspace = studio.workspace
+    (image,) = birds(workspace, 1)
+    run, case = workspace.catalogue.get(image).run, workspace.catalogue.get(image).test_case
+    ask(studio, "review", run=run, case=case, verdict="rejected", reason="dark")
+    ask(studio, "undo", run=run)
+    ask(studio, "decide", entries=[image], verdict="accepted", author="Ada")
+    ask(studio, "undo-decision", author="Ada")
+    assert verdicts(workspace)[image] == ("open", "", "")
 
 
 def test_one_after_the_other_is_taken_back_and_done_again(studio: Studio) -> None:

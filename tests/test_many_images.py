@@ -18,6 +18,7 @@ from services.test_sets.examples import examples_of
 from storage import imports as storage_of_imports
 from storage.catalogue_check import catalogue_faults
 from storage.catalogue_types import Order
+from storage.decisions import Target
 from storage.images import StoredImage
 from storage.imports import ImportRow, NewImage
 from storage.test_set_types import SetEntry
@@ -151,3 +152,18 @@ def test_an_example_says_what_the_files_of_an_image_said(workspace: Workspace) -
     workspace.test_sets.add(version.number, [SetEntry(sha, sha, "bird", origin={"facts": facts, "caption": "A bird."})])
     (example,) = examples_of(workspace, workspace.test_sets.version(version.number))
     assert (example.facts, example.caption) == (facts, "A bird.")
+
+
+def test_many_images_are_taken_back_in_one_pass(workspace: Workspace) -> None:
+    brought(workspace, 1200)
+    entries, decisions = list(workspace.catalogue.ids()), workspace.decisions
+    for entry in entries[:100]:  # each decided alone, too
+        decisions.review(Target([entry]), "rejected", "dark", "Bo")
+
+    def back(number: int) -> int:
+        decisions.review(Target(entries[:number]), "accepted", author="Ada")
+        return steps_of(workspace, lambda: decisions.take_back(author="Ada"))
+
+    few, many = back(100), back(1200)
+    assert many < 20 * few
+    assert workspace.catalogue.facets()["review"] == {"rejected": 100, "open": 1100}
