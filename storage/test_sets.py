@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import sqlite_utils
@@ -27,6 +28,8 @@ LONGEST_NAME = 200
 LONGEST_NOTE = 4000
 MOST_ENTRIES = 1_000_000
 """Images in one version."""
+_AT_ONCE = 500
+"""Images that are held in memory while they are put into a draft."""
 _ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
 _VERSIONS = """
     SELECT versions.*, sets.name AS set_name, parents.sha AS parent_sha,
@@ -55,16 +58,19 @@ class TestSets(Repository):
 
         Raises UserError for a name that is empty, too long, or that of another set in whatever letters' case.
         """
-        name = _text(name, "The name", LONGEST_NAME, "title")
-        if not name:
-            raise UserError("The test set has no name; give it one.", field="title")
-        if any(held.casefold() == name.casefold() for (held,) in db.execute("SELECT name FROM test_sets")):
-            raise UserError(f"There is a test set “{name}” already; take another name, or add to it.", field="title")
-        set_id = secrets.token_hex(8)
-        db.table("test_sets").insert({"id": set_id, "name": name, "created": now()})
-        number = _begin_draft(db, set_id, None)
-        db.execute("UPDATE test_set_versions SET note = ? WHERE number = ?", [checked_note(note), number])
-        return set_id
+        return _create(db, name, note)[0]
+
+    @write
+    def create_with(
+        self, db: sqlite_utils.Database, name: str, note: str, entries: Iterable[SetEntry]
+    ) -> tuple[SetVersion, int]:
+        """A new set with a draft of these images, all or none; and how many they are. They are read one by one.
+
+        Raises UserError as `create` and `add` do.
+        """
+        _, number = _create(db, name, note)
+        added = _add(db, number, entries)
+        return _version(db, number), added
 
     @write
     def begin_draft(self, db: sqlite_utils.Database, version: int) -> SetVersion:
@@ -72,17 +78,19 @@ class TestSets(Repository):
 
         Raises UserError for a version that is a draft, or where the set has a draft.
         """
-        parent = _version(db, version)
-        if parent.is_draft or _drafts(db, parent.test_set):
-            raise UserError(f"“{parent.set_name}” has a draft already: change that one, or discard it first.")
-        number = _begin_draft(db, parent.test_set, version)
-        names = ", ".join(_ENTRY[1:])
-        db.execute(
-            f"INSERT INTO test_set_entries (version, {names}) "
-            f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id",
-            [number, version],
-        )
-        return _version(db, number)
+        return _begin_next(db, version)
+
+    @write
+    def begin_draft_with(
+        self, db: sqlite_utils.Database, version: int, entries: Iterable[SetEntry]
+    ) -> tuple[SetVersion, int]:
+        """The same with these images besides, all or none; and how many came new. They are read one by one.
+
+        Raises UserError as `begin_draft` and `add` do.
+        """
+        number = _begin_next(db, version).number
+        added = _add(db, number, entries)
+        return _version(db, number), added
 
     @write
     def discard(self, db: sqlite_utils.Database, version: int) -> None:
@@ -120,22 +128,14 @@ class TestSets(Repository):
     # What is in a draft
 
     @write
-    def add(self, db: sqlite_utils.Database, version: int, entries: Sequence[SetEntry]) -> int:
-        """Put images into a draft; those that are in it stay as they are. Returns how many came new.
+    def add(self, db: sqlite_utils.Database, version: int, entries: Iterable[SetEntry]) -> int:
+        """Put images into a draft, all or none; those that are in it stay as they are. Returns how many came new. They
+        are read one by one.
 
         The source of an image that has no test case may be elsewhere. Raises UserError for a released version, another
         image that is not in the workspace, and too many.
         """
-        held = _draft(db, version).entries
-        elsewhere = _missing(db, (entry.source for entry in entries if entry.test_case is None))
-        _require_images(db, entries, elsewhere)
-        names, marks = ", ".join(_ENTRY), ", ".join("?" * len(_ENTRY))
-        query = f"INSERT INTO test_set_entries ({names}) VALUES ({marks}) ON CONFLICT (version, image) DO NOTHING"
-        db.conn.executemany(query, (_row(version, entry, elsewhere) for entry in entries))
-        count = _count(db, version)
-        if count > MOST_ENTRIES:
-            raise UserError(f"A test set has at most {MOST_ENTRIES:,} images; choose fewer.")
-        return count - held
+        return _add(db, version, entries)
 
     @write
     def remove(self, db: sqlite_utils.Database, version: int, images: Sequence[str]) -> int:
@@ -337,6 +337,48 @@ class TestSets(Repository):
             "INSERT INTO image_hashes (image, pixels, perceptual) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
             ([image, held.pixels, f"{held.perceptual:016x}"] for image, held in found.items()),
         )
+
+
+def _create(db: sqlite_utils.Database, name: str, note: str) -> tuple[str, int]:
+    """The id of a new set, and the number of its draft."""
+    name = _text(name, "The name", LONGEST_NAME, "title")
+    if not name:
+        raise UserError("The test set has no name; give it one.", field="title")
+    if any(held.casefold() == name.casefold() for (held,) in db.execute("SELECT name FROM test_sets")):
+        raise UserError(f"There is a test set “{name}” already; take another name, or add to it.", field="title")
+    set_id = secrets.token_hex(8)
+    db.table("test_sets").insert({"id": set_id, "name": name, "created": now()})
+    number = _begin_draft(db, set_id, None)
+    db.execute("UPDATE test_set_versions SET note = ? WHERE number = ?", [checked_note(note), number])
+    return set_id, number
+
+
+def _begin_next(db: sqlite_utils.Database, version: int) -> SetVersion:
+    parent = _version(db, version)
+    if parent.is_draft or _drafts(db, parent.test_set):
+        raise UserError(f"“{parent.set_name}” has a draft already: change that one, or discard it first.")
+    number = _begin_draft(db, parent.test_set, version)
+    names = ", ".join(_ENTRY[1:])
+    db.execute(
+        f"INSERT INTO test_set_entries (version, {names}) "
+        f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id",
+        [number, version],
+    )
+    return _version(db, number)
+
+
+def _add(db: sqlite_utils.Database, version: int, entries: Iterable[SetEntry]) -> int:
+    held, waiting = _draft(db, version).entries, iter(entries)
+    names, marks = ", ".join(_ENTRY), ", ".join("?" * len(_ENTRY))
+    query = f"INSERT INTO test_set_entries ({names}) VALUES ({marks}) ON CONFLICT (version, image) DO NOTHING"
+    while some := list(islice(waiting, _AT_ONCE)):
+        elsewhere = _missing(db, (entry.source for entry in some if entry.test_case is None))
+        _require_images(db, some, elsewhere)
+        db.conn.executemany(query, [_row(version, entry, elsewhere) for entry in some])
+    count = _count(db, version)
+    if count > MOST_ENTRIES:
+        raise UserError(f"A test set has at most {MOST_ENTRIES:,} images; choose fewer.")
+    return count - held
 
 
 def _begin_draft(db: sqlite_utils.Database, set_id: str, parent: int | None) -> int:

@@ -33,6 +33,7 @@ from services.test_sets.examples import examples_of, export_version
 from services.test_sets.leaks import check_folder
 from services.test_sets.versions import Versions, version_of
 from storage import images as storage_of_images
+from storage import test_sets as storage_of_test_sets
 from storage.catalogue_check import catalogue_faults
 from storage.catalogue_types import CatalogueEntry, CatalogueFilter
 from storage.decisions import Target
@@ -274,6 +275,35 @@ def test_images_join_the_draft_of_a_set_that_is_there(workspace: Workspace, tmp_
     with pytest.raises(UserError, match="1 that nobody reviewed"):
         Drafts(workspace).release(ReleaseTestSet(test_set="Birds"))
     assert Drafts(workspace).release(ReleaseTestSet(test_set="Birds", unreviewed=True)).place == 2
+
+
+@pytest.mark.parametrize("before", ["nothing", "a draft", "a version"])
+def test_a_draft_gets_all_images_of_an_import_or_none(
+    before: str, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = bring_in(workspace, birds(tmp_path / "birds", 4))
+    if before != "nothing":
+        Drafts(workspace).add(workspace.test_sets.create("Birds"), run_of(workspace, 1, [10]))
+    if before == "a version":
+        Drafts(workspace).release(ReleaseTestSet(test_set="Birds"))
+    were = workspace.test_sets.all()
+    monkeypatch.setattr(storage_of_test_sets, "_AT_ONCE", 2)
+    real, calls = storage_of_test_sets._missing, 0
+
+    def fails_at_last(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > 2:  # each part of the images asks twice
+            raise RuntimeError("stopped")
+        return real(*given)
+
+    monkeypatch.setattr(storage_of_test_sets, "_missing", fails_at_last)
+    with pytest.raises(RuntimeError, match="stopped"):
+        into_set(workspace, done.imported.id, "Birds")
+    assert workspace.test_sets.all() == were
+    monkeypatch.setattr(storage_of_test_sets, "_missing", real)
+    made = into_set(workspace, done.imported.id, "Birds")
+    assert (made.added, made.already, made.version.entries) == (4, 0, 4 if before == "nothing" else 5)
 
 
 def test_what_is_decided_here_counts(workspace: Workspace, tmp_path: Path) -> None:

@@ -26,12 +26,10 @@ from services.test_sets.examples import origin_of
 from services.test_sets.versions import LONGEST_REFERENCE, set_of
 from storage.imports import Import, ImportedImage
 from storage.rows import whole
+from storage.test_set_looks import ALL
 from storage.test_set_types import SetEntry, SetVersion
 from storage.test_sets import LONGEST_NAME, LONGEST_NOTE
 from storage.workspace import Workspace
-
-_TO_SET = 1000
-"""Images that go into a draft together."""
 
 log = logging.getLogger(__name__)
 
@@ -257,22 +255,24 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
         raise UserError(f"The import “{imported.name}” is not finished: start the same one again, then this.")
     sets, header = workspace.test_sets, imported.header
     wanted = " ".join(test_set.split()) or str(header.get("name", "")) or imported.name
-    entries = [entry_of(image, imported.name) for image in workspace.imports.images(number)]
-    if not entries:
+    images = workspace.imports.held(number)
+    if not images:
         raise UserError(f"The import “{imported.name}” has no images.")
+    entries = (entry_of(image, imported.name) for image in workspace.imports.images(number))
+    # In one go, so that no draft is left with some of the images, which looks as if it had all.
     try:
         held = set_of(workspace, wanted)
     except Missing:
-        held = sets.get(sets.create(wanted, note=str(header.get("note", ""))[:LONGEST_NOTE]))
-    target = held.draft
-    if target is None:
-        assert held.latest is not None  # a set goes with its last version
-        there = {entry.image for entry in sets.entries(held.latest.number)}
-        if all(entry.image in there for entry in entries):
-            return InSet(held.latest, 0, len(entries))
-        target = sets.begin_draft(held.latest.number)
-    added = sum(sets.add(target.number, entries[start : start + _TO_SET]) for start in range(0, len(entries), _TO_SET))
-    return InSet(sets.version(target.number), added, len(entries) - added)
+        version, added = sets.create_with(wanted, str(header.get("note", ""))[:LONGEST_NOTE], entries)
+        return InSet(version, added, len(images) - added)
+    if held.draft is not None:
+        added = sets.add(held.draft.number, entries)
+        return InSet(sets.version(held.draft.number), added, len(images) - added)
+    assert held.latest is not None  # a set goes with its last version
+    if images <= {*sets.chosen(held.latest.number, ALL)}:
+        return InSet(held.latest, 0, len(images))
+    version, added = sets.begin_draft_with(held.latest.number, entries)
+    return InSet(version, added, len(images) - added)
 
 
 def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
