@@ -93,12 +93,15 @@ def close_pairs(
     for first in range(0, len(rows), AT_ONCE):
         last = min(first + AT_ONCE, len(rows))
         cosines = rows[first:last] @ rows[first:].T
-        one, other = np.nonzero(cosines > least)
-        later = other > one
-        one, other = one[later], other[later]
+        close = cosines > least
+        close &= np.arange(close.shape[1]) > np.arange(len(close))[:, None]
+        # Where thousands are alike, their pairs are millions: no more rows are taken apart than it takes.
+        room = most - len(found)
+        enough = int(np.searchsorted(np.cumsum(np.count_nonzero(close, axis=1)), room)) + 1
+        one, other = (places[:room] for places in np.nonzero(close[:enough]))
         figures = cosines[one, other]
         found += zip((one + first).tolist(), (other + first).tolist(), figures.tolist(), strict=True)
         on_rows(last, len(rows))
         if len(found) >= most:
             break
-    return found[:most]
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.model_sections import ClipEmbedder
-from pipeline.nearest import AT_ONCE, largest, nearest, products
+from pipeline.nearest import AT_ONCE, close_pairs, largest, nearest, products
 from pipeline.types import Task
 from pipeline.weight_hashes import embedder_key
 from storage.backup import backup, restore
@@ -182,6 +183,26 @@ def test_products_are_those_of_wide_numbers() -> None:
     places = np.array([5, 2050, 3, 3], np.int64)
     assert np.allclose(products(rows, directions[1:2], places)[:, 0], exact[places, 1], atol=1e-6)
     assert products(rows[:0], directions).shape == (0, 3)
+
+
+def test_close_pairs_are_those_that_a_look_at_all_finds() -> None:
+    rows = unit(drawn(60, 2))
+    rows[7] = rows[40]
+    wanted = [
+        (one, other) for one in range(60) for other in range(one + 1, 60) if float(rows[one] @ rows[other]) > 0.99
+    ]
+    found = close_pairs(rows, 0.99, 10_000)
+    assert [(one, other) for one, other, _ in found] == wanted and len(wanted) > 20
+    assert close_pairs(rows, 0.99, 9) == found[:9] and close_pairs(rows, 0.99, len(found)) == found
+
+
+def test_pairs_of_many_equal_vectors_do_not_fill_the_memory() -> None:
+    rows = np.ones((3000, 1), np.float32)
+    tracemalloc.start()
+    found = close_pairs(rows, 0.5, 200_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found) == 200_000 and peak < 100e6
 
 
 def test_the_largest_come_in_order_and_of_equal_ones_the_last_first() -> None:
