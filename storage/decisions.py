@@ -21,7 +21,7 @@ from storage.catalogue_selection import Selection
 from storage.catalogue_types import CatalogueFilter
 from storage.database import Repository, read, write
 from storage.decision_undo import DecisionKind, in_force, last_of, words_after
-from storage.rows import Row, insert_row, now, pack, when, whole
+from storage.rows import Row, checked_text, insert_row, now, pack, when
 from storage.types import VERDICTS, Verdict
 
 MOST_AT_ONCE = 100_000
@@ -141,7 +141,7 @@ class Decisions(Repository):
         """
         if verdict not in VERDICTS:
             raise ValueError(f"there is no verdict {verdict!r}")
-        reason = _text(reason, LONGEST_REASON, "reason", "The reason") if verdict == "rejected" else ""
+        reason = checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
         if session is not None:
             author = author or _session(db, session)["author"]
         entries = _entries(db, target)
@@ -164,7 +164,7 @@ class Decisions(Repository):
     @write
     def tag(self, db: sqlite_utils.Database, target: Target, tag: str, put: bool = True, author: str = "") -> Change:
         """Put a tag on images, or take it off. Raises UserError as `review` does, and for a tag without a name."""
-        name = _text(tag, LONGEST_TAG, "tag", "The tag")
+        name = checked_text(tag, "The tag", LONGEST_TAG, "tag")
         if not name:
             raise UserError("Give the tag a name.", field="tag")
         entries = _entries(db, target)
@@ -188,7 +188,7 @@ class Decisions(Repository):
 
         Raises UserError as `review` does, for an empty label, and for images of segmentations, which have none.
         """
-        label = _text(label, LONGEST_LABEL, "label", "The label")
+        label = checked_text(label, "The label", LONGEST_LABEL, "label")
         if not label:
             raise UserError("Give the images a label: an image of a classification cannot do without.", field="label")
         entries = _entries(db, target)
@@ -349,7 +349,7 @@ class Decisions(Repository):
         same again. Raises UserError for an image that is not to be repeated in this session.
         """
         _session(db, session)
-        reason = _text(reason, LONGEST_REASON, "reason", "The reason") if verdict == "rejected" else ""
+        reason = checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
         for held, before in _repeatable(db, session, 0):
             if held == entry:
                 row = {"session": session, "entry": entry, "before": before, "verdict": verdict}
@@ -437,11 +437,4 @@ def _session(db: sqlite_utils.Database, session: int) -> Row:
 
 
 def _author(author: str) -> str:
-    return _text(author, LONGEST_AUTHOR, "author", "Your name")
-
-
-def _text(text: str, longest: int, field: str, what: str) -> str:
-    text = whole(" ".join(text.split()))
-    if len(text) > longest:
-        raise UserError(f"{what} has {len(text)} characters; at most {longest} are taken.", field=field)
-    return text
+    return checked_text(author, "Your name", LONGEST_AUTHOR, "author")

@@ -46,6 +46,14 @@ def whole(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+def checked_text(text: str, what: str, longest: int, field: str, one_line: bool = True) -> str:
+    """What a person typed, as it is kept. Raises UserError about the `field` where it is longer; `what` names it."""
+    text = whole(" ".join(text.split()) if one_line else text.strip())
+    if len(text) > longest:
+        raise UserError(f"{what} has {len(text)} characters; at most {longest} are taken.", field=field)
+    return text
+
+
 def sha_of(text: str) -> str:
     """The SHA-256 of a text, which is kept in its place where the text opens something: 64 hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -18,7 +18,7 @@ from pipeline.errors import UserError
 from pipeline.types import Task
 from storage.database import Database, Repository, read, write
 from storage.images import Images
-from storage.rows import Row, now, pack, unpack_value, when, whole
+from storage.rows import Row, checked_text, now, pack, unpack_value, when, whole
 from storage.test_set_facts import CaseFacts, captions_of, facts_of
 from storage.test_set_looks import EntryCount, EntryFilter, ShownEntry, count_of, counts_of, images_of, page_of
 from storage.test_set_types import CaseOfSet, ImageHashes, SetEntry, SetVersion, Split, TestSet, version_id
@@ -28,6 +28,12 @@ LONGEST_NAME = 200
 LONGEST_NOTE = 4000
 MOST_ENTRIES = 1_000_000
 """Images in one version."""
+# One look a named image: NOT IN would read all images of the version for one of them.
+_OUTSIDE = """
+    SELECT value FROM json_each(?) WHERE NOT EXISTS (
+        SELECT 1 FROM test_set_entries WHERE version = ? AND image = value
+    ) LIMIT 1
+"""
 _AT_ONCE = 500
 """Images that are held in memory while they are put into a draft."""
 _ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
@@ -151,7 +157,7 @@ class TestSets(Repository):
 
         Raises UserError for a released version, an image that is not in it, or too long a label.
         """
-        label = _text(label, "The label", LONGEST_NAME, "label")
+        label = checked_text(label, "The label", LONGEST_NAME, "label")
         _require_inside(db, version, images)
         query = "UPDATE test_set_entries SET label = ? WHERE version = ? AND image = ? AND label <> ?"
         return db.conn.executemany(query, ((label, version, image, label) for image in images)).rowcount
@@ -341,7 +347,7 @@ class TestSets(Repository):
 
 def _create(db: sqlite_utils.Database, name: str, note: str) -> tuple[str, int]:
     """The id of a new set, and the number of its draft."""
-    name = _text(name, "The name", LONGEST_NAME, "title")
+    name = checked_text(name, "The name", LONGEST_NAME, "title")
     if not name:
         raise UserError("The test set has no name; give it one.", field="title")
     if any(held.casefold() == name.casefold() for (held,) in db.execute("SELECT name FROM test_sets")):
@@ -403,16 +409,28 @@ def _versions(db: sqlite_utils.Database, set_id: str) -> tuple[SetVersion, ...]:
 def _version(db: sqlite_utils.Database, number: int) -> SetVersion:
     for row in list(db.query(f"{_VERSIONS} WHERE versions.number = ?", [number])):
         return _stored(row)
-    raise UserError("This version is gone: it was a draft that somebody discarded.", field="version")
+    raise _gone()
+
+
+def _gone() -> UserError:
+    return UserError("This version is gone: it was a draft that somebody discarded.", field="version")
 
 
 def _draft(db: sqlite_utils.Database, number: int) -> SetVersion:
-    version = _version(db, number)
-    if not version.is_draft:
-        raise UserError(
-            f"Version {version.place} of “{version.set_name}” is released and stays as it is: draft the next."
-        )
-    return version
+    _require_draft(db, number)
+    return _version(db, number)
+
+
+def _require_draft(db: sqlite_utils.Database, number: int) -> str:
+    """The name of its set; its images are not counted for that."""
+    query = """
+        SELECT place, state, name FROM test_set_versions JOIN test_sets ON test_sets.id = test_set WHERE number = ?
+    """
+    for place, state, name in db.execute(query, [number]):
+        if state != "draft":
+            raise UserError(f"Version {place} of “{name}” is released and stays as it is: draft the next.")
+        return str(name)
+    raise _gone()
 
 
 def _stored(row: Row) -> SetVersion:
@@ -438,7 +456,7 @@ def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> list[Any]:
         version,
         entry.image,
         entry.image if entry.source in elsewhere else entry.source,
-        _text(entry.label, "The label", LONGEST_NAME, "label"),
+        checked_text(entry.label, "The label", LONGEST_NAME, "label"),
         entry.split,
         entry.mask,
         pack({str(number): whole(name) for number, name in sorted(entry.mask_classes.items())}),
@@ -506,21 +524,11 @@ def _require_images(db: sqlite_utils.Database, entries: Sequence[SetEntry], else
 
 
 def _require_inside(db: sqlite_utils.Database, version: int, images: Sequence[str]) -> None:
-    draft = _draft(db, version)
-    query = """
-        SELECT value FROM json_each(?) WHERE value NOT IN (SELECT image FROM test_set_entries WHERE version = ?) LIMIT 1
-    """
-    for row in db.query(query, [pack(list(images)), version]):
-        raise UserError(f"“{draft.set_name}” has no image {row['value'][:80]!r}; nothing was changed.", field="images")
+    name = _require_draft(db, version)
+    for row in db.query(_OUTSIDE, [pack(list(images)), version]):
+        raise UserError(f"“{name}” has no image {row['value'][:80]!r}; nothing was changed.", field="images")
 
 
 def checked_note(note: str) -> str:
     """The note of a version as it is kept. Raises UserError for one that is too long."""
-    return _text(note, "The note", LONGEST_NOTE, "note", one_line=False)
-
-
-def _text(text: str, what: str, longest: int, field: str, one_line: bool = True) -> str:
-    text = whole(" ".join(text.split()) if one_line else text.strip())
-    if len(text) > longest:
-        raise UserError(f"{what} has {len(text)} characters; at most {longest} are taken.", field=field)
-    return text
+    return checked_text(note, "The note", LONGEST_NOTE, "note", one_line=False)

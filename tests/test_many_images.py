@@ -167,3 +167,16 @@ def test_many_images_are_taken_back_in_one_pass(workspace: Workspace) -> None:
     few, many = back(100), back(1200)
     assert many < 20 * few
     assert workspace.catalogue.facets()["review"] == {"rejected": 100, "open": 1100}
+
+
+def test_one_image_of_a_large_draft_is_put_right_as_easily(workspace: Workspace) -> None:
+    def put_right(number: int) -> tuple[int, int]:
+        brought(workspace, number, first=5000 * number)
+        version = workspace.test_sets.get(workspace.test_sets.create(f"Birds {number}")).versions[0].number
+        shas = [f"{place:064x}" for place in range(5000 * number, 5001 * number)]
+        workspace.test_sets.add(version, [SetEntry(sha, sha, "bird") for sha in shas])
+        relabelled = steps_of(workspace, lambda: workspace.test_sets.relabel(version, shas[:1], "gull"))
+        return relabelled, steps_of(workspace, lambda: workspace.test_sets.set_splits(version, {shas[1]: "test"}))
+
+    few, many = put_right(10), put_right(2000)
+    assert all(work <= few[place] + 3 for place, work in enumerate(many))
