@@ -24,6 +24,7 @@ from storage.predictions import Predictions, convert_readings
 from storage.presence import Presence
 from storage.rows import insert_row, now
 from storage.runs import Runs
+from storage.scratch import new_scratch
 from storage.studies import Studies
 from storage.test_cases import Jobs, TestCases, interrupt_jobs
 from storage.test_sets import TestSets
@@ -109,6 +110,14 @@ class Workspace:
         finally:
             self._presence.leave()
             self._database.close()
+
+    def scratch(self, name: str) -> Path:
+        """A new folder in the folder `name` of the workspace, for what is not whole yet: whoever asks for it removes
+        it, and what is left of a process that is gone goes when the next one is asked for. Raises OSError.
+        """
+        if not self.images.process:
+            raise RuntimeError("the workspace is closed")
+        return new_scratch(self.folder / name, self.images.process, self._presence.alive)
 
     def saved(self) -> int:
         """Another number after every commit, be it of this process or of another one."""

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +18,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
@@ -43,7 +40,6 @@ MOST_SAID = 1_000_000
 """Bytes of what files may say of one image."""
 _FOLDER = "importing"
 """In the workspace: pictures that are not in yet. Each import has a folder in it, which goes with it."""
-_OF_PROCESS = re.compile(r"(\d+)-[0-9a-f]{8}")
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -273,18 +269,12 @@ def room_in(workspace: Workspace) -> Iterator[Path]:
 
 def new_room(workspace: Workspace) -> Path:
     """A folder on the disk of the workspace for what is not in yet; those of processes that are gone are removed."""
-    rooms = workspace.folder / _FOLDER
     try:
-        rooms.mkdir(exist_ok=True)
-        for left in rooms.iterdir():
-            match = _OF_PROCESS.fullmatch(left.name)
-            if match and not psutil.pid_exists(int(match[1])):
-                shutil.rmtree(left, ignore_errors=True)
-        room = rooms / f"{os.getpid()}-{secrets.token_hex(4)}"
-        room.mkdir()
+        return workspace.scratch(_FOLDER)
     except OSError as error:
-        raise UserError(f"Nothing can be written to {rooms} ({error.strerror or error}): make room there.") from error
-    return room
+        raise UserError(
+            f"Nothing can be written to {workspace.folder / _FOLDER} ({error.strerror or error}): make room there."
+        ) from error
 
 
 def remove_room(room: Path) -> None:

@@ -6,9 +6,7 @@ compression, since pictures are compressed already. The same version in the same
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 import shutil
 import threading
 import zipfile
@@ -16,8 +14,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from pipeline.errors import UserError
 from pipeline.progress import Progress
@@ -34,7 +30,6 @@ from storage.workspace import Workspace
 
 FOLDER = "exports"
 """Below the workspace. No backup takes it, and nothing in it is missed."""
-_OURS = re.compile(r"(\d+)-[0-9a-f]{8}")
 _LONGEST_STEM = 60
 _PIECE = 1 << 20
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -130,17 +125,17 @@ class SetExports:
     def _export(self, version: SetVersion, layout: str, on_count: OnCount) -> ReadyExport:
         name = f"{file_stem(version.set_name, 'test-set')}-v{version.place}-{layout}"
         home = self._workspace.folder / FOLDER
-        _sweep(home)
-        place = home / f"{os.getpid()}-{secrets.token_hex(4)}"
+        place: Path | None = None
         try:
-            place.mkdir(parents=True)
+            place = self._workspace.scratch(FOLDER)
             held = _Halves(on_count)
             folder = export_version(self._workspace, version, place / name, layout, progress=held.images)
             file = place / f"{name}.zip"
             packed(folder, file, name, held.files)
             return ReadyExport(version.id, layout, file, file.name, file.stat().st_size)
         except BaseException as error:
-            shutil.rmtree(place, ignore_errors=True)
+            if place is not None:
+                shutil.rmtree(place, ignore_errors=True)
             if isinstance(error, OSError):
                 raise UserError(
                     f"The export could not be written below {home} ({error.strerror or error}): make room there."
@@ -189,14 +184,6 @@ def file_stem(name: str, otherwise: str) -> str:
     """A name as every system takes it in that of a file, and every header."""
     words = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_STEM].strip("-")
     return words or otherwise
-
-
-def _sweep(home: Path) -> None:
-    """Take away what a studio left whose process is gone."""
-    for path in home.iterdir() if home.is_dir() else ():
-        match = _OURS.fullmatch(path.name)
-        if match and not psutil.pid_exists(int(match[1])):
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _let_go(result: ReadyExport) -> None:
