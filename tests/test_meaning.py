@@ -155,6 +155,27 @@ def test_a_damaged_image_is_left_out(studio: Studio, embedder: ColourEmbedder) -
     assert set(studio.meaning.ranked("red", everything(studio)).entries) == {entries[0], entries[2]}
 
 
+def test_images_get_their_hashes_while_they_are_embedded(studio: Studio, embedder: ColourEmbedder) -> None:
+    add(studio, RED, GREEN)
+    filled(studio)
+    shas = [entry.image_sha for entry in studio.workspace.catalogue.page().entries]
+    assert set(studio.workspace.test_sets.hashes(shas)) == set(shas)
+
+
+def test_groups_open_no_file_and_leave_out_what_cannot_be_read(studio: Studio, embedder: ColourEmbedder) -> None:
+    entries = add(studio, RED, (201, 0, 0), (202, 0, 0), BLUE)
+    vectors = np.array([RED, (201, 0, 0), (202, 0, 0), BLUE], np.float32)
+    studio.workspace.vectors.add(studio.meaning.embedder, entries, vectors)  # as an earlier version did: no hashes
+    studio.workspace.catalogue.get(entries[2]).image_path.write_bytes(b"no image")
+    found = studio.near_duplicates.groups(everything(studio))
+    assert (found.groups, found.waiting, found.unreadable) == ((), 3, 0), "one of the pairs they may be"
+    until(lambda: not studio.meaning.filling().working)
+    found = studio.near_duplicates.groups(everything(studio))
+    assert (found.groups, found.waiting, found.unreadable) == ((tuple(entries[:2]),), 0, 1)
+    listed = studio.near_duplicates.of(entries[0])
+    assert [alike.entry for alike in listed] == [entries[1]]
+
+
 def test_a_filter_is_heeded_and_a_deleted_run_is_not_found(studio: Studio, embedder: ColourEmbedder) -> None:
     birds, boats = add(studio, RED, GREEN), add(studio, (200, 10, 0), BLUE, label="boat")
     meaning = filled(studio)

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,8 +27,10 @@ from services.commands import Commands
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue
 from services.queries import MOST_LISTED, Plain, SelectTestCases, entry_facts, selected
+from services.test_sets.hashes import hashes_in
 from storage import entry_sets
 from storage.entry_sets import Bits, Numbers
+from storage.test_set_types import ImageHashes
 from storage.vectors import VectorTable
 from storage.workspace import Workspace
 
@@ -98,6 +101,8 @@ class Meaning:
         self._problem = ""
         self._batch = 4
         self._left_out: set[int] = set()
+        self._to_hash: dict[str, None] = {}
+        self._unreadable: set[str] = set()
 
     @property
     def embedder(self) -> str:
@@ -125,6 +130,18 @@ class Meaning:
             self._lined_up = True
         self._jobs.when_idle(DOING, self._fill)
 
+    def hash_later(self, images: Iterable[str]) -> int:
+        """Have the hashes of these images worked out before more are embedded, while nobody waits. Returns how many of
+        them cannot be read, and are left out.
+        """
+        wanted = set(images)
+        with self._lock:
+            unreadable = wanted & self._unreadable
+            self._to_hash |= dict.fromkeys(sorted(wanted - unreadable))
+        if wanted - unreadable:
+            self.begin()
+        return len(unreadable)
+
     def filling(self) -> Filling:
         """How far it is; for a page, in milliseconds."""
         there = self._workspace.catalogue.bits()
@@ -141,7 +158,7 @@ class Meaning:
         """One batch, and the next one lined up behind whatever waits."""
         more = False
         try:
-            more = self._embed_next()
+            more = self._hash_some() or self._embed_next()
         except UserError as error:
             with self._lock:
                 self._problem = str(error)
@@ -151,9 +168,29 @@ class Meaning:
                 self._problem = f"The embedder failed ({type(error).__name__}); the terminal says more."
         finally:
             with self._lock:
-                self._lined_up = more = more and not self._jobs.closing
+                self._lined_up = more = (more or bool(self._to_hash)) and not self._jobs.closing
         if more:
             self._jobs.when_idle(DOING, self._fill)
+
+    def _hash_some(self) -> bool:
+        """Whether there was something to hash: for as long as a batch takes."""
+        began, found = time.monotonic(), dict[str, ImageHashes]()
+        with self._lock:
+            waiting = list(self._to_hash)
+        for sha in waiting:
+            if self._jobs.closing or time.monotonic() - began > BATCH_SECONDS:
+                break
+            try:
+                found[sha] = hashes_in(self._workspace.images.load(sha))
+            except (UserError, OSError, ValueError):
+                log.exception("the image %s cannot be compared", sha)
+                with self._lock:
+                    self._unreadable.add(sha)
+            with self._lock:
+                self._to_hash.pop(sha, None)
+        if found:
+            self._workspace.test_sets.keep_hashes(found)
+        return bool(waiting)
 
     def _embed_next(self) -> bool:
         """Whether there may be more. Raises UserError where no image can be embedded."""
@@ -174,16 +211,21 @@ class Meaning:
         """Embed and save these; what has no readable image is left out from then on."""
         shas = self._workspace.vectors.images_of(entries.tolist())
         images: dict[str, Image.Image] = {}
+        hashed, hashes = self._workspace.test_sets.hashes(shas.values()), dict[str, ImageHashes]()
         for entry, sha in shas.items():
             if self._jobs.closing:
                 return
             try:
                 if sha not in images:
-                    images[sha] = self._workspace.images.load(sha).convert("RGB")
+                    picture = self._workspace.images.load(sha)
+                    images[sha] = picture.convert("RGB")
+                    if sha not in hashed:  # while it is decoded: what looks alike is asked for later
+                        hashes[sha] = hashes_in(picture)
             except (UserError, OSError, ValueError):
                 log.exception("the image of entry %s cannot be embedded", entry)
                 with self._lock:
                     self._left_out.add(entry)
+        self._workspace.test_sets.keep_hashes(hashes)
         vectors = dict(zip(images, self._vectors(list(images.values())), strict=True))
         found = {entry: vectors[sha] for entry, sha in shas.items() if sha in vectors}
         if found:

@@ -14,8 +14,10 @@ that were saved as JPEG or scaled are found, 99 % of those with noise, 95 % of t
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,7 +34,10 @@ from services.queries import Plain, SelectTestCases, entry_facts, selected
 from services.test_sets.hashes import OnCount, hashes_of
 from storage import entry_sets
 from storage.entry_sets import Bits
+from storage.test_set_types import ImageHashes
 from storage.workspace import Workspace
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -76,9 +81,11 @@ class AlikeGroups:
     compared: int
     """Images that were compared with each other."""
     waiting: int
-    """Images that are not embedded yet."""
+    """Images that are not embedded yet, and those that may look like others and have no hash yet; both come."""
     complete: bool
     """Whether all pairs were looked at; there are very many of them where it is not."""
+    unreadable: int = 0
+    """Images that may look like others, and whose files are missing or damaged: they were left out."""
 
 
 class NearDuplicatesOf(Command):
@@ -128,23 +135,27 @@ class NearDuplicates:
             "compared": found.compared,
             "waiting": found.waiting,
             "complete": found.complete,
+            "unreadable": found.unreadable,
         }
 
     def of(self, entry: int) -> tuple[Alike, ...]:
         """What looks like an entry, the most similar first, deleted runs left out. Raises UserError for an entry that
-        does not exist, and where an image is missing or damaged.
+        does not exist. Images that cannot be read are left out.
         """
         vector, table = self._meaning.vector_of(entry), self._meaning.table()
         inside = entry_sets.has(self._workspace.catalogue.bits(), table.entries) & (table.entries != entry)
         rows, cosines = nearest(table.rows, vector, MOST_OF_ONE, inside)
         near = dict(zip(table.entries[rows].tolist(), cosines.tolist(), strict=True))
         pairs = [(entry, other, cosine) for other, cosine in near.items() if cosine > BETWEEN.cosine]
-        return tuple(alike for _, alike in self._judged(pairs))
+        images = self._workspace.vectors.images_of({other for pair in pairs for other in pair[:2]})
+        hashes = self._hashes_now(set(images.values()))
+        return tuple(alike for _, alike in self._judged(pairs, images, hashes))
 
     def groups(
         self, allowed: Bits, on_count: OnCount | None = None, cancelled: threading.Event | None = None
     ) -> AlikeGroups:
-        """The groups among the `allowed` entries. `on_count` is told how many images are compared, and of how many.
+        """The groups among the `allowed` entries. `on_count` is told how many images are compared, and of how many. No
+        file is opened: what has no hash yet gets one in the background.
 
         Raises UserError for more than `MOST_COMPARED` images, and Cancelled.
         """
@@ -175,25 +186,48 @@ class NearDuplicates:
         wide = np.asarray(table.rows[rows[kept]], np.float32)
         pairs = close_pairs(wide, BETWEEN.cosine, MOST_PAIRS, count)
         shown = table.entries[rows[kept]].tolist()
-        for entry, alike in self._judged([(shown[one], shown[other], cosine) for one, other, cosine in pairs]):
+        close = [(shown[one], shown[other], cosine) for one, other, cosine in pairs]
+        images = self._workspace.vectors.images_of({entry for pair in close for entry in pair[:2]})
+        hashes = self._workspace.test_sets.hashes(images.values())
+        without = set(images.values()) - hashes.keys()
+        unreadable = self._meaning.hash_later(without)
+        for entry, alike in self._judged(close, images, hashes):
             groups.join(alike.entry, entry)
         members: dict[int, list[int]] = defaultdict(list)
         for entry in entries:
             members[groups.of(entry)].append(entry)
         found = sorted((tuple(sorted(held)) for held in members.values() if len(held) > 1), key=lambda g: (-len(g), g))
-        waiting = entry_sets.size(allowed) - len(entries)
-        return AlikeGroups(tuple(found), len(entries), waiting, len(pairs) < MOST_PAIRS)
+        waiting = entry_sets.size(allowed) - len(entries) + len(without) - unreadable
+        return AlikeGroups(tuple(found), len(entries), waiting, len(pairs) < MOST_PAIRS, unreadable)
 
-    def _judged(self, pairs: list[tuple[int, int, float]]) -> list[tuple[int, Alike]]:
-        """Of pairs that are close by their vectors, those that look alike: the first entry, and the second one."""
-        wanted = {entry for one, other, _ in pairs for entry in (one, other)}
-        images, sources = self._workspace.vectors.images_of(wanted), self._workspace.vectors.sources_of(wanted)
-        hashes = hashes_of(self._workspace, images.values())
+    def _hashes_now(self, images: set[str]) -> dict[str, ImageHashes]:
+        """The hashes of a few images that can be read."""
+        hashes = self._workspace.test_sets.hashes(images)
+        for sha in sorted(images - hashes.keys()):
+            try:
+                hashes |= hashes_of(self._workspace, [sha])
+            except (UserError, OSError, ValueError):
+                log.exception("the image %s cannot be compared", sha)
+        return hashes
+
+    def _judged(
+        self, pairs: list[tuple[int, int, float]], images: Mapping[int, str], hashes: Mapping[str, ImageHashes]
+    ) -> list[tuple[int, Alike]]:
+        """Of pairs that are close by their vectors, those that look alike: the first entry, and the second one. Equal
+        images do without hashes.
+        """
+        sources = self._workspace.vectors.sources_of(images)
         found = []
         for one, other, cosine in pairs:
             same = one in sources and sources[one] == sources.get(other)
             rule = WITHIN if same else BETWEEN
-            distance = (hashes[images[one]].perceptual ^ hashes[images[other]].perceptual).bit_count()
+            here, there = hashes.get(images[one]), hashes.get(images[other])
+            if images[one] == images[other]:
+                distance = 0
+            elif here is not None and there is not None:
+                distance = (here.perceptual ^ there.perceptual).bit_count()
+            else:
+                continue
             if images[one] == images[other] or (cosine > rule.cosine and distance <= rule.distance):
                 found.append((one, Alike(other, cosine, distance, same)))
         return found

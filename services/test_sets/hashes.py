@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from PIL import Image
+
 from pipeline.images import image_sha
 from pipeline.near_duplicates import perceptual_hash
 from storage.test_set_types import ImageHashes, SetEntry
@@ -22,8 +24,7 @@ def hashes_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | N
     new: dict[str, ImageHashes] = {}
     missing = [sha for sha in wanted if sha not in found]
     for number, sha in enumerate(missing, start=1):
-        picture = workspace.images.load(sha)
-        new[sha] = ImageHashes(image_sha(picture), perceptual_hash(picture))
+        new[sha] = hashes_in(workspace.images.load(sha))
         if len(new) == _AT_ONCE or number == len(missing):
             workspace.test_sets.keep_hashes(new)
             found |= new
@@ -31,6 +32,11 @@ def hashes_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | N
         if on_count is not None:
             on_count(number, len(missing))
     return found
+
+
+def hashes_in(picture: Image.Image) -> ImageHashes:
+    """The hashes of a picture."""
+    return ImageHashes(image_sha(picture), perceptual_hash(picture))
 
 
 def compared_of(workspace: Workspace, entries: Sequence[SetEntry]) -> tuple[str, ...]:
