@@ -33,6 +33,11 @@ KnownStage = Annotated[StageName, AfterValidator(_known)]
 """The name of a stage of any recipe, or that of the drawing."""
 
 
+def parts_of(named: Any) -> Any:
+    """A text with commas as the list of what stands between them, without what is empty; anything else as it is."""
+    return [part.strip() for part in named.split(",") if part.strip()] if isinstance(named, str) else named
+
+
 def _listed(names: Any) -> Any:
     return [name.strip() for name in names.split(",")] if isinstance(names, str) else names
 

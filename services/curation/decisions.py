@@ -10,13 +10,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
 from pipeline.errors import UserError
 from pipeline.types import LONGEST_REASON
-from services.commands import Command, Commands
+from services.commands import Command, Commands, parts_of
+from services.curation.import_source import images_in_words
 from services.curation.views import View, ViewText
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Plain, Query
@@ -39,10 +40,6 @@ WAITS = 10
 MOST_REPEATS = 0.2
 
 
-def _listed(entries: Any) -> Any:
-    return [part.strip() for part in entries.split(",") if part.strip()] if isinstance(entries, str) else entries
-
-
 Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Author = Annotated[
     str, Field(max_length=LONGEST_AUTHOR, description="Who decides, in their own words; empty for nobody")
@@ -54,7 +51,7 @@ class ImagesCommand(Command):
 
     entries: Annotated[
         tuple[Id, ...],
-        BeforeValidator(_listed),
+        BeforeValidator(parts_of),
         Field(
             max_length=MOST_AT_ONCE, description="Images by their numbers in the catalogue, as a list or with commas"
         ),
@@ -219,7 +216,7 @@ class CurationDecisions:
         back = self._decisions.take_back(sent.decision, sent.author)
         what = {"review": "the verdict", "tag": "the tag", "label": "the label"}[back.kind]
         done = f"{'Done again' if back.again else 'Taken back'}: {what} “{_safe(back.what)}” on {{}}."
-        said = [done.format(_images(back.changed))] if back.changed else ["Nothing was changed."]
+        said = [done.format(images_in_words(back.changed))] if back.changed else ["Nothing was changed."]
         if back.left:
             stay = "1 image stays as it is" if back.left == 1 else f"{back.left:,} images stay as they are"
             said.append(f"{stay}: something else was decided since.")
@@ -285,14 +282,10 @@ class CurationDecisions:
 
 def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
     """What came of a change, in words; `already` says what the others were before."""
-    said = [done.format(_images(change.changed))] if change.changed else ["Nothing was changed."]
+    said = [done.format(images_in_words(change.changed))] if change.changed else ["Nothing was changed."]
     if change.same:
-        said.append(f"{_images(change.same)} {'was' if change.same == 1 else 'were'} {already}.")
+        said.append(f"{images_in_words(change.same)} {'was' if change.same == 1 else 'were'} {already}.")
     return Decided(change.decision, change.changed, change.same, " ".join(said), repeat)
-
-
-def _images(number: int) -> str:
-    return "1 image" if number == 1 else f"{number:,} images"
 
 
 def _safe(text: str) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from pipeline.errors import UserError
 from pipeline.masks import resized
 from pipeline.near_duplicates import DISTANCE
-from services.commands import Command, Commands
+from services.commands import Command, Commands, parts_of
 from services.curation.imports import entry_of
 from services.curation.views import View, ViewText
 from services.edit_conflicts import LARGEST_ID
@@ -40,13 +40,9 @@ _NAMED = 5
 """As many are named in a sentence; the rest is counted."""
 
 
-def _listed(names: Any) -> Any:
-    return [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else names
-
-
 Images = Annotated[
     tuple[Annotated[str, Field(pattern="^[0-9a-f]{64}$")], ...],
-    BeforeValidator(_listed),
+    BeforeValidator(parts_of),
     Field(min_length=1, max_length=MOST_AT_ONCE),
 ]
 """Images of a draft by the SHA-256 of their files, as a list or with commas between."""
@@ -83,12 +79,12 @@ class AddToTestSet(SetCommand):
     name: ClassVar[str] = "add-to-test-set"
     cases: Annotated[
         tuple[Annotated[int, Field(ge=0, le=LARGEST_ID)], ...],
-        BeforeValidator(_listed),
+        BeforeValidator(parts_of),
         Field(max_length=MOST_AT_ONCE, description="Test cases, as a list or with commas between"),
     ] = ()
     entries: Annotated[
         tuple[Annotated[int, Field(ge=0, le=LARGEST_ID)], ...],
-        BeforeValidator(_listed),
+        BeforeValidator(parts_of),
         Field(max_length=MOST_AT_ONCE, description="Images of the catalogue, as a list or with commas between"),
     ] = ()
     view: ViewText | None = Field(
