@@ -87,6 +87,12 @@ def png_of(image: Image.Image) -> bytes:
     return file.getvalue()
 
 
+def orientation_of(image: Image.Image) -> int:
+    """How its camera was held, 1 to 8, as its EXIF says; 1, upright, where that says nothing or no such number."""
+    noted = image.getexif().get(0x0112)
+    return noted if isinstance(noted, int) and 1 <= noted <= 8 else 1
+
+
 def image_sha(image: Image.Image) -> str:
     """sha256 over the size and the RGB pixels of an image: the same for every file that shows the same pixels."""
     rgb = image.convert("RGB")
@@ -176,7 +182,7 @@ def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image
     if image.format == "JPEG":
         image.draft(None, (MAX_SIDE, MAX_SIDE))  # huge ones are decoded at a fraction of their size
     image.load()
-    if image.getexif().get(0x0112, 1) != 1:
+    if orientation_of(image) != 1:
         notes.append("The image was turned upright, as its camera noted.")
         image = ImageOps.exif_transpose(image)
     if image.mode == "CMYK":

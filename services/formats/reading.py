@@ -25,7 +25,7 @@ import numpy as np
 from PIL import Image
 
 from pipeline.errors import UserError
-from pipeline.images import opened, png_of, read_image
+from pipeline.images import opened, orientation_of, png_of, read_image
 from pipeline.masks import UNLABELLED, read_mask
 from pipeline.png import bare
 from pipeline.progress import OnProgress, Pace, Progress
@@ -36,8 +36,8 @@ from services.formats.naming import Names, folded
 from services.formats.pages import RECORDS
 from services.formats.sources import MOST_TABLE, Files, Found, Report, is_image, open_files
 from services.formats.types import Example, Imported, Row, TestSet, with_row
+from storage.images import MODES
 
-_UPRIGHT = 1
 _TURN = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -60,6 +60,8 @@ class _Loaded:
     refused: str = ""
     notes: tuple[str, ...] = ()
     sha: str = ""
+    recorded: bool = True
+    """Whether the picture is the one that its record tells of."""
     mask_sha: str = ""
     classes: Mapping[int, str] | None = None
 
@@ -159,7 +161,7 @@ def _examples(
         )
         if one.row is not None:
             label, row = one.label, one.row
-            if row.sha256 and row.sha256 != loaded.sha:
+            if not loaded.recorded:
                 report.changed(
                     one.file,
                     "The picture is not the one that its record tells of: what was known of that is left out.",
@@ -176,34 +178,57 @@ def _loaded(found: Found, *, into: Path, classes: Mapping[int, str] | None, labe
     if labels is not None and found.label and found.label not in labels:
         return _Loaded(found, f"Its label “{found.label[:80]}” is not a known one: correct it, or add the label.")
     try:
-        data = found.image()
-        picture = read_image(data)
-        notes, orientation = list(picture.notes), _orientation(data)
-        stored = _stored(data, picture.image, found.row.sha256 if found.row else "", not notes)
-        mask_sha, named = "", dict(found.classes or classes or {})
-        if found.mask is not None:
-            mask = read_mask(_turned(found.mask(picture.image.size), data, orientation), picture.image.size, named)
-            notes += mask.notes
-            mask_sha = _write(into, png_of(_own_numbers(mask.image, found)))
-            if found.numbers and found.row is not None:
-                named = dict(found.row.mask_classes)
-        return _Loaded(found, "", tuple(notes), _write(into, stored), mask_sha, named if mask_sha else {})
+        read = _right(found, classes)
     except UserError as error:
         return _Loaded(found, str(error))
+    mask_sha = _write(into, read.mask) if read.mask is not None else ""
+    return _Loaded(found, "", read.notes, _write(into, read.image), read.recorded, mask_sha, read.classes)
 
 
-def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> bytes:
-    """The PNG of the picture. One that left a studio comes back byte by byte, so that it keeps its hash."""
-    if untouched and recorded:
-        plain = bare(data)
-        if plain is not None and hashlib.sha256(plain).hexdigest() == recorded:
-            return plain
-    return png_of(image)
+@dataclass(frozen=True)
+class _Right:
+    """The files of an example, put right."""
+
+    image: bytes
+    mask: bytes | None
+    classes: Mapping[int, str]
+    notes: tuple[str, ...]
+    recorded: bool
 
 
-def _orientation(data: bytes) -> int:
-    """What the camera noted of how it was held."""
-    return int(opened(data).getexif().get(0x0112, _UPRIGHT))
+def _right(found: Found, classes: Mapping[int, str] | None) -> _Right:
+    """The files of an example as they are kept. Raises UserError for one that cannot be read."""
+    try:
+        data = found.image()
+        picture = read_image(data)
+        notes, orientation = list(picture.notes), orientation_of(opened(data))
+        stored, recorded = _stored(data, picture.image, found.row.sha256 if found.row else "", not notes)
+        mask, named = None, dict(found.classes or classes or {})
+        if found.mask is not None:
+            given = read_mask(_turned(found.mask(picture.image.size), data, orientation), picture.image.size, named)
+            notes += given.notes
+            mask = png_of(_own_numbers(given.image, found))
+            if found.numbers and found.row is not None:
+                named = dict(found.row.mask_classes)
+        return _Right(stored, mask, named if mask is not None else {}, tuple(notes), recorded)
+    except UserError:
+        raise
+    except Exception as error:  # a damaged file may make a decoder raise anything; the others come in
+        raise UserError("The file cannot be read: save or download it again.") from error
+
+
+def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> tuple[bytes, bool]:
+    """The PNG of the picture, and whether it is the one that is `recorded`, by the hash of the file or of what is kept.
+
+    One that left a studio comes back byte by byte, so that it keeps its hash.
+    """
+    plain = bare(data) if recorded else None
+    if plain is not None and hashlib.sha256(plain).hexdigest() == recorded:
+        if untouched and Image.open(io.BytesIO(plain)).mode in MODES:
+            return plain, True
+        return png_of(image), True
+    stored = png_of(image)
+    return stored, recorded in ("", hashlib.sha256(stored).hexdigest(), hashlib.sha256(data).hexdigest())
 
 
 def _turned(mask: bytes, data: bytes, orientation: int) -> bytes:
@@ -255,7 +280,8 @@ def _with_records(found: list[Found], files: Files, report: Report) -> list[Foun
     """
     if RECORDS not in files.names:
         return found
-    records = {(row.model_extra or {}).get("file"): row for _, row in rows_of_lines(files, RECORDS, report)}
+    rows = (((row.model_extra or {}).get("file"), row) for _, row in rows_of_lines(files, RECORDS, report))
+    records = {file: row for file, row in rows if isinstance(file, str)}
     merged, held = [], frozenset(files.names)
     for one in found:
         row = records.get(one.file)
@@ -263,7 +289,7 @@ def _with_records(found: list[Found], files: Files, report: Report) -> list[Foun
             merged.append(one)
             continue
         extra = dict(row.model_extra or {})
-        numbers = extra.get("mask_numbers")
+        numbers, mask_file = extra.get("mask_numbers"), extra.get("mask_file")
         # Where a format has no place for a label or for a set without splits, the record says it.
         label = one.label or row.label
         if one.label and one.label != row.label:
@@ -281,7 +307,9 @@ def _with_records(found: list[Found], files: Files, report: Report) -> list[Foun
                 name=row.name or one.name,
                 label=label,
                 split=split,
-                classes=row.mask_classes if extra.get("mask_file") in held and not numbers else one.classes,
+                classes=row.mask_classes
+                if isinstance(mask_file, str) and mask_file in held and not numbers
+                else one.classes,
                 row=row,
                 numbers=_whole_numbers(numbers),
             )

@@ -103,11 +103,12 @@ def find_coco(files: Files, report: Report) -> Iterator[Found]:
         named: dict[Any, str] = {}
         for category in held.get("categories", ()):
             if isinstance(category, dict) and isinstance(category.get("name"), str):
-                named[category.get("id")] = category["name"]
+                named[_id(category, "id")] = category["name"]
+        named.pop(None, None)
         regions: dict[Any, list[dict[str, Any]]] = {}
         for annotation in held.get("annotations", ()):
             if isinstance(annotation, dict):
-                regions.setdefault(annotation.get("image_id"), []).append(annotation)
+                regions.setdefault(_id(annotation, "image_id"), []).append(annotation)
         for place, entry in enumerate(held["images"], start=1):
             where = f"{table}, image {place}"
             file_name = entry.get("file_name") if isinstance(entry, dict) else None
@@ -116,7 +117,7 @@ def find_coco(files: Files, report: Report) -> Iterator[Found]:
                 report.refuse(where, f"It names an image that is not there (“{file_name}”): add the file.")
                 continue
             used.add(image)
-            found = _coco_found(files, image, entry, regions.get(entry.get("id"), []), named, where, report)
+            found = _coco_found(files, image, entry, regions.get(_id(entry, "id"), []), named, where, report)
             if found is not None:
                 yield Found(**{**found, "split": split or split_in(posixpath.dirname(image))})
     for name in files.names:
@@ -326,7 +327,8 @@ def _coco_found(
     """The example of an entry; None, told, when one of its regions cannot be read."""
     stem = posixpath.splitext(posixpath.basename(image))[0]
     found: dict[str, Any] = {"file": image, "name": stem, "image": read_bytes(files, image)}
-    unknown = sorted({str(a.get("category_id")) for a in annotations if a.get("category_id") not in named})
+    kinds = [_id(annotation, "category_id") for annotation in annotations]
+    unknown = sorted({str(kind)[:80] for kind in kinds if kind not in named})
     if unknown:
         report.refuse(where, f"Its annotations have a category that is not listed: {', '.join(unknown[:6])}.")
         return None
@@ -336,8 +338,11 @@ def _coco_found(
     try:
         classes = {int(n): str(name) for n, name in own.items()} if isinstance(own, dict) else {}
         size = int(entry["width"]), int(entry["height"])
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, OverflowError):
         report.refuse(where, "Its width and height are not both given as numbers: add them.")
+        return None
+    if any(not 0 <= number <= UNLABELLED for number in classes):
+        report.refuse(where, "Its mask_classes have a number that no mask can hold: they go from 0 to 255.")
         return None
     if not 0 < size[0] * size[1] <= rle.MOST_PIXELS >> 14:
         report.refuse(where, "Its width and height cannot be those of an image.")
@@ -349,14 +354,14 @@ def _coco_found(
     }
     shaped = [a for a in annotations if a.get("segmentation")]
     if len(shaped) < len(annotations):
-        kinds = {named[a.get("category_id")] for a in annotations}
-        if len(kinds) == 1 and not shaped:
-            return {**found, "label": next(iter(kinds))}
+        labels = {named[kind] for kind in kinds}
+        if len(labels) == 1 and not shaped:
+            return {**found, "label": next(iter(labels))}
         left = len(annotations) - len(shaped)
         report.changed(where, f"{left} of its annotations have a box and no region: they were left out.")
     painted = []
-    for annotation in sorted(shaped, key=lambda a: -float(a.get("area") or 0)):
-        number = annotation.get("mask_number", numbers.get(named[annotation.get("category_id")]))
+    for annotation in sorted(shaped, key=_area, reverse=True):
+        number = annotation.get("mask_number", numbers.get(named[_id(annotation, "category_id")]))
         if not isinstance(number, int) or not 0 <= number < UNLABELLED:
             report.refuse(where, "It has more than 255 classes, which a mask cannot hold.")
             return None
@@ -365,6 +370,18 @@ def _coco_found(
         found["mask"] = _painted(painted, size)
         found["classes"] = classes or {number: name for name, number in numbers.items()}
     return {**found, "label": label if isinstance(label, str) else ""}
+
+
+def _id(held: Mapping[str, Any], name: str) -> int | float | str | None:
+    """What an entry has as an id; None for what cannot be one, such as a list."""
+    found = held.get(name)
+    return found if isinstance(found, int | float | str) else None
+
+
+def _area(annotation: Mapping[str, Any]) -> float:
+    """The area of a region, 0 where the file gives no number."""
+    area = annotation.get("area")
+    return float(area) if isinstance(area, int | float) and -1e18 < area < 1e18 else 0.0
 
 
 def _painted(shapes: Sequence[tuple[int, Any]], size: tuple[int, int]) -> Callable[[tuple[int, int]], bytes]:

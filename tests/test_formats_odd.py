@@ -1,0 +1,133 @@
+"""One odd line or file of an import has a row in its report, and what is good beside it comes in."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from services.formats import reading
+from services.formats.exporting import export
+from services.formats.reading import read
+from tests.test_formats import SET, Maker
+from tests.test_formats_import import BOAT, encoded, names, picture, put, told
+
+SQUARE = [[0, 0, 24, 0, 24, 32, 0, 32]]
+
+
+def coco(folder: Path, entry: dict[str, Any], annotation: dict[str, Any], categories: Any = ()) -> Path:
+    """A set of COCO with the good image 1 and the odd image 2."""
+    images = [{"id": n, "file_name": f"{n}.png", "width": 48, "height": 32} for n in (1, 2)]
+    held = {
+        "images": [images[0], {**images[1], **entry}],
+        "annotations": [
+            {"image_id": 1, "category_id": 5, "segmentation": SQUARE, "area": 768},
+            {"image_id": 2, "category_id": 5, "segmentation": SQUARE, "area": 768, **annotation},
+            {"image_id": 2, "category_id": 5, "segmentation": SQUARE, "area": 1},
+        ],
+        "categories": [*categories, {"id": 5, "name": "dog"}],
+    }
+    put(folder, {"1.png": picture(), "2.png": picture(BOAT)})
+    return put(folder, {"instances.json": json.dumps(held)})
+
+
+@pytest.mark.parametrize(
+    ("entry", "annotation", "came", "said"),
+    [
+        ({}, {"area": "big"}, ["1", "2"], ""),
+        ({}, {"area": [1]}, ["1", "2"], ""),
+        ({}, {"area": float("nan")}, ["1", "2"], ""),
+        ({}, {"area": 10**400}, ["1", "2"], ""),
+        ({}, {"category_id": [1]}, ["1"], "a category that is not listed"),
+        ({}, {"category_id": {"a": 1}}, ["1"], "a category that is not listed"),
+        ({}, {"image_id": [2]}, ["1", "2"], ""),
+        ({"id": [2]}, {}, ["1", "2"], ""),
+        ({"width": float("inf")}, {}, ["1"], "not both given as numbers"),
+        ({"height": "9" * 5000}, {}, ["1"], "not both given as numbers"),
+        ({"mask_classes": {"300": "x"}}, {}, ["1"], "a number that no mask can hold"),
+        ({"file_name": ["2.png"]}, {}, ["1"], "an image that is not there"),
+    ],
+)
+def test_an_odd_entry_of_coco(
+    entry: dict[str, Any], annotation: dict[str, Any], came: list[str], said: str, tmp_path: Path
+) -> None:
+    found = read(coco(tmp_path / "x", entry, annotation), tmp_path / "in")
+    assert names(found) == came and found.examples[0].mask is not None
+    assert said in told(found).get("instances.json, image 2", "")
+
+
+def test_an_odd_category_of_coco(tmp_path: Path) -> None:
+    found = read(coco(tmp_path / "x", {}, {"category_id": None}, [{"id": [1], "name": "cat"}]), tmp_path / "in")
+    assert names(found) == ["1"] and "not listed" in told(found)["instances.json, image 2"]
+
+
+@pytest.mark.parametrize("odd", [{"file": ["a"]}, {"file": {"a": 1}}, {"file": None}, {"mask_file": ["a"]}])
+def test_an_odd_line_of_records(odd: dict[str, Any], tmp_path: Path) -> None:
+    maker = Maker(tmp_path / "images")
+    folder = export(SET, [maker.example("a", "bird"), maker.example("b", "bird")], tmp_path / "out", "torchvision")
+    lines = [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
+    put(folder, {"records.jsonl": f"{json.dumps({**lines[0], **odd})}\n{json.dumps(lines[1])}\n"})
+    found = read(folder, tmp_path / "in")
+    assert names(found) == ["a", "b"] and found.examples[1].facts
+
+
+def noted(orientation: Any, kind: int) -> bytes:
+    """The EXIF of a camera that wrote its orientation as this type of TIFF: 1 BYTE, 2 text, 7 UNDEFINED, 12 DOUBLE."""
+    data = struct.pack("<d", orientation) if isinstance(orientation, float) else orientation
+    inside = len(data) <= 4
+    entry = struct.pack("<HHI", 0x0112, kind, len(data) if kind != 12 else 1)
+    place = data.ljust(4, b"\0") if inside else struct.pack("<I", 26)
+    return b"Exif\0\0II*\0\x08\0\0\0\x01\0" + entry + place + bytes(4) + (b"" if inside else data)
+
+
+@pytest.mark.parametrize(
+    ("orientation", "kind"), [(b"\x06", 1), (b"\x06\0\0\0", 7), (b"abc\0", 2), (float("nan"), 12), (6.5, 12)]
+)
+def test_an_odd_orientation_is_none(orientation: bytes | float, kind: int, tmp_path: Path) -> None:
+    odd = encoded(picture(BOAT), "JPEG", exif=noted(orientation, kind), quality=95)
+    assert 0x0112 in Image.open(put(tmp_path / "y", {"odd.jpg": odd}) / "odd.jpg").getexif()
+    found = read(put(tmp_path / "x", {"good.png": picture(), "odd.jpg": odd}), tmp_path / "in")
+    assert names(found) == ["good", "odd"] and found.rows == ()
+    assert [Image.open(example.image).size for example in found.examples] == [(48, 32), (48, 32)]
+
+
+@pytest.mark.parametrize("mode", ["P", "LA", "1", "RGB", "L"])
+def test_a_list_with_the_true_hash_of_its_file(mode: str, tmp_path: Path) -> None:
+    """What the list says of it comes along, whether the file is kept as it is or not; and what is kept can be kept."""
+    image = picture().convert(mode)
+    data = encoded(image)
+    line = {"file_name": "a.png", "sha256": hashlib.sha256(data).hexdigest(), "caption": "A bird.", "weather": "snow"}
+    source = put(tmp_path / "x", {"a.png": data, "b.png": picture(BOAT)})
+    put(source, {"metadata.jsonl": f'{json.dumps(line)}\n{{"file_name": "b.png"}}\n'})
+    found = read(source, tmp_path / "in")
+    assert names(found) == ["a", "b"] and found.rows == ()
+    first = found.examples[0]
+    assert first.caption == "A bird." and first.facts == {"weather": "snow"}
+    assert Image.open(first.image).mode in ("L", "RGB")
+    assert first.sha == hashlib.sha256(first.image.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), TypeError("odd"), ZeroDivisionError(), SyntaxError("odd")])
+def test_whatever_a_decoder_raises_is_said_of_the_file(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode: Callable[..., Any] = reading.read_mask
+
+    def raising(data: bytes, *about: Any) -> Any:
+        if Image.open(io.BytesIO(data)).mode == "P":
+            raise error
+        return decode(data, *about)
+
+    monkeypatch.setattr(reading, "read_mask", raising)
+    mask = Image.new("L", (48, 32), 1)
+    source = put(tmp_path / "x", {"images/a.png": picture(), "masks/a.png": mask, "classes.txt": "0 sky, 1 road"})
+    put(source, {"images/b.png": picture(BOAT), "masks/b.png": mask.convert("P")})
+    found = read(source, tmp_path / "in")
+    assert names(found) == ["a"] and "cannot be read" in told(found)["images/b.png"]
