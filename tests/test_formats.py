@@ -73,12 +73,12 @@ class Maker:
         self.count += 1
         random = np.random.default_rng(self.count)
         path, sha = self.file(Image.fromarray(random.integers(0, 256, (size[1], size[0], 3), np.uint8)))
-        mask = None
+        mask, mask_sha = None, ""
         if classes is not None:
             numbers = np.asarray([*classes, 255], np.uint8)[
                 random.integers(0, len(classes) + 1, (size[1] // 4, size[0] // 4))
             ]
-            mask = self.file(Image.fromarray(np.kron(numbers, np.ones((4, 4), np.uint8))))[0]
+            mask, mask_sha = self.file(Image.fromarray(np.kron(numbers, np.ones((4, 4), np.uint8))))
         made = role == "generated"
         return Example(
             name,
@@ -88,6 +88,7 @@ class Maker:
             split,
             mask,
             classes or {},
+            mask_sha,
             "ab" * 32,
             role,
             "A bird.",
@@ -560,6 +561,18 @@ def test_a_damaged_image_is_not_exported(maker: Maker, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("layout", WRITTEN)
+def test_a_mask_that_was_replaced_is_not_exported(layout: str, maker: Maker, tmp_path: Path) -> None:
+    wanted = masked(maker)
+    assert wanted[2].mask is not None
+    with Image.open(wanted[2].mask) as mask:
+        other = Image.new("L", mask.size, 1)
+    wanted[2].mask.write_bytes(png_of(other))
+    with pytest.raises(UserError, match="mask of “c-cat” was changed or is damaged"):
+        export(SET, wanted, tmp_path / "out", layout)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("layout", "spoil", "said"),
     [
@@ -591,7 +604,8 @@ def test_names_that_would_be_one_file_are_a_mistake_of_ours(maker: Maker, tmp_pa
 
 
 def test_a_mask_of_another_size_comes_at_the_size_of_its_image(maker: Maker, tmp_path: Path) -> None:
-    example = replace(maker.example("a"), mask=maker.file(Image.new("L", (80, 48), 1))[0], mask_classes=STREET)
+    path, sha = maker.file(Image.new("L", (80, 48), 1))
+    example = replace(maker.example("a"), mask=path, mask_sha=sha, mask_classes=STREET)
     folder = export(SET, [example], tmp_path / "out", "csv")
     with Image.open(folder / "masks" / "unsplit" / "a.png") as mask:
         assert mask.size == (40, 24) and mask.mode == "L" and set(np.unique(np.asarray(mask))) == {1}

@@ -244,6 +244,16 @@ def test_what_an_export_says_can_be_found(tmp_path: Path, workspace: Workspace) 
     assert drafts.release(ReleaseTestSet(test_set="Mine")).entries == 3
 
 
+def test_a_version_whose_mask_was_replaced_is_not_exported(tmp_path: Path) -> None:
+    version, held = released(tmp_path / "a")
+    with Workspace(tmp_path / "a") as there:
+        assert held[0].mask is not None
+        Image.new("L", (32, 32), 1).save(there.images.path(held[0].mask))
+        with pytest.raises(UserError, match=r"mask of .* was changed or is damaged"):
+            export_version(there, version, tmp_path / "files", "csv")
+    assert not (tmp_path / "files").exists()
+
+
 def test_an_original_that_comes_later_is_linked(workspace: Workspace, tmp_path: Path) -> None:
     version, held = released(tmp_path / "a")
     with Workspace(tmp_path / "a") as there:

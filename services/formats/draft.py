@@ -192,6 +192,8 @@ class Draft:
         if hashlib.sha256(held).hexdigest() != example.sha:
             raise UserError(f"The image of “{example.name}” was changed or is damaged: restore {example.image.name}.")
         size = png_size(held)
+        if mask is not None and example.mask_sha not in ("", hashlib.sha256(mask).hexdigest()):
+            raise UserError(f"The mask of “{example.name}” was changed or is damaged: restore it from a backup.")
         if mask is not None and png_size(mask) != size:
             mask = _at_size(mask, size)
         parts: Parts = [held]

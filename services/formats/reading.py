@@ -158,6 +158,7 @@ def _examples(
             one.split,
             into / f"{loaded.mask_sha}.png" if loaded.mask_sha else None,
             loaded.classes or {},
+            loaded.mask_sha,
         )
         if one.row is not None:
             label, row = one.label, one.row

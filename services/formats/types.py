@@ -38,6 +38,8 @@ class Example:
     """A PNG file of mode L: the number of a class at every pixel, 255 for none."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """The names of the numbers, 0 to 254."""
+    mask_sha: str = ""
+    """sha256 of the bytes of the mask file; "" where nobody knows it."""
     source_sha: str = ""
     """sha256 of the image that this one was made from."""
     role: Role = "generated"

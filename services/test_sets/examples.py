@@ -87,6 +87,7 @@ def examples_of(workspace: Workspace, version: SetVersion) -> Iterator[Example]:
                 split=entry.split,
                 mask=workspace.images.path(entry.mask) if entry.mask is not None else None,
                 mask_classes=entry.mask_classes,
+                mask_sha=entry.mask or "",
                 source_sha=entry.source,
                 role=entry.role,
                 **(
