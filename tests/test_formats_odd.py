@@ -6,10 +6,12 @@ import hashlib
 import io
 import json
 import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -131,3 +133,38 @@ def test_whatever_a_decoder_raises_is_said_of_the_file(
     put(source, {"images/b.png": picture(BOAT), "masks/b.png": mask.convert("P")})
     found = read(source, tmp_path / "in")
     assert names(found) == ["a"] and "cannot be read" in told(found)["images/b.png"]
+
+
+COMPOSED, APART = "\u00e9.png", "e\u0301.png"
+
+
+@pytest.mark.parametrize("layout", ["imagefolder", "csv", "coco"])
+def test_two_names_that_differ_by_their_unicode_form_keep_their_labels(layout: str, tmp_path: Path) -> None:
+    """In a zip, since a file system may hold only one of them."""
+    images = {COMPOSED: picture(), APART: picture(BOAT)}
+    labels = {COMPOSED: "bird", APART: "boat"}
+    if layout == "imagefolder":
+        lines = [json.dumps({"file_name": name, "label": label}, ensure_ascii=False) for name, label in labels.items()]
+        table = {"metadata.jsonl": "\n".join(lines)}
+    elif layout == "csv":
+        table = {"labels.csv": "\n".join(["image,label", *(f"{name},{label}" for name, label in labels.items())])}
+    else:
+        entries = [{"file_name": name, "width": 48, "height": 32, "label": label} for name, label in labels.items()]
+        table = {"a.json": json.dumps({"images": entries, "annotations": []})}
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name, image in images.items():
+            archive.writestr(name, encoded(image))
+        for name, text in table.items():
+            archive.writestr(name, text)
+    found = read(tmp_path / "x.zip", tmp_path / "in", layout)
+    shown = {example.label: np.asarray(Image.open(example.image)) for example in found.examples}
+    assert set(shown) == {"bird", "boat"}
+    assert (shown["bird"] == np.asarray(picture())).all() and (shown["boat"] == np.asarray(picture(BOAT))).all()
+
+
+@pytest.mark.parametrize(("file", "listed"), [(COMPOSED, APART), (APART, COMPOSED), (APART, APART)])
+def test_a_name_is_found_in_its_other_unicode_form(file: str, listed: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr(file, encoded(picture()))
+        archive.writestr("metadata.jsonl", json.dumps({"file_name": listed, "label": "bird"}))
+    assert [example.label for example in read(tmp_path / "x.zip", tmp_path / "in").examples] == ["bird"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import posixpath
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
@@ -20,7 +19,7 @@ from pipeline.refusals import reason
 from services.formats.draft import Draft, HashedFile, Picture
 from services.formats.naming import SPLIT_OF, folder_names, split_folder
 from services.formats.pages import CLASSES, Kept
-from services.formats.sources import MOST_TABLE, Files, Found, Report, is_image, names_by_form
+from services.formats.sources import MOST_TABLE, Files, Found, Report, by_form, is_image, names_by_form
 from services.formats.types import Example, Row, Split, json_lines
 
 METADATA = "metadata.jsonl"
@@ -376,11 +375,11 @@ def _mapped(picture: Picture, numbers: Mapping[int, int]) -> bytes:
 
 
 def beside(named: object, folder: str, known: Mapping[str, str]) -> str | None:
-    """The file that a table in `folder` names, of those in `known` by their composed form; None for none of them."""
+    """The file that a table in `folder` names, of those that `names_by_form` gives; None for none of them."""
     if not isinstance(named, str):
         return None
     path = posixpath.normpath(posixpath.join(folder, named.replace("\\", "/")))
-    return known.get(unicodedata.normalize("NFC", path))
+    return by_form(known, path)
 
 
 def _missing(what: str, named: object) -> str:

@@ -24,7 +24,7 @@ from services.formats.draft import Draft, Picture
 from services.formats.folders import read_bytes, read_classes, split_in, splits_of
 from services.formats.naming import split_folder
 from services.formats.pages import RECORDS, Kept
-from services.formats.sources import MOST_TABLE, Files, Found, Report, is_image, names_by_form
+from services.formats.sources import MOST_TABLE, Files, Found, Report, by_form, is_image, names_by_form
 from services.formats.types import Example, Split
 
 DATA = "data.yaml"
@@ -309,7 +309,7 @@ def _coco_image(
     folders = (kind, split_folder(split, "val"), split_folder(split), "images", "")
     for folder in folders:
         for base in (above, posixpath.dirname(table)):
-            if (found := known.get(posixpath.normpath(posixpath.join(base, folder, path)))) is not None:
+            if (found := by_form(known, posixpath.normpath(posixpath.join(base, folder, path)))) is not None:
                 return found
     same = by_stem.get(posixpath.basename(path), [])
     return same[0] if len(same) == 1 else None

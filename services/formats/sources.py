@@ -20,11 +20,13 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pipeline.errors import UserError
 from pipeline.images import MAX_BYTES
 from services.formats.types import ReportRow, Row, Split
+
+T = TypeVar("T")
 
 MOST_FILES = 2_000_000
 MOST_TABLE = 2_000_000_000
@@ -282,8 +284,15 @@ def tar_members(data: Path, report: Report) -> Files:
 
 
 def names_by_form(names: Iterable[str]) -> dict[str, str]:
-    """Names by their composed Unicode form, for lists that were written on another system."""
-    return {unicodedata.normalize("NFC", name): name for name in names}
+    """Names by themselves and by their composed Unicode form, for lists that were written on another system."""
+    names = tuple(names)
+    return {unicodedata.normalize("NFC", name): name for name in names} | {name: name for name in names}
+
+
+def by_form(known: Mapping[str, T], name: str) -> T | None:
+    """What `known` has under a name: as it is written, or else in its composed Unicode form."""
+    found = known.get(name)
+    return known.get(unicodedata.normalize("NFC", name)) if found is None else found
 
 
 def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[tarfile.TarInfo]:
