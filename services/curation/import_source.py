@@ -199,8 +199,7 @@ def content_of(source: Path, scratch: Path, cancelled: threading.Event | None = 
     return whole_hash.hexdigest()
 
 
-def _digest(path: Path | None) -> str:
-    assert path is not None  # a folder's files lie on this machine
+def _digest(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

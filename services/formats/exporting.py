@@ -15,8 +15,8 @@ from services.formats.pages import CARD, CROISSANT, Kept, card, croissant
 from services.formats.sources import Files, Found, Report
 from services.formats.types import SPLITS, Example, TestSet
 
-Find = Callable[[Files, Report, Path], Iterator[Found]]
-"""What of the files of an import are examples, given a folder for what has to be unpacked."""
+Find = Callable[[Files, Report], Iterator[Found]]
+"""What of the files of an import are examples."""
 
 
 @dataclass(frozen=True)
@@ -27,22 +27,20 @@ class Layout:
     find: Find
     write: Callable[[Draft, Sequence[Example]], Kept] | None = None
     """None for one that is only read."""
-
-
-def _files(find: Callable[[Files, Report], Iterator[Found]]) -> Find:
-    return lambda files, report, _scratch: find(files, report)
+    count: Callable[[Files], int] = folders.count_images
+    """About how many examples there are, found out before they are read."""
 
 
 LAYOUTS: Mapping[str, Layout] = {
-    "imagefolder": Layout("Hugging Face ImageFolder", _files(folders.find_imagefolder), folders.write_imagefolder),
-    "torchvision": Layout("torchvision ImageFolder", _files(folders.find_plain), folders.write_torchvision),
-    "coco": Layout("COCO", _files(regions.find_coco), regions.write_coco),
-    "cityscapes": Layout("Cityscapes folders", _files(folders.find_cityscapes), folders.write_cityscapes),
-    "yolo": Layout("YOLO", _files(regions.find_yolo), regions.write_yolo),
-    "webdataset": Layout("WebDataset shards", tables.find_webdataset, tables.write_webdataset),
-    "csv": Layout("CSV", _files(tables.find_csv), tables.write_csv),
-    "parquet": Layout("Parquet", _files(tables.find_parquet), tables.write_parquet),
-    "folder": Layout("a plain folder", _files(folders.find_plain)),
+    "imagefolder": Layout("Hugging Face ImageFolder", folders.find_imagefolder, folders.write_imagefolder),
+    "torchvision": Layout("torchvision ImageFolder", folders.find_plain, folders.write_torchvision),
+    "coco": Layout("COCO", regions.find_coco, regions.write_coco),
+    "cityscapes": Layout("Cityscapes folders", folders.find_cityscapes, folders.write_cityscapes),
+    "yolo": Layout("YOLO", regions.find_yolo, regions.write_yolo),
+    "webdataset": Layout("WebDataset shards", tables.find_webdataset, tables.write_webdataset, tables.count_webdataset),
+    "csv": Layout("CSV", tables.find_csv, tables.write_csv),
+    "parquet": Layout("Parquet", tables.find_parquet, tables.write_parquet, tables.count_parquet),
+    "folder": Layout("a plain folder", folders.find_plain),
 }
 """By their names in commands."""
 

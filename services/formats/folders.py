@@ -19,7 +19,7 @@ from pipeline.refusals import reason
 from services.formats.draft import Draft, HashedFile, Picture
 from services.formats.naming import SPLIT_OF, folder_names, split_folder
 from services.formats.pages import CLASSES, Kept
-from services.formats.sources import MOST_TABLE, Files, Found, Report, by_form, is_image, names_by_form
+from services.formats.sources import Files, Found, Report, by_form, is_image, lines_of, names_by_form
 from services.formats.types import Example, Row, Split, json_lines
 
 METADATA = "metadata.jsonl"
@@ -240,21 +240,30 @@ def find_plain(files: Files, report: Report) -> Iterator[Found]:
 def rows_of_lines(files: Files, table: str, report: Report) -> Iterator[tuple[int, Row]]:
     """The rows of a file with a JSON object a line, with their lines from 1; bad lines are told."""
     try:
-        data = files.read(table, MOST_TABLE)
+        for line in lines_of(files, table):
+            row = row_of_line(line.text, f"{table}, line {line.number}", report)
+            if row is not None:
+                yield line.number, row
     except UserError as error:
         report.refuse(table, str(error))
-        return
-    for line, text in enumerate(data.split(b"\n"), start=1):
-        if not text.strip():
-            continue
-        try:
-            held = json.loads(text)
-            if not isinstance(held, dict):
-                raise ValueError("it is no object")
-            yield line, Row.model_validate(held)
-        except (ValidationError, ValueError, RecursionError) as error:
-            why = reason(error) if isinstance(error, ValidationError) else "it is no JSON object"
-            report.refuse(f"{table}, line {line}", f"The line cannot be read: {why}.")
+
+
+def row_of_line(text: bytes, where: str, report: Report) -> Row | None:
+    """The row of a line with a JSON object; None, told, for what is none."""
+    try:
+        held = json.loads(text)
+        if not isinstance(held, dict):
+            raise ValueError("it is no object")
+        return Row.model_validate(held)
+    except (ValidationError, ValueError, RecursionError) as error:
+        why = reason(error) if isinstance(error, ValidationError) else "it is no JSON object"
+        report.refuse(where, f"The line cannot be read: {why}.")
+        return None
+
+
+def count_images(files: Files) -> int:
+    """About how many examples there are, by the names of the files."""
+    return sum(is_image(name) and not _sheet(name) and not _is_mask(name) for name in files.names)
 
 
 def without(row: Row, *names: str) -> Row:

@@ -15,11 +15,11 @@ import shutil
 import tempfile
 import threading
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -31,11 +31,11 @@ from pipeline.png import bare
 from pipeline.progress import OnProgress, Pace, Progress
 from services.formats.draft import IMPORTING, MANIFEST, in_threads, read_manifest
 from services.formats.exporting import LAYOUTS
-from services.formats.folders import METADATA, rows_of_lines
+from services.formats.folders import METADATA
 from services.formats.naming import Names, folded
-from services.formats.pages import RECORDS
+from services.formats.records import with_records
 from services.formats.sources import MOST_TABLE, Files, Found, Report, is_image, open_files
-from services.formats.types import Example, Imported, Row, TestSet, with_row
+from services.formats.types import Example, Imported, Row, Split, TestSet, with_row
 from storage.images import MODES
 
 _TURN = {
@@ -48,8 +48,6 @@ _TURN = {
     8: Image.Transpose.ROTATE_90,
 }
 """What brings a picture upright, by the orientation that its camera noted (EXIF tag 0x0112)."""
-_OF_FILES = ("file", "mask_file", "width", "height", "mask_numbers")
-"""Columns of `records.jsonl` that say where an example is, and nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +96,10 @@ def read(
         layout = layout or (manifest["layout"] if manifest is not None else "") or _guess(files)
         if layout not in LAYOUTS:
             raise UserError(f"“{layout}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
-        found = list(LAYOUTS[layout].find(files, report, scratch))
-        found = _with_records(found, files, report)
+        found = with_records(LAYOUTS[layout].find(files, report), files, report)
+        total = LAYOUTS[layout].count(files) if progress is not None else 0
         examples: list[Example] = []
-        taken = _examples(found, into, classes, labels, report, progress, cancelled, each or examples.append)
+        taken = _examples(found, total, into, classes, labels, report, progress, cancelled, each or examples.append)
         if manifest is not None:
             _compare(manifest, files, report)
     except OSError as error:
@@ -117,7 +115,8 @@ def read(
 
 
 def _examples(
-    found: list[Found],
+    found: Iterable[Found],
+    total: int,
     into: Path,
     classes: Mapping[int, str] | None,
     labels: Collection[str] | None,
@@ -127,16 +126,17 @@ def _examples(
     each: Callable[[Example], None],
 ) -> int:
     """Give the examples that can be taken to `each`, and tell what is to be told, in the order of the files; returns
-    how many there are.
+    how many there are. `total` is about how many are found.
     """
-    names, pace = Names(), Pace(len(found))
-    seen: dict[str, Found] = {}
+    names, pace = Names(), Pace(total)
+    seen: dict[str, _Seen] = {}
     taken: set[str] = set()
     work = partial(_loaded, into=into, classes=classes, labels=labels)
     for done, loaded in enumerate(in_threads(work, found, cancelled), start=1):
         one = loaded.found
         if progress is not None:
-            progress(Progress(IMPORTING, done, len(found), pace.seconds_left(done)))
+            pace.total = max(total, done)
+            progress(Progress(IMPORTING, done, pace.total, pace.seconds_left(done)))
         if loaded.refused:
             report.refuse(one.file, loaded.refused)
             continue
@@ -169,7 +169,7 @@ def _examples(
                 )
                 row = Row(label=label)
             example = replace(with_row(example, row), label=label)
-        seen[loaded.sha] = one
+        seen[loaded.sha] = _Seen(one.file, one.label, one.split)
         each(example)
     return len(seen)
 
@@ -275,60 +275,6 @@ def _write(into: Path, data: bytes) -> str:
     return sha
 
 
-def _with_records(found: list[Found], files: Files, report: Report) -> list[Found]:
-    """The examples with what `records.jsonl` says of them, where the format itself cannot say it. Where both say it and
-    differ, a person changed the files since: these count.
-    """
-    if RECORDS not in files.names:
-        return found
-    rows = (((row.model_extra or {}).get("file"), row) for _, row in rows_of_lines(files, RECORDS, report))
-    records = {file: row for file, row in rows if isinstance(file, str)}
-    merged, held = [], frozenset(files.names)
-    for one in found:
-        row = records.get(one.file)
-        if row is None or one.row is not None:
-            merged.append(one)
-            continue
-        extra = dict(row.model_extra or {})
-        numbers, mask_file = extra.get("mask_numbers"), extra.get("mask_file")
-        # Where a format has no place for a label or for a set without splits, the record says it.
-        label = one.label or row.label
-        if one.label and one.label != row.label:
-            report.changed(one.file, f"Its label was changed from “{row.label}” to “{one.label}” since the export.")
-        split = one.split
-        if row.split != one.split and not (row.split == "" and one.split == "test" and "leftImg8bit/" in one.file):
-            report.changed(one.file, "Its split was changed since the export.")
-        elif row.split != one.split:
-            split = ""
-        plain = {name: value for name, value in extra.items() if name not in _OF_FILES}
-        row = Row.model_validate({**{name: getattr(row, name) for name in Row.model_fields}, **plain})
-        merged.append(
-            replace(
-                one,
-                name=row.name or one.name,
-                label=label,
-                split=split,
-                classes=row.mask_classes
-                if isinstance(mask_file, str) and mask_file in held and not numbers
-                else one.classes,
-                row=row,
-                numbers=_whole_numbers(numbers),
-            )
-        )
-    return merged
-
-
-def _whole_numbers(numbers: Any) -> dict[int, int] | None:
-    """A mapping of class numbers that came from a file; None for what is none."""
-    if not isinstance(numbers, dict):
-        return None
-    try:
-        held = {int(number): int(own) for number, own in numbers.items()}
-    except (ValueError, TypeError):
-        return None
-    return held if all(0 <= each <= UNLABELLED for pair in held.items() for each in pair) else None
-
-
 def _compare(manifest: Mapping[str, Any], files: Files, report: Report) -> None:
     """Tell which files of an export are gone."""
     gone = sorted({file["name"] for file in manifest["files"]} - set(files.names))
@@ -336,13 +282,21 @@ def _compare(manifest: Mapping[str, Any], files: Files, report: Report) -> None:
         report.refuse(name, "The manifest of the set names it, and it is not there.")
 
 
-def _twice(found: Found, known: Found) -> str:
+def _twice(found: Found, known: _Seen) -> str:
     """Why a second file of one content is not taken."""
     if found.label != known.label:
         return f"It shows the same as {known.file}, which has the label “{known.label}” and not “{found.label}”."
     if found.split != known.split:
         return f"It shows the same as {known.file}, which is in another split: a set must not have it in both."
     return f"It shows the same as {known.file}: one of them was taken."
+
+
+class _Seen(NamedTuple):
+    """What is kept of an example that was taken: no more, as there may be a million."""
+
+    file: str
+    label: str
+    split: Split
 
 
 class _Inner:
@@ -355,7 +309,7 @@ class _Inner:
     def read(self, name: str, *most: int) -> bytes:
         return self._files.read(self._folder + name, *most)
 
-    def path(self, name: str) -> Path | None:
+    def path(self, name: str) -> Path:
         return self._files.path(self._folder + name)
 
 

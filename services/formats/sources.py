@@ -10,6 +10,7 @@ import bz2
 import gzip
 import lzma
 import os
+import secrets
 import shutil
 import stat
 import tarfile
@@ -17,10 +18,10 @@ import threading
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pipeline.errors import UserError
 from pipeline.images import MAX_BYTES
@@ -30,7 +31,10 @@ T = TypeVar("T")
 
 MOST_FILES = 2_000_000
 MOST_TABLE = 2_000_000_000
-"""Bytes of a list of examples."""
+"""Bytes of a list of examples that has to be read as one."""
+MOST_LINE = 50_000_000
+"""Bytes of a line of a list."""
+_BLOCK = 1 << 20
 MOST_PACKED = 250
 """How many times its size a file may unpack to, if that is over `SMALL` bytes."""
 SMALL = 10_000_000
@@ -67,8 +71,20 @@ class Files(Protocol):
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
         """The bytes of one of `names`. Raises UserError when they are more than `most`, or damaged."""
 
-    def path(self, name: str) -> Path | None:
-        """Where the file lies by itself on this machine; None within an archive."""
+    def path(self, name: str) -> Path:
+        """Where a file lies that is read piece by piece; of an archive, a copy that is made when it is first asked for.
+        Raises UserError for a damaged one, OSError when the disk is full.
+        """
+
+
+class Line(NamedTuple):
+    """A line of a file."""
+
+    number: int
+    """From 1."""
+    place: int
+    """Where it begins, in bytes."""
+    text: bytes
 
 
 @dataclass(frozen=True)
@@ -128,8 +144,8 @@ def open_files(source: Path, scratch: Path, report: Report) -> Files:
         return _Folder(source, report)
     try:
         if zipfile.is_zipfile(source):
-            return _Zip(source, report)
-        return _Tar(_plain_tar(source, scratch), report)
+            return _Zip(source, scratch, report)
+        return _Tar(_plain_tar(source, scratch), scratch, report)
     except FileNotFoundError as error:
         raise UserError(f"{source} is not there: give a folder, a zip or a tar.", field="source") from error
     except (*_BROKEN, tarfile.TarError) as error:
@@ -195,17 +211,38 @@ class _Folder(_Named):
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
         try:
             with open(self._folder / name, "rb") as file:
-                return _bounded(file.read(most + 1), most)
+                return _bounded(file.read(min(os.fstat(file.fileno()).st_size, most) + 1), most)
         except OSError as error:
             raise UserError(f"The file cannot be read: {error.strerror or error}.") from error
 
-    def path(self, name: str) -> Path | None:
+    def path(self, name: str) -> Path:
         return self._folder / name
 
 
-class _Zip(_Named):
-    def __init__(self, file: Path, report: Report) -> None:
+class _Archive(_Named):
+    def __init__(self, scratch: Path | None, report: Report) -> None:
         super().__init__(report)
+        self._scratch = scratch
+        self._copies: dict[str, Path] = {}
+
+    def path(self, name: str) -> Path:
+        if name not in self._copies:
+            assert self._scratch is not None  # nobody asks it of an archive within another
+            copy = self._scratch / secrets.token_hex(8)
+            with copy.open("xb") as file:
+                for block in self._blocks(name):
+                    file.write(block)
+            self._copies[name] = copy
+        return self._copies[name]
+
+    def _blocks(self, name: str) -> Iterator[bytes]:
+        """All of a file, some at a time. Raises UserError for a damaged one."""
+        raise NotImplementedError
+
+
+class _Zip(_Archive):
+    def __init__(self, file: Path, scratch: Path, report: Report) -> None:
+        super().__init__(scratch, report)
         self._archive = zipfile.ZipFile(file)
         self._entries: dict[str, zipfile.ZipInfo] = {}
         end = 0
@@ -229,19 +266,24 @@ class _Zip(_Named):
         self._keep(self._entries, file.name)
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
+        entry = self._entries[name]
         try:
-            with self._archive.open(self._entries[name]) as file:
-                return _bounded(file.read(most + 1), most)
+            with self._archive.open(entry) as file:
+                return _bounded(file.read(min(entry.file_size, most) + 1), most)
         except _BROKEN as error:
             raise UserError("The file is damaged within the archive: pack it again.") from error
 
-    def path(self, name: str) -> Path | None:
-        return None
+    def _blocks(self, name: str) -> Iterator[bytes]:
+        try:
+            with self._archive.open(self._entries[name]) as file:
+                yield from iter(lambda: file.read(_BLOCK), b"")
+        except _BROKEN as error:
+            raise UserError("The file is damaged within the archive: pack it again.") from error
 
 
-class _Tar(_Named):
-    def __init__(self, file: Path, report: Report) -> None:
-        super().__init__(report)
+class _Tar(_Archive):
+    def __init__(self, file: Path, scratch: Path | None, report: Report) -> None:
+        super().__init__(scratch, report)
         self._file = file.open("rb")
         self._lock = threading.Lock()
         self._places: dict[str, tuple[int, int]] = {}
@@ -264,23 +306,48 @@ class _Tar(_Named):
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
         place, size = self._places[name]
+        return _bounded(self._part(place, min(size, most + 1)), most)
+
+    def _blocks(self, name: str) -> Iterator[bytes]:
+        place, size = self._places[name]
+        for start in range(0, size, _BLOCK):
+            yield self._part(place + start, min(_BLOCK, size - start))
+
+    def _part(self, place: int, size: int) -> bytes:
         with self._lock:
             self._file.seek(place)
-            data = self._file.read(min(size, most + 1))
-        if len(data) < min(size, most + 1):
+            data = self._file.read(size)
+        if len(data) < size:
             raise UserError("The file is cut short within the archive: pack it again.")
-        return _bounded(data, most)
-
-    def path(self, name: str) -> Path | None:
-        return None
+        return data
 
 
 def tar_members(data: Path, report: Report) -> Files:
     """The files of a plain tar that lies within the import, such as a shard. Raises UserError for what is none."""
     try:
-        return _Tar(data, report)
+        return _Tar(data, None, report)
     except (*_BROKEN, tarfile.TarError) as error:
         raise UserError("It is no tar that can be read: pack it again.") from error
+
+
+def lines_of(files: Files, name: str) -> Iterator[Line]:
+    """The lines of a file that are not empty. One that is longer than `MOST_LINE` is cut there.
+
+    Raises UserError for a file that cannot be read.
+    """
+    try:
+        with files.path(name).open("rb") as file:
+            number = place = 0
+            while text := file.readline(MOST_LINE):
+                number += 1
+                if text.strip():
+                    yield Line(number, place, text)
+                place += len(text)
+                while len(text) == MOST_LINE and not text.endswith(b"\n"):
+                    text = file.readline(MOST_LINE)
+                    place += len(text)
+    except OSError as error:
+        raise UserError(f"The file cannot be read: {error.strerror or error}.") from error
 
 
 def names_by_form(names: Iterable[str]) -> dict[str, str]:
@@ -298,7 +365,9 @@ def by_form(known: Mapping[str, T], name: str) -> T | None:
 def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[tarfile.TarInfo]:
     """The members up to where the archive is damaged, which is told."""
     try:
-        yield from archive
+        for member in archive:
+            yield member
+            archive.members.clear()  # type: ignore[attr-defined]  # or it keeps two kilobytes of each
     except (*_BROKEN, tarfile.TarError):
         report.refuse(what, "The archive is damaged or cut short: what comes before that place was read.")
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
 import posixpath
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pydantic import ValidationError
 
@@ -20,7 +22,7 @@ from services.formats.draft import Draft, Picture
 from services.formats.folders import beside, read_bytes, split_in
 from services.formats.naming import Names, split_folder
 from services.formats.pages import Kept
-from services.formats.sources import MOST_TABLE, Files, Found, Report, is_image, names_by_form, tar_members
+from services.formats.sources import Files, Found, Report, is_image, names_by_form, tar_members
 from services.formats.types import Example, Row, compact, row_of
 from study.cells import as_written, csv_text
 
@@ -34,6 +36,7 @@ _ROWS = 64
 """Images of a row group: so many are in memory at once."""
 _LONGEST_CELL = 50_000_000
 _IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file")
+_MASK_PARTS = ("mask.", "seg.")
 _MASK_COLUMNS = ("mask_file_name", "mask", "mask_path", "mask_file")
 
 
@@ -145,10 +148,8 @@ def find_parquet(files: Files, report: Report) -> Iterator[Found]:
     import pyarrow.parquet
 
     for table in (name for name in files.names if name.endswith(".parquet")):
-        path = files.path(table)
         try:
-            source: Any = path if path is not None else pyarrow.BufferReader(files.read(table, MOST_TABLE))
-            opened = pyarrow.parquet.ParquetFile(source)
+            opened = pyarrow.parquet.ParquetFile(files.path(table))
             if "image" not in opened.schema_arrow.names:
                 report.refuse(table, "It has no column “image”: name the column with the images so.")
                 continue
@@ -162,6 +163,18 @@ def find_parquet(files: Files, report: Report) -> Iterator[Found]:
         except (pyarrow.ArrowException, OSError, UserError) as error:
             said = str(error) if isinstance(error, UserError) else "It is damaged or no Parquet file: export it again."
             report.refuse(table, said)
+
+
+def count_parquet(files: Files) -> int:
+    """How many rows there are."""
+    import pyarrow
+    import pyarrow.parquet
+
+    count = 0
+    for table in (name for name in files.names if name.endswith(".parquet")):
+        with suppress(pyarrow.ArrowException, OSError, UserError):  # `find_parquet` tells of it
+            count += pyarrow.parquet.read_metadata(files.path(table)).num_rows
+    return count
 
 
 def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Kept:
@@ -197,19 +210,15 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Kept:
     )
 
 
-def find_webdataset(files: Files, report: Report, scratch: Path) -> Iterator[Found]:
+def find_webdataset(files: Files, report: Report) -> Iterator[Found]:
     """The samples of every tar; of one tar, the samples that it holds itself."""
     shards = [name for name in files.names if name.endswith(".tar")]
     if not shards:
         yield from _samples(files, "", report)
-    for number, shard in enumerate(shards):
-        path = files.path(shard)
+    for shard in shards:
         try:
-            if path is None:  # a tar within an archive
-                path = scratch / f"shard-{number}.tar"
-                path.write_bytes(files.read(shard, MOST_TABLE))
             inner = Report()
-            members = tar_members(path, inner)
+            members = tar_members(files.path(shard), inner)
         except UserError as error:
             report.refuse(shard, str(error))
             continue
@@ -218,15 +227,34 @@ def find_webdataset(files: Files, report: Report, scratch: Path) -> Iterator[Fou
         yield from _samples(members, shard, report)
 
 
+def count_webdataset(files: Files) -> int:
+    """About how many samples there are."""
+    shards = [name for name in files.names if name.endswith(".tar")]
+    count = 0 if shards else sum(_is_sample(name) for name in files.names)
+    for shard in shards:
+        with suppress(UserError):  # `find_webdataset` tells of it
+            count += sum(_is_sample(name) for name in tar_members(files.path(shard), Report()).names)
+    return count
+
+
+def _is_sample(name: str) -> bool:
+    return is_image(name) and not _ending(name).startswith(_MASK_PARTS)
+
+
+def _ending(name: str) -> str:
+    """All behind the first dot, which is what part of its sample a file is."""
+    return posixpath.basename(name).partition(".")[2].lower()
+
+
 def _samples(files: Files, shard: str, report: Report) -> Iterator[Found]:
     """Files that share all before the first dot of their name are a sample."""
     samples: dict[str, dict[str, str]] = {}
     for name in files.names:
         folder, _, base = name.rpartition("/")
-        key, _, ending = base.partition(".")
-        samples.setdefault(f"{folder}/{key}" if folder else key, {})[ending.lower()] = name
+        key = base.partition(".")[0]
+        samples.setdefault(f"{folder}/{key}" if folder else key, {})[_ending(name)] = name
     for key, parts in samples.items():
-        masks = [ending for ending in parts if ending.startswith(("mask.", "seg.")) and is_image(f"x.{ending}")]
+        masks = [ending for ending in parts if ending.startswith(_MASK_PARTS) and is_image(f"x.{ending}")]
         images = [ending for ending in parts if is_image(f"x.{ending}") and ending not in masks]
         where = f"{shard}/{key}" if shard else key
         if len(images) != 1:
@@ -368,33 +396,59 @@ def _parquet_found(table: str, place: int, held: dict[str, Any], report: Report)
 def _csv_rows(files: Files, table: str, report: Report) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows of a table with a column of images; those that cannot be read are told."""
     try:
-        text = files.read(table, MOST_TABLE).decode("utf-8-sig")
-    except (UnicodeDecodeError, UserError) as error:
-        said = str(error) if isinstance(error, UserError) else "It is not in UTF-8: save it as “CSV UTF-8”."
-        report.refuse(table, said)
-        return
-    before = csv.field_size_limit(_LONGEST_CELL)
-    try:
-        separator = max(",;\t", key=text.partition("\n")[0].count)
-        lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-        columns = [as_written(name.strip()) for name in next(lines, [])]
-        if not set(columns) & set(_IMAGE_COLUMNS):
-            report.refuse(table, f"It has no column of image files: call it {_IMAGE_COLUMNS[0]}.")
+        path = files.path(table)
+        if not _is_utf8(path):
+            report.refuse(table, "It is not in UTF-8: save it as “CSV UTF-8”.")
             return
-        while True:
-            try:
-                cells = next(lines)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                report.refuse(f"{table}, line {lines.line_num}", f"It cannot be read ({error}): check its quotes.")
-                continue
-            if not any(cells):
-                continue
-            where = f"{table}, line {lines.line_num}"
-            if len(cells) != len(columns):
-                report.refuse(where, f"It has {len(cells)} cells for {len(columns)} columns: check its quotes.")
-                continue
-            yield where, {name: as_written(cell) for name, cell in zip(columns, cells, strict=True)}
+        with path.open(encoding="utf-8-sig", newline="") as text:
+            yield from _cells_of(text, table, report)
+    except UserError as error:
+        report.refuse(table, str(error))
+    except OSError as error:
+        report.refuse(table, f"The file cannot be read: {error.strerror or error}.")
+
+
+def _cells_of(text: TextIO, table: str, report: Report) -> Iterator[tuple[str, dict[str, str]]]:
+    first = text.readline(_LONGEST_CELL)
+    separator = max(",;\t", key=first.count)
+    lines = csv.reader(chain([first], iter(lambda: text.readline(_LONGEST_CELL), "")), delimiter=separator)
+    columns = [as_written(name.strip()) for name in _next_row(lines) or ()]
+    if not set(columns) & set(_IMAGE_COLUMNS):
+        report.refuse(table, f"It has no column of image files: call it {_IMAGE_COLUMNS[0]}.")
+        return
+    while True:
+        try:
+            cells = _next_row(lines)
+        except csv.Error as error:
+            report.refuse(f"{table}, line {lines.line_num}", f"It cannot be read ({error}): check its quotes.")
+            continue
+        if cells is None:
+            return
+        if not any(cells):
+            continue
+        where = f"{table}, line {lines.line_num}"
+        if len(cells) != len(columns):
+            report.refuse(where, f"It has {len(cells)} cells for {len(columns)} columns: check its quotes.")
+            continue
+        yield where, {name: as_written(cell) for name, cell in zip(columns, cells, strict=True)}
+
+
+def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
+    """The cells of one more row, long ones too; None at the end. Raises csv.Error."""
+    before = csv.field_size_limit(_LONGEST_CELL)  # of all of Python, so it is put back at once
+    try:
+        return next(lines, None)
     finally:
         csv.field_size_limit(before)
+
+
+def _is_utf8(path: Path) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with path.open("rb") as file:
+            for block in iter(lambda: file.read(1 << 20), b""):
+                decoder.decode(block)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True

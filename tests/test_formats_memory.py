@@ -1,0 +1,68 @@
+"""An import keeps of each image no more than its name: what its files say of it goes with it."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from services.formats.exporting import export
+from services.formats.reading import read
+from services.formats.types import Example
+from tests.test_formats import SET, Maker
+
+LONG = "Snow falls on a bird. " * 1000
+"""What is said of each image."""
+
+
+def examples(maker: Maker, number: int, size: int, said: str = "") -> list[Example]:
+    """So many images of noise."""
+    made = []
+    for place in range(number):
+        noise = np.random.default_rng(place).integers(0, 256, (size, size, 3), np.uint8)
+        path, sha = maker.file(Image.fromarray(noise))
+        made.append(Example(f"image-{place}", path, sha, "bird", "test", role="source", facts={"prompt": said}))
+    return made
+
+
+def peak(source: Path, into: Path) -> int:
+    """Bytes at most in use while it is read."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        read(source, into, each=lambda example: None)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        shutil.rmtree(into)
+
+
+@pytest.mark.parametrize("layout", ["imagefolder", "torchvision", "csv", "webdataset", "yolo", "parquet"])
+def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path) -> None:
+    maker = Maker(tmp_path / "images")
+    held = examples(maker, 240, 16, LONG)
+    few = export(SET, held[:120], tmp_path / "few", layout)
+    many = export(SET, held, tmp_path / "many", layout)
+    most = peak(many, tmp_path / "in")
+    each = (most - peak(few, tmp_path / "in")) / 120
+    assert each < len(LONG) / 4, f"{each:.0f} bytes an image"
+    assert most < 50_000_000, "no more was asked for than there is"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("layout", ["parquet", "webdataset"])
+def test_the_images_within_a_table_are_not_kept(layout: str, packed: bool, tmp_path: Path) -> None:
+    """Rows come by 64, and some more are worked on at once."""
+    maker = Maker(tmp_path / "images")
+    held = examples(maker, 720, 64)
+    size = held[0].image.stat().st_size
+    folders = [export(SET, held[:number], tmp_path / str(number), layout) for number in (180, 720)]
+    if packed:
+        folders = [Path(shutil.make_archive(str(folder), "zip", folder)) for folder in folders]
+    few, many = (peak(folder, tmp_path / "in") for folder in folders)
+    assert many - few < 540 * size / 3, f"{few:,} bytes became {many:,}"
