@@ -1,4 +1,4 @@
-"""An import keeps of each image no more than its name: what its files say of it goes with it."""
+"""An import or export keeps of each image no more than its name and label: what its files say of it goes with it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from services.curation.import_source import bring_in
+from services.curation.imports import into_set
 from services.formats.exporting import export
 from services.formats.reading import read
 from services.formats.types import Example
+from services.test_sets.drafts import Drafts, ReleaseTestSet
+from services.test_sets.examples import export_version
+from storage.workspace import Workspace
 from tests.test_formats import SET, Maker
 
 LONG = "Snow falls on a bird. " * 1000
@@ -66,3 +71,29 @@ def test_the_images_within_a_table_are_not_kept(layout: str, packed: bool, tmp_p
         folders = [Path(shutil.make_archive(str(folder), "zip", folder)) for folder in folders]
     few, many = (peak(folder, tmp_path / "in") for folder in folders)
     assert many - few < 540 * size / 3, f"{few:,} bytes became {many:,}"
+
+
+@pytest.mark.parametrize("layout", ["imagefolder", "parquet", "yolo"])
+def test_what_is_said_of_an_image_is_not_kept_while_a_version_is_exported(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.test_sets.examples._AT_ONCE", 20)
+    monkeypatch.setattr("services.formats.draft._SAID_AT_ONCE", 20)
+    held = examples(Maker(tmp_path / "images"), 200, 16, LONG)
+    peaks = []
+    for number in (80, 200):
+        with Workspace(tmp_path / f"workspace-{number}") as workspace:
+            done = bring_in(workspace, export(SET, held[:number], tmp_path / f"held-{number}", "csv"))
+            into_set(workspace, done.imported.id, "Birds")
+            version = Drafts(workspace).release(ReleaseTestSet(test_set="Birds", unreviewed=True))
+            export_version(workspace, version, tmp_path / "warm", layout, replace=True)
+            gc.collect()
+            tracemalloc.start()
+            try:
+                folder = export_version(workspace, version, tmp_path / f"out-{number}", layout)
+                peaks.append(tracemalloc.get_traced_memory()[1])
+            finally:
+                tracemalloc.stop()
+    each = (peaks[1] - peaks[0]) / 120
+    assert each < len(LONG) / 3, f"{each:.0f} bytes an image"
+    assert {example.facts["prompt"] for example in read(folder, tmp_path / "in").examples} == {LONG}

@@ -21,6 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,6 +47,8 @@ EXPORTING, IMPORTING = "export", "import"
 WORKERS = max(2, min(8, os.cpu_count() or 2))
 """Threads that read and write files: they wait for the disk or hash, which other threads do not wait for."""
 _UNFINISHED = re.compile(r"\.unfinished-(\d+)-[0-9a-f]{8}$")
+_SAID_AT_ONCE = 200
+"""Examples whose captions, edits and facts are in memory at once."""
 _AHEAD = 4
 """As many files a thread are in memory at once."""
 _PARTS = 1000
@@ -56,6 +59,8 @@ U = TypeVar("U")
 Parts = Sequence[bytes | memoryview]
 Named = Callable[[Example], tuple[str, str | None]]
 """The names of the files of an example: of its image, and of its mask where a mask is to be written as it is."""
+Said = Callable[[Sequence[Example]], Iterable[Example]]
+"""Gives some examples again, in their order, with all that is known of them."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +84,15 @@ class Picture:
 class Draft:
     """A folder while it is written. One thread at a time, but for what `pictures` does itself."""
 
-    def __init__(self, folder: Path, progress: OnProgress | None, cancelled: threading.Event | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        progress: OnProgress | None,
+        cancelled: threading.Event | None,
+        said: Said | None = None,
+    ) -> None:
         self.folder = folder
-        self._progress, self._cancelled = progress, cancelled
+        self._progress, self._cancelled, self._said = progress, cancelled, said
         self._files: list[dict[str, Any]] = []
         self._folders = {str(folder)}
         self._loading: list[Generator[Picture]] = []
@@ -141,7 +152,7 @@ class Draft:
         With `named` the files are written under these names by the threads that read them, a few ahead. Raises
         UserError for a file that is missing or not the one that the set names, OSError where one cannot be written.
         """
-        loading = in_threads(lambda example: self._loaded(example, named), examples, self._cancelled)
+        loading = in_threads(lambda example: self._loaded(example, named), self._told(examples), self._cancelled)
         self._loading.append(loading)
         pace = Pace(len(examples))
         for done, picture in enumerate(loading, start=1):
@@ -184,6 +195,13 @@ class Draft:
     def files(self) -> tuple[dict[str, Any], ...]:
         """What the manifest will say of the files so far: name, bytes, sha256; by name."""
         return tuple(sorted(self._files, key=lambda file: str(file["name"])))
+
+    def _told(self, examples: Sequence[Example]) -> Iterable[Example]:
+        """The examples with all that is known of them."""
+        if self._said is None:
+            return examples
+        starts = range(0, len(examples), _SAID_AT_ONCE)
+        return chain.from_iterable(self._said(examples[start : start + _SAID_AT_ONCE]) for start in starts)
 
     def _loaded(self, example: Example, named: Named | None) -> Picture:
         """An example with the bytes of its files, checked, and written where they have names."""
@@ -286,7 +304,11 @@ def in_threads(work: Callable[[T], U], items: Iterable[T], cancelled: threading.
 
 @contextmanager
 def drafted(
-    into: Path, replace: bool = False, progress: OnProgress | None = None, cancelled: threading.Event | None = None
+    into: Path,
+    replace: bool = False,
+    progress: OnProgress | None = None,
+    cancelled: threading.Event | None = None,
+    said: Said | None = None,
 ) -> Iterator[Draft]:
     """A draft that takes the name `into` when all went well, and is gone when not.
 
@@ -300,7 +322,7 @@ def drafted(
         into.parent.mkdir(parents=True, exist_ok=True)
         _sweep(into)
         folder.mkdir()
-        draft = Draft(folder, progress, cancelled)
+        draft = Draft(folder, progress, cancelled, said)
         try:
             yield draft
         finally:

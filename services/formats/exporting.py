@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline.errors import UserError
 from pipeline.progress import OnProgress
 from services.formats import folders, regions, tables
-from services.formats.draft import Draft, drafted, require_names_of_their_own
+from services.formats.draft import Draft, Said, drafted, require_names_of_their_own
 from services.formats.pages import CARD, CROISSANT, Kept, card, croissant
 from services.formats.sources import Files, Found, Report
 from services.formats.types import SPLITS, Example, TestSet
@@ -70,8 +70,12 @@ def export(
     replace: bool = False,
     progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
+    said: Said | None = None,
 ) -> Path:
     """Write the set into the new folder `into` and give its path. The same set gives the same bytes.
+
+    With `said`, `examples` may be without captions, edits and facts, which take most of the memory: what they lack is
+    asked for when it is written, some hundred at a time.
 
     Until all of it is there the folder beside it is called unfinished; its manifest is written last. A failed or
     stopped export leaves nothing. Raises UserError for an unknown or read-only format, an empty set, a file that is
@@ -87,7 +91,7 @@ def export(
     if not held:
         raise UserError("The set is empty: there is nothing to export.")
     require_names_of_their_own(held)
-    with drafted(into, replace, progress, cancelled) as draft:
+    with drafted(into, replace, progress, cancelled, said) as draft:
         with draft.records(held):
             kept = known.write(draft, held)
         draft.put(CARD, card(test_set, held, known.title, kept).encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,16 +39,21 @@ def export_version(
     """
     if version.is_draft:
         raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")
-    examples = list(examples_of(workspace, version))
-    models = sorted({model for one in examples if (model := _model_of(one))})
+    held = _Images(workspace, version)
+    models: set[str] = set()
+    plan = []
+    for example in held.all():
+        models.add(_model_of(example))
+        plan.append(dataclasses.replace(example, caption="", new_caption="", edits=(), facts={}))
+    models.discard("")
     header = TestSet(
         name=version.set_name,
         version=version.id,
         note=version.note,
         created=version.released.isoformat() if version.released is not None else "",
-        licences=_licences(models, licences or {}),
+        licences=_licences(sorted(models), licences or {}),
     )
-    return export(header, examples, into, layout, replace=replace, progress=progress)
+    return export(header, plan, into, layout, replace=replace, progress=progress, said=held.of)
 
 
 def _model_of(example: Example) -> str:
@@ -70,30 +76,48 @@ def examples_of(workspace: Workspace, version: SetVersion) -> Iterator[Example]:
 
     Raises UserError for a file that is missing.
     """
-    sets = workspace.test_sets
-    captions = sets.captions(version.number)
-    entries = sorted(sets.entries(version.number), key=lambda entry: entry.image)
-    for start in range(0, len(entries), _AT_ONCE):
-        some = entries[start : start + _AT_ONCE]
-        facts = sets.facts([entry.test_case for entry in some if entry.test_case is not None])
-        origins = sets.origins(version.number, [entry.image for entry in some if entry.test_case is None])
-        for entry in some:
+    yield from _Images(workspace, version).all()
+
+
+class _Images:
+    """The images of a version. What is said of them is read when it is asked for."""
+
+    def __init__(self, workspace: Workspace, version: SetVersion) -> None:
+        self._workspace, self._version = workspace, version
+        self._captions = workspace.test_sets.captions(version.number)
+        entries = workspace.test_sets.entries(version.number)
+        self._entries = {entry.image: entry for entry in sorted(entries, key=lambda entry: entry.image)}
+
+    def all(self) -> Iterator[Example]:
+        entries = list(self._entries.values())
+        for start in range(0, len(entries), _AT_ONCE):
+            yield from self._examples(entries[start : start + _AT_ONCE])
+
+    def of(self, some: Sequence[Example]) -> Iterator[Example]:
+        """Some of them again, in their order, with all that is known of them."""
+        return self._examples([self._entries[example.sha] for example in some])
+
+    def _examples(self, entries: Sequence[SetEntry]) -> Iterator[Example]:
+        sets, images = self._workspace.test_sets, self._workspace.images
+        facts = sets.facts([entry.test_case for entry in entries if entry.test_case is not None])
+        origins = sets.origins(self._version.number, [entry.image for entry in entries if entry.test_case is None])
+        for entry in entries:
             known = facts[entry.test_case] if entry.test_case is not None else None
             yield Example(
                 name=stem_of(entry),
-                image=workspace.images.path(entry.image),
+                image=images.path(entry.image),
                 sha=entry.image,
                 label=entry.label,
                 split=entry.split,
-                mask=workspace.images.path(entry.mask) if entry.mask is not None else None,
+                mask=images.path(entry.mask) if entry.mask is not None else None,
                 mask_classes=entry.mask_classes,
                 mask_sha=entry.mask or "",
                 source_sha=entry.source,
                 role=entry.role,
                 **(
-                    _said_of(known, captions)
+                    _said_of(known, self._captions)
                     if known is not None
-                    else _brought(origins.get(entry.image, {}), entry.source, captions)
+                    else _brought(origins.get(entry.image, {}), entry.source, self._captions)
                 ),
             )
 
