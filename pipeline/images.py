@@ -181,8 +181,9 @@ def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image
         image.seek(0)
     if image.format == "JPEG":
         image.draft(None, (MAX_SIDE, MAX_SIDE))  # huge ones are decoded at a fraction of their size
+    turned = orientation_of(image) != 1  # before it is loaded: Pillow turns a TIFF itself then
     image.load()
-    if orientation_of(image) != 1:
+    if turned:
         notes.append("The image was turned upright, as its camera noted.")
         image = ImageOps.exif_transpose(image)
     if image.mode == "CMYK":

@@ -108,13 +108,17 @@ def test_one_folder_around_all_is_no_label(tmp_path: Path) -> None:
     assert {(e.label, e.split) for e in read(flat, tmp_path / "in").examples} == {("cat", ""), ("dog", "train")}
 
 
+@pytest.mark.parametrize("size", [(48, 32), (512, 510)])
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
 @pytest.mark.parametrize("orientation", range(2, 9))
-def test_a_turned_picture_and_its_mask_stay_together(orientation: int, tmp_path: Path) -> None:
+def test_a_turned_picture_and_its_mask_stay_together(
+    orientation: int, kind: str, size: tuple[int, int], tmp_path: Path
+) -> None:
     """The mask lies as the pixels are stored, or as the picture is shown: either way it comes out upright."""
     exif = Image.Exif()
     exif[0x0112] = orientation
-    lying = picture()
-    source = put(tmp_path / "x", {"images/a.png": encoded(lying, exif=exif), "masks/a.png": mask_of(lying)})
+    lying = picture(size=size)
+    source = put(tmp_path / "x", {"images/a.png": encoded(lying, kind, exif=exif), "masks/a.png": mask_of(lying)})
     put(source, {"classes.txt": "0 sky, 1 house", "images/b.png": picture(BOAT), "masks/b.png": mask_of(picture(BOAT))})
     found = read(source, tmp_path / "in")
     if orientation < 5:  # the size is the same both ways
@@ -123,7 +127,7 @@ def test_a_turned_picture_and_its_mask_stay_together(orientation: int, tmp_path:
     turned = found.examples[0]
     assert names(found) == ["a", "b"] and "turned upright" in told(found)["images/a.png"]
     upright = Image.open(turned.image)
-    assert upright.size == (32, 48) and turned.mask is not None and same(turned.mask, mask_of(upright))
+    assert upright.size == size[::-1] and turned.mask is not None and same(turned.mask, mask_of(upright))
     put(source, {"masks/a.png": mask_of(upright)})
     shown = read(source, tmp_path / "in").examples[0]
     assert shown.mask is not None and same(shown.mask, mask_of(upright)) and shown.sha == turned.sha

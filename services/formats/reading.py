@@ -236,13 +236,15 @@ def _turned(mask: bytes, data: bytes, orientation: int) -> bytes:
     """The mask, turned as its picture was. Raises UserError when nothing tells whether it has to be."""
     if orientation not in _TURN:
         return mask
-    lying, given = opened(data).size, opened(mask).size
+    image, given = opened(data), opened(mask).size
+    # Pillow gives the size of a TIFF as it is shown, and of the others as the pixels are stored.
+    lying = image.size[::-1] if image.format == "TIFF" and orientation >= 5 else image.size
     upright = lying[::-1] if orientation >= 5 else lying
     if given == upright and given != lying:
         return mask
     if given == lying and given != upright:
-        with Image.open(io.BytesIO(mask)) as image:
-            return png_of(image.transpose(_TURN[orientation]))
+        with Image.open(io.BytesIO(mask)) as turned:
+            return png_of(turned.transpose(_TURN[orientation]))
     raise UserError(
         "The camera noted that the picture has to be turned, and nothing tells whether its mask has to be, too: "
         "save the picture upright."
