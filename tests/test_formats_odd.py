@@ -18,7 +18,8 @@ from PIL import Image
 from services.formats import reading
 from services.formats.exporting import export
 from services.formats.reading import read
-from tests.test_formats import SET, Maker
+from services.formats.types import Split
+from tests.test_formats import SET, STREET, Maker, assert_same
 from tests.test_formats_import import BOAT, encoded, names, picture, put, told
 
 SQUARE = [[0, 0, 24, 0, 24, 32, 0, 32]]
@@ -168,3 +169,71 @@ def test_a_name_is_found_in_its_other_unicode_form(file: str, listed: str, tmp_p
         archive.writestr(file, encoded(picture()))
         archive.writestr("metadata.jsonl", json.dumps({"file_name": listed, "label": "bird"}))
     assert [example.label for example in read(tmp_path / "x.zip", tmp_path / "in").examples] == ["bird"]
+
+
+WORDS = ("train", "test", "val", "data", "images", "mask", "masks", "labels", "annotations", "bird")
+"""Labels that folders of other things are called, too."""
+
+
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("classes", [None, STREET])
+def test_labels_that_are_called_as_folders_come_back(
+    classes: dict[int, str] | None, bare: bool, tmp_path: Path
+) -> None:
+    maker = Maker(tmp_path / "images")
+    splits: tuple[Split, ...] = ("train", "validation", "test", "")
+    wanted = [maker.example(f"{word}-in-{split or 'none'}", word, split, classes) for word in WORDS for split in splits]
+    folder = export(SET, wanted, tmp_path / "out", "torchvision")
+    if bare:  # as another program would hand it on
+        for name in ("records.jsonl", "manifest.json", "croissant.json", "README.md", "sheet.jpg"):
+            (folder / name).unlink()
+    found = read(folder, tmp_path / "in")
+    assert found.rows == ()
+    assert_same(found.examples, wanted, facts=not bare)
+
+
+@pytest.mark.parametrize("top", ["", "birds/"])
+def test_classes_of_a_foreign_folder_that_are_called_as_folders(top: str, tmp_path: Path) -> None:
+    labels = {"train/train": 3, "train/cat": 3, "train/data": 2, "val/mask": 2, "val/cat": 1, "test/test": 1}
+    wanted = [(label, number) for label, count in labels.items() for number in range(count)]
+    source = put(
+        tmp_path / "x",
+        {
+            f"{top}{label}/{label.replace('/', '-')}-{number}.png": picture((place * 10, 9, 9))
+            for place, (label, number) in enumerate(wanted)
+        },
+    )
+    found = read(source, tmp_path / "in")
+    assert found.rows == ()
+    assert {example.name: example.label for example in found.examples} == {
+        f"{label.replace('/', '-')}-{number}": label.partition("/")[2] for label, number in wanted
+    }
+
+
+def test_one_class_called_as_a_split_is_a_label(tmp_path: Path) -> None:
+    found = read(put(tmp_path / "x", {"train/train/a.png": picture()}), tmp_path / "in")
+    assert [(example.label, example.split) for example in found.examples] == [("train", "train")]
+
+
+@pytest.mark.parametrize("images", ["images", "data"])
+@pytest.mark.parametrize("masks", ["masks", "labels"])
+def test_folders_of_images_and_masks_below_a_split_are_no_labels(images: str, masks: str, tmp_path: Path) -> None:
+    files: dict[str, bytes | Image.Image | str] = {"classes.txt": "0 sky, 1 road"}
+    for number, split in enumerate(("train", "train", "val")):
+        files[f"{split}/{images}/{number}.png"] = picture((number * 20, 9, 9))
+        files[f"{split}/{masks}/{number}.png"] = Image.new("L", (48, 32), 1)
+    files["train/cat/9.png"] = picture(BOAT)
+    found = read(put(tmp_path / "x", files), tmp_path / "in")
+    assert found.rows == ()
+    assert [(example.name, example.label, example.mask is not None) for example in found.examples] == [
+        *((str(number), "", True) for number in range(3)),
+        ("9", "cat", False),
+    ]
+
+
+def test_masks_beside_classes_that_are_of_no_image_are_not_taken_for_a_class(tmp_path: Path) -> None:
+    files: dict[str, bytes | Image.Image | str] = {f"train/cat/{n}.png": picture((n * 20, 9, 9)) for n in range(3)}
+    files |= {f"train/masks/{n}.png": Image.new("L", (48, 32), n) for n in range(3)}
+    found = read(put(tmp_path / "x", files), tmp_path / "in")
+    assert {example.label for example in found.examples} == {"cat"}
+    assert all("mask of no image" in said for said in told(found).values()) and len(found.rows) == 3

@@ -197,12 +197,13 @@ def find_plain(files: Files, report: Report) -> Iterator[Found]:
     their own: ImageFolder of torchvision, and what people have.
     """
     labels = _folder_labels(files, report)
+    classes = _Classes(files.names, labels)
     listed = read_classes(files, report)
     pictures = [name for name in files.names if is_image(name) and not _sheet(name)]
     masks: dict[tuple[str, str], str] = {}
     images: list[str] = []
     for name in pictures:
-        if _is_mask(name):
+        if _is_mask(name) and not classes.hold(name):
             masks[_mask_key(name)] = name
         else:
             images.append(name)
@@ -216,11 +217,8 @@ def find_plain(files: Files, report: Report) -> Iterator[Found]:
         mask = masks.get(key) or masks.get(("", key[1]))
         if mask is not None:
             taken.add(mask)
-        parts = posixpath.dirname(name).split("/") if "/" in name else []
-        said = [part for part in parts if part.lower() not in SPLIT_OF and part.lower() not in _PICTURES]
-        if one_folder and said[:1] == [top]:
-            said = said[1:]  # one folder around all is the set, not a label
-        label = labels.get(said[-1], said[-1]) if said else ""
+        said = _label_of(name, classes, one_folder)
+        label = labels.get(said, said)
         yield Found(
             name,
             posixpath.splitext(posixpath.basename(name))[0],
@@ -408,6 +406,63 @@ def _sheet(name: str) -> bool:
 def _is_mask(name: str) -> bool:
     stem = posixpath.splitext(posixpath.basename(name))[0]
     return any(part.lower() in _MASKS for part in name.split("/")[:-1]) or stem.endswith(_MASK_ENDINGS)
+
+
+def _split_at(folders: Sequence[str]) -> int | None:
+    """The place of the first folder that names a split."""
+    return next((at for at, part in enumerate(folders) if part.lower() in SPLIT_OF), None)
+
+
+class _Classes:
+    """Which folders directly below a split are labels, though they are called as folders of images or masks are.
+
+    A class list of an export says it. Else such a folder is a label where labels of other names lie beside it, unless
+    it holds the masks of images beside it, or the images that these masks are of.
+    """
+
+    def __init__(self, names: Sequence[str], labels: Mapping[str, str]) -> None:
+        below: dict[str, set[tuple[str, str]]] = {}
+        for name in names:
+            before, folder = self._place(name)
+            if folder and is_image(name):
+                below.setdefault(folder, set()).add((before, _mask_key(name)[1]))
+        if labels:
+            self._words = {folder.lower() for folder in labels}
+            return
+        masks = {folder for folder in below if folder in _MASKS}
+        plain = below.keys() - masks - set(_PICTURES)
+        beside = {folder: set().union(*(below[other] for other in below if other != folder)) for folder in masks}
+        paired = {folder for folder in masks if 2 * len(below[folder] & beside[folder]) >= len(below[folder])}
+        self._words = set(plain)
+        if plain:
+            self._words |= masks - paired
+            self._words |= set() if paired else below.keys() & set(_PICTURES)
+
+    def hold(self, name: str) -> bool:
+        """Whether a file lies directly in the folder of a label, and that directly below a split."""
+        return self._place(name)[1] in self._words
+
+    @staticmethod
+    def _place(name: str) -> tuple[str, str]:
+        """Where the split lies, and the folder below it, in lower case, that holds the file itself; "" for none."""
+        folders = name.split("/")[:-1]
+        at = _split_at(folders)
+        if at is None or len(folders) != at + 2 or any(part.lower() in _MASKS for part in folders[:at]):
+            return "", ""
+        if posixpath.splitext(name)[0].endswith(_MASK_ENDINGS):
+            return "", ""
+        return "/".join(folders[: at + 1]), folders[-1].lower()
+
+
+def _label_of(name: str, classes: _Classes, one_folder: bool) -> str:
+    """The folder that is the label of an image; "" for none. `one_folder`: all images lie in one, which is the set."""
+    folders = name.split("/")[:-1]
+    if classes.hold(name):
+        return folders[-1]
+    said = [at for at, part in enumerate(folders) if at != _split_at(folders) and part.lower() not in _PICTURES]
+    if one_folder and said[:1] == [0]:
+        said = said[1:]
+    return folders[said[-1]] if said else ""
 
 
 def _mask_key(name: str) -> tuple[str, str]:

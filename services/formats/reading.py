@@ -16,6 +16,7 @@ import tempfile
 import threading
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from services.formats.draft import IMPORTING, MANIFEST, in_threads, read_manifes
 from services.formats.exporting import LAYOUTS
 from services.formats.folders import METADATA
 from services.formats.naming import Names, folded
+from services.formats.pages import CLASSES
 from services.formats.records import with_records
 from services.formats.sources import MOST_TABLE, Files, Found, Report, is_image, open_files
 from services.formats.types import Example, Imported, Row, Split, TestSet, with_row
@@ -366,8 +368,13 @@ def _guess(files: Files) -> str:
 
 def _has_coco(files: Files) -> bool:
     """Whether one of the JSON files lists images."""
-    texts = (files.read(name, MOST_TABLE) for name in files.names if name.endswith(".json"))
-    return any(b'"images"' in text and b'"annotations"' in text for text in texts)
+    for name in files.names:
+        if name.endswith(".json") and posixpath.basename(name) != CLASSES:  # labels may be called so, too
+            with suppress(UserError):  # who reads the format tells of it
+                text = files.read(name, MOST_TABLE)
+                if b'"images"' in text and b'"annotations"' in text:
+                    return True
+    return False
 
 
 def _is_shard(files: Files) -> bool:
