@@ -8,6 +8,7 @@ import json
 import struct
 import zipfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,46 @@ def test_masks_beside_classes_that_are_of_no_image_are_not_taken_for_a_class(tmp
     found = read(put(tmp_path / "x", files), tmp_path / "in")
     assert {example.label for example in found.examples} == {"cat"}
     assert all("mask of no image" in said for said in told(found).values()) and len(found.rows) == 3
+
+
+@pytest.mark.slow
+def test_numbered_labels_of_datasets_come_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    datasets = import_module("datasets")
+    features = datasets.Features(
+        {
+            "image": datasets.Image(),
+            "label": datasets.ClassLabel(names=["bird", "a boat", "cat"]),
+            "weather": datasets.ClassLabel(names=["sun", "snow"]),
+            "count": datasets.Value("int64"),
+        }
+    )
+    columns = {"label": [2, 0, -1, 1], "weather": [0, 1, 1, -1], "count": [0, 1, 2, 3]}
+    images = [{"bytes": encoded(picture((n * 20, 9, 9))), "path": None} for n in range(4)]
+    made = datasets.Dataset.from_dict({"image": images, **columns}, features=features)
+    (tmp_path / "x").mkdir()
+    made.to_parquet(str(tmp_path / "x" / "train-00000.parquet"))
+    found = read(tmp_path / "x", tmp_path / "in")
+    by_count = {example.facts["count"]: example for example in found.examples}
+    assert [by_count[n].label for n in range(4)] == ["cat", "bird", "", "a boat"] and found.rows == ()
+    assert [by_count[n].facts.get("weather") for n in range(4)] == ["sun", "snow", "snow", None]
+
+
+NAMED = b'{"info": {"features": {"label": {"names": ["bird"]}, "b": 3}}}'
+
+
+@pytest.mark.parametrize("about", [b"[", b"[]", b"{}", NAMED])
+def test_what_a_table_says_of_its_columns_may_be_odd(about: bytes, tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    images = [{"bytes": encoded(picture((n, 9, 9)))} for n in (9, 99)]
+    table = pyarrow.table({"image": images, "label": [0, 7]}).replace_schema_metadata({b"huggingface": about})
+    (tmp_path / "x").mkdir()
+    pyarrow.parquet.write_table(table, tmp_path / "x" / "a.parquet")
+    found = read(tmp_path / "x", tmp_path / "in")
+    if about == NAMED:
+        assert [example.label for example in found.examples] == ["bird"]
+        assert told(found) == {"a.parquet, row 2": "Its label is class 7, which the table does not name."}
+    else:
+        assert sorted(example.label for example in found.examples) == ["0", "7"]

@@ -153,11 +153,12 @@ def find_parquet(files: Files, report: Report) -> Iterator[Found]:
             if "image" not in opened.schema_arrow.names:
                 report.refuse(table, "It has no column “image”: name the column with the images so.")
                 continue
+            named = _named_numbers(opened.schema_arrow.metadata)
             place = 0
             for batch in opened.iter_batches(batch_size=_ROWS):
                 for held in batch.to_pylist():
                     place += 1
-                    found = _parquet_found(table, place, held, report)
+                    found = _parquet_found(table, place, held, named, report)
                     if found is not None:
                         yield found
         except (pyarrow.ArrowException, OSError, UserError) as error:
@@ -365,7 +366,22 @@ def _parquet_writer(file: Any, schema: pyarrow.Schema) -> Iterator[Any]:
         yield writer
 
 
-def _parquet_found(table: str, place: int, held: dict[str, Any], report: Report) -> Found | None:
+def _named_numbers(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]]:
+    """The columns that `datasets` wrote as numbers of classes, and the names of these numbers."""
+    try:
+        features = json.loads((metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+        return {
+            column: [str(name) for name in about["names"]]
+            for column, about in features.items()
+            if isinstance(about, dict) and isinstance(about.get("names"), list)
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _parquet_found(
+    table: str, place: int, held: dict[str, Any], named: Mapping[str, Sequence[str]], report: Report
+) -> Found | None:
     """The example of a row; None, told, when it cannot be one."""
     where = f"{table}, row {place}"
     image, mask = held.pop("image"), held.pop("mask", None)
@@ -374,6 +390,13 @@ def _parquet_found(table: str, place: int, held: dict[str, Any], report: Report)
     if not isinstance(image, bytes) or (mask is not None and not isinstance(mask, bytes)):
         report.refuse(where, "It does not hold the bytes of an image: export the images with the table.")
         return None
+    for column, names in named.items():
+        number = held.get(column)
+        if isinstance(number, int):
+            if not -1 <= number < len(names):
+                report.refuse(where, f"Its {column} is class {number}, which the table does not name.")
+                return None
+            held[column] = names[number] if number >= 0 else None  # -1: nobody knows it
     try:
         row = Row.model_validate({name: value for name, value in held.items() if value is not None})
     except (ValidationError, ValueError, RecursionError) as error:
