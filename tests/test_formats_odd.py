@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from services.formats import reading
+from services.formats import naming, reading
 from services.formats.exporting import export
+from services.formats.naming import Names, folded
 from services.formats.reading import read
 from services.formats.types import Split
 from tests.test_formats import SET, STREET, Maker, assert_same
@@ -281,3 +282,21 @@ def test_what_a_table_says_of_its_columns_may_be_odd(about: bytes, tmp_path: Pat
         assert told(found) == {"a.parquet, row 2": "Its label is class 7, which the table does not name."}
     else:
         assert sorted(example.label for example in found.examples) == ["0", "7"]
+
+
+def test_many_equal_names_are_numbered_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = 0
+
+    def counted(name: str) -> str:
+        nonlocal tries
+        tries += 1
+        return folded(name)
+
+    monkeypatch.setattr(naming, "folded", counted)
+    names = Names()
+    long = "x" * 150
+    given = [names.take(words) for _ in range(2000) for words in ("image", "IMAGE", long, f"{long}y")]
+    assert tries < 20 * len(given)
+    assert len({folded(name) for name in given}) == len(given) and max(map(len, given)) <= naming.LONGEST
+    assert given[0] == "image" and given[1] == "IMAGE-2" and given[4] == "image-3"
+    assert Names().take("image-2") == "image-2"

@@ -40,13 +40,17 @@ class Names:
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+        """By a name without its number: what to try next, or many equal names would take very long."""
 
     def take(self, words: str) -> str:
         """The name of one more."""
         stem = name_of_file(unicodedata.normalize("NFC", words))
-        name, number = stem, 2
+        name, short = stem, stem[: LONGEST - 10]
+        number = self._next.get(folded(short), 2)
         while folded(name) in self._taken:
-            name, number = f"{stem[: LONGEST - 10]}-{number}", number + 1
+            name, number = f"{short}-{number}", number + 1
+        self._next[folded(short)] = number
         self._taken.add(folded(name))
         return name
 
