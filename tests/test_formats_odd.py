@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import struct
+import tarfile
 import zipfile
 from collections.abc import Callable
 from importlib import import_module
@@ -300,3 +301,23 @@ def test_many_equal_names_are_numbered_in_few_steps(monkeypatch: pytest.MonkeyPa
     assert len({folded(name) for name in given}) == len(given) and max(map(len, given)) <= naming.LONGEST
     assert given[0] == "image" and given[1] == "IMAGE-2" and given[4] == "image-3"
     assert Names().take("image-2") == "image-2"
+
+
+@pytest.mark.parametrize("before", ["./", "././", ".\\"])
+def test_an_archive_that_was_packed_from_within_its_folder(before: str, tmp_path: Path) -> None:
+    files = {"cat/a.png": encoded(picture()), "dog/b.png": encoded(picture(BOAT)), ".DS_Store": b"x", "..": b"x"}
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
+        for name, data in files.items():
+            packed.writestr(f"{before}{name}", data)
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(f"{before}{name}".replace("\\", "/"))
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    for source in ("x.zip", "x.tar"):
+        found = read(tmp_path / source, tmp_path / "in")
+        assert [(example.name, example.label) for example in found.examples] == [("a", "cat"), ("b", "dog")]
+        assert told(found) == {
+            source: "1 hidden file was left out.",
+            "..": "Its name leads out of the archive: pack it again.",
+        }

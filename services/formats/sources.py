@@ -127,7 +127,8 @@ def why_unsafe(name: str) -> str:
 
 def hidden(name: str) -> bool:
     """Whether a computer put it beside a person's files."""
-    return any(part.startswith((".", "__MACOSX")) or part == "Thumbs.db" for part in name.split("/"))
+    parts = [part for part in name.split("/") if part != "."]  # the folder itself
+    return any(part.startswith((".", "__MACOSX")) or part == "Thumbs.db" for part in parts)
 
 
 def is_image(name: str) -> bool:
@@ -247,7 +248,7 @@ class _Zip(_Archive):
         self._entries: dict[str, zipfile.ZipInfo] = {}
         end = 0
         for entry in sorted(self._archive.infolist(), key=lambda entry: entry.header_offset):
-            name = entry.filename.replace("\\", "/")
+            name = _plain(entry.filename.replace("\\", "/"))
             overlaps, end = entry.header_offset < end, max(end, entry.header_offset + entry.compress_size)
             if entry.is_dir():
                 continue
@@ -289,7 +290,7 @@ class _Tar(_Archive):
         self._places: dict[str, tuple[int, int]] = {}
         with tarfile.open(file, "r:") as archive:
             for member in _members(archive, file.name, report):
-                name = member.name.removeprefix("./")
+                name = _plain(member.name)
                 if member.isdir():
                     continue
                 if member.issym() or member.islnk():
@@ -393,6 +394,13 @@ def _plain_tar(file: Path, scratch: Path) -> Path:
     if shutil.disk_usage(scratch).free < SMALL:
         raise UserError(f"There is no room left to unpack {file.name}: make some.", field="source")
     return plain
+
+
+def _plain(name: str) -> str:
+    """A name of an archive that was packed from within its folder, without the mark for that folder."""
+    while name.startswith("./"):
+        name = name.removeprefix("./")
+    return name
 
 
 def _half(name: str) -> bool:
