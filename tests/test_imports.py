@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import signal
@@ -454,6 +455,37 @@ def test_a_stopped_import_keeps_what_is_in_and_goes_on(
     assert (done.imported.id, done.imported.images, done.imported.made) == (left.id, 11, 11)
     assert done.imported.rows == {"refused": 1}
     assert ids.items() <= {entry.image_sha: entry.id for entry in entries(workspace)}.items()
+
+
+def test_an_import_that_goes_on_tells_of_all_images_again(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_source, "AT_ONCE", 2)
+    source, stop = birds(tmp_path / "birds", 4), threading.Event()
+    names = sorted(path.relative_to(source).as_posix() for path in source.rglob("*.png"))
+    lines = [json.dumps({"file_name": name, "source_sha256": "no hash"}) for name in names]
+    put(source, {"metadata.jsonl": "\n".join(lines)})
+
+    def on_progress(at: Any) -> None:
+        if at.done == 3:
+            stop.set()
+
+    with pytest.raises(Cancelled):
+        bring_in(workspace, source, progress=on_progress, cancelled=stop)
+    assert workspace.imports.all()[0].images == 2
+    done = bring_in(workspace, source)
+    assert (done.imported.images, done.imported.rows) == (4, {"changed": 4})
+
+
+def test_a_second_file_of_a_picture_comes_where_the_first_cannot(workspace: Workspace, tmp_path: Path) -> None:
+    lines = [{"file_name": "a.png", "label": "x" * 1000}, {"file_name": "b.png", "label": "bird"}]
+    source = put(tmp_path / "x", {"a.png": picture(1), "b.png": picture(1), "c.png": picture(1)})
+    put(source, {"metadata.jsonl": "\n".join(map(json.dumps, [*lines, {"file_name": "c.png", "label": "boat"}]))})
+    done = bring_in(workspace, source)
+    assert [(entry.name, entry.classes) for entry in entries(workspace)] == [("b", ("bird",))]
+    rows = told(workspace, done)
+    assert set(rows) == {"a", "c.png"} and "1,000 characters" in rows["a"][1]
+    assert "the same as b.png" in rows["c.png"][1]
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_half(

@@ -146,20 +146,20 @@ class _Batches:
         self._workspace, self._report, self._begin, self._held = workspace, report, begin, held
         self._waiting: list[Example] = []
 
-    def take(self, example: Example) -> None:
-        """One more. What cannot be kept is told."""
-        if example.sha in self._held:
-            return
+    def take(self, example: Example) -> bool:
+        """One more; whether it is kept. What cannot be kept is told, also of what an earlier try brought in."""
         reason = _why_refused(example)
         if reason:
             self._report.refuse(example.name, reason)
-            return
+            return False
         if example.source_sha and not _SHA.fullmatch(example.source_sha):
             self._report.changed(example.name, "What it calls the SHA-256 of its source is none: it was left out.")
             example = replace(example, source_sha="")
-        self._waiting.append(example)
+        if example.sha not in self._held:
+            self._waiting.append(example)
         if len(self._waiting) == AT_ONCE:
             self._save()
+        return True
 
     def finish(self) -> int:
         """Save the rest; the number of the import."""

@@ -76,14 +76,15 @@ def read(
     progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
     report: Report | None = None,
-    each: Callable[[Example], None] | None = None,
+    each: Callable[[Example], bool] | None = None,
 ) -> Imported:
     """The examples of a folder, a zip or a tar, their pictures written into the folder `into`.
 
     `layout` is the name of a format, or "" to find out. `classes` names the numbers of masks where the files do not;
     `labels` are those that are known, None for any. Whatever cannot be taken has a row in the report, and the good rest
     is taken. `report` shows the rows while they come. `each` is given every example once its files are in place, in the
-    order of the files, and may take these away: the result has no examples then.
+    order of the files, and may take these away: the result has no examples then. It returns whether it keeps the
+    example: of two files of one content the second comes where the first was not kept.
 
     Raises UserError when the source cannot be read at all, the format is not known, or the disk is full, and Cancelled
     when the person asked to stop.
@@ -101,7 +102,12 @@ def read(
         found = with_records(LAYOUTS[layout].find(files, report), files, report)
         total = LAYOUTS[layout].count(files) if progress is not None else 0
         examples: list[Example] = []
-        taken = _examples(found, total, into, classes, labels, report, progress, cancelled, each or examples.append)
+
+        def keep(example: Example) -> bool:
+            examples.append(example)
+            return True
+
+        taken = _examples(found, total, into, classes, labels, report, progress, cancelled, each or keep)
         if manifest is not None:
             _compare(manifest, files, report)
     except OSError as error:
@@ -125,7 +131,7 @@ def _examples(
     report: Report,
     progress: OnProgress | None,
     cancelled: threading.Event | None,
-    each: Callable[[Example], None],
+    each: Callable[[Example], bool],
 ) -> int:
     """Give the examples that can be taken to `each`, and tell what is to be told, in the order of the files; returns
     how many there are. `total` is about how many are found.
@@ -171,8 +177,8 @@ def _examples(
                 )
                 row = Row(label=label)
             example = replace(with_row(example, row), label=label)
-        seen[loaded.sha] = _Seen(one.file, one.label, one.split)
-        each(example)
+        if each(example):
+            seen[loaded.sha] = _Seen(one.file, one.label, one.split)
     return len(seen)
 
 
