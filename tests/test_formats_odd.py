@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from services.formats import naming, reading
+from services.formats import naming, reading, sources
 from services.formats.exporting import export
 from services.formats.naming import Names, folded
 from services.formats.reading import read
@@ -321,3 +321,30 @@ def test_an_archive_that_was_packed_from_within_its_folder(before: str, tmp_path
             source: "1 hidden file was left out.",
             "..": "Its name leads out of the archive: pack it again.",
         }
+
+
+def test_a_manifest_may_be_longer_than_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = Maker(tmp_path / "images")
+    wanted = [maker.example(f"image-{number}", "bird", size=(16, 16), role="source") for number in range(20)]
+    folder = export(SET, wanted, tmp_path / "out", "torchvision")
+    (folder / "sheet.jpg").unlink()
+    most = max(path.stat().st_size for path in folder.rglob("*.png"))
+    assert (folder / "manifest.json").stat().st_size > most
+    monkeypatch.setattr(sources._Folder.read, "__defaults__", (most,))
+    found = read(folder, tmp_path / "in")
+    assert found.header == SET and set(told(found)) == {"sheet.jpg"}
+    assert_same(found.examples, wanted)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "notes.json", "records.jsonl", "classes.json"])
+def test_a_damaged_list_does_not_end_the_import(name: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("cat/a.png", encoded(picture()))
+        archive.writestr("dog/b.png", encoded(picture(BOAT)))
+        archive.writestr(name, b"{}" * 100)
+        place = archive.getinfo(name).header_offset + 30 + len(name)
+    data = bytearray((tmp_path / "x.zip").read_bytes())
+    data[place + 5] ^= 1
+    (tmp_path / "x.zip").write_bytes(data)
+    found = read(tmp_path / "x.zip", tmp_path / "in")
+    assert (names(found) == ["a", "b"] and name == "notes.json") or name in told(found)

@@ -95,7 +95,7 @@ def read(
     try:
         files = open_files(source, scratch, report)
         files = _unwrapped(files)
-        manifest = _manifest(files)
+        manifest = _manifest(files, report)
         layout = layout or (manifest["layout"] if manifest is not None else "") or _guess(files)
         if layout not in LAYOUTS:
             raise UserError(f"“{layout}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
@@ -335,8 +335,14 @@ def _unwrapped(files: Files) -> Files:
     return files
 
 
-def _manifest(files: Files) -> dict[str, Any] | None:
-    return read_manifest(files.read(MANIFEST)) if MANIFEST in files.names else None
+def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
+    if MANIFEST not in files.names:
+        return None
+    try:
+        return read_manifest(files.read(MANIFEST, MOST_TABLE))
+    except UserError as error:
+        report.refuse(MANIFEST, str(error))
+        return None
 
 
 def _header(manifest: Mapping[str, Any]) -> TestSet:
