@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -532,8 +533,6 @@ def test_a_killed_export_leaves_no_folder_that_looks_whole(maker: Maker, tmp_pat
         "held = pickle.load(sys.stdin.buffer);"
         "export(*held, progress=lambda step: os.kill(os.getpid(), 9) if step.done == 5 else None)"
     )
-    import pickle
-
     done = subprocess.run(
         [sys.executable, "-c", code],
         input=pickle.dumps((SET, wanted, tmp_path / "out", "coco")),
@@ -545,6 +544,61 @@ def test_a_killed_export_leaves_no_folder_that_looks_whole(maker: Maker, tmp_pat
     assert left.name.startswith("out.unfinished-") and contents(left) and not (left / "manifest.json").exists()
     export(SET, wanted, tmp_path / "out", "coco")
     assert not left.exists()
+    assert_same(read(tmp_path / "out", tmp_path / "in").examples, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", [False, True])
+def test_an_export_that_was_about_to_be_replaced_comes_back(again: bool, maker: Maker, tmp_path: Path) -> None:
+    """Killed between the two renames: the old one is called otherwise, and the new one has not its name yet."""
+    wanted, into = mixed(maker), tmp_path / "out"
+    old = contents(export(SET, wanted, into, "coco"))
+    code = (
+        "import os, sys, pickle; from pathlib import Path; from services.formats.exporting import export;"
+        "held = pickle.load(sys.stdin.buffer); real = os.rename;"
+        "os.rename = lambda a, b: real(a, b) if str(b).endswith('.before') else os.kill(os.getpid(), 9);"
+        "export(*held, replace=True)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=pickle.dumps((SET, wanted[:2], into, "csv")),
+        cwd=Path(__file__).parent.parent,
+        check=False,
+    )
+    assert done.returncode == -9 and not into.exists()
+    if again:
+        export(SET, wanted[:2], into, "csv", replace=True)
+        assert (into / "examples.csv").is_file()
+    else:
+        with pytest.raises(UserError, match="is not empty"):
+            export(SET, wanted[:2], into, "csv")
+        assert contents(into) == old
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "out"]
+
+
+def test_what_an_export_writes_is_swept_only_when_nobody_writes_it(
+    maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where each process has the same number, as in a container."""
+    wanted = mixed(maker)
+    dead = [tmp_path / f"out.unfinished-{os.getpid()}-0123456{n}" for n in range(2)]
+    other = tmp_path / "out.unfinished-notes"
+    for folder in (*dead, other):
+        folder.mkdir()
+        (folder / "a.png").write_bytes(b"x")
+    inner: list[set[Path]] = []
+
+    def progress(step: Any) -> None:
+        if step.done == 1:
+            monkeypatch.setattr(os, "getpid", lambda: 99_999_999)
+            inner.append(set(tmp_path.glob("out.unfinished-*")))
+            with pytest.raises(UserError, match="no label"):
+                export(SET, [wanted[0], replace(wanted[1], label="")], tmp_path / "out", "torchvision")
+            inner.append(set(tmp_path.glob("out.unfinished-*")))
+
+    export(SET, wanted, tmp_path / "out", "csv", progress=progress)
+    assert inner[0] == inner[1] and len(inner[0]) == 2 and other in inner[0]
+    assert not any(folder.exists() for folder in dead) and other.exists()
     assert_same(read(tmp_path / "out", tmp_path / "in").examples, wanted)
 
 

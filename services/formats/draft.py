@@ -7,6 +7,7 @@ the same bytes, so nothing in here knows the time or the machine.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import io
 import json
@@ -18,14 +19,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-import psutil
 from PIL import Image
 
 from pipeline.errors import UserError
@@ -46,7 +46,9 @@ EXPORTING, IMPORTING = "export", "import"
 """What progress calls the work."""
 WORKERS = max(2, min(8, os.cpu_count() or 2))
 """Threads that read and write files: they wait for the disk or hash, which other threads do not wait for."""
-_UNFINISHED = re.compile(r"\.unfinished-(\d+)-[0-9a-f]{8}$")
+_UNFINISHED = re.compile(r"\.unfinished-(?:\d+-)?[0-9a-f]{8}(?:\.before)?$")
+_BEFORE = ".before"
+"""What the export that is replaced is called, while the new one takes its place."""
 _SAID_AT_ONCE = 200
 """Examples whose captions, edits and facts are in memory at once."""
 _AHEAD = 4
@@ -316,27 +318,24 @@ def drafted(
     an earlier export.
     """
     into = Path(os.path.abspath(into))
-    _require_free(into, replace)
-    folder = into.parent / f"{into.name}.unfinished-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        into.parent.mkdir(parents=True, exist_ok=True)
         _sweep(into)
-        folder.mkdir()
-        draft = Draft(folder, progress, cancelled, said)
-        try:
-            yield draft
-        finally:
-            draft.close()
-        if not (folder / MANIFEST).is_file():
-            raise RuntimeError("an export ended without its manifest")
-        _take_place(folder, into, replace)
+        _require_free(into, replace)
+        into.parent.mkdir(parents=True, exist_ok=True)
+        with _unfinished(into) as folder:
+            draft = Draft(folder, progress, cancelled, said)
+            try:
+                yield draft
+            finally:
+                draft.close()
+            if not (folder / MANIFEST).is_file():
+                raise RuntimeError("an export ended without its manifest")
+            _take_place(folder, into, replace)
     except OSError as error:
         raise UserError(
             f"The export was not written to {into} ({error.strerror or error}): make room there, or choose another "
             "folder. Nothing of it was left."
         ) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def read_manifest(data: bytes) -> dict[str, Any] | None:
@@ -453,22 +452,64 @@ def _take_place(folder: Path, into: Path, replace: bool) -> None:
         os.rename(folder, into)
         return
     _require_free(into, replace)
-    before = folder.with_name(f"{folder.name}.before")
-    os.rename(into, before)
+    before = folder.with_name(f"{folder.name}{_BEFORE}")
+    with _locked(into):
+        os.rename(into, before)
+        try:
+            os.rename(folder, into)
+        except OSError:
+            os.rename(before, into)
+            raise
+        shutil.rmtree(before, ignore_errors=True)
+
+
+@contextmanager
+def _unfinished(into: Path) -> Iterator[Path]:
+    """A new folder beside `into`, locked as long as it is written, and gone in the end if it is still called so."""
+    while True:
+        folder = into.parent / f"{into.name}.unfinished-{secrets.token_hex(4)}"
+        folder.mkdir()
+        try:
+            with _locked(folder) as locked:
+                if locked is not False and folder.is_dir():
+                    yield folder
+                    return
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        # Else another export took it for what a dead one left, before it was locked.
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool | None]:
+    """While it holds, no other export takes the folder for what a dead one left; False where another one holds it, None
+    on a disk that has no locks, where nothing is swept.
+
+    The kernel lets go of the lock when a process ends, however it ends. A process id may belong to another one then.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.rename(folder, into)
-    except OSError:
-        os.rename(before, into)
-        raise
-    shutil.rmtree(before, ignore_errors=True)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held: bool | None = True
+        except OSError as error:
+            held = False if isinstance(error, BlockingIOError) else None
+        yield held
+    finally:
+        os.close(descriptor)
 
 
 def _sweep(into: Path) -> None:
-    """Remove what exports to the same place left whose process is gone."""
-    for path in into.parent.glob(f"{_escaped(into.name)}.unfinished-*"):
-        match = _UNFINISHED.search(path.name)
-        if match and not psutil.pid_exists(int(match[1])):
-            shutil.rmtree(path, ignore_errors=True)
+    """Remove what exports to the same place left whose process is gone. An export that one of them was about to replace
+    gets its name back.
+    """
+    left = into.parent.glob(f"{_escaped(into.name)}.unfinished-*")
+    ours = [path for path in left if _UNFINISHED.search(path.name) and path.is_dir()]
+    for path in sorted(ours, key=lambda path: not path.name.endswith(_BEFORE)):
+        with suppress(FileNotFoundError), _locked(path) as locked:  # another one may sweep at the same time
+            if locked and path.name.endswith(_BEFORE) and not into.exists():
+                os.rename(path, into)
+            elif locked:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _escaped(name: str) -> str:
