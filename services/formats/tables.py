@@ -266,7 +266,7 @@ def _samples(files: Files, shard: str, report: Report) -> Iterator[Found]:
             row = Row()
             if "json" in parts:
                 row = Row.model_validate(json.loads(files.read(parts["json"], _LONGEST_CELL)))
-            label = row.label or _label_text(files, parts, report, where)
+            label = row.label or _label_text(files, parts)
         except (ValidationError, ValueError, RecursionError, UserError) as error:
             why = str(error) if isinstance(error, UserError) else "its .json is no object that can be read"
             report.refuse(where, f"The sample cannot be read: {why}.")
@@ -282,7 +282,7 @@ def _samples(files: Files, shard: str, report: Report) -> Iterator[Found]:
         )
 
 
-def _label_text(files: Files, parts: Mapping[str, str], report: Report, where: str) -> str:
+def _label_text(files: Files, parts: Mapping[str, str]) -> str:
     """The label of a sample without one in its .json: as text, or the number of a class."""
     for ending in ("cls", "txt"):
         if ending in parts:
