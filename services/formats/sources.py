@@ -39,7 +39,7 @@ MOST_PACKED = 250
 """How many times its size a file may unpack to, if that is over `SMALL` bytes."""
 SMALL = 10_000_000
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-_BROKEN = (
+BROKEN_ARCHIVE = (
     *(zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError, UnicodeDecodeError),
     *(zlib.error, lzma.LZMAError),
 )
@@ -149,7 +149,7 @@ def open_files(source: Path, scratch: Path, report: Report) -> Files:
         return _Tar(_plain_tar(source, scratch), scratch, report)
     except FileNotFoundError as error:
         raise UserError(f"{source} is not there: give a folder, a zip or a tar.", field="source") from error
-    except (*_BROKEN, tarfile.TarError) as error:
+    except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
         raise UserError(
             f"{source.name} is no folder, zip or tar that can be read: give the folder itself, or pack it again.",
             field="source",
@@ -271,14 +271,14 @@ class _Zip(_Archive):
         try:
             with self._archive.open(entry) as file:
                 return _bounded(file.read(min(entry.file_size, most) + 1), most)
-        except _BROKEN as error:
+        except BROKEN_ARCHIVE as error:
             raise UserError("The file is damaged within the archive: pack it again.") from error
 
     def _blocks(self, name: str) -> Iterator[bytes]:
         try:
             with self._archive.open(self._entries[name]) as file:
                 yield from iter(lambda: file.read(_BLOCK), b"")
-        except _BROKEN as error:
+        except BROKEN_ARCHIVE as error:
             raise UserError("The file is damaged within the archive: pack it again.") from error
 
 
@@ -327,7 +327,7 @@ def tar_members(data: Path, report: Report) -> Files:
     """The files of a plain tar that lies within the import, such as a shard. Raises UserError for what is none."""
     try:
         return _Tar(data, None, report)
-    except (*_BROKEN, tarfile.TarError) as error:
+    except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
         raise UserError("It is no tar that can be read: pack it again.") from error
 
 
@@ -369,7 +369,7 @@ def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[ta
         for member in archive:
             yield member
             archive.members.clear()  # type: ignore[attr-defined]  # or it keeps two kilobytes of each
-    except (*_BROKEN, tarfile.TarError):
+    except (*BROKEN_ARCHIVE, tarfile.TarError):
         report.refuse(what, "The archive is damaged or cut short: what comes before that place was read.")
 
 

@@ -7,10 +7,8 @@ through the one reader. A study gets all items or votes of a file, or none.
 from __future__ import annotations
 
 import io
-import lzma
 import re
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +18,7 @@ from typing import Protocol
 from pipeline.errors import UserError
 from pipeline.images import MAX_BYTES, read_image
 from services.commands import in_words
+from services.formats.sources import BROKEN_ARCHIVE
 from storage.imported_votes import IMPORTED
 from storage.study_types import ImportedVote
 from storage.workspace import Workspace
@@ -40,11 +39,6 @@ LISTS = ("items.csv", "metadata.csv")
 """The list of a zip or folder, if there are several CSV files."""
 _IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 _SHA = re.compile(r"[0-9a-f]{64}")
-_BROKEN = (
-    *(zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError, UnicodeDecodeError),
-    *(zlib.error, lzma.LZMAError),
-)
-"""What is raised for a zip that is no whole one; of bzip2, OSError."""
 
 
 class Files(Protocol):
@@ -67,7 +61,7 @@ class ZipFiles:
     def __init__(self, file: Path | bytes) -> None:
         try:
             self._archive = zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file)
-        except _BROKEN as error:
+        except BROKEN_ARCHIVE as error:
             raise UserError("The zip is damaged or cut short: pack it again.") from error
         entries = [entry for entry in self._archive.infolist() if not entry.is_dir()]
         if len(entries) > MOST_FILES:
@@ -84,7 +78,7 @@ class ZipFiles:
         try:
             with self._archive.open(self._entries[name]) as file:
                 data = file.read(most + 1)
-        except _BROKEN as error:
+        except BROKEN_ARCHIVE as error:
             raise UserError(f"“{_short(name)}” in the zip is damaged, or has a password: pack it again.") from error
         return _bounded(data, name, most)
 
