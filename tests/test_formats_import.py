@@ -187,6 +187,15 @@ def test_names_that_differ_by_case_or_unicode_form_only_both_come(tmp_path: Path
     assert all("case or Unicode form only" in row.reason for row in found.rows)
 
 
+def test_files_of_one_name_in_two_folders_both_come(tmp_path: Path) -> None:
+    for number, folder in enumerate(("bird", "owl")):
+        (tmp_path / "in" / folder).mkdir(parents=True)
+        picture((90 * number, 60, 90)).save(tmp_path / "in" / folder / "one.png")
+    found = read(tmp_path / "in", tmp_path / "out")
+    assert [(example.name, example.label) for example in found.examples] == [("one", "bird"), ("one-2", "owl")]
+    assert [row.reason for row in found.rows] == ["Its name is that of another image too: it is called “one-2” here."]
+
+
 def test_a_list_with_bad_lines(tmp_path: Path) -> None:
     lines = [
         {"file_name": "one.png", "label": "bird", "weather": "snow"},

@@ -66,7 +66,8 @@ class Done:
         if known:
             parts.append(f"{images_in_words(known)} {'was' if known == 1 else 'were'} in the workspace already.")
         if refused := held.rows.get("refused", 0):
-            parts.append(f"{refused} {'row' if refused == 1 else 'rows'} of its report tell what was left out.")
+            rows = "row of its report tells" if refused == 1 else "rows of its report tell"
+            parts.append(f"{refused} {rows} what was left out.")
         return " ".join(parts)
 
 

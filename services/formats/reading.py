@@ -138,7 +138,7 @@ def _examples(
     """
     names, pace = Names(), Pace(total)
     seen: dict[str, _Seen] = {}
-    taken: set[str] = set()
+    taken: dict[str, str] = {}
     work = partial(_loaded, into=into, classes=classes, labels=labels)
     for done, loaded in enumerate(in_threads(work, found, cancelled), start=1):
         one = loaded.found
@@ -151,10 +151,14 @@ def _examples(
         if loaded.sha in seen:
             report.refuse(one.file, _twice(one, seen[loaded.sha]))
             continue
-        clashes, name = folded(one.name) in taken, names.take(one.name)
-        taken.add(folded(one.name))
+        earlier, name = taken.get(folded(one.name)), names.take(one.name)
+        taken.setdefault(folded(one.name), one.name)
         if name != unicodedata.normalize("NFC", one.name):
-            why = "differs from another one by case or Unicode form only" if clashes else "is written otherwise"
+            why = "differs from another one by case or Unicode form only"
+            if earlier is None:
+                why = "is written otherwise"
+            elif earlier == one.name:
+                why = "is that of another image too"
             report.changed(one.file, f"Its name {why}: it is called “{name}” here.")
         for note in loaded.notes:
             report.changed(one.file, note)
