@@ -207,6 +207,26 @@ def test_a_view_that_the_studio_holds_no_more_is_read_again(page: Page, server: 
     studio.commands.send("decide", {"entries": [first], "verdict": "open"})
 
 
+def test_who_decides_on_stays_where_they_are_when_the_studio_holds_their_view_no_more(
+    page: Page, server: tuple[str, Studio]
+) -> None:
+    studio = server[1]
+    opened(page, server, "?sort=oldest")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    decided = int(page.evaluate("gallery.now().id"))
+    page.keyboard.press("a")
+    page.wait_for_function("gallery.held && !gallery.review.waiting.length")
+    studio.gallery._held.clear()
+    looked = page.evaluate("gallery.now().id")
+    page.keyboard.press("t")
+    page.keyboard.type("later")
+    page.keyboard.press("Enter")
+    page.wait_for_function("!gallery.held && gallery.idle")
+    assert page.evaluate("[gallery.current, gallery.now().id]") == [4, looked]
+    studio.commands.send("decide", {"entries": [decided], "verdict": "open"})
+
+
 def test_back_shows_the_image_that_was_looked_at(page: Page, server: tuple[str, Studio]) -> None:
     opened(page, server, "?-kind=segmentation")
     page.locator(".cell").nth(4).click()

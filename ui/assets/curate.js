@@ -48,7 +48,7 @@
     try {
       const said = await wire.ask(`/curate/api/cells?${new URLSearchParams(query)}`, { signal: request.signal });
       if (mine !== generation) return;
-      if (said.forgotten) { forgotten(); return; }
+      if (said.forgotten) { if (query.held === gallery.held) forgotten(); else draw(); return; }
       if (unanswered) { unanswered = false; saidIs([], false); }
       keep(at, said.cells);
       // The view has fewer than it had: what was shown of its end is gone.
@@ -443,11 +443,18 @@
   };
   // The studio was started anew, or many others looked at theirs: which images the view held is not known any more.
   async function forgotten() {
-    const { view, ownPicture } = gallery, now = gallery.now()?.id;
+    const { view, ownPicture } = gallery, known = [...cells.keys()].filter((place) => place <= gallery.current);
     Object.assign(gallery, { held: "", ownPicture: false });
-    const place = now ? await placeIn(view, now) : null;
+    const before = known.length ? Math.max(...known) : 0;   // that of the current image may not be there yet
+    const place = known.length ? await placeIn(view, cells.get(before).id) : null;
     if (view !== gallery.aimed) return;
-    await gallery.go(view, { push: false, at: place ?? 0 });
+    if (place === before && !ownPicture) {   // all stand where they stood, and who decides goes on
+      for (const each of cells.keys()) stale.add(each);
+      draw();
+      await totals();
+      return;
+    }
+    await gallery.go(view, { push: false, at: place === null ? 0 : place + gallery.current - before });
     if (ownPicture) gallery.refuse("What looks like your picture is not known any more: choose the picture again.");
   }
   // No image is looked at.
