@@ -113,7 +113,8 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
     near_duplicates, image_map = NearDuplicates(workspace, meaning), ImageMap(workspace, meaning)
     for curation in (meaning, near_duplicates, image_map):
         curation.register(commands)
-    gallery = Gallery(workspace, meaning, near_duplicates, image_map)
+    thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
+    gallery = Gallery(workspace, meaning, near_duplicates, image_map, thumbnails.give_way)
     return Studio(
         profile=profile,
         workspace=workspace,
@@ -138,5 +139,5 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
         image_map=image_map,
         test_sets=test_set_services(workspace, commands, changes, gallery.ids),
         revisions=Revisions(workspace.saved, changes),
-        thumbnails=ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle),
+        thumbnails=thumbnails,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,8 @@ from storage.thumbnails import Seen, Thumbnails
 
 LOOK_SECONDS = 5.0
 """So long until it looks again whether something came in, or whether what it makes way for is done."""
+REST_SECONDS = 1.0
+"""So long it rests after somebody looked at the gallery: what they see is made as they ask for it."""
 _AT_ONCE = 500
 """Entries asked for together. Where all have their thumbnails that is some milliseconds of looking."""
 
@@ -37,16 +40,17 @@ class ThumbnailFill:
     """One thread that fills in thumbnails. All methods may be called from any thread.
 
     It is no idle work of the job queue, since after each such piece the pages look whether anything is new, and a
-    million pieces would keep them looking. It rests as long as `idle` says that something is worked on; `saved` gives
-    another number after every commit. Its priority is the usual one: a thread that is rarely given a core may hold
-    Python's lock meanwhile, and then every request waits for it. Decoding and encoding, where nearly all of its time
-    goes, hold no lock.
+    million pieces would keep them looking. It rests as long as `idle` says that something is worked on, and while
+    somebody looks at the gallery (`give_way`); `saved` gives another number after every commit. Its priority is the
+    usual one: a thread that is rarely given a core may hold Python's lock meanwhile, and then every request waits for
+    it. Decoding and encoding, where nearly all of its time goes, hold no lock.
     """
 
     def __init__(self, thumbnails: Thumbnails, saved: Callable[[], int], idle: Callable[[], bool]) -> None:
         self._thumbnails, self._saved, self._idle = thumbnails, saved, idle
         self._seen: Seen | None = None
         self._made = 0
+        self._rests_until = 0.0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -61,6 +65,10 @@ class ThumbnailFill:
         self._closing.set()
         if self._thread is not None:
             self._thread.join(seconds)
+
+    def give_way(self) -> None:
+        """Somebody looks at the gallery now."""
+        self._rests_until = time.monotonic() + REST_SECONDS
 
     def progress(self) -> FillProgress:
         """How far it is."""
@@ -88,6 +96,8 @@ class ThumbnailFill:
         """Some entries from `last` down; the highest number that is left to be looked at, and whether to go on."""
         pictures = self._thumbnails.pictures(first, last, _AT_ONCE)
         for number, *shas in pictures:
+            while (rest := self._rests_until - time.monotonic()) > 0 and not self._closing.wait(rest):
+                pass
             if self._closing.is_set() or not self._idle():
                 return number, False
             for sha in filter(None, shas):

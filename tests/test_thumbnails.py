@@ -22,6 +22,7 @@ from PIL import Image
 from pipeline.errors import UserError
 from pipeline.run_record import RunRecord
 from pipeline.types import Task
+from services.curation.views import View
 from services.studio import Studio
 from services.thumbnails import ThumbnailFill, unseen
 from storage.backup import backup, restore
@@ -384,6 +385,23 @@ def test_it_goes_on_beside_what_no_person_waits_for(studio: Studio) -> None:
     assert studio.thumbnails.fill()
     assert set(shas) <= there(studio.workspace)
     go_on.set()
+
+
+def test_it_rests_while_somebody_looks_at_the_gallery(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    shas = filled(studio.workspace, 4)
+    shutil.rmtree(studio.workspace.folder / "thumbs")
+    studio.gallery.page(View())
+    rests = list[float]()
+
+    def rest(seconds: float) -> bool:
+        rests.append(seconds)
+        assert not there(studio.workspace), "nothing is made before"
+        studio.thumbnails._rests_until = 0.0  # as if that time had passed
+        return False
+
+    monkeypatch.setattr(studio.thumbnails._closing, "wait", rest)
+    assert studio.thumbnails.fill()
+    assert len(rests) == 1 and set(shas) <= there(studio.workspace)
 
 
 def test_closing_stops_it_between_two_thumbnails(workspace: Workspace) -> None:

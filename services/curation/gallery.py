@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,9 +96,15 @@ class Gallery:
     """Answers the gallery. All methods may be called from any thread."""
 
     def __init__(
-        self, workspace: Workspace, meaning: Meaning, near_duplicates: NearDuplicates, image_map: ImageMap
+        self,
+        workspace: Workspace,
+        meaning: Meaning,
+        near_duplicates: NearDuplicates,
+        image_map: ImageMap,
+        asked: Callable[[], None] = lambda: None,
     ) -> None:
-        self._workspace, self._meaning = workspace, meaning
+        """`asked` is called whenever somebody looks: what is done behind the scenes makes way."""
+        self._workspace, self._meaning, self._asked = workspace, meaning, asked
         self._near_duplicates, self._map = near_duplicates, image_map
         self._held: OrderedDict[str, Held | _Listed] = OrderedDict()
         self._listed: OrderedDict[tuple[str, int], _Listed] = OrderedDict()
@@ -109,6 +115,7 @@ class Gallery:
         where that is forgotten by now the view is as it is. Raises UserError as `Meaning.ranked` and
         `NearDuplicates.groups` do.
         """
+        self._asked()
         known = self._kept(held) or self._known(view)
         if not isinstance(known, _Listed):
             return self._workspace.catalogue.page(view.wanted, view.order, limit, at=at, held=known)
