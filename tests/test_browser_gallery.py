@@ -155,6 +155,16 @@ def test_a_view_that_takes_long_says_so(page: Page, server: tuple[str, Studio]) 
         expect(page.locator(".said")).to_be_hidden()
 
 
+def test_the_thumbnails_of_a_new_view_come_with_it(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    page.locator("#order").select_option("sort=oldest")  # none of which was in sight
+    page.wait_for_function("gallery.idle && gallery.view === 'sort=oldest'")
+    shown = "gallery.inSight().map(one => [one.firstChild.src.split(',')[0], one.firstChild.naturalWidth])"
+    found = page.evaluate(shown)
+    assert len(found) > 4
+    assert {tuple(one) for one in found} == {("data:image/webp;base64", 48)}
+
+
 def test_two_filters_pressed_at_once_both_count(page: Page, server: tuple[str, Studio]) -> None:
     opened(page, server)
     late = HeldBack()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,22 @@ def client(studio: Studio) -> TestClient:
     return TestClient(app)
 
 
+def test_as_many_thumbnails_as_are_asked_for_come_with_the_cells(client: TestClient, studio: Studio) -> None:
+    plain = client.get("/curate/api/cells", params={"n": 6}).json()
+    assert len(plain["cells"]) == 6 and plain["thumbs"] == []
+    said = client.get("/curate/api/cells", params={"n": 6, "thumbs": 4}).json()
+    assert said["cells"] == plain["cells"]
+    shas = [sha for _, sha, *_ in said["cells"][:4]]
+    assert [b64decode(data) for data in said["thumbs"]] == [studio.workspace.thumbnails.webp(sha) for sha in shas]
+
+
+def test_a_thumbnail_that_is_not_made_yet_is_left_to_its_own_request(client: TestClient, studio: Studio) -> None:
+    sha = client.get("/curate/api/cells", params={"n": 1}).json()["cells"][0][1]
+    (studio.workspace.thumbnails.folder / sha[:2] / sha[2:4] / f"{sha}.webp").unlink()
+    assert client.get("/curate/api/cells", params={"n": 1, "thumbs": 1}).json()["thumbs"] == [""]
+    studio.workspace.thumbnails.webp(sha)
+
+
 MISTAKES = (
     "cells?view=colour%3Dred",
     "cells?view=range%3Dx",
@@ -44,7 +61,7 @@ MISTAKES = (
     "cell?entry=999999",
     "origin?entry=999999",
 )
-NOT_ASKED = ("cells?at=-1", "cells?n=0", "cells?n=100000", f"cells?view={'x' * 5000}", "cell?entry=x")
+NOT_ASKED = ("cells?at=-1", "cells?thumbs=1000", "cells?n=0", "cells?n=100000", f"cells?view={'x' * 5000}", "cell?entry=x")
 
 
 @pytest.mark.parametrize("path", MISTAKES)

@@ -160,6 +160,10 @@ class Gallery:
             return known.entries.index(entry_id) if entry_id in known.entries else None
         return self._workspace.catalogue.place(view.wanted, view.order, entry_id, known)
 
+    def thumbnails(self, entries: Sequence[CatalogueEntry]) -> list[bytes]:
+        """The WebP files of their thumbnails, b"" for each that is not made yet."""
+        return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
+
     def entry(self, entry_id: int) -> CatalogueEntry:
         """One image. Raises UserError for an unknown one."""
         return self._workspace.catalogue.get(entry_id)

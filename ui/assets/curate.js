@@ -2,7 +2,7 @@
 // known of it. What is decided stands in curate-review.js. No rule of the studio is kept here.
 (() => {
   "use strict";
-  const GAP = 10, MARGIN = 1.5, MOST_HEIGHT = 8_000_000, MOST_ASKED = 180, SLOW = 600, OWN = ["at", "image", "large"];
+  const GAP = 10, MARGIN = 1.5, MOST_HEIGHT = 8_000_000, MOST_ASKED = 180, MOST_THUMBS = 400, SLOW = 600, OWN = ["at", "image", "large"];
   const byId = (id) => document.getElementById(id);
   const grid = byId("grid"), space = byId("cells"), main = document.querySelector("main.curate.images");
   if (!main) return;
@@ -21,11 +21,22 @@
   const coming = new Map();     // first place of a request -> its controller
   let wanted = null, generation = 0, saying = null, unanswered = false;
   const read = ([id, sha, verdict, wrong, failed, words, source]) => ({ id, sha, verdict, wrong, failed, words, source });
-  const keep = (at, list) => list.forEach((one, place) => { cells.set(at + place, read(one)); stale.delete(at + place); });
+  const keep = (at, { cells: list, thumbs = [] }) => {
+    list.forEach((one, place) => { cells.set(at + place, read(one)); stale.delete(at + place); });
+    thumbs.forEach((data, place) => { if (data) thumbIs(cells.get(at + place).sha, `data:image/webp;base64,${data}`); });
+  };
   const there = (place) => cells.has(place) && !stale.has(place);
   gallery.cell = (place) => cells.get(place);
   gallery.placeOf = (id) => { for (const [place, cell] of cells) if (cell.id === id) return place; return null; };
   gallery.each = (act) => { for (const cell of cells.values()) act(cell); };
+
+  // Those in sight come with their thumbnails; of these the latest are kept.
+  const thumbs = new Map();     // name of an image -> its thumbnail as an address
+  function thumbIs(sha, address) {
+    thumbs.delete(sha);
+    thumbs.set(sha, address);
+    if (thumbs.size > MOST_THUMBS) thumbs.delete(thumbs.keys().next().value);
+  }
 
   // What is asked for and out of sight by now is let go.
   function only(from, to) {
@@ -41,16 +52,23 @@
     }
   }
 
+  // Of how many of these, from the first on, the thumbnails are asked for: up to the last in sight that is not known.
+  function unknown(at, n) {
+    let end = Math.min(at + n, inSight()[1]);
+    while (end > at && cells.has(end - 1)) end -= 1;
+    return Math.max(0, end - at);
+  }
+
   async function ask(at, n) {
     const mine = generation, request = new AbortController();
     coming.set(at, request);
-    const query = { view: gallery.view, at, n, ...(gallery.held ? { held: gallery.held } : {}) };
+    const query = { view: gallery.view, at, n, thumbs: unknown(at, n), ...(gallery.held ? { held: gallery.held } : {}) };
     try {
       const said = await wire.ask(`/curate/api/cells?${new URLSearchParams(query)}`, { signal: request.signal });
       if (mine !== generation) return;
       if (said.forgotten) { if (query.held === gallery.held) forgotten(); else draw(); return; }
       if (unanswered) { unanswered = false; saidIs([], false); }
-      keep(at, said.cells);
+      keep(at, said);
       // The view has fewer than it had: what was shown of its end is gone.
       if (said.cells.length < n) for (let place = at + said.cells.length; place < at + n; place += 1) { cells.delete(place); stale.delete(place); }
       draw();
@@ -194,7 +212,7 @@
 
   function picture(element, sha) {
     element.later = "";
-    element.firstChild.src = `/thumbs/${sha}.webp`;
+    element.firstChild.src = thumbs.get(sha) ?? `/thumbs/${sha}.webp`;
   }
   function fill(element, place, now) {
     const cell = cells.get(place), sha = cell?.sha ?? "";
@@ -407,7 +425,7 @@
     for (const request of coming.values()) request.abort();
     coming.clear();
     const some = columns * (Math.ceil(height / row) + 1);
-    const query = { view, at: Math.max(0, at), n: Math.min(MOST_ASKED, Math.max(12, some)), ...(held ? { held } : {}) };
+    const query = { view, at: Math.max(0, at), n: Math.min(MOST_ASKED, Math.max(12, some)), thumbs: Math.min(MOST_ASKED, some), ...(held ? { held } : {}) };
     const meaning = /(^|&)(like|near|alike)=/.test(view);
     const slow = setTimeout(() => saidIs([meaning ? "Looking at what the images show; the first time takes some seconds …" : "Looking …"], false), SLOW);
     let said;
@@ -425,14 +443,14 @@
     gallery.current = null;
     cells.clear();
     stale.clear();
-    keep(query.at, said.cells);
+    keep(query.at, said);
     if (push) history.pushState({}, "", view ? `?${view}` : location.pathname);
     if (said.cells.length < query.n) gallery.count = query.at + said.cells.length;   // so many and no more
     else gallery.count = Math.max(gallery.count, query.at + said.cells.length);
     measure();
     scrollTo(Math.floor(at / columns) * row);
     lay();
-      if (gallery.count) gallery.pick(pick ?? at, true, true); else nothing();
+    if (gallery.count) gallery.pick(pick ?? at, true, true); else nothing();
     if (count !== null) { gallery.count = count; measure(); draw(); counted(count); gallery.isFilter = false; }
     else if (gallery.count) afterSeen(totals);
     else totals();
@@ -527,7 +545,7 @@
     if (view === gallery.aimed && Boolean(large) !== gallery.large) gallery.enlarge(Boolean(large));
   });
 
-  keep(0, first.cells);
+  keep(0, first);
   counted(first.count);
   measure();
   const at = Math.min(Number(asked.get("at")) || 0, Math.max(0, first.count - 1));

@@ -7,6 +7,7 @@ others the script asks for those in sight (`curate.js`), by their place.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -69,11 +70,14 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
         at: Annotated[int, Query(ge=0)] = 0,
         n: Annotated[int, Query(ge=1, le=MOST_IN_PAGE)] = PAGE,
         held: Annotated[str, Query(max_length=40)] = "",
+        thumbs: Annotated[int, Query(ge=0, le=MOST_IN_PAGE)] = 0,
     ) -> Response:
         def make() -> Mapping[str, Any]:
             forgotten = bool(held) and not gallery.holds(held)
             found = gallery.page(View.read(view), at, n, held).entries
-            return {"cells": [cell(entry) for entry in found], "forgotten": forgotten}
+            # A screen of thumbnails in one reply: a request for each of them takes ten times as long as to read it.
+            ready = [b64encode(data).decode() for data in gallery.thumbnails(found[:thumbs])]
+            return {"cells": [cell(entry) for entry in found], "thumbs": ready, "forgotten": forgotten}
 
         return fetched(make)
 
