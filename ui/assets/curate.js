@@ -2,7 +2,7 @@
 // known of it. What is decided stands in curate-review.js. No rule of the studio is kept here.
 (() => {
   "use strict";
-  const GAP = 10, MARGIN = 1.5, MOST_HEIGHT = 8_000_000, MOST_ASKED = 180, MOST_THUMBS = 400, SLOW = 600, OWN = ["at", "image", "large"];
+  const GAP = 10, MARGIN = 1.5, MOST_HEIGHT = 8_000_000, MOST_ASKED = 180, MOST_THUMBS = 800, SLOW = 600, OWN = ["at", "image", "large"];
   const byId = (id) => document.getElementById(id);
   const grid = byId("grid"), space = byId("cells"), main = document.querySelector("main.curate.images");
   if (!main) return;
@@ -18,7 +18,7 @@
 
   const cells = new Map();      // place -> { id, sha, verdict, wrong, failed, words, source }
   const stale = new Set();      // places whose cell is shown until it has come again
-  const coming = new Map();     // first place of a request -> its controller
+  const coming = new Map();     // first place of a request -> its controller, and the place after its last
   let wanted = null, generation = 0, saying = null, unanswered = false;
   const read = ([id, sha, verdict, wrong, failed, words, source]) => ({ id, sha, verdict, wrong, failed, words, source });
   const keep = (at, { cells: list, thumbs = [] }) => {
@@ -30,7 +30,7 @@
   gallery.placeOf = (id) => { for (const [place, cell] of cells) if (cell.id === id) return place; return null; };
   gallery.each = (act) => { for (const cell of cells.values()) act(cell); };
 
-  // Those in sight come with their thumbnails; of these the latest are kept.
+  // They come with their thumbnails; of these the latest are kept.
   const thumbs = new Map();     // name of an image -> its thumbnail as an address
   function thumbIs(sha, address) {
     thumbs.delete(sha);
@@ -40,28 +40,30 @@
 
   // What is asked for and out of sight by now is let go.
   function only(from, to) {
-    for (const [at, request] of coming) if (at + MOST_ASKED < from || at > to) { request.abort(); coming.delete(at); }
+    for (const [at, { request, end }] of coming) if (end < from || at > to) { request.abort(); coming.delete(at); }
     need(from, to);
   }
   // Asks for what is missing of these places, each only once.
   function need(from, to) {
     for (let place = from; place < to; place += 1) {
-      if (there(place) || [...coming.keys()].some((at) => place >= at && place < at + MOST_ASKED)) continue;
-      ask(place, Math.min(MOST_ASKED, gallery.count - place));
-      place += MOST_ASKED - 1;
+      if (there(place) || [...coming].some(([at, { end }]) => place >= at && place < end)) continue;
+      const n = Math.min(MOST_ASKED, to - place);
+      ask(place, n);
+      place += n - 1;
     }
   }
 
-  // Of how many of these, from the first on, the thumbnails are asked for: up to the last in sight that is not known.
+  // Of how many of these, from the first on, the thumbnails are asked for: up to the last that is not known.
   function unknown(at, n) {
-    let end = Math.min(at + n, inSight()[1]);
+    let end = at + n;
     while (end > at && cells.has(end - 1)) end -= 1;
-    return Math.max(0, end - at);
+    return end - at;
   }
 
   async function ask(at, n) {
     const mine = generation, request = new AbortController();
-    coming.set(at, request);
+    const held = { request, end: at + n };
+    coming.set(at, held);
     const query = { view: gallery.view, at, n, thumbs: unknown(at, n), ...(gallery.held ? { held: gallery.held } : {}) };
     try {
       const said = await wire.ask(`/curate/api/cells?${new URLSearchParams(query)}`, { signal: request.signal });
@@ -74,7 +76,7 @@
       draw();
     } catch (error) {
       if (!request.signal.aborted && mine === generation) { unanswered = true; gallery.refuse(error.message); setTimeout(draw, 1000); }
-    } finally { if (coming.get(at) === request) coming.delete(at); settle(); }
+    } finally { if (coming.get(at) === held) coming.delete(at); settle(); }
   }
 
   // ---- The grid. Browsers know no element as high as a million images: beyond a height the scroll bar stands for the
@@ -422,7 +424,7 @@
   async function goTo(view, { push = true, at = 0, pick = null, held = "", count = null }) {
     gallery.aimed = view;
     const mine = ++generation;
-    for (const request of coming.values()) request.abort();
+    for (const { request } of coming.values()) request.abort();
     coming.clear();
     const some = columns * (Math.ceil(height / row) + 1);
     const query = { view, at: Math.max(0, at), n: Math.min(MOST_ASKED, Math.max(12, some)), thumbs: Math.min(MOST_ASKED, some), ...(held ? { held } : {}) };
@@ -490,7 +492,7 @@
   async function readAgain() {
     await gallery.going;
     generation += 1;
-    for (const request of coming.values()) request.abort();
+    for (const { request } of coming.values()) request.abort();
     coming.clear();
     for (const place of cells.keys()) stale.add(place);   // who decides on meanwhile sees them, and means them
     draw();
