@@ -61,7 +61,14 @@ MISTAKES = (
     "cell?entry=999999",
     "origin?entry=999999",
 )
-NOT_ASKED = ("cells?at=-1", "cells?thumbs=1000", "cells?n=0", "cells?n=100000", f"cells?view={'x' * 5000}", "cell?entry=x")
+NOT_ASKED = (
+    "cells?at=-1",
+    "cells?thumbs=1000",
+    "cells?n=0",
+    "cells?n=100000",
+    f"cells?view={'x' * 5000}",
+    "cell?entry=x",
+)
 
 
 @pytest.mark.parametrize("path", MISTAKES)
