@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import threading
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -94,12 +94,7 @@ def read(
     scratch = Path(tempfile.mkdtemp(prefix=".unpacked-", dir=into))
     try:
         files = open_files(source, scratch, report)
-        files = _unwrapped(files)
-        manifest = _manifest(files, report)
-        layout = layout or (manifest["layout"] if manifest is not None else "") or _guess(files)
-        if layout not in LAYOUTS:
-            raise UserError(f"“{layout}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
-        found = with_records(LAYOUTS[layout].find(files, report), files, report)
+        files, layout, manifest, found = laid_out(files, layout, report)
         total = LAYOUTS[layout].count(files) if progress is not None else 0
         examples: list[Example] = []
 
@@ -120,6 +115,26 @@ def read(
         report.refuse(source.name, "There is no image in it: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.")
     examples.sort(key=lambda example: example.name)
     return Imported(tuple(examples), tuple(report.rows), layout, _header(manifest) if manifest is not None else None)
+
+
+class LaidOut(NamedTuple):
+    """What the files of a set are, before any of their pictures is read."""
+
+    files: Files
+    layout: str
+    manifest: dict[str, Any] | None
+    """Of a set that the studio exported."""
+    found: Iterator[Found]
+
+
+def laid_out(files: Files, layout: str, report: Report) -> LaidOut:
+    """The examples of `files` in a format of `LAYOUTS`, or "" to find out. Raises UserError for an unknown format."""
+    files = _unwrapped(files)
+    manifest = _manifest(files, report)
+    layout = layout or (manifest["layout"] if manifest is not None else "") or _guess(files)
+    if layout not in LAYOUTS:
+        raise UserError(f"“{layout}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
+    return LaidOut(files, layout, manifest, with_records(LAYOUTS[layout].find(files, report), files, report))
 
 
 def _examples(
@@ -218,7 +233,7 @@ def _right(found: Found, classes: Mapping[int, str] | None) -> _Right:
         stored, recorded = _stored(data, picture.image, found.row.sha256 if found.row else "", not notes)
         mask, named = None, dict(found.classes or classes or {})
         if found.mask is not None:
-            given = read_mask(_turned(found.mask(picture.image.size), data, orientation), picture.image.size, named)
+            given = read_mask(turned(found.mask(picture.image.size), data, orientation), picture.image.size, named)
             notes += given.notes
             mask = png_of(_own_numbers(given.image, found))
             if found.numbers and found.row is not None:
@@ -244,8 +259,8 @@ def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> 
     return stored, recorded in ("", hashlib.sha256(stored).hexdigest(), hashlib.sha256(data).hexdigest())
 
 
-def _turned(mask: bytes, data: bytes, orientation: int) -> bytes:
-    """The mask, turned as its picture was. Raises UserError when nothing tells whether it has to be."""
+def turned(mask: bytes, data: bytes, orientation: int) -> bytes:
+    """The mask, turned as the picture of `data` was. Raises UserError when nothing tells whether it has to be."""
     if orientation not in _TURN:
         return mask
     image, given = opened(data), opened(mask).size

@@ -359,15 +359,15 @@ def _coco_found(
             return {**found, "label": next(iter(labels))}
         left = len(annotations) - len(shaped)
         report.changed(where, f"{left} of its annotations have a box and no region: they were left out.")
-    painted = []
-    for annotation in sorted(shaped, key=_area, reverse=True):
+    shapes = []
+    for annotation in sorted(shaped, key=area_of, reverse=True):
         number = annotation.get("mask_number", numbers.get(named[_id(annotation, "category_id")]))
         if not isinstance(number, int) or not 0 <= number < UNLABELLED:
             report.refuse(where, "It has more than 255 classes, which a mask cannot hold.")
             return None
-        painted.append((number, annotation["segmentation"]))
-    if painted or isinstance(own, dict):
-        found["mask"] = _painted(painted, size)
+        shapes.append((number, annotation["segmentation"]))
+    if shapes or isinstance(own, dict):
+        found["mask"] = painted(shapes, size)
         found["classes"] = classes or {number: name for name, number in numbers.items()}
     return {**found, "label": label if isinstance(label, str) else ""}
 
@@ -378,13 +378,13 @@ def _id(held: Mapping[str, Any], name: str) -> int | float | str | None:
     return found if isinstance(found, int | float | str) else None
 
 
-def _area(annotation: Mapping[str, Any]) -> float:
+def area_of(annotation: Mapping[str, Any]) -> float:
     """The area of a region, 0 where the file gives no number."""
     area = annotation.get("area")
     return float(area) if isinstance(area, int | float) and -1e18 < area < 1e18 else 0.0
 
 
-def _painted(shapes: Sequence[tuple[int, Any]], size: tuple[int, int]) -> Callable[[tuple[int, int]], bytes]:
+def painted(shapes: Sequence[tuple[int, Any]], size: tuple[int, int]) -> Callable[[tuple[int, int]], bytes]:
     """The mask of regions in an image of `size`, later ones above."""
 
     def draw(_wanted: tuple[int, int]) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import secrets
@@ -21,7 +22,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from pipeline.errors import UserError
 from pipeline.images import MAX_BYTES
@@ -242,7 +243,7 @@ class _Archive(_Named):
 
 
 class _Zip(_Archive):
-    def __init__(self, file: Path, scratch: Path, report: Report) -> None:
+    def __init__(self, file: Path, scratch: Path | None, report: Report) -> None:
         super().__init__(scratch, report)
         self._archive = zipfile.ZipFile(file)
         self._entries: dict[str, zipfile.ZipInfo] = {}
@@ -287,22 +288,7 @@ class _Tar(_Archive):
         super().__init__(scratch, report)
         self._file = file.open("rb")
         self._lock = threading.Lock()
-        self._places: dict[str, tuple[int, int]] = {}
-        with tarfile.open(file, "r:") as archive:
-            for member in _members(archive, file.name, report):
-                name = _plain(member.name)
-                if member.isdir():
-                    continue
-                if member.issym() or member.islnk():
-                    report.refuse(name, _LINK)
-                elif not member.isreg() or member.issparse():
-                    report.refuse(name, "It is no plain file: it was not opened.")
-                elif not self._good(name):
-                    continue
-                elif name in self._places:
-                    report.refuse(name, "The archive holds two files of this name: the first was taken.")
-                else:
-                    self._places[name] = member.offset_data, member.size
+        self._places = tar_places(self._file, file.name, report, self._good)
         self._keep(self._places, file.name)
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
@@ -321,6 +307,88 @@ class _Tar(_Archive):
         if len(data) < size:
             raise UserError("The file is cut short within the archive: pack it again.")
         return data
+
+
+class _Window(io.RawIOBase):
+    """A part of a file as a file of its own."""
+
+    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
+        self._file, self._start, self._size, self._at = file, start, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._file.seek(self._start + self._at)
+        data = self._file.read(max(0, min(len(buffer), self._size - self._at)))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def tar_places(
+    file: BinaryIO,
+    what: str,
+    report: Report,
+    good: Callable[[str], bool] = lambda name: not hidden(name),
+    part: tuple[int, int] | None = None,
+) -> dict[str, tuple[int, int]]:
+    """Where the files of a plain tar lie, in their order there: place and size in bytes, by name. Nothing but the
+    headers is read.
+
+    `what` is what the report calls the tar, `good` tells which names are taken, and `part` is the place and size of a
+    tar that lies within `file`. The places are those in `file`. Raises tarfile.TarError for what is no tar.
+    """
+    start, size = part or (0, os.fstat(file.fileno()).st_size)
+    places: dict[str, tuple[int, int]] = {}
+    with tarfile.open(fileobj=_Window(file, start, size), mode="r:") as archive:
+        for member in _members(archive, what, report):
+            name = _plain(member.name)
+            if member.isdir():
+                continue
+            if member.issym() or member.islnk():
+                report.refuse(name, _LINK)
+            elif not member.isreg() or member.issparse():
+                report.refuse(name, "It is no plain file: it was not opened.")
+            elif not good(name):
+                continue
+            elif name in places:
+                report.refuse(name, "The archive holds two files of this name: the first was taken.")
+            else:
+                places[name] = start + member.offset_data, member.size
+    return places
+
+
+def open_archive(source: Path, report: Report) -> Files:
+    """The files of a zip or a plain tar, read where they lie: nothing is unpacked, so `path` may not be asked.
+
+    Raises UserError for what is neither, and for a tar that is compressed as a whole, which has to be unpacked to get
+    at one of its files.
+    """
+    try:
+        if zipfile.is_zipfile(source):
+            return _Zip(source, None, report)
+        if _unpacker(source) is not None:
+            raise UserError(
+                f"{source.name} is compressed as a whole, so that none of its files can be read alone: make a plain "
+                "tar of it (gunzip, bunzip2 or unxz), or unpack it.",
+                field="source",
+            )
+        return _Tar(source, None, report)
+    except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
+        raise UserError(
+            f"{source.name} is no zip or tar that can be read: download it again, or pack it again.", field="source"
+        ) from error
 
 
 def tar_members(data: Path, report: Report) -> Files:
@@ -375,10 +443,7 @@ def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[ta
 
 def _plain_tar(file: Path, scratch: Path) -> Path:
     """The tar without its compression."""
-    with file.open("rb") as opened:
-        start = opened.read(6)
-    packed: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
-    unpacked = packed.get(start[:2])
+    unpacked = _unpacker(file)
     if unpacked is None:
         return file
     plain = scratch / f"{file.name}.tar"
@@ -394,6 +459,14 @@ def _plain_tar(file: Path, scratch: Path) -> Path:
     if shutil.disk_usage(scratch).free < SMALL:
         raise UserError(f"There is no room left to unpack {file.name}: make some.", field="source")
     return plain
+
+
+def _unpacker(file: Path) -> Callable[..., Any] | None:
+    """What reads a file that is compressed as a whole; None for one that is not. By its first bytes."""
+    with file.open("rb") as opened:
+        start = opened.read(2)
+    packed: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
+    return packed.get(start)
 
 
 def _plain(name: str) -> str:

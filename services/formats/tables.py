@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
@@ -35,9 +35,16 @@ SHARD_BYTES, SHARD_EXAMPLES = 500_000_000, 10_000
 _ROWS = 64
 """Images of a row group: so many are in memory at once."""
 _LONGEST_CELL = 50_000_000
-_IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file")
+IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file")
 _MASK_PARTS = ("mask.", "seg.")
-_MASK_COLUMNS = ("mask_file_name", "mask", "mask_path", "mask_file")
+MASK_COLUMNS = ("mask_file_name", "mask", "mask_path", "mask_file")
+
+
+class Lines(Protocol):
+    """Text that is read by the line."""
+
+    def readline(self, size: int = -1, /) -> str:
+        """The next line, or as much of it as `size` characters; "" at the end."""
 
 
 def write_csv(draft: Draft, examples: Sequence[Example]) -> Kept:
@@ -82,8 +89,8 @@ def find_csv(files: Files, report: Report) -> Iterator[Found]:
     for table in (name for name in files.names if name.lower().endswith(".csv")):
         folder = posixpath.dirname(table)
         for where, cells in _csv_rows(files, table, report):
-            image_column = next((name for name in _IMAGE_COLUMNS if cells.get(name)), "")
-            mask_column = next((name for name in _MASK_COLUMNS if cells.get(name)), "")
+            image_column = next((name for name in IMAGE_COLUMNS if cells.get(name)), "")
+            mask_column = next((name for name in MASK_COLUMNS if cells.get(name)), "")
             image = beside(cells.get(image_column), folder, known)
             mask = beside(cells.get(mask_column), folder, known)
             used.update(name for name in (image, mask) if name)
@@ -153,7 +160,7 @@ def find_parquet(files: Files, report: Report) -> Iterator[Found]:
             if "image" not in opened.schema_arrow.names:
                 report.refuse(table, "It has no column “image”: name the column with the images so.")
                 continue
-            named = _named_numbers(opened.schema_arrow.metadata)
+            named = named_numbers(opened.schema_arrow.metadata)
             place = 0
             for batch in opened.iter_batches(batch_size=_ROWS):
                 for held in batch.to_pylist():
@@ -366,7 +373,7 @@ def _parquet_writer(file: Any, schema: pyarrow.Schema) -> Iterator[Any]:
         yield writer
 
 
-def _named_numbers(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]]:
+def named_numbers(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]]:
     """The columns that `datasets` wrote as numbers of classes, and the names of these numbers."""
     try:
         features = json.loads((metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
@@ -424,20 +431,23 @@ def _csv_rows(files: Files, table: str, report: Report) -> Iterator[tuple[str, d
             report.refuse(table, "It is not in UTF-8: save it as “CSV UTF-8”.")
             return
         with path.open(encoding="utf-8-sig", newline="") as text:
-            yield from _cells_of(text, table, report)
+            yield from cells_of(text, table, report)
     except UserError as error:
         report.refuse(table, str(error))
     except OSError as error:
         report.refuse(table, f"The file cannot be read: {error.strerror or error}.")
 
 
-def _cells_of(text: TextIO, table: str, report: Report) -> Iterator[tuple[str, dict[str, str]]]:
+def cells_of(text: Lines, table: str, report: Report) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a CSV with a column of images, each with its line; those that cannot be read are told. No line is
+    read before its row is asked for.
+    """
     first = text.readline(_LONGEST_CELL)
     separator = max(",;\t", key=first.count)
     lines = csv.reader(chain([first], iter(lambda: text.readline(_LONGEST_CELL), "")), delimiter=separator)
     columns = [as_written(name.strip()) for name in _next_row(lines) or ()]
-    if not set(columns) & set(_IMAGE_COLUMNS):
-        report.refuse(table, f"It has no column of image files: call it {_IMAGE_COLUMNS[0]}.")
+    if not set(columns) & set(IMAGE_COLUMNS):
+        report.refuse(table, f"It has no column of image files: call it {IMAGE_COLUMNS[0]}.")
         return
     while True:
         try:
