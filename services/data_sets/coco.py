@@ -80,6 +80,9 @@ class _Text:
             except RecursionError as error:
                 raise _Damaged from error
         start, size = self._before + self._at, end - self._at
+        piece = self._text[self._at : end]
+        if not piece.isascii():  # here a character is a byte: its texts have to be read anew
+            value = json.loads(piece.encode("latin-1"))
         self._at = end
         return value, start, size
 
@@ -96,7 +99,7 @@ class _Text:
 def entries(file: BinaryIO) -> Iterator[tuple[str, Any, int, int]]:
     """The entries of the lists that a JSON object holds: name of the list, the entry, its place and size in bytes.
 
-    Texts in them are not decoded yet. Raises ValueError for another form.
+    Raises ValueError for another form.
     """
     text = _Text(file)
     text.take("{")
@@ -152,7 +155,7 @@ class Coco(Reader):
                     if not isinstance(entry, dict):
                         continue
                     if name == "images":
-                        names.append(_file_name(entry))
+                        names.append(_text(entry.get("file_name")))
                         places.append(place)
                         sizes.append(size)
                     elif name == "annotations":
@@ -160,9 +163,9 @@ class Coco(Reader):
                         a_places.append(place)
                         a_sizes.append(size)
                     elif name == "categories":
-                        self._categories[_plain(entry.get("id"))] = _decoded(entry.get("name"))
+                        self._categories[_plain(entry.get("id"))] = _text(entry.get("name"))
                     elif name == "licenses":
-                        about = [_decoded(entry.get(part)) for part in ("name", "url")]
+                        about = [_text(entry.get(part)) for part in ("name", "url")]
                         self._licences[_plain(entry.get("id"))] = ", ".join(part for part in about if part)
         except ValueError as error:
             raise UserError(f"{table} is no list of COCO's form: download it again.", field="root") from error
@@ -210,7 +213,7 @@ class Coco(Reader):
         with self._table.open("rb") as file:
             for place in range(len(self._places)):
                 entry = self._entry(file, place)
-                name = joined(self._images, _file_name(entry, decoded=True))
+                name = joined(self._images, _text(entry.get("file_name")))
                 key = self._names.key(name, place)
                 label = self._label(self._regions(file, entry)) if self._largest else ""
                 licence = self._licences.get(_plain(entry.get("license")), "")
@@ -236,7 +239,7 @@ class Coco(Reader):
     def _file(self, key: str) -> str:
         place = self._names.of(key)
         with self._table.open("rb") as file:
-            return joined(self._images, _file_name(self._entry(file, place), decoded=True))
+            return joined(self._images, _text(self._entry(file, place).get("file_name")))
 
     def _read(self, key: str) -> Content:
         if stamp_of(self._table) != self._stamped:
@@ -249,7 +252,7 @@ class Coco(Reader):
             raise UserError(f"Its annotations have a category that is not listed: {', '.join(unknown[:6])}.")
         if self._largest:
             self._require_label(self._label(regions))
-        image = self._folder.read(joined(self._images, _file_name(entry, decoded=True)))
+        image = self._folder.read(joined(self._images, _text(entry.get("file_name"))))
         if not self._numbers:
             return content_of(image)
         try:
@@ -302,15 +305,8 @@ def _read_at(file: BinaryIO, place: int, size: int) -> dict[str, Any]:
     return held if isinstance(held, dict) else {}
 
 
-def _decoded(text: object) -> str:
-    """A text of the file in its own signs."""
-    return text.encode("latin-1", "replace").decode("utf-8", "replace") if isinstance(text, str) else ""
-
-
-def _file_name(entry: Mapping[str, Any], decoded: bool = False) -> str:
-    name = entry.get("file_name")
-    name = name if isinstance(name, str) else ""
-    return name if decoded else _decoded(name)
+def _text(held: object) -> str:
+    return held if isinstance(held, str) else ""
 
 
 def _plain(held: object) -> int | float | str | None:

@@ -33,7 +33,7 @@ class _Shard:
     """One tar of a folder, as the reader of the format wants files."""
 
     def __init__(self, folder: Folder, name: str) -> None:
-        self.names = (name,)
+        self.names: tuple[str, ...] = (name,)
         self._folder = folder
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
@@ -44,7 +44,7 @@ class _Shard:
 
 
 class Shards(Reader):
-    """The samples of WebDataset tars. Where no option names the classes of masks, the first mask of them does."""
+    """The samples of WebDataset tars. Where no option names the classes of masks, the first sample does."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Shards(Reader):
     ) -> None:
         self._folder, self._shards = folder, shards
         if not masks:
-            named = (found.classes for found in self._samples(shards[0], Report()) if found.mask and found.classes)
-            masks = next(named, {})
+            first = next(self._samples(shards[0], Report()), None)
+            masks = (first.classes if first is not None and first.mask else None) or {}
         super().__init__(*("webdataset", WEBDATASET.title, report), split=split, classes=classes, mask_classes=masks)
         self._lists = Latest(lambda shard: {found.file: found for found in self._samples(shard, Report())}, _SHARDS)
 
@@ -293,9 +293,8 @@ class Exported(Reader):
     ) -> None:
         if not root.is_dir():
             raise UserError(f"{root} is no folder: give the folder of the set, unpacked.", field="root")
-        files, form, manifest, found = laid_out(
-            open_files(root, root, report), "folder" if layout == "folder" else "", report
-        )
+        files = open_files(root, root, report)
+        _, form, manifest, found = laid_out(files, "folder" if layout == "folder" else "", report)
         if layout == "studio" and manifest is None:
             raise UserError(
                 f"{root.name} holds no test set that the studio exported: {STUDIO.expected} was looked for.",

@@ -75,7 +75,12 @@ class Folder:
         return [entry.name for entry in self._entries(inside) if entry.is_dir()]
 
     def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
-        return self._walk(inside.strip("/"), deep, ())
+        inside = inside.strip("/")
+        try:
+            about = os.stat(self.folder / inside)
+        except OSError:  # `_entries` tells of what is there and cannot be read
+            return self._walk(inside, deep, ())
+        return self._walk(inside, deep, ((about.st_dev, about.st_ino),))
 
     def has(self, path: str) -> bool:
         return (self.folder / path).exists()
