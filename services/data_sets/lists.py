@@ -13,7 +13,7 @@ from pipeline.errors import UserError
 from pipeline.images import MAX_BYTES
 from pipeline.masks import UNLABELLED
 from services.data_sets.reader import NO_MASK, UNKNOWN, Latest, Places, Reader, class_list, content_of, option_classes
-from services.data_sets.trees import Folder, choose, joined, standard
+from services.data_sets.trees import Folder, choose_some, joined, standard
 from services.data_sets.types import Content, DataSet, Item, Layout
 from services.formats.naming import SPLIT_OF
 from services.formats.pages import CLASSES
@@ -118,7 +118,7 @@ def open_webdataset(root: Path, split: str, options: Mapping[str, str], report: 
     by_split: dict[str, list[str]] = {}
     for shard in shards:
         by_split.setdefault(_split_of(shard), []).append(shard)
-    chosen = choose(split, sorted(by_split), folder.name) if set(by_split) != {""} or split else ""
+    chosen = choose_some(split, by_split, folder.name)
     file = options.get("classes", "") or (CLASSES if folder.has(CLASSES) else "")
     classes = class_list(folder, file) if file else ()
     masks = option_classes(options.get("mask_classes", ""))
@@ -128,7 +128,7 @@ def open_webdataset(root: Path, split: str, options: Mapping[str, str], report: 
 def _split_of(shard: str) -> str:
     """The split that a shard is of: imagenet-train-000012.tar, or train/000012.tar."""
     words = [*shard.removesuffix(".tar").replace("/", "-").replace("_", "-").split("-")]
-    return next((word for word in words if word.lower() in SPLIT_OF), "")
+    return next((word for word in words if SPLIT_OF.get(word.lower())), "")
 
 
 class _Lines:
@@ -175,7 +175,7 @@ class Csv(Reader):
         if not self._places:
             why = f" {told.rows[0].file}: {told.rows[0].reason}" if told.rows else ""
             raise UserError(f"{table} has no row with an image: {CSV.expected} was looked for.{why}", field="root")
-        self._chosen = choose(split, sorted(splits), table) if set(splits) != {""} or split else ""
+        self._chosen = choose_some(split, splits, table)
         file = options.get("classes", "")
         listed = class_list(folder, file) if file else tuple(sorted(label for label in labels if label))
         self._numbered = bool(file)
@@ -326,7 +326,7 @@ class Exported(Reader):
         first = next(iter(kept.values())).file
         around = ("", *self._folder.folders())
         self._prefix = next((name for name in around if self._folder.has(joined(name, first))), "")
-        chosen = choose(split, sorted(splits), root.name, standard) if set(splits) != {""} or split else ""
+        chosen = choose_some(split, splits, root.name)
         self._kept = {key: one for key, one in kept.items() if one.split == chosen}
         held = manifest.get("test_set") if manifest is not None else None
         licences = held.get("licences") if isinstance(held, dict) else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pipeline.errors import UserError
 from services.data_sets.reader import UNKNOWN, Latest, Reader, content_of, json_of, option_classes
-from services.data_sets.trees import Folder, choose, joined, standard
+from services.data_sets.trees import Folder, choose, choose_some, joined, standard
 from services.data_sets.types import Content, Item, Layout
 from services.formats.naming import SPLIT_OF
 from services.formats.sources import Report
@@ -225,7 +225,7 @@ def open_huggingface(root: Path, split: str, options: Mapping[str, str], report:
     by_split: dict[str, list[str]] = {}
     for path in found:
         by_split.setdefault(_split_of(path), []).append(path)
-    chosen = choose(split, sorted(by_split), folder.name) if set(by_split) != {""} or split else ""
+    chosen = choose_some(split, by_split, folder.name)
     files = by_split[chosen]
     configs = sorted({posixpath.dirname(path) for path in files})
     if len(configs) > 1:
@@ -270,7 +270,8 @@ def _split_of(path: str) -> str:
     """The split that a Parquet file is of: by its name (train-00000-of-00294.parquet), or the folder it lies in."""
     name = posixpath.basename(path).removesuffix(".parquet").partition("-")[0]
     folders = [part for part in path.split("/")[:-1] if part.lower() in SPLIT_OF]
-    return name if name.lower() in SPLIT_OF else folders[-1] if folders else ""
+    found = name if name.lower() in SPLIT_OF else folders[-1] if folders else ""
+    return found if standard(found) else ""
 
 
 def _image_column(schema: pyarrow.Schema, said: str) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 from pipeline.errors import UserError
 from pipeline.images import MAX_BYTES
-from services.formats.naming import SPLIT_OF
+from services.formats.naming import SPLIT_OF, UNSPLIT
 from services.formats.sources import Files, Report, hidden, is_image, open_archive, why_unsafe
 
 ARCHIVES = (".zip", ".tar")
@@ -214,3 +214,12 @@ def choose(split: str, there: list[str], what: str, read: Callable[[str], str] =
             field="split",
         )
     return same[0]
+
+
+def choose_some(split: str, there: Iterable[str], what: str) -> str:
+    """The same for a set of which some items, or all, may be in no split, as "" says: “unsplit” asks for them."""
+    names = sorted({name or UNSPLIT for name in there})
+    if names == [UNSPLIT] and not split:
+        return ""
+    chosen = choose(split, names, what)
+    return "" if chosen == UNSPLIT else chosen
