@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipeline.errors import UserError
 from services.data_sets.reading import open_data_set
 from services.formats.exporting import export
 from tests.test_data_sets import jpeg, labels, png, put, refusal, tar_of, why
@@ -217,6 +218,10 @@ def test_csv(tmp_path: Path) -> None:
     assert "without a name: 9" in why(test, "images/c.png")
     put(root, {"list.csv": b"file_name,label,split\n" + table.encode()})
     assert "The table was changed since the data set was opened" in why(data_set, "images/a.png")
+    (root / "list.csv").unlink()
+    assert "list.csv: No such file" in why(data_set, "images/a.png")
+    with pytest.raises(UserError, match=r"cannot be listed: .*list\.csv: No such file"):
+        list(data_set.items())
 
 
 def test_a_csv_with_classes_of_its_own_or_in_need_of_a_word(tmp_path: Path) -> None:

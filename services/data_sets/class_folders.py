@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pipeline.errors import UserError
-from services.data_sets.reader import Reader, content_of
+from services.data_sets.reader import Reader, content_of, seen
 from services.data_sets.trees import Tree, choose, images_in, joined, open_tree, standard
 from services.data_sets.types import Content, DataSet, Item, Layout
 from services.formats.naming import SPLIT_OF
@@ -50,7 +50,7 @@ class ClassFolders(Reader):
         for folder in self._tree.folders(self._base):
             label, attributes = self._names.get(folder, folder), self._attributes.get(folder, {})
             for path in images_in(self._tree, joined(self._base, folder)):
-                yield Item(path, label, self.split, attributes, self._seen(path))
+                yield Item(path, label, self.split, attributes, seen(self._tree, path))
 
     def _stamp(self, key: str) -> str:
         return self._tree.stamp(key)

@@ -18,7 +18,7 @@ import numpy as np
 
 from pipeline.errors import UserError
 from pipeline.masks import UNLABELLED
-from services.data_sets.reader import Places, Reader, content_of, digest
+from services.data_sets.reader import Places, Reader, content_of, digest, seen
 from services.data_sets.trees import Folder, choose, joined, stamp_of, standard
 from services.data_sets.types import Content, DataSet, Item, Layout
 from services.formats.regions import area_of, painted
@@ -217,7 +217,7 @@ class Coco(Reader):
                 key = self._names.key(name, place)
                 label = self._label(self._regions(file, entry)) if self._largest else ""
                 licence = self._licences.get(_plain(entry.get("license")), "")
-                yield Item(key, label, self.split, {"licence": licence} if licence else {}, self._seen(key))
+                yield Item(key, label, self.split, {"licence": licence} if licence else {}, seen(self._folder, name))
 
     def _entry(self, file: BinaryIO, place: int) -> dict[str, Any]:
         return _read_at(file, self._places[place], self._sizes[place])

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from pipeline.errors import UserError
 from services.data_sets.class_folders import ClassFolders
-from services.data_sets.reader import UNKNOWN, Latest, Reader, content_of
+from services.data_sets.reader import UNKNOWN, Latest, Reader, content_of, seen
 from services.data_sets.rows import open_huggingface
 from services.data_sets.trees import Tree, choose, images_in, joined, open_tree, stamp_of, standard
 from services.data_sets.types import Content, DataSet, Item, Layout
@@ -120,7 +120,7 @@ class _FlatValidation(Reader):
         for path in images_in(self._tree, self._base, deep=False):
             wnid = _true_class(path, self._names)
             attributes = {"wnid": wnid} if wnid else {}
-            yield Item(path, self._names.label(wnid), self.split, attributes, self._seen(path))
+            yield Item(path, self._names.label(wnid), self.split, attributes, seen(self._tree, path))
 
     def _stamp(self, key: str) -> str:
         return self._tree.stamp(key)

@@ -12,7 +12,17 @@ from typing import BinaryIO
 from pipeline.errors import UserError
 from pipeline.images import MAX_BYTES
 from pipeline.masks import UNLABELLED
-from services.data_sets.reader import NO_MASK, UNKNOWN, Latest, Places, Reader, class_list, content_of, option_classes
+from services.data_sets.reader import (
+    NO_MASK,
+    UNKNOWN,
+    Latest,
+    Places,
+    Reader,
+    class_list,
+    content_of,
+    option_classes,
+    seen,
+)
 from services.data_sets.trees import Folder, choose_some, joined, standard
 from services.data_sets.types import Content, DataSet, Item, Layout
 from services.formats.naming import SPLIT_OF
@@ -67,7 +77,7 @@ class Shards(Reader):
 
     def _items(self) -> Iterator[Item]:
         for shard in self._shards:
-            stamp = self._seen(f"{shard}/")
+            stamp = seen(self._folder, shard)
             for found in self._samples(shard, self._report):
                 yield Item(found.file, self._label(found), self.split or found.split, {}, stamp)
 
@@ -160,18 +170,21 @@ class Csv(Reader):
         self._places = array("Q")
         splits: dict[str, None] = {}
         labels: dict[str, None] = {}
-        names: list[str] = []
         told = Report()  # what it has to tell is told again by `items`
-        for place, cells in self._rows(told):
-            if not self._places and options.get("label") and self._label_column not in cells:
-                raise UserError(
-                    f"There is no column “{self._label_column}” for the label: there is {', '.join(cells)}.",
-                    field="label",
-                )
-            self._places.append(place)
-            names.append(self._image(cells))
-            splits[cells.get("split", "")] = None
-            labels[cells.get(self._label_column, "")] = None
+
+        def names() -> Iterator[str]:
+            for place, named, cells in self._rows(told):
+                if not self._places and options.get("label") and self._label_column not in cells:
+                    raise UserError(
+                        f"There is no column “{self._label_column}” for the label: there is {', '.join(cells)}.",
+                        field="label",
+                    )
+                self._places.append(place)
+                splits[cells.get("split", "")] = None
+                labels[cells.get(self._label_column, "")] = None
+                yield named
+
+        self._names = Places(names())
         if not self._places:
             why = f" {told.rows[0].file}: {told.rows[0].reason}" if told.rows else ""
             raise UserError(f"{table} has no row with an image: {CSV.expected} was looked for.{why}", field="root")
@@ -179,7 +192,6 @@ class Csv(Reader):
         file = options.get("classes", "")
         listed = class_list(folder, file) if file else tuple(sorted(label for label in labels if label))
         self._numbered = bool(file)
-        self._names = Places(names)
         super().__init__(
             *("csv", CSV.title, report),
             split=standard(self._chosen),
@@ -187,8 +199,8 @@ class Csv(Reader):
             mask_classes=option_classes(options.get("mask_classes", "")),
         )
 
-    def _rows(self, report: Report) -> Iterator[tuple[int, dict[str, str]]]:
-        """The rows that name an image, with the place at which to begin for each."""
+    def _rows(self, report: Report) -> Iterator[tuple[int, str, dict[str, str]]]:
+        """The rows that name an image: the place at which to begin for each, its image, and its cells."""
         with self._folder.place(self._table).open("rb") as file:
             lines = _Lines(file)
             rows = cells_of(lines, self._table, report)
@@ -200,7 +212,7 @@ class Csv(Reader):
                 elif self._outside(image):
                     report.refuse(where, "Its image lies outside the folder of the table, where nothing is read.")
                 else:
-                    yield place, cells
+                    yield place, image, cells
                 place = lines.place
 
     def _image(self, cells: Mapping[str, str]) -> str:
@@ -212,12 +224,12 @@ class Csv(Reader):
 
     def _items(self) -> Iterator[Item]:
         told = {*IMAGE_COLUMNS, *MASK_COLUMNS, self._label_column, "split"}
-        for at, (_, cells) in enumerate(self._rows(self._report)):
+        for at, (_, named, cells) in enumerate(self._rows(self._report)):
             if cells.get("split", "") != self._chosen:
                 continue
-            key = self._names.key(self._image(cells), at)
+            key = self._names.key(named, at)
             attributes = {name: text for name, text in cells.items() if name not in told and text}
-            yield Item(key, self._label(cells), self.split, attributes, self._seen(key))
+            yield Item(key, self._label(cells), self.split, attributes, seen(self._folder, self._file(named)))
 
     def _label(self, cells: Mapping[str, str]) -> str:
         label = cells.get(self._label_column, "")
@@ -346,7 +358,7 @@ class Exported(Reader):
 
     def _items(self) -> Iterator[Item]:
         for key, one in self._kept.items():
-            yield Item(key, one.label, one.split, {}, self._seen(key))
+            yield Item(key, one.label, one.split, {}, seen(self._folder, joined(self._prefix, one.file)))
 
     def _one(self, key: str) -> _Kept:
         if key not in self._kept:

@@ -63,11 +63,17 @@ class Reader:
         if self._told_before is None:
             self._told_before = len(self._report.rows)
         del self._report.rows[self._told_before :]
-        yield from self._items()
+        try:
+            yield from self._items()
+        except OSError as error:  # such as a list that is gone
+            raise UserError(f"The data set cannot be listed: {error.filename}: {error.strerror or error}.") from error
 
     def read(self, key: str, stamp: str = "") -> Content:
         self._require_same(key, stamp)
-        content = self._read(key)
+        try:
+            content = self._read(key)
+        except OSError as error:
+            raise UserError(f"The data set cannot be read: {error.filename}: {error.strerror or error}.") from error
         self._require_same(key, stamp)  # while it was read
         return content
 
@@ -82,13 +88,6 @@ class Reader:
                 "or leave the image out."
             )
 
-    def _seen(self, key: str) -> str:
-        """The stamp of an item that is listed; "" for a file that is missing, of which `read` tells."""
-        try:
-            return self._stamp(key)
-        except UserError:
-            return ""
-
     def _items(self) -> Iterator[Item]:
         raise NotImplementedError
 
@@ -98,6 +97,14 @@ class Reader:
 
     def _read(self, key: str) -> Content:
         raise NotImplementedError
+
+
+def seen(tree: Tree, path: str) -> str:
+    """The stamp of a file that is listed; "" for one that is missing, of which `read` tells."""
+    try:
+        return tree.stamp(path)
+    except UserError:
+        return ""
 
 
 def content_of(
@@ -189,9 +196,11 @@ class Places:
     """Where in a list a text stands: twelve bytes for each, as there may be a million. Texts may come again."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        told = np.frombuffer(array("Q", (digest(text) for text in texts)), np.uint64)
+        told = np.array(array("Q", (digest(text) for text in texts)), np.uint64)
         self.order: NDArray[np.uint32] = np.argsort(told, kind="stable").astype(np.uint32)
         self._sorted: NDArray[np.uint64] = told[self.order]
+        again = self._sorted[1:] == self._sorted[:-1]
+        self._again = frozenset(int(place) for place in self.order[1:][again])
 
     def all(self, text: str) -> list[int]:
         """The places of a text, ascending, from 0."""
@@ -201,7 +210,7 @@ class Places:
 
     def key(self, text: str, place: int) -> str:
         """A key of its own for what stands at a place: the text, and for a text that comes again its number, too."""
-        return text if self.all(text)[0] == place else f"{text}#{place + 1}"
+        return f"{text}#{place + 1}" if place in self._again else text
 
     def of(self, key: str) -> int:
         """The place that a key of `key` stands for. Raises UserError for what is none."""

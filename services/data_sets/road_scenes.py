@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.masks import UNLABELLED
-from services.data_sets.reader import NO_MASK, UNKNOWN, Reader, content_of
+from services.data_sets.reader import NO_MASK, UNKNOWN, Reader, content_of, seen
 from services.data_sets.trees import ARCHIVES, Tree, below, choose, images_in, joined, open_tree, standard
 from services.data_sets.types import Content, DataSet, Item, Layout
 from services.formats.sources import Report
@@ -96,7 +96,7 @@ class RoadScenes(Reader):
             for path in images_in(scenes.images, folder):
                 if path.endswith(scenes.ending):
                     key = joined(scenes.before, path)
-                    yield Item(key, "", self.split, scenes.attributes_of(path), self._seen(key))
+                    yield Item(key, "", self.split, scenes.attributes_of(path), seen(scenes.images, path))
 
     def _path(self, key: str) -> str:
         before = f"{self._scenes.before}/" if self._scenes.before else ""
