@@ -29,7 +29,7 @@ _LABEL_IDS = 34
 TRAIN_ID_OF = dict.fromkeys(range(_LABEL_IDS), UNLABELLED) | {
     label_id: train_id for train_id, (label_id, _) in enumerate(_CITYSCAPES)
 }
-# The 23 classes of SHIFT, which are those of the simulator CARLA 0.9.12 by their tags: https://www.vis.xyz/shift/get_started
+# The 23 classes of SHIFT, which are the tags of the simulator CARLA: https://www.vis.xyz/shift/get_started
 SHIFT_CLASSES = dict(
     enumerate(
         (
