@@ -1,0 +1,500 @@
+"""The plan of a batch as data: which items of a data set, what is made of each, and what of it has to be true.
+
+Reads and writes `plan.toml`. A key or a value that does not fit is refused in one sentence that names it and says what
+there is. Opens no data set and loads no model; the profile is read, since the settings are those of a profile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import to_json
+
+from pipeline.check_words import CAPTION_WORDS, WORDS
+from pipeline.checks import require, task_checks
+from pipeline.errors import UserError
+from pipeline.profile import Profile, load_profile, profile_names
+from pipeline.recipes import DEFAULT, Recipe, known_recipes, recipe_of
+from pipeline.refusals import place_of, reason
+from pipeline.seeds import LARGEST
+from pipeline.settings import Settings
+from pipeline.types import EDIT_TYPES, Task, TaskKind
+
+LISTED = 12
+"""Of the names that there are, as many as a refusal lists, the nearest ones first."""
+CHECKS = (*WORDS, *CAPTION_WORDS)
+"""The names of the checks of images and of captions that a plan may ask for."""
+SAID_BY_PLAN = {
+    "generation.images_per_caption": "images.seeds_a_caption",
+    "generation.seed_mode": "make.seed",
+    "generation.seed": "make.seed",
+}
+"""Settings that a plan says by a key of its own."""
+_SO_MANY = ("spread", "at random", "model")
+"""The ways to combine edits that stop at `counterfactuals.captions`."""
+_TRIFLES = {"name", "note", "cost", "run"}
+"""What changes nothing of what is made: the digest leaves it out."""
+
+
+def nearest_first(name: str, known: Iterable[str]) -> str:
+    """The known names with commas between, those most like `name` first; of many, the rest is counted."""
+    low = name.casefold()
+    ordered = sorted(known, key=lambda one: -SequenceMatcher(None, low, one.casefold()).ratio())
+    more = f" and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
+    return ", ".join(ordered[:LISTED]) + more
+
+
+def _all_known(names: Iterable[str], known: Collection[str], what: str) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"there is no {what} “{name[:60]}”; there are: {nearest_first(name, known)}")
+
+
+def _edit_types(shares: dict[str, float]) -> dict[str, float]:
+    _all_known(shares, EDIT_TYPES, "edit type")
+    wrong = next((name for name, share in shares.items() if share <= 0), None)
+    if wrong is not None:
+        raise ValueError(f"the share of {wrong} has to be above 0: leave out a type of which nothing is wanted")
+    return shares
+
+
+def _checks(names: tuple[str, ...]) -> tuple[str, ...]:
+    titles = {words.title: name for name, words in WORDS.items()}
+    for name in names:
+        if name not in CHECKS and name in titles:
+            raise ValueError(f"the check that pages call “{name}” is named “{titles[name]}”: write that")
+    _all_known(names, CHECKS, "check")
+    return names
+
+
+def _filled(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(name.strip() for name in names):
+        raise ValueError("one of the names is empty")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"“{name[:80]}” stands there twice: take one out")
+        seen.add(name)
+    return names
+
+
+def _scalars(settings: dict[str, Any]) -> dict[str, Any]:
+    for name, value in settings.items():
+        if not isinstance(value, bool | int | float | str):
+            raise ValueError(f"{name} has to be a number, a text, true or false")
+    return settings
+
+
+Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_filled)]
+"""Names, at least one, each once."""
+Scalars = Annotated[dict[str, Any], AfterValidator(_scalars)]
+"""Numbers, texts, true or false, by name."""
+
+
+class _Part(BaseModel):
+    # Strict: a number in quotation marks, or `true` for a number, is a mistake and not another way to write it.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class DataPart(_Part):
+    """Where the source images are. They are read in place."""
+
+    root: str = Field(min_length=1)
+    """A folder or an archive; in the file relative to the folder of the plan, here absolute."""
+    layout: str = Field(min_length=1)
+    """The name of a layout of `services.data_sets`: see `require_layout`."""
+    split: str = ""
+    """As the layout calls it; "" where it has none. A layout that has several asks for it and never guesses."""
+    options: Scalars = Field(default_factory=dict)
+    """What the layout takes beside, such as {"labels": "largest object"}."""
+
+
+class TaskPart(_Part):
+    """What the model under test has to do."""
+
+    kind: TaskKind
+    label: str = ""
+    """The label of all items; "": each has its own. Classification only."""
+    protected: Annotated[tuple[str, ...], AfterValidator(_filled)] = ()
+    """The classes of the mask that must stay in place; segmentation only."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> TaskPart:
+        if self.kind == "classification" and self.protected:
+            raise ValueError("protected belongs to kind = “segmentation”: a classification has labels")
+        if self.kind == "segmentation" and self.label:
+            raise ValueError("label belongs to kind = “classification”: a segmentation has protected classes")
+        if self.kind == "segmentation" and not self.protected:
+            raise ValueError("a segmentation needs protected, such as protected = [“road”, “vehicle”]")
+        return self
+
+
+class ChoosePart(_Part):
+    """Which items are taken. What is left out takes nothing away: without any of it, all items are."""
+
+    classes: Names | None = None
+    """Only items with one of these labels."""
+    a_class: int | None = Field(None, ge=1)
+    """So many of each class, at random."""
+    share: float | None = Field(None, gt=0, le=1)
+    """This share of the items, at random: each is taken or not by itself, so that the number is about right."""
+    number: int | None = Field(None, ge=1)
+    """So many in all, at random."""
+    attributes: dict[str, Names] = Field(default_factory=dict)
+    """Only items that have one of the values of each attribute, such as {"weather": ("rainy", "foggy")}."""
+    keys: Names | None = None
+    """Only items with these keys. In the file also the name of a text file with a key a line."""
+    seed: int = Field(0, ge=0, le=LARGEST)
+    """What chance goes by."""
+
+    @model_validator(mode="after")
+    def _one_size(self) -> ChoosePart:
+        if self.share is not None and self.number is not None:
+            raise ValueError("share and number both say how many: keep one of them")
+        return self
+
+
+class MakePart(_Part):
+    """How test cases are made."""
+
+    profile: str = Field(min_length=1)
+    """A name, or a .toml file of one's own: in the file relative to the folder of the plan, here absolute."""
+    recipe: str = DEFAULT
+    settings: Scalars = Field(default_factory=dict)
+    """Where the profile's are not meant, by names such as "generation.steps"."""
+    seed: int = Field(0, ge=0, le=LARGEST)
+    """What the seeds of replies and images are derived from."""
+
+
+class EditsPart(_Part):
+    """Which counterfactual captions are drawn, of those that were written."""
+
+    types: Annotated[dict[str, float], AfterValidator(_edit_types)] = Field(default_factory=dict)
+    """Shares by edit type, in proportion to each other; other types are not drawn. Empty: all types, as they come."""
+    most_share_of_a_word: float | None = Field(None, gt=0, le=1)
+    """No word that edits bring in is in more than this share of the captions; one caption may always have it."""
+    captions_a_source: int | None = Field(None, ge=1, le=200)
+    """So many of one source image at most; None: all that were written."""
+
+
+class ImagesPart(_Part):
+    """The images of a caption."""
+
+    seeds_a_caption: int = Field(1, ge=1, le=8)
+    """Images drawn from each caption, each with a seed of its own."""
+    checks: Annotated[tuple[str, ...], AfterValidator(_filled), AfterValidator(_checks)] = ()
+    """The checks of which an image must fail none. One that cannot tell has not failed, as everywhere."""
+    tries: int = Field(3, ge=1, le=100)
+    """How often an item is begun before it is set aside."""
+
+
+class CostPart(_Part):
+    """What the work costs."""
+
+    price_an_hour: float | None = Field(None, ge=0)
+    """Of all that works for the batch at once, by the clock; None: nobody can tell what it costs."""
+    currency: str = Field("", max_length=20)
+
+
+class RunPart(_Part):
+    """How the work is shared out. Nothing of it changes what is made."""
+
+    workers: int | None = Field(None, ge=1, le=10_000)
+    """Processes that make images; None: as many as suit the machine."""
+
+
+class BatchPlan(_Part):
+    """A plan, whole in itself: paths are absolute, and keys are listed."""
+
+    name: str = Field("", max_length=100)
+    """What people call it. `read_plan` takes the name of the file where the plan gives none."""
+    note: str = ""
+    """For people."""
+    data: DataPart
+    task: TaskPart
+    choose: ChoosePart = ChoosePart()
+    make: MakePart
+    edits: EditsPart = EditsPart()
+    images: ImagesPart = ImagesPart()
+    cost: CostPart = CostPart()
+    run: RunPart = RunPart()
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 of what the plan makes, in hexadecimal: another one once anything of it is another. Names, notes,
+        cost and workers are not in it, and neither is a key at its default, so that keys which come later change it
+        only where they are used.
+        """
+        plain = self.model_dump(mode="json", exclude=_TRIFLES, exclude_defaults=True)
+        return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+    def toml_text(self) -> str:
+        """All of the plan as TOML, with every key that has a value: reading it gives an equal plan."""
+        plain = self.model_dump(mode="json", exclude_none=True)
+        lines = [f"{name} = {_toml(value)}" for name, value in plain.items() if not isinstance(value, dict)]
+        for name, part in plain.items():
+            if isinstance(part, dict):
+                lines += _toml_table(name, part)
+        return "\n".join(lines) + "\n"
+
+    def task_of(self, label: str) -> Task:
+        """The task of an item with a label of its own, or "". Raises UserError where a label is missing."""
+        part = self.task
+        task = Task(part.kind, part.label or (label if part.kind == "classification" else ""), part.protected)
+        if part.kind == "classification" and not task.label.strip():
+            raise UserError(
+                "The item has no label, and the plan gives none: say it under task.label.", field="task.label"
+            )
+        require(task_checks(task))
+        return task
+
+
+def read_plan(path: Path) -> BatchPlan:
+    """The plan in a file. Raises UserError, with the key as its `field`, for a file that cannot be read, a key that
+    there is not, and a value that does not fit: also a profile, recipe or setting that there is not. Whether there is
+    such a layout says `require_layout`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"The plan {path} is not UTF-8 text: save it as such.") from error
+    except OSError as error:
+        raise UserError(f"The plan {path} cannot be read: {error.strerror or error}.") from error
+    return plan_from_text(text, path)
+
+
+def plan_from_text(text: str, path: Path) -> BatchPlan:
+    """The plan in a text. `path` is where it comes from, for sentences and for the paths in it. Raises UserError as
+    `read_plan` does.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"The plan {path} is not valid TOML: {error}.") from error
+    data = _whole(data, path)
+    try:
+        # By way of JSON, since only there a strict model takes a list for a tuple.
+        plan = BatchPlan.model_validate_json(to_json(data, inf_nan_mode="constants"))
+    except ValidationError as error:
+        raise _refusal(path, error) from error
+    try:
+        settings_of(plan)
+    except UserError as error:
+        raise UserError(f"The plan {path} cannot be used. {error}", field=error.field) from error
+    return plan
+
+
+def require_layout(plan: BatchPlan, known: Collection[str]) -> None:
+    """Raises UserError unless the plan's layout is one of those that are known."""
+    if plan.data.layout not in known:
+        there_are = nearest_first(plan.data.layout, known)
+        said = f"There is no layout {plan.data.layout!r:.80} for data.layout. There are: {there_are}."
+        raise UserError(said, field="data.layout")
+
+
+def settings_of(plan: BatchPlan, profile: Profile | None = None) -> Settings:
+    """The settings with which everything is made: the profile's, with those of the plan. `profile` is the plan's where
+    somebody has read it already.
+
+    Raises UserError, with the key as its `field`, for a profile, recipe or setting that there is not, for a value that
+    a setting does not take, and for keys that contradict each other.
+    """
+    own = profile or _profile(plan.make.profile)
+    recipe = _recipe(plan.make.recipe)
+    if hindrance := recipe.cannot_draw(own):
+        raise UserError(f"make.recipe is {recipe.name!r}. {hindrance}", field="make.recipe")
+    defaults = recipe.settings_in(own)
+    plain = defaults.model_dump(mode="json")
+    for name, value in plan.make.settings.items():
+        section, field = _known_setting(name, plain, recipe)
+        plain[section][field] = value
+    edits = plan.edits
+    if recipe.has("counterfactuals"):
+        if edits.types and "keywords.edit_types" not in plan.make.settings:
+            wanted = [name for name in EDIT_TYPES if name in edits.types]
+            plain["keywords"]["edit_types"] = ", ".join(wanted)  # no model is asked for what is not drawn
+    elif edits.types or edits.most_share_of_a_word is not None:
+        key = "edits.types" if edits.types else "edits.most_share_of_a_word"
+        raise UserError(f"{key} is said, but the recipe {recipe.name} makes no edits: take it out.", field=key)
+    plain["generation"] |= {"images_per_caption": plan.images.seeds_a_caption, "seed_mode": "next"}
+    try:
+        settings = type(defaults).model_validate_json(json.dumps(plain), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"][:2])
+        said = _in_toml_words(reason(error, type(defaults)))
+        told = f"The setting {name} in make.settings cannot be {_toml(first['input']):.80}: {said}."
+        raise UserError(told, field="make.settings") from error
+    written = most_captions(plan, settings, recipe)
+    if edits.captions_a_source is not None and written is not None and edits.captions_a_source > written:
+        raise UserError(
+            f"edits.captions_a_source is {edits.captions_a_source}, but of a source image at most {written} "
+            f"{'caption is' if written == 1 else 'captions are'} written: lower it, or raise counterfactuals.captions "
+            "under make.settings.",
+            field="edits.captions_a_source",
+        )
+    return settings
+
+
+def most_captions(plan: BatchPlan, settings: Settings, recipe: Recipe | None = None) -> int | None:
+    """How many captions are written of a source image at most; None where the settings set no number."""
+    if not (recipe or recipe_of(plan.make.recipe)).has("counterfactuals"):
+        return 1
+    counterfactuals = settings.counterfactuals
+    return counterfactuals.captions if counterfactuals.combinations in _SO_MANY else None
+
+
+def _profile(name: str) -> Profile:
+    if not name.endswith(".toml") and name not in profile_names():
+        there_are = nearest_first(name, profile_names())
+        said = f"There is no profile {name!r:.80} for make.profile. There are: {there_are}."
+        raise UserError(said, field="make.profile")
+    return load_profile(name)
+
+
+def _recipe(name: str) -> Recipe:
+    known = [recipe.name for recipe in known_recipes()]
+    if name not in known:
+        said = f"There is no recipe {name!r:.80} for make.recipe. There are: {nearest_first(name, known)}."
+        raise UserError(said, field="make.recipe")
+    return recipe_of(name)
+
+
+def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple[str, str]:
+    """Section and name of a setting that the recipe reads and the plan does not say elsewhere. Raises UserError."""
+
+    def read(setting: str) -> bool:
+        section = setting.partition(".")[0]
+        return section == "under_test" or (recipe.section_card(section) is not None and recipe.reads(setting))
+
+    known = [
+        setting
+        for section, fields in plain.items()
+        for field in fields
+        if read(setting := f"{section}.{field}") and setting not in SAID_BY_PLAN
+    ]
+    section, _, field = name.partition(".")
+    if name in SAID_BY_PLAN:
+        said = f"{name} in make.settings is said by {SAID_BY_PLAN[name]} in a plan: take it out there."
+    elif name in known:
+        return section, field
+    elif field in plain.get(section, {}):
+        said = f"The recipe {recipe.name} does not read {name} in make.settings: take it out."
+    else:
+        said = f"There is no setting {name!r:.80} for make.settings. There are: {nearest_first(name, known)}."
+    raise UserError(said, field="make.settings")
+
+
+def _whole(data: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The content of a file as the model takes it: paths absolute, keys listed, settings by their full names, a name.
+
+    What is of another type than it should be stays as it is: the model refuses it. Raises UserError for a file of keys
+    that cannot be read.
+    """
+    whole = {name: {**part} if isinstance(part, dict) else part for name, part in data.items()}
+    sections = {name: part for name, part in whole.items() if isinstance(part, dict)}
+    if whole.get("name", "") == "":
+        whole["name"] = path.stem
+
+    def absolute(written: str) -> Path:
+        return path.absolute().parent / Path(written).expanduser()
+
+    match sections.get("data"):
+        case {"root": str(root)} as held if root:
+            held["root"] = str(absolute(root))
+    match sections.get("choose"):
+        case {"keys": str(keys)} as held:
+            held["keys"] = _keys_in(absolute(keys), path)
+    match sections.get("make"):
+        case {"profile": str(profile)} as held if profile.endswith(".toml"):
+            held["profile"] = str(absolute(profile))
+    match sections.get("make"):
+        case {"settings": dict(settings)} as held:
+            held["settings"] = _flat(settings)
+    return whole
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their full names. In TOML `generation.steps = 12` is a table in a table, and means the same as
+    `"generation.steps" = 12`.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat |= {f"{name}.{field}": one for field, one in value.items()} if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def _keys_in(file: Path, path: Path) -> list[str]:
+    """The keys in a file, a line each; empty lines are passed over."""
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")  # reading makes every end of a line this one
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"The file {file}, which the plan {path} names under choose.keys, is not UTF-8 text."
+        ) from error
+    except OSError as error:
+        said = f"The file {file}, which the plan {path} names under choose.keys, cannot be read: "
+        raise UserError(f"{said}{error.strerror or error}.", field="choose.keys") from error
+    return [line for line in lines if line.strip()]
+
+
+def _refusal(path: Path, error: ValidationError) -> UserError:
+    """What is wrong with a plan: the key, what was there, and what may be there."""
+    errors = error.errors()
+    # A misspelt key also shows as a missing one: the one that is there says more.
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    place = place_of(BatchPlan, first["loc"])
+    if first["type"] == "extra_forbidden":
+        name, known = place.key.rpartition(".")[2], place.holder.model_fields if place.holder is not None else {}
+        there_are = f"There are: {nearest_first(name, known)}."
+        return UserError(f"The plan {path} has an unknown key: {place.key:.120}. {there_are}", field=place.key)
+    if first["type"] == "missing":
+        section = place.key in BatchPlan.model_fields
+        what = f"the section [{place.key}]" if section else place.key
+        needs = _needed(BatchPlan.model_fields[place.key].annotation) if section else ""
+        return UserError(f"The plan {path} lacks {what}: add it{needs}.", field=place.key)
+    said = _in_toml_words(reason(error, BatchPlan))
+    given = first["input"]
+    was = (
+        f" {_toml(given):.60}" if isinstance(given, bool | int | float | str) and first["type"] != "value_error" else ""
+    )
+    return UserError(f"The plan {path} has a wrong value{was} at {place.key}: {said}.", field=place.key)
+
+
+def _needed(section: Any) -> str:
+    names = [name for name, field in section.model_fields.items() if field.is_required()]
+    return f" with {' and '.join(names)}"
+
+
+def _in_toml_words(said: str) -> str:
+    return said.replace("yes or no", "true or false").replace("an object", "a table")
+
+
+def _toml_table(name: str, part: Mapping[str, Any]) -> list[str]:
+    """A section: its values first, then the tables in it."""
+    held = {key: value for key, value in part.items() if value not in ({}, [])}
+    values = [f"{_toml_key(key)} = {_toml(value)}" for key, value in held.items() if not isinstance(value, dict)]
+    lines = ["", f"[{name}]", *values] if values else []
+    for key, value in held.items():
+        if isinstance(value, dict):
+            lines += _toml_table(f"{name}.{_toml_key(key)}", value)
+    return lines
+
+
+def _toml_key(key: str) -> str:
+    return key if key.isascii() and key.replace("_", "").replace("-", "").isalnum() else _toml(key)
+
+
+def _toml(value: Any) -> str:
+    """One value as TOML writes it."""
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(one) for one in value) + "]"
+    # The text of JSON is one of TOML, but for the one control character that JSON lets stand.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
