@@ -112,7 +112,7 @@ class DataPart(_Part):
     """The name of a layout of `services.data_sets`: see `require_layout`."""
     split: str = ""
     """As the layout calls it; "" where it has none. A layout that has several asks for it and never guesses."""
-    options: Scalars = Field(default_factory=dict)
+    options: dict[str, str] = Field(default_factory=dict)
     """What the layout takes beside, such as {"labels": "largest object"}."""
 
 
@@ -406,18 +406,15 @@ def _whole(data: dict[str, Any], path: Path) -> dict[str, Any]:
     def absolute(written: str) -> Path:
         return path.absolute().parent / Path(written).expanduser()
 
-    match sections.get("data"):
-        case {"root": str(root)} as held if root:
-            held["root"] = str(absolute(root))
-    match sections.get("choose"):
-        case {"keys": str(keys)} as held:
-            held["keys"] = _keys_in(absolute(keys), path)
-    match sections.get("make"):
-        case {"profile": str(profile)} as held if profile.endswith(".toml"):
-            held["profile"] = str(absolute(profile))
-    match sections.get("make"):
-        case {"settings": dict(settings)} as held:
-            held["settings"] = _flat(settings)
+    data_part, choose, make = (sections.get(name, {}) for name in ("data", "choose", "make"))
+    if isinstance(root := data_part.get("root"), str) and root:
+        data_part["root"] = str(absolute(root))
+    if isinstance(keys := choose.get("keys"), str):
+        choose["keys"] = _keys_in(absolute(keys), path)
+    if isinstance(profile := make.get("profile"), str) and profile.endswith(".toml"):
+        make["profile"] = str(absolute(profile))
+    if isinstance(settings := make.get("settings"), dict):
+        make["settings"] = _flat(settings)
     return whole
 
 
