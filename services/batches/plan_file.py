@@ -27,6 +27,8 @@ from pipeline.seeds import LARGEST
 from pipeline.settings import Settings
 from pipeline.types import EDIT_TYPES, Task, TaskKind
 
+PLANS = Path(__file__).resolve().parent / "plans"
+"""The paper's set-ups as plans. Where their data lie, everybody says: see `BatchPlan.with_root`."""
 LISTED = 12
 """Of the names that there are, as many as a refusal lists, the nearest ones first."""
 CHECKS = (*WORDS, *CAPTION_WORDS)
@@ -243,6 +245,10 @@ class BatchPlan(_Part):
             if isinstance(part, dict):
                 lines += _toml_table(name, part)
         return "\n".join(lines) + "\n"
+
+    def with_root(self, root: Path) -> BatchPlan:
+        """The same plan of a data set that lies elsewhere."""
+        return self.model_copy(update={"data": self.data.model_copy(update={"root": str(root.absolute())})})
 
     def task_of(self, label: str) -> Task:
         """The task of an item with a label of its own, or "". Raises UserError where a label is missing."""

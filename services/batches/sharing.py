@@ -274,7 +274,7 @@ class _Sharing:
 
     def _fill(self) -> None:
         """Choose as many captions of each source as it may have. Sources that leave no choice come first, so that those
-        which do can make up for them.
+        which do can make up for them. Where words run out, every source has one before any has two.
         """
         mix = self.kinds.mix
 
@@ -282,13 +282,16 @@ class _Sharing:
             offers = self.offers[source]
             return self.may[source] < len(offers) and len({mix[kind] for kind in offers}) > 1
 
-        order: Iterable[int] = range(len(self.offers))
-        for source in order if self.wished is None else sorted(order, key=with_choice):
-            while len(self.picked[source]) < self.may[source]:
-                best = self._best(source)
-                if best is None:
-                    break
-                self._put(source, best)
+        sources: Iterable[int] = range(len(self.offers))
+        order = list(sources) if self.wished is None else sorted(sources, key=with_choice)
+        most = max(self.may, default=0)
+        for enough in range(1, most + 1) if self.limit is not None else (most,):
+            for source in order:
+                while len(self.picked[source]) < min(enough, self.may[source]):
+                    best = self._best(source)
+                    if best is None:
+                        break
+                    self._put(source, best)
 
     def _best(self, source: int) -> int | None:
         """The next offer of a source: of the type that lacks most of its share, then of the rarest words, then the
