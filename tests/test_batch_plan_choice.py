@@ -264,7 +264,6 @@ def test_as_many_as_may_be_are_drawn_in_shares_as_near_as_they_can_be(wished: di
 
 
 def test_shares_that_can_be_reached_are_reached() -> None:
-    sources = chance_sources(random.Random(7), 1, 0)
     sources = {
         f"{number}": CounterfactualCaptions(
             tuple(caption((kind, words[number % len(words)])) for kind, words in VOCABULARY.items() for _ in range(3))
@@ -316,6 +315,27 @@ def test_not_every_car_turns_red() -> None:
     assert len(drawn) == 300 and max(counted_words(drawn).values()) <= 60
     free = drawn_of(sources, share_out(sources.items(), plan_of("[edits]\ncaptions_a_source = 1")).chosen)
     assert counted_words(free)["red"] > 100, "without the limit many would be"
+
+
+def test_sources_with_a_choice_make_up_for_those_without() -> None:
+    """Half of the sources have one type only, and come in any place of the order."""
+    one = CounterfactualCaptions((caption(("weather", "rainy")),) * 3)
+    both = CounterfactualCaptions((*one.items, *((caption(("time of day", "at night")),) * 3)))
+    sources = {f"{number}": both if number % 2 else one for number in range(2000)}
+    for share, reached in ((0.5, 2000), (0.25, 1000), (0.9, 2000)):
+        wished = f'types = {{ weather = {1 - share}, "time of day" = {share} }}'
+        report = share_out(sources.items(), plan_of(f"[edits]\n{wished}\ncaptions_a_source = 2")).report
+        counts = {one.edit_type: one.captions for one in report.shares}
+        assert report.captions == 4000 and counts == {"weather": 4000 - reached, "time of day": reached}
+
+
+def test_under_a_limit_words_are_drawn_evenly() -> None:
+    colours = CounterfactualCaptions(
+        tuple(caption(("attribute", f"{colour} car")) for colour in ("red", "blue", "green", "white", "black"))
+    )
+    plan = plan_of("[edits]\nmost_share_of_a_word = 0.5\ncaptions_a_source = 1")
+    report = share_out(((f"{number}", colours) for number in range(300)), plan).report
+    assert dict(report.words) == dict.fromkeys(("red", "blue", "green", "white", "black"), 60)
 
 
 def test_a_limit_that_too_few_words_can_keep_says_which_one_they_could() -> None:

@@ -273,21 +273,13 @@ class _Sharing:
         return limits[bisect_left(limits, self.wanted, hi=len(limits) - 1, key=self._fitting)] / self.wanted
 
     def _fill(self) -> None:
-        """Choose as many captions of each source as it may have. Sources that leave no choice come first, so that those
-        which do can make up for them. Where words run out, every source has one before any has two.
+        """Choose as many captions of each source as it may have. Where words may run out, every source has one before
+        any has two.
         """
-        mix = self.kinds.mix
-
-        def with_choice(source: int) -> bool:
-            offers = self.offers[source]
-            return self.may[source] < len(offers) and len({mix[kind] for kind in offers}) > 1
-
-        sources: Iterable[int] = range(len(self.offers))
-        order = list(sources) if self.wished is None else sorted(sources, key=with_choice)
         most = max(self.may, default=0)
         for enough in range(1, most + 1) if self.limit is not None else (most,):
-            for source in order:
-                while len(self.picked[source]) < min(enough, self.may[source]):
+            for source, may in enumerate(self.may):
+                while len(self.picked[source]) < min(enough, may):
                     best = self._best(source)
                     if best is None:
                         break
@@ -297,22 +289,25 @@ class _Sharing:
         """The next offer of a source: of the type that lacks most of its share, then of the rarest words, then the
         first. None where none is left that the limit lets through.
         """
-        picked, mix, words = self.picked[source], self.kinds.mix, self.kinds.words
-        has: dict[int, float] = {}
-        best, least = None, (0.0, 0)
+        picked, mixes, words, by_word = self.picked[source], self.kinds.mix, self.kinds.words, self.by_word
+        reached: dict[int, float] = {}
+        best, least, rarest = None, 0.0, 0
         for offer, kind in enumerate(self.offers[source]):
             if offer in picked:
                 continue
+            mix = mixes[kind]
+            has = reached.get(mix)
+            if has is None:
+                has = reached[mix] = self._reached(mix)
+            if best is not None and has > least:
+                continue
             often = 0
-            if self.limit is not None:
-                often = max((self.by_word[word] for word in words[kind]), default=0)
-                if often >= self.limit and words[kind]:
+            if self.limit is not None and words[kind]:
+                often = max([by_word[word] for word in words[kind]])
+                if often >= self.limit:
                     continue
-            of_mix = has.get(mix[kind])
-            if of_mix is None:
-                of_mix = has[mix[kind]] = self._reached(mix[kind])
-            if best is None or (of_mix, often) < least:
-                best, least = offer, (of_mix, often)
+            if best is None or has < least or often < rarest:
+                best, least, rarest = offer, has, often
         return best
 
     def _reached(self, mix: int) -> float:
