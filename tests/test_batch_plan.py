@@ -52,7 +52,7 @@ def refused(text: str, folder: Path = Path("/plans")) -> UserError:
 def test_a_plan_of_three_sections_takes_all_and_has_the_name_of_its_file() -> None:
     plan = plan_of(SMALL)
     assert plan.name == "small" and plan.make.recipe == "dillema"
-    assert plan.choose.classes is plan.choose.keys is plan.choose.a_class is plan.choose.number is None
+    assert not plan.choose.model_dump(exclude_none=True, exclude_defaults=True)
     assert not plan.edits.types and plan.images.seeds_a_caption == 1
 
 
@@ -214,6 +214,24 @@ def test_the_layout_is_one_of_those_there_are() -> None:
     with pytest.raises(UserError, match=r"no layout 'imagefolder'.*There are: imagenet, coco") as caught:
         require_layout(plan, ("coco", "imagenet"))
     assert caught.value.field == "data.layout"
+
+
+def test_the_docs_name_every_key_there_is() -> None:
+    page = Path("docs/batches.md").read_text(encoding="utf-8")
+    example = plan_of(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)[0])
+    assert example.task.kind == "segmentation" and example.data.split == "train"
+    shown = example.model_dump(exclude_unset=True, exclude={"name"})
+    section, told = "", {f"{name}.{key}" for name, part in shown.items() for key in part}
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
+        if line.startswith("| ") and len(cells) in (2, 3) and "`" in line:
+            section = next(iter(re.findall(r"`\[(\w+)\]`", cells[0])), section)
+            told |= {f"{section}.{key}".strip(".") for key in re.findall(r"`(\w+)`", cells[-2])}
+    sections = BatchPlan.model_fields
+    known = {"name", "note"}
+    for name in sections.keys() - known:
+        known |= {f"{name}.{key}" for key in getattr(sections[name].annotation, "model_fields", {})}
+    assert told == known
 
 
 def test_the_papers_set_ups_ship_with_its_figures() -> None:

@@ -392,7 +392,7 @@ def test_an_estimate_is_in_numbers_and_words() -> None:
         "Money: about 95.97 USD at 1.00 USD an hour, 0.00077 USD a test case.",
     )
     shared = estimate(25_000, 125_000, measured, workers=4, price_an_hour=4.0)
-    assert shared.hours == pytest.approx(found.hours / 4)
+    assert shared.hours == pytest.approx((25_000 * 6 + 125_000 * 1.564) / 3600 / 4)
     assert shared.money == pytest.approx(found.money), "a quarter of the time at four times the price"
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import to_json
 
 from pipeline.check_words import CAPTION_WORDS, WORDS
 from pipeline.checks import require, task_checks
@@ -287,7 +286,7 @@ def plan_from_text(text: str, path: Path) -> BatchPlan:
     data = _whole(data, path)
     try:
         # By way of JSON, since only there a strict model takes a list for a tuple.
-        plan = BatchPlan.model_validate_json(to_json(data, inf_nan_mode="constants"))
+        plan = BatchPlan.model_validate_json(json.dumps(data, default=str))
     except ValidationError as error:
         raise _refusal(path, error) from error
     try:
