@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from pipeline.errors import CannotLoad, UnreadableReply, UserError, one_line, out_of_memory
+from pipeline.errors import UnreadableReply, UserError, one_line, out_of_memory
 from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
 from pipeline.images import image_sha
 from pipeline.lineage import Failure, Lineage, TestCase
@@ -418,14 +418,7 @@ class Driver:
         known = self.speeds.seconds(effort := description.effort(own, source.size))
 
         def failed(image: PlannedImage, error: Exception) -> None:
-            if isinstance(error, CannotLoad):
-                raise error
-            told = error
-            if not isinstance(error, UserError) and out_of_memory(error):
-                told = UserError(
-                    "The machine ran out of memory while it drew: end other programs that use it, or draw smaller "
-                    "images (the setting short_side)."
-                )
+            told = generation.explained(error)
             store.save_failure(image.failure(one_line(told)))
             emit(ImageFailed(image, told))
 

@@ -37,6 +37,28 @@ class Captioner(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class CaptionRequest:
+    """One of the images that a captioner is given together. What it means stands at `Captioner.caption`."""
+
+    image: Image.Image
+    task: Task
+    seed: int
+
+
+@runtime_checkable
+class BatchCaptioner(Protocol):
+    """A captioner that looks at several images at once."""
+
+    name: str
+
+    def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> Sequence[tuple[str, str]]:
+        """What `caption` gives for each, but for the noise of floating-point numbers: its words hang on its own seed
+        only.
+        """
+        ...
+
+
 class LanguageModel(Protocol):
     """Continues a text."""
 
@@ -207,6 +229,28 @@ class BatchGenerator(Protocol):
         ...
 
 
+@runtime_checkable
+class LotGenerator(BatchGenerator, Protocol):
+    """A batch generator whose images may each be drawn on a control image of their own: those of several sources."""
+
+    def draw_lot(
+        self,
+        wanted: Sequence[Wanted],
+        size: int,
+        controls: Sequence[Image.Image],
+        settings: GenerationSettings,
+        on_step: OnStep,
+    ) -> Sequence[Drawn]:
+        """As `draw`, on the control image of each, all of one size. Each has the pixels that `draw` gives it alone, in
+        a batch of the same size at the same place.
+        """
+        ...
+
+    def reading_length(self, prompt: str) -> int:
+        """How long a prompt is as the model reads it: those of one length are drawn together, others apart."""
+        ...
+
+
 class Editor(Protocol):
     """Changes a picture as an instruction says, several times at once. It does not promise what stays in its place."""
 
@@ -310,6 +354,29 @@ class BatchMethod(Protocol[P_contra]):
         """Draws all of them, and gives for each what checks it and gives the test case, or raises why there is none.
 
         `size` is that of the batch, and `on_step` as in `BatchGenerator.draw`. Raises what makes all of them fail.
+        """
+        ...
+
+
+@runtime_checkable
+class LotMethod(BatchMethod[P], Protocol):
+    """A method that can make test cases of several sources at once."""
+
+    def lot(self, settings: MethodSettings, size: tuple[int, int]) -> int:
+        """How many are best made at once of sources of a `size`, where nobody watches; 0 where the models take one
+        source at a time.
+        """
+        ...
+
+    def reading_length(self, prepared: P, counterfactual: CounterfactualCaption) -> int:
+        """That of the prompt: see `LotGenerator`."""
+        ...
+
+    def make_lot(
+        self, prepared: Sequence[P], images: Sequence[Planned], size: int, on_step: OnStep
+    ) -> Sequence[Callable[[], TestCase]]:
+        """As `make_batch`, of the source of each. What they were prepared with differs in nothing that
+        `MethodDescription.shape` names.
         """
         ...
 

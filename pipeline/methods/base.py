@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,6 +104,10 @@ class MethodDescription:
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
         """What `Method.prepare` hangs on: a preparation serves wherever this is equal. Hashable; here all there is."""
         return image_sha(source.image), source.task, source.caption, mask_key(source.mask), settings
+
+    def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
+        """What images of a source of `size` have in common with those that could be drawn with them at once."""
+        return settings, size
 
     def cannot_draw(self, profile: Profile) -> str:
         """Why a profile cannot draw in this way at all, in one sentence; else ""."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,8 @@ from pipeline.conditioning import control_image, painted
 from pipeline.image_checks import image_checks
 from pipeline.image_sections import DRAWN_BY_MODEL
 from pipeline.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
-from pipeline.lineage import Batch, Lineage, MethodSettings
-from pipeline.masks import NO_MASK, InMask, NamedMask
+from pipeline.lineage import Batch, Lineage, MethodSettings, TestCase
+from pipeline.masks import NO_MASK, InMask, NamedMask, in_mask
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
 from pipeline.methods.drawing import BatchedSettings, DrawingMethod, Told, evenly, shown_classes
 from pipeline.profile import Profile
@@ -27,8 +27,10 @@ from pipeline.seams import (
     Drawn,
     Embedder,
     Generator,
+    LotGenerator,
     Models,
     OnStep,
+    Planned,
     Prepared,
     Source,
     Wanted,
@@ -147,6 +149,15 @@ class ControlNetDescription(MethodDescription):
         drawn_size = fitted_size(size, _own(settings).generation.short_side, SIDE_MULTIPLE)
         return {CONTROL_IMAGE: _as_shown(painted(mask, drawn_size), size)}
 
+    def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
+        """The size that is drawn, and the settings but for those that make a control image out of one source, and those
+        that say how many images there are.
+        """
+        own = _own(settings)
+        drawing = own.generation.model_dump(mode="json", exclude={"images_per_caption", "seed_mode", "seed"})
+        drawn_size = fitted_size(size, own.generation.short_side, SIDE_MULTIPLE)
+        return own.conditioning.kind, drawn_size, tuple(sorted(drawing.items()))
+
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
         """By the size and the steps of the generation."""
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
@@ -246,16 +257,51 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         wanted = prepared.settings.generation.batch
         return wanted or evenly(waiting, generator.batch(prepared.control.size, watched))
 
+    def lot(self, settings: MethodSettings, size: tuple[int, int]) -> int:
+        """As many as the settings say, else as are best for the generator; 0 for one that takes one control image."""
+        own = _own(settings)
+        generator = self._generator.on(own.conditioning.kind)
+        if not isinstance(generator, LotGenerator):
+            return 0
+        drawn_size = fitted_size(size, own.generation.short_side, SIDE_MULTIPLE)
+        return own.generation.batch or generator.batch(drawn_size, watched=False)
+
+    def reading_length(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> int:
+        """That of the prompt, in the pieces in which the generator reads."""
+        generator = self._generator.on(prepared.settings.conditioning.kind)
+        if not isinstance(generator, LotGenerator):
+            return 1
+        held = in_mask(prepared.source.mask, prepared.source.task)
+        return generator.reading_length(self._prompt(prepared, counterfactual, held))
+
+    def make_lot(
+        self, prepared: Sequence[ControlNetPrepared], images: Sequence[Planned], size: int, on_step: OnStep
+    ) -> Sequence[Callable[[], TestCase]]:
+        """The test cases of several sources: drawn together, each on its control image, then checked one by one."""
+        first = prepared[0].settings
+        settings = first.generation
+        generator = self._generator.on(first.conditioning.kind)
+        if not isinstance(generator, LotGenerator):
+            raise TypeError(f"{type(generator).__name__} takes one control image at a time")
+        self._at_work, lots, told = generator, generator, self._told(generator, settings)
+        controls = [one.control for one in prepared]
+        return self._finishing(
+            prepared, images, lambda wanted: (lots.draw_lot(wanted, size, controls, settings, on_step), told)
+        )
+
     def _draw(
         self, prepared: ControlNetPrepared, wanted: Sequence[Wanted], size: int, on_step: OnStep
     ) -> tuple[Sequence[Drawn], Told]:
         control, settings = prepared.control, prepared.settings.generation
         self._at_work = generator = self._generator.on(prepared.settings.conditioning.kind)
-        told = Told(generator.name, settings.negative_prompt if settings.guidance > 1 else "")
+        told = self._told(generator, settings)
         if isinstance(generator, BatchGenerator):
             return generator.draw(wanted, size, control, settings, on_step), told
         drawn = [Drawn(generator.generate(one.prompt, control, settings, one.seed, on_step), Batch()) for one in wanted]
         return drawn, told
+
+    def _told(self, generator: Generator, settings: GenerationSettings) -> Told:
+        return Told(generator.name, settings.negative_prompt if settings.guidance > 1 else "")
 
     def _checks(
         self,

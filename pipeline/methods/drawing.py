@@ -83,20 +83,36 @@ class DrawingMethod(ABC, Generic[R]):
         self, prepared: R, images: Sequence[Planned], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
         """The test cases of a batch: drawn together, then checked and given one by one."""
+
+        def draw(wanted: Sequence[Wanted]) -> tuple[Sequence[Drawn], Told]:
+            return self._draw(prepared, wanted, size, on_step)
+
+        return self._finishing([prepared] * len(images), images, draw)
+
+    def _finishing(
+        self,
+        prepared: Sequence[R],
+        images: Sequence[Planned],
+        draw: Callable[[Sequence[Wanted]], tuple[Sequence[Drawn], Told]],
+    ) -> Sequence[Callable[[], TestCase]]:
+        """What gives the test cases of images that are drawn together, each of its own source."""
         start = time.monotonic()
-        describe = self._description.prompt
-        task, held = prepared.source.task, in_mask(prepared.source.mask, prepared.source.task)
+        held = {id(one): in_mask(one.source.mask, one.source.task) for one in prepared}
         wanted = [
-            Wanted(describe(self._prompts, image.counterfactual, task, held) or "", image.seed, image.place)
-            for image in images
+            Wanted(self._prompt(source, image.counterfactual, held[id(source)]), image.seed, image.place)
+            for source, image in zip(prepared, images, strict=True)
         ]
-        all_drawn, told = self._draw(prepared, wanted, size, on_step)
+        all_drawn, told = draw(wanted)
         compiling = max((drawn.compiling for drawn in all_drawn), default=0.0)
         seconds = (time.monotonic() - start - compiling) / len(images)  # what the next ones will take as well
         return [
-            partial(self._case, prepared, image, one.prompt, drawn, told, seconds)
-            for image, one, drawn in zip(images, wanted, all_drawn, strict=True)
+            partial(self._case, source, image, one.prompt, drawn, told, seconds)
+            for source, image, one, drawn in zip(prepared, images, wanted, all_drawn, strict=True)
         ]
+
+    def _prompt(self, prepared: R, counterfactual: CounterfactualCaption, held: InMask) -> str:
+        """`held` is what the mask of the source says of the protected classes."""
+        return self._description.prompt(self._prompts, counterfactual, prepared.source.task, held) or ""
 
     def _case(self, prepared: R, planned: Planned, prompt: str, result: Drawn, told: Told, seconds: float) -> TestCase:
         if result.image is None:

@@ -5,7 +5,7 @@ which goes by the name of a task. Those that chat are in `captioner_chat`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.seams import CaptionRequest
 from pipeline.settings import CaptionSettings
 from pipeline.text_sections import Blip2Captioner, BlipCaptioner, Florence2Captioner
 from pipeline.types import Task
@@ -29,8 +30,14 @@ The words after that are many and each is wrong: with the temperature up they br
 """
 
 
+AT_ONCE = 16
+"""Images that are captioned at once: more gain little."""
+MOST_LIKELY = 50
+"""When sampling, `generate` picks from so many words where a model's own settings do not say otherwise."""
+
+
 class Blip:
-    """A BLIP of transformers. One caption at a time."""
+    """A BLIP of transformers."""
 
     def __init__(self, section: BlipCaptioner) -> None:
         from transformers import BlipForConditionalGeneration, BlipProcessor
@@ -58,6 +65,51 @@ class Blip:
         with self._lock, seeded(seed):
             ids = self._model.generate(pixel_values=pixels, max_new_tokens=limit, **sampling(settings))
         return str(self._processor.decode(ids[0], skip_special_tokens=True)).strip(), ""
+
+    def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+        """See `BatchCaptioner.caption_many`. Beams that are sampled share their draws: those are asked one by one."""
+        if settings.temperature and settings.beams > 1:
+            return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
+        limit = min(settings.max_new_tokens, self._positions - 2)
+        said: list[tuple[str, str]] = []
+        for first in range(0, len(requests), AT_ONCE):
+            part = requests[first : first + AT_ONCE]
+            pixels = self._processor(images=[one.image for one in part], return_tensors="pt").pixel_values
+            drawn = sampling(settings) if settings.temperature == 0 else self._drawn_apart(part, settings)
+            with self._lock, seeded(0):
+                ids = self._model.generate(
+                    pixel_values=pixels.to(self._device, self._dtype), max_new_tokens=limit, **drawn
+                )
+            said += [(str(text).strip(), "") for text in self._processor.batch_decode(ids, skip_special_tokens=True)]
+        return said
+
+    def _drawn_apart(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> dict[str, Any]:
+        """What `generate` is given so that each row draws its words by its own seed, as it would alone."""
+        import torch
+        from transformers import (
+            LogitsProcessorList,
+            MinPLogitsWarper,
+            TemperatureLogitsWarper,
+            TopKLogitsWarper,
+        )
+
+        draws = [torch.Generator(self._device).manual_seed(one.seed) for one in requests]
+        warpers = LogitsProcessorList(
+            [
+                TemperatureLogitsWarper(float(settings.temperature)),
+                TopKLogitsWarper(MOST_LIKELY),
+                MinPLogitsWarper(LEAST_SHARE),
+            ]
+        )
+
+        def draw(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            shares = torch.softmax(warpers(ids, scores), dim=-1)
+            found = torch.full_like(scores, -torch.inf)
+            for at, generator in enumerate(draws):
+                found[at, torch.multinomial(shares[at : at + 1], 1, generator=generator)[0]] = 0
+            return found
+
+        return {"do_sample": False, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}
 
 
 class Blip2:

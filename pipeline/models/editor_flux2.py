@@ -80,13 +80,14 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         self,
         rows: Sequence[Wanted],
         generators: list[torch.Generator],
-        picture: Image.Image,
+        pictures: list[Image.Image],
         settings: EditingSettings,
         after_step: AfterStep,
         stack: ExitStack,
     ) -> tuple[list[Image.Image], Sequence[bool] | None]:
         import torch
 
+        picture = pictures[0]  # several would be read as references of one and the same image
         self._read_once(picture, stack)
         guided = settings.guidance > 1
         images: list[Image.Image] = self._pipe(

@@ -19,9 +19,9 @@ from PIL import Image
 
 from pipeline.errors import CannotLoad, UserError, one_line, out_of_memory
 from pipeline.image_sections import PREVIEW_VAE, ControlledGenerator, ControlNetGenerator, DrawingModel, Scheduler
-from pipeline.images import image_sha
 from pipeline.lineage import Batch
 from pipeline.models import hub
+from pipeline.models.batching import judged, next_batch, shas
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.compiling import Compiling, cannot_compile
 from pipeline.models.loras import fuse
@@ -54,8 +54,8 @@ class _Place:
 
 
 class DrawingPipeline(ABC, Generic[M, D]):
-    """One pipeline, one batch at a time, of one picture: a control image, or a source that is edited. `M` is its
-    section of the profile, `D` the settings that it draws with.
+    """One pipeline, one batch at a time, of pictures of one size: control images, or a source that is edited. `M` is
+    its section of the profile, `D` the settings that it draws with.
     """
 
     role = "image generator"
@@ -128,12 +128,14 @@ class DrawingPipeline(ABC, Generic[M, D]):
         self,
         rows: Sequence[Wanted],
         generators: list[torch.Generator],
-        picture: Image.Image,
+        pictures: list[Image.Image],
         settings: D,
         after_step: AfterStep,
         stack: ExitStack,
     ) -> tuple[list[Image.Image], Sequence[bool] | None]:
-        """The images of the rows, and which of them the safety checker flags. What `stack` is given ends with it."""
+        """The images of the rows, each of its own picture, and which of them the safety checker flags. What `stack` is
+        given ends with it.
+        """
 
     @abstractmethod
     def _windows_of(self, one: Wanted) -> int:
@@ -182,19 +184,30 @@ class DrawingPipeline(ABC, Generic[M, D]):
         half of it is tried, and so on; what is out of memory for a single image is raised. What cannot be compiled is
         drawn without it.
         """
+        return self._draw_all(wanted, size, [picture] * len(wanted), settings, on_step)
+
+    def _draw_all(
+        self, wanted: Sequence[Wanted], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
+    ) -> Sequence[Drawn]:
+        """The same, with the picture of each, all of one size."""
+        area = pictures[0].size if pictures else (0, 0)
+        if any(picture.size != area for picture in pictures):
+            raise ValueError("what is drawn at once has to be of one size")
         done: dict[int, Drawn] = {}
         compiling = self._compiling.spent
         todo = list(enumerate(wanted))
         with self._lock:
             while todo:
-                now = min(size, self._room.get(picture.size, size))
-                part, places = _next_batch(todo, now, now == size, self._windows_of)
+                now = min(size, self._room.get(area, size))
+                part, places = next_batch(todo, now, now == size, self._windows_of)
 
                 def told(step: int, steps: int, part: list[tuple[int, Wanted]] = part) -> None:
                     on_step(len(done) * steps + len(part) * step, len(wanted) * steps)
 
                 try:
-                    found = self._draw([one for _, one in part], places, now, picture, settings, told)
+                    found = self._draw(
+                        [one for _, one in part], places, now, [pictures[at] for at, _ in part], settings, told
+                    )
                 except Exception as error:
                     full = out_of_memory(error) and (now > 1 or self._can_offload())
                     unfit = one_line(error) if cannot_compile(error) and not full else ""
@@ -205,7 +218,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
                     if unfit:
                         self._compiling.stop(unfit)
                     elif now > 1:
-                        self._room[picture.size] = now // 2
+                        self._room[area] = now // 2
                     else:
                         self._offload()
                     give_back_memory()
@@ -220,16 +233,16 @@ class DrawingPipeline(ABC, Generic[M, D]):
         wanted: Sequence[Wanted],
         places: Sequence[int],
         size: int,
-        picture: Image.Image,
+        pictures: Sequence[Image.Image],
         settings: D,
         on_step: OnStep,
     ) -> list[Drawn]:
         """One batch, filled up with its first image: what stands in a row changes nothing in another one."""
         import torch
 
-        rows = [wanted[0]] * size
-        for one, at in zip(wanted, places, strict=True):
-            rows[at] = one
+        rows, seen = [wanted[0]] * size, [pictures[0]] * size
+        for one, picture, at in zip(wanted, pictures, places, strict=True):
+            rows[at], seen[at] = one, picture
         # On the CPU, so that a seed gives the same noise with and without a GPU; one for each image.
         generators = [torch.Generator("cpu").manual_seed(one.seed) for one in rows]
 
@@ -242,10 +255,10 @@ class DrawingPipeline(ABC, Generic[M, D]):
             self._shown = tuple(places)
             stack.enter_context(self._watched())
             stack.enter_context(self._compiling.drawing())
-            images, flagged = self._call(rows, generators, picture, settings, after_step, stack)
+            images, flagged = self._call(rows, generators, seen, settings, after_step, stack)
         compiled = self._compiling.on
         return [
-            _judged(
+            judged(
                 images[at],
                 None if flagged is None else bool(flagged[at]),
                 Batch(size=size, place=at, compiled=compiled),
@@ -358,6 +371,21 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         log.warning("Previews are rough, without the preview VAE %s: %s", section.title, why)
         return None
 
+    def draw_lot(
+        self,
+        wanted: Sequence[Wanted],
+        size: int,
+        controls: Sequence[Image.Image],
+        settings: GenerationSettings,
+        on_step: OnStep,
+    ) -> Sequence[Drawn]:
+        """See `LotGenerator.draw_lot`; too little memory is dealt with as in `draw`."""
+        return self._draw_all(wanted, size, controls, settings, on_step)
+
+    def reading_length(self, prompt: str) -> int:
+        """In the pieces in which its text encoders read."""
+        return self._windows_of(Wanted(prompt, 0, 0))
+
     def generate(
         self,
         prompt: str,
@@ -451,7 +479,7 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         self,
         rows: Sequence[Wanted],
         generators: list[torch.Generator],
-        control: Image.Image,
+        controls: list[Image.Image],
         settings: GenerationSettings,
         after_step: AfterStep,
         stack: ExitStack,
@@ -461,14 +489,14 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         net = self._net(self._kind)
         if self._pipe.controlnet is not net:
             self._pipe.controlnet = net
-        stack.enter_context(sparing(net, self._held, (self._kind, image_sha(control), len(rows))))
+        stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
         pairs = [self.embeddings(row.prompt, settings.negative_prompt) for row in rows]
         result = self._pipe(
             prompt_embeds=torch.cat([wanted for wanted, _ in pairs]),
             negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
-            image=control,
-            width=control.width,
-            height=control.height,
+            image=controls,
+            width=controls[0].width,
+            height=controls[0].height,
             num_inference_steps=settings.steps,
             guidance_scale=settings.guidance,
             controlnet_conditioning_scale=settings.control_strength,
@@ -490,30 +518,6 @@ AT_ONCE = 8
 SMALL = 256 * 256
 """Up to so many pixels an image leaves the cores of a CPU partly idle: eight of 128 by 128 take little more than half
 of the time together (`benchmarks.reference` measures it). A large one keeps them busy, and takes much memory."""
-
-
-def _next_batch(
-    todo: Sequence[tuple[int, Wanted]], size: int, as_asked: bool, length: Callable[[Wanted], int]
-) -> tuple[list[tuple[int, Wanted]], list[int]]:
-    """Those that are drawn next, and their places: all that have prompts as long as the first one's and fit in. A
-    batch of the size that was asked for has them at the places that were asked for.
-    """
-    like_first = [pair for pair in todo if length(pair[1]) == length(todo[0][1])]
-    if as_asked:
-        taken = {one.place: (at, one) for at, one in reversed(like_first) if one.place < size}
-        return [pair for _, pair in sorted(taken.items())], sorted(taken)
-    part = like_first[:size]
-    return part, list(range(len(part)))
-
-
-def _judged(image: Image.Image, flagged: bool | None, batch: Batch) -> Drawn:
-    safe = None if flagged is None else not flagged
-    refused = None
-    if flagged:
-        refused = UserError("The safety checker refused this image: try another seed, or change the caption.")
-    elif image.convert("L").getextrema() == (0, 0):
-        refused = UserError("The image came out black: try another seed, or set dtype to float32 in the profile.")
-    return Drawn(image if refused is None else None, batch, safe, refused)
 
 
 def torch_channels_last() -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from pipeline.image_sections import UnionGenerator
-from pipeline.images import image_sha
+from pipeline.models.batching import shas
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.generator import AfterStep, WindowedPipeline
 from pipeline.models.steering import sparing
@@ -71,14 +71,14 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         self,
         rows: Sequence[Wanted],
         generators: list[torch.Generator],
-        control: Image.Image,
+        controls: list[Image.Image],
         settings: GenerationSettings,
         after_step: AfterStep,
         stack: ExitStack,
     ) -> tuple[list[Image.Image], Sequence[bool] | None]:
         import torch
 
-        stack.enter_context(sparing(self._net(self._kind), self._held, (self._kind, image_sha(control), len(rows))))
+        stack.enter_context(sparing(self._net(self._kind), self._held, (self._kind, shas(controls))))
         pairs = [self.embeddings(row.prompt, settings.negative_prompt) for row in rows]
         pooled = [(self._pooled(row.prompt), self._pooled(settings.negative_prompt)) for row in rows]
         if not settings.negative_prompt and self._pipe.config.force_zeros_for_empty_prompt:
@@ -89,10 +89,10 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
             pooled_prompt_embeds=torch.cat([wanted for wanted, _ in pooled]),
             negative_pooled_prompt_embeds=torch.cat([unwanted for _, unwanted in pooled]),
-            control_image=[control],
+            control_image=[controls],  # a list of kinds, of which each has its images
             control_mode=[MODES[self._kind]],
-            width=control.width,
-            height=control.height,
+            width=controls[0].width,
+            height=controls[0].height,
             num_inference_steps=settings.steps,
             guidance_scale=settings.guidance,
             controlnet_conditioning_scale=float(settings.control_strength),

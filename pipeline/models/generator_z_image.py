@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from pipeline.image_sections import ZImageGenerator
-from pipeline.images import image_sha
+from pipeline.models.batching import shas
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.generator import AfterStep, ControlNetPipeline
 from pipeline.models.steering import encoding_once, in_place
@@ -61,16 +61,17 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         self,
         rows: Sequence[Wanted],
         generators: list[torch.Generator],
-        control: Image.Image,
+        controls: list[Image.Image],
         settings: GenerationSettings,
         after_step: AfterStep,
         stack: ExitStack,
     ) -> tuple[list[Image.Image], Sequence[bool] | None]:
         guided = settings.guidance > 1
-        width, height = (-(-side // MULTIPLE) * MULTIPLE for side in control.size)
-        fitted = control if control.size == (width, height) else control.resize((width, height))
+        size = controls[0].size
+        width, height = (-(-side // MULTIPLE) * MULTIPLE for side in size)
+        fitted = [one if one.size == (width, height) else one.resize((width, height)) for one in controls]
         stack.enter_context(self._steered_until(settings.control_until))
-        stack.enter_context(encoding_once(self._pipe.vae, self._held, image_sha(control)))
+        stack.enter_context(encoding_once(self._pipe.vae, self._held, shas(controls)))
         images: list[Image.Image] = self._pipe(
             prompt_embeds=[self._text(row.prompt) for row in rows],
             negative_prompt_embeds=[self._text(settings.negative_prompt) for _ in rows] if guided else None,
@@ -83,7 +84,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
             generator=generators,
             callback_on_step_end=after_step,
         ).images
-        return [one if one.size == control.size else one.resize(control.size) for one in images], None
+        return [one if one.size == size else one.resize(size) for one in images], None
 
     def _steered_until(self, share: float) -> AbstractContextManager[None]:
         """While it holds, the ControlNet is asked at the first steps only, as other pipelines have it built in."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from PIL import Image
 
 from pipeline.checks import require, task_checks
-from pipeline.errors import Cancelled, UserError
+from pipeline.errors import Cancelled, CannotLoad, UserError, out_of_memory
 from pipeline.lineage import Batch, Failure, TestCase
 from pipeline.progress import OnProgress, Progress, StepTimer, stop_if
 from pipeline.seams import BatchMethod, Method, OnStep, P, Planned
@@ -317,6 +317,20 @@ class _Drawing:
         waits = getattr(self._method, "waits", "")  # of a method whose models get ready with the first image
         note = f"{which} of {last + waiting}{f' ({waits})' if waits else ''}"
         self._progress(Progress("generation", done, total, left, note, int(step)))
+
+
+def explained(error: Exception) -> Exception:
+    """Why an image could not be made, as a UserError where it is known what it means. Raises CannotLoad, which every
+    other image would end with as well.
+    """
+    if isinstance(error, CannotLoad):
+        raise error
+    if not isinstance(error, UserError) and out_of_memory(error):
+        return UserError(
+            "The machine ran out of memory while it drew: end other programs that use it, or draw smaller images (the "
+            "setting short_side)."
+        )
+    return error
 
 
 def require_ready(task: Task, counterfactuals: CounterfactualCaptions) -> None:

@@ -1,0 +1,467 @@
+"""Drives many source images together, stage by stage: captions of all, then what the language model says of all, then
+images in batches that cross sources. The values and images are those that `Driver.run` makes of each source by itself.
+
+Every batch has one size, the last one filled up: the pixels of an image hang on its own seed, caption and control
+image, and on the size of its batch and its place there, never on what is drawn beside it. So `Driver.run` draws it
+again alone from the `Batch` in its lineage. Knows no page and no database.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, cast
+
+from pipeline.driver import DrawingBegan, Driver, Event, ImageDone, ImageFailed, Placed, Request, Store
+from pipeline.errors import Cancelled, CannotLoad, UserError, one_line
+from pipeline.freshness import stale_stages
+from pipeline.gathering import ModelsTogether
+from pipeline.images import image_sha
+from pipeline.lineage import TestCase
+from pipeline.methods import method_of
+from pipeline.progress import Progress, StepTimer, stop_if
+from pipeline.recipes import Recipe, recipe_of
+from pipeline.seams import BatchCaptioner, BatchLanguageModel, LotMethod, Models, Planned, Prepared, Source
+from pipeline.stages import generation
+from pipeline.stages.generation import PlannedImage
+from pipeline.types import GENERATION, CounterfactualCaptions, StageName
+
+SIDE_BY_SIDE = 32
+"""Sources whose text stages run at the same time: as many requests may reach a model at once."""
+MOST_OPEN = 8
+"""Batches that wait to be filled: images whose prompts differ in length, or that want the same place, are apart."""
+
+EmitOf = Callable[[int, Event], None]
+"""Is told every event with the place of its work, one at a time. What it raises at an event of a stage ends that work,
+at one of the drawing all of it; Cancelled always ends all."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One source image, and what is asked of it."""
+
+    request: Request
+    store: Store
+
+
+def ignore(_number: int, _event: Event) -> None:
+    """For whoever wants no events."""
+
+
+# Text stages
+
+
+def run_stages(
+    driver: Driver, works: Sequence[Work], emit: EmitOf = ignore, cancelled: threading.Event | None = None
+) -> list[Exception | None]:
+    """The text stages that each work asks for, saved as `Driver.run` saves them; for each work None, or why it ended
+    early. Stages of one kind of model come after each other, so that models that do not fit together still run.
+
+    What a model can take at once reaches it at once: the requests of `SIDE_BY_SIDE` works, whose values are those that
+    they get alone, but for the noise of floating-point numbers. Raises Cancelled, and CannotLoad, which all would end
+    with; what was done by then is in the stores.
+    """
+    ended: list[Exception | None] = [None] * len(works)
+    phases = [list(_phases(work.request)) for work in works]
+    lock = threading.Lock()
+
+    def tell(number: int, event: Event) -> None:
+        with lock:
+            emit(number, event)
+
+    for phase in range(max(map(len, phases), default=0)):
+        for producer in dict.fromkeys(own[phase][0] for own in phases if phase < len(own)):
+            asked = [
+                (number, replace(work.request, stages=own[phase][1], images=()), work.store)
+                for number, (work, own) in enumerate(zip(works, phases, strict=True))
+                if phase < len(own) and own[phase][0] == producer and ended[number] is None
+            ]
+            for number, error in _run_phase(driver, producer, asked, tell, cancelled):
+                ended[number] = error
+    return ended
+
+
+def _phases(request: Request) -> Iterator[tuple[str, tuple[StageName, ...]]]:
+    """The stages that are asked for, in groups that one kind of model produces: its name, and theirs."""
+    recipe = recipe_of(request.recipe)
+    names = recipe.names if request.stages is None else request.stages
+    for producer, group in groupby(names, key=lambda name: recipe.stage(name).producer):
+        yield producer, tuple(group)
+
+
+_Asked = tuple[int, Request, Store]
+
+
+def _run_phase(
+    driver: Driver,
+    producer: str,
+    asked: Sequence[_Asked],
+    tell: EmitOf,
+    cancelled: threading.Event | None,
+) -> list[tuple[int, Exception]]:
+    """Which works ended early, and why."""
+    together = ModelsTogether(driver.models) if len(asked) > 1 and _takes_many(driver, producer, asked) else None
+    if together is not None:
+        driver = copy(driver)
+        driver.models = cast(Models, together)
+    waiting, ended = deque(asked), list[tuple[int, Exception]]()
+    over: list[Exception] = []
+    """What ended all of it."""
+
+    def work_off() -> None:
+        while not over:
+            try:
+                number, request, store = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                driver.run(request, store, partial(tell, number), cancelled)
+            except (Cancelled, CannotLoad) as error:
+                over.append(error)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one source, the others go on
+                ended.append((number, error))
+
+    def beside_others(together: ModelsTogether) -> None:
+        try:
+            work_off()
+        finally:
+            together.leave()
+
+    if together is None:
+        work_off()
+    else:
+        count = min(SIDE_BY_SIDE, len(asked))
+        together.begin(count)
+        with ThreadPoolExecutor(count, "lots") as pool:
+            try:
+                for future in [pool.submit(beside_others, together) for _ in range(count)]:
+                    future.result()
+            finally:  # after Ctrl-C the threads end with what they are at
+                waiting.clear()
+    if over:
+        raise over[0]
+    return sorted(ended, key=lambda one: one[0])
+
+
+def _takes_many(driver: Driver, producer: str, asked: Sequence[_Asked]) -> bool:
+    """Whether the model of these stages takes several requests at once. It is loaded where there is something to do."""
+    if not any(_is_due(driver, *one[1:]) for one in asked):
+        return False
+    if producer == "captioner":
+        return isinstance(driver.models.captioner, BatchCaptioner)
+    return producer == "language model" and isinstance(driver.models.language, BatchLanguageModel)
+
+
+def _is_due(driver: Driver, request: Request, store: Store) -> bool:
+    """Whether a model would be asked. Where that cannot be told, which `Driver.run` then says, it counts as not."""
+    try:
+        recipe, names, held = recipe_of(request.recipe), request.stages or (), store.values()
+        if request.anew in names or any(name not in held for name in names):
+            return True
+        made_by = driver.producers(recipe, driver.prompts(recipe, request.prompts), request.settings)
+        sha = image_sha(store.source())
+        return bool(set(names) & set(stale_stages(recipe, request.task, sha, held, request.settings, made_by)))
+    except (UserError, OSError):
+        return False
+
+
+# Images
+
+
+def shape_of(driver: Driver, work: Work) -> Hashable:
+    """Works of an equal shape can be drawn in one batch: size of the output, settings, method, recipe and profile."""
+    request = work.request
+    method = method_of(recipe_of(request.recipe).method)
+    own = method.settings_of(request.settings)
+    prompts = tuple(sorted(request.prompts.items()))
+    return driver.profile.name, request.recipe, prompts, method.name, method.shape(own, work.store.source().size)
+
+
+def draw(
+    driver: Driver,
+    works: Sequence[Work],
+    emit: EmitOf = ignore,
+    cancelled: threading.Event | None = None,
+    at_once: int | None = None,
+) -> None:
+    """The images that works of one shape ask for, so many `at_once`, each saved as `Driver.run` saves it; None for as
+    many as the settings say, or suit the model best. An image that says how it is to be drawn, by its `batch`, has its
+    place in a batch of that size; the others have the lowest place that is free.
+
+    Every batch is filled up to its size. Where the memory does not hold one, it is halved, as the progress and the
+    lineages then say. An image that cannot be made is told by ImageFailed, and so are all of a source that cannot be
+    prepared; the others go on. A method or a model that takes one source at a time draws one after another.
+
+    Raises ValueError for works of several shapes, or whose images are not given; UserError where the profile draws none
+    of them; CannotLoad; and Cancelled within one denoising step when asked to stop. What was done by then is in the
+    stores.
+    """
+    if any(work.request.images is None for work in works):
+        raise ValueError("a lot is drawn from images that are given: plan them first")
+    total = sum(len(work.request.images or ()) for work in works)
+    if not total:
+        return  # nothing to do is no reason to load a generator
+    first = works[0].request
+    recipe = recipe_of(first.recipe)
+    if refused := recipe.cannot_draw(driver.profile):
+        raise UserError(refused)
+    method = method_of(recipe.method).with_models(
+        driver.models, driver.prompts(recipe, first.prompts), driver.profile.tasks.labels
+    )
+    drawing = _Drawing(driver, recipe, method, total, emit, cancelled, at_once)
+    for number, work in enumerate(works):
+        stop_if(cancelled)
+        if work.request.images:
+            drawing.take(number, work)
+    drawing.finish()
+
+
+@dataclass(frozen=True)
+class _Image:
+    """One of the images of a lot."""
+
+    number: int
+    """Of its work."""
+    work: Work
+    planned: PlannedImage
+    prepared: Prepared
+
+
+@dataclass
+class _Batch:
+    """One that is being filled."""
+
+    size: int
+    length: int
+    taken: dict[int, _Image] = field(default_factory=dict)
+    """By their places."""
+
+    def place_for(self, image: PlannedImage) -> int | None:
+        """Where an image goes; None where there is no room for it."""
+        if image.batch is not None:
+            return None if image.batch.place in self.taken else image.batch.place
+        return next((place for place in range(self.size) if place not in self.taken), None)
+
+
+class _Drawing:
+    """A lot while it is drawn."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        recipe: Recipe,
+        method: Any,
+        total: int,
+        emit: EmitOf,
+        cancelled: threading.Event | None,
+        at_once: int | None,
+    ) -> None:
+        """`total` is the number of all images."""
+        self._driver, self._recipe, self._method = driver, recipe, method
+        self._description = method_of(recipe.method)
+        self._total, self._emit, self._cancelled, self._at_once = total, emit, cancelled, at_once
+        self._shape: Hashable = None
+        self._size = 0
+        """That of a batch; 0 where each source is drawn by itself."""
+        self._open: list[_Batch] = []
+        self._timer: StepTimer | None = None
+        self._done = self._steps = 0
+        self._smaller = 0
+        """The size of a batch where the memory held no larger one; 0 where it held all."""
+        self._stopped = False
+        """Whether it was whoever is told of the steps that ended it, and not the method."""
+
+    def take(self, number: int, work: Work) -> None:
+        """Prepares a source, puts its images into batches, and draws those batches that are full."""
+        try:
+            shape, size = shape_of(self._driver, work), work.store.source().size
+        except Exception as error:  # noqa: BLE001 - such as a file that cannot be read
+            self._fail_all(number, work, error)
+            return
+        own = self._description.settings_of(work.request.settings)
+        if self._shape is None:
+            self._shape = shape
+            most = self._method.lot(own, size) if isinstance(self._method, LotMethod) else 0
+            self._size = most and (self._at_once or most)
+        if shape != self._shape:
+            raise ValueError("works of several shapes are drawn in lots of their own (`shape_of`)")
+        ready = self._ready(number, work)
+        if not self._size:
+            self._take_alone(number, replace(work, request=replace(work.request, images=ready)))
+            return
+        self._told(number, DrawingBegan())
+        if placing := getattr(self._method, "placing", ""):
+            self._told(number, Placed(placing))
+        store = work.store
+        caption = self._recipe.source_caption({name: value.value for name, value in store.values().items()})
+        source = Source(store.source(), work.request.task, caption, store.mask())
+        try:
+            prepared = self._method.prepare(source, own, partial(self._told, number), self._cancelled)
+            lengths = [self._method.reading_length(prepared, image.counterfactual) for image in ready]
+        except Cancelled:
+            raise
+        except Exception as error:
+            if self._stopped:
+                raise
+            self._fail_all(number, replace(work, request=replace(work.request, images=ready)), error)
+            return
+        for image, length in zip(ready, lengths, strict=True):
+            self._put(_Image(number, work, image, prepared), image.batch.size if image.batch else self._size, length)
+
+    def _ready(self, number: int, work: Work) -> tuple[PlannedImage, ...]:
+        """The images that can be drawn; of the others is told why not."""
+        found = []
+        for image in work.request.images or ():
+            ticked = replace(image.counterfactual, used=True)  # that it is asked for says so
+            try:
+                generation.require_ready(work.request.task, CounterfactualCaptions((ticked,)))
+            except UserError as error:
+                self._fail(number, work, image, error)
+            else:
+                found.append(image)
+        return tuple(found)
+
+    def _take_alone(self, number: int, work: Work) -> None:
+        """Draws the images of a source in batches of its own, as `Driver.run` does."""
+        begun = self._done
+
+        def tell(event: Event) -> None:
+            self._done += isinstance(event, ImageFailed | ImageDone)
+            self._told(number, event)
+
+        try:
+            request = replace(work.request, stages=(), watched=False)
+            self._driver.run(request, work.store, tell, self._cancelled)
+        except Cancelled:
+            raise
+        except Exception as error:
+            if self._stopped or self._done > begun:  # what fails of images is told, and anything else is no image's
+                raise
+            self._fail_all(number, work, error)
+
+    def finish(self) -> None:
+        """Draws what is left, each batch filled up."""
+        while self._open:
+            self._draw(self._open.pop(0))
+
+    def _prepared(self, number: int, work: Work) -> Prepared:
+        own = self._description.settings_of(work.request.settings)
+        source, store = work.store.source(), work.store
+        caption = self._recipe.source_caption({name: value.value for name, value in store.values().items()})
+        given = Source(source, work.request.task, caption, store.mask())
+
+        prepared: Prepared = self._method.prepare(given, own, partial(self._told, number), self._cancelled)
+        return prepared
+
+    def _put(self, image: _Image, size: int, length: int) -> None:
+        for batch in self._open:
+            if (batch.size, batch.length) == (size, length) and (place := batch.place_for(image.planned)) is not None:
+                break
+        else:
+            batch = _Batch(size, length)
+            place = batch.place_for(image.planned)
+            assert place is not None
+            self._open.append(batch)
+        batch.taken[place] = image
+        if len(batch.taken) == size:
+            self._open.remove(batch)
+            self._draw(batch)
+        elif len(self._open) > MOST_OPEN:
+            self._draw(self._open.pop(0))
+
+    def _draw(self, batch: _Batch) -> None:
+        stop_if(self._cancelled)
+        images = [batch.taken[place] for place in sorted(batch.taken)]
+        planned = [
+            Planned(batch.taken[place].planned.counterfactual, batch.taken[place].planned.seed, place)
+            for place in sorted(batch.taken)
+        ]
+        steps = images[0].prepared.settings.steps or 1
+        on_step = self._on_step(images, batch.size, steps)
+        on_step(0, steps)
+        try:
+            finishing = self._method.make_lot([one.prepared for one in images], planned, batch.size, on_step)
+        except Cancelled:
+            raise
+        except Exception as error:
+            if self._stopped:
+                raise
+            self._draw_apart(batch, error)
+            return
+        self._steps += len(images) * steps
+        for image, finish in zip(images, finishing, strict=True):
+            stop_if(self._cancelled)
+            try:
+                case = finish()
+            except Cancelled:
+                raise
+            except Exception as error:  # noqa: BLE001 - told of this image; the others go on
+                self._fail(image.number, image.work, image.planned, error)
+                continue
+            self._keep(image, case, batch.size)
+
+    def _draw_apart(self, batch: _Batch, error: Exception) -> None:
+        """Something failed in a batch: each of its images is drawn alone at its place, to find out which it is."""
+        if len(batch.taken) == 1:
+            (image,) = batch.taken.values()
+            self._fail(image.number, image.work, image.planned, error)
+            return
+        for place, image in sorted(batch.taken.items()):
+            self._draw(_Batch(batch.size, batch.length, {place: image}))
+
+    def _on_step(self, images: Sequence[_Image], size: int, steps: int) -> Callable[[int, int], None]:
+        if self._timer is None:
+            effort = self._description.effort(images[0].prepared.settings, images[0].prepared.source.image.size)
+            known = self._driver.speeds.seconds(effort)
+            self._timer = StepTimer(None if known is None else known / steps)
+        timer, first, last = self._timer, self._done + 1, self._done + len(images)
+        waits = getattr(self._method, "waits", "")
+        notes = [waits] if waits else []
+        if self._smaller and self._smaller < size:
+            notes.append(f"{self._smaller} at once, as there is too little memory for {size}")
+        which = f"image {first}" if len(images) == 1 else f"images {first} to {last}"
+        beside = f" ({', '.join(notes)})" if notes else ""
+        note = f"{which} of {self._total}{beside}"
+        numbers = dict.fromkeys(image.number for image in images)
+
+        def on_step(done: int, total: int) -> None:
+            stop_if(self._cancelled)
+            step = min(done, total) * steps / max(total, 1)
+            timer.at(self._steps + step * len(images))
+            at = self._done * steps + int(step * len(images))
+            left = timer.seconds_left(max(0, self._total * steps - at))
+            for number in numbers:
+                self._told(number, Progress(GENERATION, at, self._total * steps, left, note, int(step)))
+
+        return on_step
+
+    def _told(self, number: int, event: Event) -> None:
+        self._stopped = True
+        self._emit(number, event)
+        self._stopped = False
+
+    def _keep(self, image: _Image, case: TestCase, size: int) -> None:
+        self._done += 1
+        own, request = image.prepared.settings, image.work.request
+        self._driver.speeds.add(self._description.effort(own, image.prepared.source.image.size), case.lineage.seconds)
+        lineage = replace(case.lineage, recipe=self._recipe.name, task=request.task)
+        if lineage.settings.drawn_in is not None and lineage.settings.drawn_in.size < size:
+            self._smaller = lineage.settings.drawn_in.size
+        image.work.store.save_case(replace(case, lineage=lineage))
+        self._emit(image.number, ImageDone(lineage))
+
+    def _fail_all(self, number: int, work: Work, error: Exception) -> None:
+        for image in work.request.images or ():
+            self._fail(number, work, image, error)
+
+    def _fail(self, number: int, work: Work, image: PlannedImage, error: Exception) -> None:
+        told = generation.explained(error)
+        self._done += 1
+        work.store.save_failure(image.failure(one_line(told)))
+        self._emit(number, ImageFailed(image, told))

@@ -1,0 +1,44 @@
+"""Which images are drawn together, and what becomes of each. Knows no pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PIL import Image
+
+from pipeline.errors import UserError
+from pipeline.images import image_sha
+from pipeline.lineage import Batch
+from pipeline.seams import Drawn, Wanted
+
+
+def next_batch(
+    todo: Sequence[tuple[int, Wanted]], size: int, as_asked: bool, length: Callable[[Wanted], int]
+) -> tuple[list[tuple[int, Wanted]], list[int]]:
+    """Those that are drawn next, and their places: all that have prompts as long as the first one's and fit in. A
+    batch of the size that was asked for has them at the places that were asked for.
+    """
+    like_first = [pair for pair in todo if length(pair[1]) == length(todo[0][1])]
+    if as_asked:
+        taken = {one.place: (at, one) for at, one in reversed(like_first) if one.place < size}
+        return [pair for _, pair in sorted(taken.items())], sorted(taken)
+    part = like_first[:size]
+    return part, list(range(len(part)))
+
+
+def judged(image: Image.Image, flagged: bool | None, batch: Batch) -> Drawn:
+    """What became of an image that the safety checker flagged, or not; None without one."""
+    safe = None if flagged is None else not flagged
+    refused = None
+    if flagged:
+        refused = UserError("The safety checker refused this image: try another seed, or change the caption.")
+    elif image.convert("L").getextrema() == (0, 0):
+        refused = UserError("The image came out black: try another seed, or set dtype to float32 in the profile.")
+    return Drawn(image if refused is None else None, batch, safe, refused)
+
+
+def shas(pictures: Sequence[Image.Image]) -> tuple[str, ...]:
+    """The `image_sha` of each, of those that are one and the same object once."""
+    known = {id(picture): picture for picture in pictures}
+    found = {key: image_sha(picture) for key, picture in known.items()}
+    return tuple(found[id(picture)] for picture in pictures)
