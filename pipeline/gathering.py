@@ -6,9 +6,12 @@ There is no timer: a model is asked as soon as every thread that is still at wor
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar, cast
+
+from PIL import Image
 
 from pipeline.errors import Cancelled, UserError
 from pipeline.seams import (
@@ -23,50 +26,84 @@ from pipeline.seams import (
 from pipeline.settings import CaptionSettings, LanguageSettings
 from pipeline.types import Task
 
-A = TypeVar("A")
-R = TypeVar("R")
 S = TypeVar("S")
 
+Ask = Callable[[Sequence[Any]], Sequence[Any]]
+"""Replies to requests, to each in order."""
 
-class _Gathering(Generic[A, R]):
-    """Gathers what threads ask, and asks the model when all of them wait: then nobody is left who could ask more."""
 
-    def __init__(self, ask: Callable[[Sequence[A]], Sequence[R]]) -> None:
-        """`ask` replies to each in order. It is called in one of the threads that wait."""
-        self._ask, self._turn = ask, threading.Condition()
-        self._threads, self._waiting = 0, list[_Waiting[A, R]]()
+@dataclass
+class _Waiting:
+    """What one thread asked."""
 
-    def begin(self, threads: int) -> None:
-        """So many threads may ask from now on."""
-        with self._turn:
-            self._threads += threads
+    number: int
+    kind: str
+    wanted: Sequence[Any]
+    replies: Sequence[Any] | None = None
+    error: Exception | None = None
 
-    def leave(self) -> None:
-        """This thread asks for nothing more."""
-        with self._turn:
-            self._threads -= 1
-            self._turn.notify_all()
 
-    def ask(self, wanted: Sequence[A]) -> Sequence[R]:
-        """The replies in order. Raises what the model raises at these requests, or Cancelled, which everybody gets."""
-        mine = _Waiting[A, R](wanted)
-        with self._turn:
+class Gathering:
+    """What threads ask, and the one thread that has it answered."""
+
+    def __init__(self, threads: int, asks: Mapping[str, Ask]) -> None:
+        """So many `threads` are at work until they leave. `asks` reply to each kind of request."""
+        self._asks, self._threads = asks, threads
+        self._lock = threading.Lock()
+        self._arrived, self._answered = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._waiting: list[_Waiting] = []
+        self._here, self._open = threading.local(), True
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Around all the work of a thread, which then leaves."""
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._threads -= 1
+                self._arrived.notify()
+
+    def at(self, number: int) -> None:
+        """What this thread asks from now on stands at this place among what the others ask."""
+        self._here.number = number
+
+    def ask(self, kind: str, wanted: Sequence[Any]) -> Sequence[Any]:
+        """The replies, in order. Raises what the model raises at these requests, and Cancelled when all is over."""
+        mine = _Waiting(getattr(self._here, "number", 0), kind, wanted)
+        with self._lock:
             self._waiting.append(mine)
-            while mine.replies is None and mine.error is None:
-                if len(self._waiting) == self._threads:
-                    self._answer_all()
-                    self._turn.notify_all()
-                else:
-                    self._turn.wait()
-        if mine.replies is None:
-            assert mine.error is not None
+            self._arrived.notify()
+            while self._open and mine.replies is None and mine.error is None:
+                self._answered.wait()
+        if mine.error is not None:
             raise mine.error
+        if mine.replies is None:
+            raise Cancelled("Stopped. What was finished is kept.")
         return mine.replies
 
-    def _answer_all(self) -> None:
-        gathered, self._waiting = self._waiting, []
+    def serve(self) -> None:
+        """Answers until all threads have left. The models are asked in this thread."""
         try:
-            self._answer(gathered)
+            while True:
+                with self._lock:
+                    while self._threads and len(self._waiting) < self._threads:
+                        self._arrived.wait()
+                    if not self._threads:
+                        return
+                    gathered, self._waiting = sorted(self._waiting, key=lambda one: one.number), []
+                for kind in dict.fromkeys(one.kind for one in gathered):
+                    self._answer_all(kind, [one for one in gathered if one.kind == kind])
+                with self._lock:
+                    self._answered.notify_all()
+        finally:
+            with self._lock:
+                self._open = False
+                self._answered.notify_all()
+
+    def _answer_all(self, kind: str, gathered: Sequence[_Waiting]) -> None:
+        try:
+            self._answer(kind, gathered)
         except Cancelled as error:
             for each in gathered:
                 each.error = error
@@ -75,74 +112,63 @@ class _Gathering(Generic[A, R]):
                 gathered[0].error = error
                 return
             for each in gathered:  # so that only those fail at whose requests it was raised
-                try:
-                    self._answer([each])
-                except Exception as own:  # noqa: BLE001 - as above
-                    each.error = own
+                self._answer_all(kind, [each])
 
-    def _answer(self, gathered: Sequence[_Waiting[A, R]]) -> None:
-        replies = iter(self._ask([one for each in gathered for one in each.wanted]))
+    def _answer(self, kind: str, gathered: Sequence[_Waiting]) -> None:
+        replies = iter(self._asks[kind]([one for each in gathered for one in each.wanted]))
         for each in gathered:
             each.replies = [next(replies) for _ in each.wanted]
 
 
-@dataclass
-class _Waiting(Generic[A, R]):
-    """What one thread asked."""
-
-    wanted: Sequence[A]
-    replies: Sequence[R] | None = None
-    error: Exception | None = None
+CAPTIONS, REPLIES = "captions", "replies"
 
 
 class ModelsTogether:
     """The models of a driver for several threads, whose requests of one model are gathered where it takes several."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: Models, threads: int) -> None:
         self._models = models
-        self._captions = _Gathering[tuple[CaptionSettings, CaptionRequest], tuple[str, str]](self._say)
-        self._replies = _Gathering[tuple[LanguageSettings, LanguageRequest], str | UserError](self._reply)
+        self.gathering = Gathering(threads, {CAPTIONS: self._say, REPLIES: self._reply})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._models, name)
 
-    def begin(self, threads: int) -> None:
-        """So many threads use them."""
-        self._captions.begin(threads)
-        self._replies.begin(threads)
-
-    def leave(self) -> None:
-        """This thread does not any more."""
-        self._captions.leave()
-        self._replies.leave()
-
     @property
     def captioner(self) -> Captioner:
         real = self._models.captioner
-        return _CaptionerTogether(real.name, self._captions) if isinstance(real, BatchCaptioner) else real
+        return cast(Captioner, _CaptionerTogether(real.name, self.gathering)) if takes_many_images(real) else real
 
     @property
     def language(self) -> LanguageModel:
         real = self._models.language
-        return _LanguageTogether(real.name, self._replies) if isinstance(real, BatchLanguageModel) else real
+        return cast(LanguageModel, _LanguageTogether(real.name, self.gathering)) if takes_many_texts(real) else real
 
     def _say(self, asked: Sequence[tuple[CaptionSettings, CaptionRequest]]) -> Sequence[tuple[str, str]]:
-        captioner: Any = self._models.captioner
+        captioner = cast(BatchCaptioner, self._models.captioner)
         return _by_key(asked, lambda settings: settings, captioner.caption_many)
 
     def _reply(self, asked: Sequence[tuple[LanguageSettings, LanguageRequest]]) -> Sequence[str | UserError]:
-        language: Any = self._models.language
+        language = cast(BatchLanguageModel, self._models.language)
 
         def ask(requests: Sequence[LanguageRequest], settings: LanguageSettings) -> Sequence[str | UserError]:
-            found: Sequence[str | UserError] = language.complete_many(requests, settings, lambda _done: None)
-            return found
+            return language.complete_many(requests, settings, lambda _done: None)
 
         return _by_key(asked, lambda one: (one.temperature, one.top_p, one.max_new_tokens), ask)
 
 
+def takes_many_images(captioner: Captioner) -> bool:
+    """Whether a captioner looks at several images at once."""
+    return isinstance(captioner, BatchCaptioner)
+
+
+def takes_many_texts(language: LanguageModel) -> bool:
+    """Whether a language model continues several texts at once."""
+    return isinstance(language, BatchLanguageModel)
+
+
 def _by_key(
-    asked: Sequence[tuple[S, A]], key: Callable[[S], object], ask: Callable[[Sequence[A], S], Sequence[R]]
-) -> list[R]:
+    asked: Sequence[tuple[S, Any]], key: Callable[[S], object], ask: Callable[[Sequence[Any], S], Sequence[Any]]
+) -> list[Any]:
     """The replies to requests in order, of which those are asked together whose settings have the same key."""
     groups: list[tuple[object, list[int]]] = []
     for at, (settings, _) in enumerate(asked):
@@ -151,7 +177,7 @@ def _by_key(
         if places is None:
             groups.append((own, places := []))
         places.append(at)
-    found = dict[int, R]()
+    found = dict[int, Any]()
     for _, places in groups:
         found.update(zip(places, ask([asked[at][1] for at in places], asked[places[0]][0]), strict=True))
     return [found[at] for at in range(len(asked))]
@@ -160,22 +186,28 @@ def _by_key(
 @dataclass(frozen=True)
 class _CaptionerTogether:
     name: str
-    gathering: _Gathering[tuple[CaptionSettings, CaptionRequest], tuple[str, str]]
+    gathering: Gathering
 
-    def caption(self, image: Any, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        (said,) = self.gathering.ask([(settings, CaptionRequest(image, task, seed))])
-        return said
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        ((caption, prompt),) = self.gathering.ask(CAPTIONS, [(settings, CaptionRequest(image, task, seed))])
+        return caption, prompt
 
 
 @dataclass(frozen=True)
 class _LanguageTogether:
     name: str
-    gathering: _Gathering[tuple[LanguageSettings, LanguageRequest], str | UserError]
+    gathering: Gathering
 
     def complete(
-        self, prompt: str, settings: LanguageSettings, seed: int, stop: Sequence[str] = (), schema: Any = None
+        self,
+        prompt: str,
+        settings: LanguageSettings,
+        seed: int,
+        stop: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
     ) -> str:
-        (reply,) = self.gathering.ask([(settings, LanguageRequest(prompt, seed, tuple(stop), schema))])
+        request = LanguageRequest(prompt, seed, tuple(stop), schema)
+        (reply,) = self.complete_many([request], settings, lambda _done: None)
         if isinstance(reply, UserError):
             raise reply
         return reply
@@ -183,6 +215,6 @@ class _LanguageTogether:
     def complete_many(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
     ) -> Sequence[str | UserError]:
-        replies = self.gathering.ask([(settings, request) for request in requests])
+        replies = self.gathering.ask(REPLIES, [(settings, request) for request in requests])
         on_reply(len(replies))
         return replies

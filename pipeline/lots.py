@@ -21,13 +21,13 @@ from typing import Any, cast
 from pipeline.driver import DrawingBegan, Driver, Event, ImageDone, ImageFailed, Placed, Request, Store
 from pipeline.errors import Cancelled, CannotLoad, UserError, one_line
 from pipeline.freshness import stale_stages
-from pipeline.gathering import ModelsTogether
+from pipeline.gathering import ModelsTogether, takes_many_images, takes_many_texts
 from pipeline.images import image_sha
 from pipeline.lineage import TestCase
 from pipeline.methods import method_of
-from pipeline.progress import Progress, StepTimer, stop_if
+from pipeline.progress import Progress, StepTimer, stop_if, stoppable
 from pipeline.recipes import Recipe, recipe_of
-from pipeline.seams import BatchCaptioner, BatchLanguageModel, LotMethod, Models, Planned, Prepared, Source
+from pipeline.seams import LotMethod, Models, Planned, Prepared, Source
 from pipeline.stages import generation
 from pipeline.stages.generation import PlannedImage
 from pipeline.types import GENERATION, CounterfactualCaptions, StageName
@@ -106,20 +106,17 @@ def _run_phase(
     cancelled: threading.Event | None,
 ) -> list[tuple[int, Exception]]:
     """Which works ended early, and why."""
-    together = ModelsTogether(driver.models) if len(asked) > 1 and _takes_many(driver, producer, asked) else None
-    if together is not None:
-        driver = copy(driver)
-        driver.models = cast(Models, together)
     waiting, ended = deque(asked), list[tuple[int, Exception]]()
     over: list[Exception] = []
     """What ended all of it."""
 
-    def work_off() -> None:
+    def work_off(driver: Driver, begin: Callable[[int], None] = lambda _number: None) -> None:
         while not over:
             try:
                 number, request, store = waiting.popleft()
             except IndexError:
                 return
+            begin(number)
             try:
                 driver.run(request, store, partial(tell, number), cancelled)
             except (Cancelled, CannotLoad) as error:
@@ -127,23 +124,26 @@ def _run_phase(
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one source, the others go on
                 ended.append((number, error))
 
-    def beside_others(together: ModelsTogether) -> None:
-        try:
-            work_off()
-        finally:
-            together.leave()
-
-    if together is None:
-        work_off()
+    threads = min(SIDE_BY_SIDE, len(asked)) if _takes_many(driver, producer, asked) else 1
+    if threads == 1:
+        work_off(driver)
     else:
-        count = min(SIDE_BY_SIDE, len(asked))
-        together.begin(count)
-        with ThreadPoolExecutor(count, "lots") as pool:
+        together, beside = ModelsTogether(driver.models, threads), copy(driver)
+        beside.models = cast(Models, together)
+        gathering = together.gathering
+
+        def work_off_beside() -> None:
+            with gathering.working():
+                work_off(beside, gathering.at)
+
+        with ThreadPoolExecutor(threads, "lots") as pool, stoppable(cancelled):
+            futures = [pool.submit(work_off_beside) for _ in range(threads)]
             try:
-                for future in [pool.submit(beside_others, together) for _ in range(count)]:
-                    future.result()
+                gathering.serve()
             finally:  # after Ctrl-C the threads end with what they are at
                 waiting.clear()
+            for future in futures:
+                future.result()
     if over:
         raise over[0]
     return sorted(ended, key=lambda one: one[0])
@@ -151,11 +151,11 @@ def _run_phase(
 
 def _takes_many(driver: Driver, producer: str, asked: Sequence[_Asked]) -> bool:
     """Whether the model of these stages takes several requests at once. It is loaded where there is something to do."""
-    if not any(_is_due(driver, *one[1:]) for one in asked):
+    if len(asked) < 2 or not any(_is_due(driver, *one[1:]) for one in asked):
         return False
     if producer == "captioner":
-        return isinstance(driver.models.captioner, BatchCaptioner)
-    return producer == "language model" and isinstance(driver.models.language, BatchLanguageModel)
+        return takes_many_images(driver.models.captioner)
+    return producer == "language model" and takes_many_texts(driver.models.language)
 
 
 def _is_due(driver: Driver, request: Request, store: Store) -> bool:

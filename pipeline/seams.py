@@ -359,7 +359,7 @@ class BatchMethod(Protocol[P_contra]):
 
 
 @runtime_checkable
-class LotMethod(BatchMethod[P], Protocol):
+class LotMethod(BatchMethod[P_contra], Protocol[P_contra]):
     """A method that can make test cases of several sources at once."""
 
     def lot(self, settings: MethodSettings, size: tuple[int, int]) -> int:
@@ -368,12 +368,12 @@ class LotMethod(BatchMethod[P], Protocol):
         """
         ...
 
-    def reading_length(self, prepared: P, counterfactual: CounterfactualCaption) -> int:
+    def reading_length(self, prepared: P_contra, counterfactual: CounterfactualCaption) -> int:
         """That of the prompt: see `LotGenerator`."""
         ...
 
     def make_lot(
-        self, prepared: Sequence[P], images: Sequence[Planned], size: int, on_step: OnStep
+        self, prepared: Sequence[P_contra], images: Sequence[Planned], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
         """As `make_batch`, of the source of each. What they were prepared with differs in nothing that
         `MethodDescription.shape` names.
