@@ -338,6 +338,27 @@ def test_sdxl_reads_a_short_prompt_as_the_stock_pipeline_does_and_draws_the_same
         assert drawn(generator, one.prompt, one.seed, 4, one.place) == result.image.tobytes()
 
 
+def same_on_control_images_of_its_own(generator: Any, **changes: Any) -> None:
+    """Each of a batch is drawn on its own control image as it is alone, and another one makes another image."""
+    settings, wanted = QUICK.model_copy(update=changes), [Wanted("a bird", 5, at) for at in range(3)]
+    controls = [control(), control().rotate(180), control().transpose(Image.Transpose.FLIP_LEFT_RIGHT)]
+    together = generator.draw_lot(wanted, 4, controls, settings, lambda _done, _total: None)
+    alone = [
+        generator.draw([one], 4, its, settings, lambda _done, _total: None)[0].image.tobytes()
+        for one, its in zip(wanted, controls, strict=True)
+    ]
+    assert [result.image.tobytes() for result in together] == alone and len(set(alone)) == 3
+    with pytest.raises(ValueError, match="one size"):
+        generator.draw_lot(wanted[:2], 2, [control(), control().resize((32, 32))], settings, lambda *_: None)
+
+
+@pytest.mark.slow
+def test_sdxl_draws_on_control_images_of_several_sources(sdxl: Any) -> None:
+    same_on_control_images_of_its_own(sdxl)
+    same_on_control_images_of_its_own(sdxl.on("segmentation"), guidance=1.0)
+    assert sdxl.reading_length("a bird") < sdxl.reading_length("a photo of a very long road " * 12)
+
+
 @pytest.mark.slow
 def test_the_controlnet_of_sdxl_is_not_asked_after_its_end(sdxl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     net = type(sdxl._pipe.controlnet)
@@ -417,6 +438,8 @@ def test_z_image_draws_on_its_controlnet_alone_and_in_a_batch(tmp_path: Path) ->
         again = drawn(generator, guidance=1.0)
         assert again == first and len(encoded) == 1, "it drew four at once last"
         assert drawn(generator, "a house", guidance=1.0) in others and len(encoded) == 1, "once for a source"
+    same_on_control_images_of_its_own(generator, guidance=1.0)
+    same_on_control_images_of_its_own(generator, guidance=4.0)
     odd = control().crop((0, 0, 40, 24))
     (result,) = generator.draw([Wanted("a bird", 1, 0)], 1, odd, QUICK, lambda _done, _total: None)
     assert result.image.size == (40, 24)
