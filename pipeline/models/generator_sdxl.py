@@ -13,7 +13,7 @@ from pipeline.image_sections import UnionGenerator
 from pipeline.models.batching import shas
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.generator import AfterStep, WindowedPipeline
-from pipeline.models.steering import sparing
+from pipeline.models.steering import rows_apart, sparing
 from pipeline.models.weights import loading, locate, unreadable
 from pipeline.seams import Wanted
 from pipeline.settings import ControlKind, GenerationSettings
@@ -78,7 +78,9 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
     ) -> tuple[list[Image.Image], Sequence[bool] | None]:
         import torch
 
-        stack.enter_context(sparing(self._net(self._kind), self._held, (self._kind, shas(controls))))
+        net = self._net(self._kind)
+        stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
+        stack.enter_context(rows_apart(net))
         pairs = [self.embeddings(row.prompt, settings.negative_prompt) for row in rows]
         pooled = [(self._pooled(row.prompt), self._pooled(settings.negative_prompt)) for row in rows]
         if not settings.negative_prompt and self._pipe.config.force_zeros_for_empty_prompt:

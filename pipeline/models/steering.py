@@ -1,11 +1,12 @@
 """Spares a ControlNet what it would do for nothing: the stock pipelines ask it at every step, also where its answer is
-multiplied by zero, and let it read the same control image anew each time. What comes out is the same to the bit.
+multiplied by zero, and let it read the same control image anew each time. What comes out is the same to the bit. And
+keeps the images of a batch from each other where a ControlNet does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -59,6 +60,26 @@ def encoding_once(vae: Any, held: Held, key: Hashable) -> Iterator[None]:
 
     with in_place(vae, once, "encode"):
         yield
+
+
+@contextmanager
+def rows_apart(net: Any) -> Iterator[None]:
+    """While it holds, a union ControlNet reads each row of a batch by itself. The attention over its control images
+    takes the rows for one sequence (its batch comes second): rows of one source are alike, so that nothing comes of it,
+    but those of several sources would show in each other.
+    """
+    with ExitStack() as stack:
+        for layer in net.transformer_layes:
+            stack.enter_context(in_place(layer, _apart(layer.attention), "attention"))
+        yield
+
+
+def _apart(attention: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @wraps(attention)
+    def apart(rows: Any) -> Any:
+        return attention(rows.flatten(0, 1).unsqueeze(0)).reshape(rows.shape)
+
+    return apart
 
 
 @contextmanager
