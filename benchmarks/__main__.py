@@ -12,6 +12,7 @@ from benchmarks import (
     control,
     exporting,
     gallery,
+    lots,
     meaning,
     page,
     reference,
@@ -50,6 +51,7 @@ def main() -> int:
         *exporting.measure(),
         *study.measure(options.minutes),
         *reference.measure(),
+        *lots.measure(),
     ]
     return reported(figures, f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
 

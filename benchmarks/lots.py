@@ -1,0 +1,277 @@
+"""Many sources at once beside one source after another, with the embedded models: test cases a second, and where the
+time goes. One after another is `Driver.run` with nobody watching, so that the images of a source are drawn together as
+ever; in lots (`pipeline.lots`) captions, and images of several sources, share batches of one size.
+
+Sources are drawn scenes, each with few captions as in a whole data set. Both ways make the same captions, and write no
+files; what PNG files would take is measured apart. The same lots in two processes with one thread each stand beside
+that: there no core waits for the language model, which takes one request at a time.
+
+`python -m benchmarks.lots` runs this alone. Models are loaded and warm, and the ways take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+from unittest import mock
+
+from PIL import Image
+
+from benchmarks.figures import Comparison, reported
+from benchmarks.reference import Spent, settings_of
+from demo.render import render
+from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
+from pipeline.driver import Driver, MemoryStore, Request
+from pipeline.images import png_of
+from pipeline.lots import Work, draw, run_stages
+from pipeline.machine import share_cores
+from pipeline.methods import controlnet
+from pipeline.models import load_models
+from pipeline.profile import load_profile
+from pipeline.seams import Models
+from pipeline.stages import generation
+from pipeline.types import Task
+
+SOURCES = 24
+CAPTIONS = 2
+ROUNDS = 3
+PROCESSES = 2
+FIRST = 4_000_000
+"""The number of the first scene."""
+LEAST, AIM = 1.3, 2.5
+"""Test cases a second by those of one source after another: less is a step back, and so many were hoped for."""
+
+
+@dataclass
+class Way:
+    """One way, measured in rounds."""
+
+    name: str
+    rounds: list[Spent] = field(default_factory=list)
+    png: list[float] = field(default_factory=list)
+    """Seconds of a round for the PNG files of its images, which are no part of it."""
+
+    def told(self) -> str:
+        """Milliseconds of a test case, with those of its parts, at the median."""
+        each = 1000 * statistics.median(one.each() for one in self.rounds)
+        cpu = 1000 * statistics.median(one.each_cpu(checks=True) for one in self.rounds)
+        parts = [
+            f"{name} {1000 * statistics.median(one.parts[name] / one.cases for one in self.rounds):.0f}"
+            for name in self.rounds[0].parts
+        ]
+        if self.png:
+            files = statistics.median(png / one.cases for png, one in zip(self.png, self.rounds, strict=True))
+            parts.append(f"and {1000 * files:.0f} more if PNG files were written")
+        return f"{self.name} {each:.0f} ms each ({', '.join([f'{cpu:.0f} ms of processors', *parts])})"
+
+
+def measure(
+    rounds: int = ROUNDS,
+    sources: int = SOURCES,
+    captions: int = CAPTIONS,
+    models: Models | None = None,
+    warm_up: int = 1,
+) -> list[Comparison]:
+    """Both comparisons. `models` are those of the profile `demo`, where they are loaded already; so many rounds more,
+    which count nothing, `warm_up`.
+    """
+    share_cores()
+    profile = load_profile("demo")
+    driver = Driver(profile, models or load_models(profile))
+    alone, lots, two = Way("one after another"), Way("in lots"), Way(f"in lots, {PROCESSES} processes of one thread")
+    with workers(sources, captions) as drawn_there:
+        for number in range(warm_up + rounds):
+            counts = number >= warm_up
+            for way, run in ((alone, one_by_one), (lots, in_lots)):
+                works, spent = scene_works(driver, range(sources), captions, number), Spent()
+                forget(driver.models)
+                with parts_of(driver.models, spent), spent.measured():
+                    works = run(driver, works)
+                images = [case.image for work in works for case in cases(work)]
+                spent.cases = len(images)
+                if counts:
+                    way.rounds.append(spent)
+                    way.png.append(timed(lambda images=images: [png_of(one) for one in images]))  # type: ignore[misc]
+            spent = Spent()
+            spent.seconds, spent.cases, spent.cpu = drawn_there(number)
+            if counts:
+                two.rounds.append(spent)
+    words = f"{sources} drawn scenes, {captions} captions of each: {alone.told()}; {lots.told()}."
+    return [
+        Comparison(
+            "test cases a second in lots, by those of one source after another",
+            tuple(one.each() / lot.each() for one, lot in zip(alone.rounds, lots.rounds, strict=True)),
+            tuple(one.each_cpu() / lot.each_cpu() for one, lot in zip(alone.rounds, lots.rounds, strict=True)),
+            least=LEAST,
+            aim=AIM,
+            words=words,
+        ),
+        Comparison(
+            f"the same in {PROCESSES} processes with one thread each",
+            tuple(one.each() / lot.each() for one, lot in zip(alone.rounds, two.rounds, strict=True)),
+            tuple(one.each_cpu() / lot.each_cpu() for one, lot in zip(alone.rounds, two.rounds, strict=True)),
+            least=LEAST,
+            aim=AIM,
+            words=f"{two.told()}.",
+        ),
+    ]
+
+
+# The ways
+
+
+def one_by_one(driver: Driver, works: Sequence[Work]) -> Sequence[Work]:
+    """Each source from its image to its test cases, then the next."""
+    for work in works:
+        driver.run(replace(work.request, images=None), work.store)
+    return works
+
+
+def in_lots(driver: Driver, works: Sequence[Work]) -> Sequence[Work]:
+    """The texts of all, then the images of all."""
+    ended = [error for error in run_stages(driver, works) if error is not None]
+    if ended:
+        raise ended[0]
+    planned = [with_images(work) for work in works]
+    draw(driver, planned)
+    return planned
+
+
+def with_images(work: Work) -> Work:
+    """The work with the images that its captions ask for."""
+    captions = work.store.values()["counterfactuals"].value
+    images = generation.plan(captions, work.request.settings.generation, work.request.seed).images
+    return replace(work, request=replace(work.request, stages=(), images=images))
+
+
+def scene_works(driver: Driver, numbers: Sequence[int], captions: int, number: int) -> list[Work]:
+    """Works on drawn scenes, each other one a road; those of another round are others."""
+    settings, works = settings_of(driver.profile, captions), list[Work]()
+    for at in numbers:
+        scene = random_scene(FIRST + 1000 * number + at, "object" if at % 2 else "road")
+        road = scene.family == "road"
+        task = Task("segmentation", protected=PROTECTED_ROAD_CLASSES) if road else Task("classification", scene.label)
+        request = Request(task, settings, seed=at, images=(), watched=False)
+        works.append(Work(request, MemoryStore(Image.fromarray(render(scene)[0]))))
+    return works
+
+
+def cases(work: Work) -> Sequence[Any]:
+    """The test cases of a work."""
+    assert isinstance(work.store, MemoryStore)
+    return work.store.cases
+
+
+def forget(models: Models) -> None:
+    """What the models remember of texts and images that they saw: each way has to see them for the first time."""
+    remembering: Any = models
+    remembering.embedder._known.clear()
+    remembering.generator._texts.clear()
+
+
+# Where the time goes
+
+
+@contextmanager
+def parts_of(models: Models, spent: Spent) -> Iterator[None]:
+    """While it holds, the seconds of each part of the work are counted; that of the decoding is within the drawing."""
+    generator: Any = models.generator
+
+    def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any, **more: Any) -> Any:
+            with spent.part(name):
+                return call(*given, **more)
+
+        return run
+
+    named: list[tuple[str, Any, str]] = [
+        ("captions", models.captioner, "caption"),
+        ("captions", models.captioner, "caption_many"),
+        ("replies", models.language, "complete"),
+        ("control images", controlnet, "control_image"),
+        ("drawing", type(generator), "_draw"),
+        ("of which decoding", generator._pipe.vae, "decode"),
+        ("checks", controlnet, "image_checks"),
+    ]
+    with ExitStack() as stack:
+        for name, owner, method in named:
+            stack.enter_context(mock.patch.object(owner, method, counted(name, getattr(owner, method))))
+        yield
+
+
+def timed(do: Callable[[], object]) -> float:
+    """Seconds."""
+    began = time.perf_counter()
+    do()
+    return time.perf_counter() - began
+
+
+# Several processes
+
+
+@contextmanager
+def workers(sources: int, captions: int) -> Iterator[Callable[[int], tuple[float, int, float]]]:
+    """Processes with one thread each and models of their own, among which the sources are shared out; what is given has
+    them make the test cases of a round, and tells the seconds, how many there are, and the seconds of processors.
+    """
+    context, pipes = get_context("spawn"), list[Connection]()
+    processes = []
+    try:
+        for number in range(PROCESSES):
+            ours, theirs = context.Pipe()
+            process = context.Process(
+                target=work_off, args=(theirs, range(number, sources, PROCESSES), captions), daemon=True
+            )
+            process.start()
+            pipes.append(ours)
+            processes.append(process)
+
+        def made(number: int) -> tuple[float, int, float]:
+            began = time.perf_counter()
+            for pipe in pipes:
+                pipe.send(number)
+            told = [pipe.recv() for pipe in pipes]
+            return time.perf_counter() - began, sum(count for count, _ in told), sum(cpu for _, cpu in told)
+
+        yield made
+    finally:
+        for pipe in pipes:
+            with suppress(OSError):  # it ended by itself
+                pipe.send(None)
+        for process in processes:
+            process.join()
+
+
+def work_off(pipe: Connection, numbers: Sequence[int], captions: int) -> None:
+    """In a process of its own: the works of one round after another, until there is none."""
+    share_cores()
+    import torch
+
+    torch.set_num_threads(1)
+    profile = load_profile("demo")
+    driver = Driver(profile, load_models(profile))
+    while (number := pipe.recv()) is not None:
+        works, spent = scene_works(driver, numbers, captions, number), Spent()
+        with spent.measured():
+            works = in_lots(driver, works)
+        pipe.send((sum(len(cases(work)) for work in works), spent.cpu))
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lots", description="Many sources at once.")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"each way is taken so often ({ROUNDS})")
+    parser.add_argument("--sources", type=int, default=SOURCES, help=f"source images of a round ({SOURCES})")
+    options = parser.parse_args()
+    return reported(measure(options.rounds, options.sources))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
