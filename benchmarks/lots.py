@@ -127,14 +127,14 @@ def measure(
 # The ways
 
 
-def one_by_one(driver: Driver, works: Sequence[Work]) -> Sequence[Work]:
+def one_by_one(driver: Driver, works: Sequence[Work]) -> list[Work]:
     """Each source from its image to its test cases, then the next."""
     for work in works:
         driver.run(replace(work.request, images=None), work.store)
-    return works
+    return list(works)
 
 
-def in_lots(driver: Driver, works: Sequence[Work]) -> Sequence[Work]:
+def in_lots(driver: Driver, works: Sequence[Work]) -> list[Work]:
     """The texts of all, then the images of all."""
     ended = [error for error in run_stages(driver, works) if error is not None]
     if ended:
