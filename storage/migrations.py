@@ -13,6 +13,7 @@ from sqlite_utils import Migrations
 
 from pipeline.errors import UserError
 from storage import (
+    batch_tables,
     case_tasks,
     catalogue_tables,
     catalogue_triggers,
@@ -51,6 +52,7 @@ STEPS = (
     "m018_imports",
     "m019_vectors",
     "m020_sources",
+    "m021_batches",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -387,6 +389,13 @@ def m019_vectors(db: sqlite_utils.Database) -> None:
 def m020_sources(db: sqlite_utils.Database) -> None:
     """Sources that are found without a look at every image, and imports that are counted by an index."""
     for statement in source_triggers.STATEMENTS:
+        db.execute(statement)
+
+
+@studio()
+def m021_batches(db: sqlite_utils.Database) -> None:
+    """Whole data sets on their way to test cases."""
+    for statement in batch_tables.STATEMENTS:
         db.execute(statement)
 
 

@@ -95,7 +95,7 @@ class Runs(Repository):
         """
         image = self._thumbnails.save(source)
         return self._database.write(
-            lambda db: _insert_run(db, image, task, profile, name, settings, notes, sample, recipe)
+            lambda db: insert_run(db, image, task, profile, name, settings, notes, sample, recipe)
         )
 
     def import_runs(self, imported: Iterable[ImportedRun]) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ class Runs(Repository):
         if mask is not None and mask.mode != "L":
             raise ValueError(f"a mask has mode L, not {mask.mode}")
         stored = self._images.save(mask) if mask is not None else None
-        self._database.write(lambda db: change_state(db, run_id, **_mask_columns(db, stored, classes or {})))
+        self._database.write(lambda db: change_state(db, run_id, **mask_columns(db, stored, classes or {})))
 
     @write
     def remove(self, db: sqlite_utils.Database, *run_ids: str) -> None:
@@ -377,7 +377,7 @@ def is_run_id(text: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{16}", text) is not None
 
 
-def _insert_run(
+def insert_run(
     db: sqlite_utils.Database,
     source: StoredImage,
     task: Task,
@@ -415,7 +415,7 @@ def _insert_run(
 def _import_run(db: sqlite_utils.Database, saved: _SavedRun) -> str:
     record = saved.record
     free = is_run_id(record.id) and not run_exists(db, record.id)
-    run_id = _insert_run(
+    run_id = insert_run(
         db,
         saved.source,
         record.task,
@@ -430,7 +430,7 @@ def _import_run(db: sqlite_utils.Database, saved: _SavedRun) -> str:
     if record.prompts:
         change_state(db, run_id, prompts=pack(dict(record.prompts)))
     if saved.mask is not None:
-        change_state(db, run_id, **_mask_columns(db, saved.mask, record.mask_classes))
+        change_state(db, run_id, **mask_columns(db, saved.mask, record.mask_classes))
     for stage, value in record.values.items():
         insert_value(db, run_id, stage, value)
     insert_test_cases(db, run_id, None, saved.cases, saved.reviews)
@@ -438,7 +438,7 @@ def _import_run(db: sqlite_utils.Database, saved: _SavedRun) -> str:
     return run_id
 
 
-def _mask_columns(db: sqlite_utils.Database, mask: StoredImage | None, classes: Mapping[int, str]) -> dict[str, Any]:
+def mask_columns(db: sqlite_utils.Database, mask: StoredImage | None, classes: Mapping[int, str]) -> dict[str, Any]:
     """The columns of a mask whose file is on the disk, or of none."""
     if mask is None:
         return {"mask": None, "mask_classes": "{}"}

@@ -17,11 +17,11 @@ from pipeline.lineage import Lineage, MethodSettings, TestCase
 from pipeline.methods import read_settings
 from pipeline.types import LONGEST_REASON, Check, CounterfactualCaption, Decision, Task, to_plain
 from storage.database import Database, Repository, read, write
-from storage.images import Images, StoredImage, file_name, keep_image
+from storage.images import ImageFiles, Images, StoredImage, file_name, keep_image
 from storage.predictions import prediction_of
 from storage.rows import Row, insert_row, now, pack, pack_value, require_run, unpack_value, when
 from storage.study_types import Candidate
-from storage.thumbnails import Thumbnails
+from storage.thumbnails import ThumbnailFiles, Thumbnails
 from storage.types import JOB_STATES, VERDICTS, Job, JobState, Review, StoredArtifact, StoredTestCase, Verdict
 
 _CASES: Final = """
@@ -165,7 +165,7 @@ class SavedCase:
     artifacts: Mapping[str, StoredImage]
 
 
-def save_cases(images: Images, thumbnails: Thumbnails, cases: Iterable[TestCase]) -> list[SavedCase]:
+def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[TestCase]) -> list[SavedCase]:
     """The files of test cases, and the thumbnails of their images."""
     saved = [
         SavedCase(

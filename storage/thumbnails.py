@@ -21,7 +21,7 @@ import sqlite_utils
 from PIL import Image
 
 from storage.database import Database, Repository, read
-from storage.images import Images, StoredImage, file_name, remove_temporary
+from storage.images import ImageFiles, Images, StoredImage, file_name, remove_temporary
 
 SIDE = 256
 """Pixels of the longer side; smaller images keep their size."""
@@ -43,11 +43,10 @@ class Seen:
     """First and last number of each, in rising order."""
 
 
-class Thumbnails(Repository):
-    """The thumbnails of an open workspace. Safe to use from many threads and processes."""
+class ThumbnailFiles:
+    """The folder of thumbnails. Knows no database. Safe to use from many threads and processes."""
 
-    def __init__(self, folder: Path, images: Images, database: Database) -> None:
-        super().__init__(database)
+    def __init__(self, folder: Path, images: ImageFiles) -> None:
         self.folder = folder
         self._images = images
         self._room = threading.Semaphore(AT_ONCE)
@@ -100,6 +99,38 @@ class Thumbnails(Repository):
             self._write(sha, thumbnail(self._images.load(sha)))
         return True
 
+    def sweep(self, alive: Callable[[int], bool]) -> int:
+        """Remove the temporary files of processes that are gone; return how many there were."""
+        return remove_temporary(self.folder, alive) if self.folder.is_dir() else 0
+
+    def _path(self, sha: str) -> Path:
+        file_name(sha)  # raises for what is none
+        return self.folder / sha[:2] / sha[2:4] / f"{sha}.webp"
+
+    def _write(self, sha: str, data: bytes) -> None:
+        self._put(self._path(sha), data)
+
+    def _put(self, path: Path, data: bytes) -> None:
+        if not self._images.process:
+            raise OSError("the workspace is closed")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # All in one folder, so that the half files of a process that died are found without a walk.
+        temporary = self.folder / f".{self._images.process}-{secrets.token_hex(8)}.tmp"
+        try:
+            temporary.write_bytes(data)
+            os.replace(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+class Thumbnails(ThumbnailFiles, Repository):
+    """The thumbnails of an open workspace. Safe to use from many threads and processes."""
+
+    def __init__(self, folder: Path, images: Images, database: Database) -> None:
+        ThumbnailFiles.__init__(self, folder, images)
+        Repository.__init__(self, database)
+
     @read
     def latest_entry(self, db: sqlite_utils.Database) -> int:
         """The highest number in the catalogue; 0 for an empty one."""
@@ -131,30 +162,6 @@ class Thumbnails(Repository):
         Raises OSError.
         """
         self._put(self.folder / _SEEN, json.dumps({"latest": seen.latest, "gaps": seen.gaps}).encode())
-
-    def sweep(self, alive: Callable[[int], bool]) -> int:
-        """Remove the temporary files of processes that are gone; return how many there were."""
-        return remove_temporary(self.folder, alive) if self.folder.is_dir() else 0
-
-    def _path(self, sha: str) -> Path:
-        file_name(sha)  # raises for what is none
-        return self.folder / sha[:2] / sha[2:4] / f"{sha}.webp"
-
-    def _write(self, sha: str, data: bytes) -> None:
-        self._put(self._path(sha), data)
-
-    def _put(self, path: Path, data: bytes) -> None:
-        if not self._images.process:
-            raise OSError("the workspace is closed")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # All in one folder, so that the half files of a process that died are found without a walk.
-        temporary = self.folder / f".{self._images.process}-{secrets.token_hex(8)}.tmp"
-        try:
-            temporary.write_bytes(data)
-            os.replace(temporary, path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
 
 
 def thumbnail(image: Image.Image) -> bytes:

@@ -15,6 +15,7 @@ import sqlite_utils
 
 from pipeline.errors import UserError
 from storage import migrations
+from storage.batches import Batches
 from storage.catalogue import Catalogue
 from storage.database import Database
 from storage.decisions import Decisions
@@ -69,6 +70,8 @@ class Workspace:
         """The images that were brought in, with what was told of each file."""
         self.vectors = Vectors(self._database, self.folder / VECTORS)
         """Where embedders place the images of the catalogue."""
+        self.batches = Batches(self._database, self.images, self._presence.alive)
+        """Whole data sets on their way to test cases."""
         self.tokens = Tokens(self._database)
         """What scripts show instead of the lead's password."""
 

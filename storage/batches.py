@@ -1,0 +1,514 @@
+"""The ledger of batches: which work there is, who has it, and what became of it.
+
+A result is written in the transaction that marks its work as done. So whatever is repeated (a lot whose worker died
+after it had sent its images, a result that comes twice) counts once, and what is not marked is done again.
+One process at a time works on a batch. What a process that is gone had leased is planned again when the next one
+begins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import sqlite_utils
+
+from pipeline.errors import UserError
+from pipeline.types import CounterfactualCaption
+from storage.batch_types import (
+    PASSES,
+    Batch,
+    BatchSource,
+    Claimed,
+    Counted,
+    Done,
+    FailedGroup,
+    HeldRun,
+    NewWork,
+    Pass,
+    ReadSource,
+    SourceItem,
+    Wish,
+    WorkState,
+)
+from storage.database import Database, Repository, read, write
+from storage.images import Images
+from storage.rows import Row, insert_row, now, pack, pack_value, unpack_value, when, whole
+from storage.run_rows import begin_steps, change_state, insert_value, latest_state, latest_values
+from storage.runs import insert_run, mask_columns
+from storage.test_cases import insert_test_cases
+
+MOST_DEATHS = 3
+"""Work that was with so many workers when they died is set aside."""
+_AT_ONCE = 20_000
+"""Rows that are written in one transaction: others may write between two."""
+
+
+class Batches(Repository):
+    """The batches of a workspace. `process` is the number of this process while the workspace is open, else 0."""
+
+    def __init__(self, database: Database, images: Images, alive: Callable[[int], bool]) -> None:
+        super().__init__(database)
+        self._images, self._alive = images, alive
+
+    # The batches themselves
+
+    @write
+    def create(
+        self,
+        db: sqlite_utils.Database,
+        name: str,
+        plan: str,
+        digest: str,
+        profile: str,
+        recipe: str,
+        settings: Mapping[str, Any],
+        at_once: int,
+    ) -> int:
+        """A batch without sources; returns its number. Raises UserError for an empty name."""
+        name = whole(" ".join(name.split()))[:200]
+        if not name:
+            raise UserError("The batch has no name: give it one.", field="name")
+        row = {
+            "name": name,
+            "plan": plan,
+            "digest": digest,
+            "profile": profile,
+            "recipe": recipe,
+            "settings": pack(dict(settings)),
+            "at_once": at_once,
+            "created": now(),
+        }
+        return insert_row(db, "batches", row)
+
+    def add_sources(self, batch: int, items: Iterable[SourceItem]) -> int:
+        """Take items of the data set, those that are there already passed over; returns how many are new.
+
+        Not in one transaction: a batch whose sources are not all there has no work yet, and `plan` comes after it.
+        """
+        added, items = 0, iter(items)
+        while some := list(islice(items, _AT_ONCE)):
+            added += self._add_sources(batch, some)
+        return added
+
+    @write
+    def _add_sources(self, db: sqlite_utils.Database, batch: int, items: Sequence[SourceItem]) -> int:
+        before = db.conn.total_changes
+        db.conn.executemany(
+            "INSERT INTO batch_sources (batch, key, label, split, attributes, stamp) VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (batch, key) DO NOTHING",
+            ((batch, one.key, one.label, one.split, pack(dict(one.attributes)), one.stamp) for one in items),
+        )
+        return db.conn.total_changes - before
+
+    @write
+    def is_planned(self, db: sqlite_utils.Database, batch: int, notes: Sequence[str]) -> None:
+        """All its sources are there; `notes` is what is to be told of how they were chosen."""
+        query = "UPDATE batches SET planned = ?, notes = ? WHERE id = ? AND planned IS NULL"
+        db.execute(query, [now(), pack(list(notes)), batch])
+
+    @read
+    def find(self, db: sqlite_utils.Database, digest: str) -> int | None:
+        """The batch whose plan asks for just that."""
+        row = db.execute("SELECT id FROM batches WHERE digest = ?", [digest]).fetchone()
+        return None if row is None else int(row[0])
+
+    @read
+    def count_sources(self, db: sqlite_utils.Database, batch: int) -> int:
+        """How many sources it has."""
+        return int(db.execute("SELECT count(*) FROM batch_sources WHERE batch = ?", [batch]).fetchone()[0])
+
+    @write
+    def plan(
+        self,
+        db: sqlite_utils.Database,
+        batch: int,
+        stage: Pass,
+        work: Sequence[NewWork],
+        skipped: Mapping[str, str] | None = None,
+    ) -> int:
+        """Add some of what a pass has to do, all or none of it, and pass over what is there already; returns how much
+        is new. `skipped` says of what is not to be done why, by its key. A million is planned in parts of some
+        thousand: others may write between two.
+        """
+        time, skipped = now(), skipped or {}
+        query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
+        known = {key for (key,) in db.execute(query, [batch, pack([one.key for one in work])])}
+        new = [
+            {
+                "batch": batch,
+                "pass": stage,
+                "lot": one.lot,
+                "place": one.place,
+                "source": one.source,
+                "key": one.key,
+                "counterfactual": pack_value(one.counterfactual) if one.counterfactual is not None else "",
+                "seed": one.seed,
+                "state": "skipped" if one.key in skipped else "planned",
+                "reason": skipped.get(one.key, ""),
+                "changed": time,
+            }
+            for one in work
+            if one.key not in known
+        ]
+        if new:
+            names = tuple(new[0])
+            given = ", ".join(f":{name}" for name in names)
+            db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({given})", new)
+        return len(new)
+
+    @read
+    def get(self, db: sqlite_utils.Database, batch: int) -> Batch:
+        """Raises UserError for an unknown one."""
+        return self._batch(_require(db, batch))
+
+    @read
+    def all(self, db: sqlite_utils.Database) -> tuple[Batch, ...]:
+        """The latest first."""
+        return tuple(self._batch(row) for row in db.query("SELECT * FROM batches ORDER BY id DESC"))
+
+    @read
+    def sources(
+        self, db: sqlite_utils.Database, batch: int, lacking: Pass | None = None, after: int = 0, limit: int = 1000
+    ) -> tuple[BatchSource, ...]:
+        """Sources in the order of their numbers, from the one behind `after` on: all, or those that have no work of
+        the pass `lacking` yet, though they have done all that comes before it.
+        """
+        before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
+        query = """
+            SELECT own.*, runs.source,
+                (SELECT other.key FROM runs AS same JOIN batch_sources AS other ON other.run = same.id
+                 WHERE same.source = runs.source AND other.batch = own.batch ORDER BY other.id LIMIT 1) AS first
+            FROM batch_sources AS own LEFT JOIN runs ON runs.id = own.run
+            WHERE own.batch = :batch AND own.id > :after
+                AND (:lacking IS NULL OR NOT EXISTS (
+                    SELECT 1 FROM batch_work WHERE source = own.id AND pass = :lacking))
+                AND (:before IS NULL OR EXISTS (
+                    SELECT 1 FROM batch_work WHERE source = own.id AND pass = :before AND state = 'done'))
+            ORDER BY own.id LIMIT :limit
+        """
+        given = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
+        return tuple(
+            BatchSource(row["id"], _item(row), row["run"], row["first"] or "") for row in db.query(query, given)
+        )
+
+    @read
+    def next_lot(self, db: sqlite_utils.Database, batch: int, stage: Pass) -> int:
+        """A number above those of all lots of a pass."""
+        query = "SELECT coalesce(max(lot), -1) + 1 FROM batch_work WHERE batch = ? AND pass = ?"
+        return int(db.execute(query, [batch, stage]).fetchone()[0])
+
+    @read
+    def held(self, db: sqlite_utils.Database, runs: Sequence[str]) -> Mapping[str, HeldRun]:
+        """What these runs have so far, by their ids."""
+        query = """
+            SELECT runs.id, source, width, height FROM runs JOIN images ON sha = source
+            WHERE runs.id IN (SELECT value FROM json_each(?))
+        """
+        found = {}
+        for row in list(db.query(query, [pack(list(runs))])):
+            state = latest_state(db, row["id"])
+            classes = {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
+            values = {name: stored.value for name, stored in latest_values(db, row["id"]).items()}
+            size = (row["width"], row["height"])
+            found[row["id"]] = HeldRun(row["source"], size, state["mask"] or "", classes, values)
+        return found
+
+    # Who works on it
+
+    @write
+    def hold(self, db: sqlite_utils.Database, batch: int) -> int:
+        """This process works on it from now on; what an earlier one had leased is planned again. Returns how much.
+
+        Raises UserError while another process works on it, and for one that is cancelled.
+        """
+        row = _require(db, batch)
+        own = self._images.process
+        if row["process"] not in (None, own) and self._alive(row["process"]):
+            raise UserError(f"Another process works on the batch “{row['name']}” already: let it, or stop it first.")
+        db.execute("UPDATE batches SET process = ?, wish = 'go' WHERE id = ?", [own, batch])
+        return _release(db, batch)
+
+    @write
+    def let_go(self, db: sqlite_utils.Database, batch: int) -> None:
+        """This process stops: what it had leased is planned again."""
+        _release(db, batch)
+        db.execute("UPDATE batches SET process = NULL WHERE id = ? AND process = ?", [batch, self._images.process])
+
+    @write
+    def set_wish(self, db: sqlite_utils.Database, batch: int, wish: Wish) -> None:
+        """What whoever works on it is to do at the end of the lots that are out. Raises UserError for an unknown
+        one."""
+        _require(db, batch)
+        db.execute("UPDATE batches SET wish = ? WHERE id = ?", [wish, batch])
+
+    @write
+    def approve(self, db: sqlite_utils.Database, batch: int, ahead: bool = False) -> None:
+        """A person says yes to the captions. Raises UserError where that was said already, and where they are not all
+        written, unless the person wants them drawn `ahead` of a look at them.
+        """
+        row = _require(db, batch)
+        if row["approved"] is not None:
+            raise UserError(f"The captions of “{row['name']}” are approved already.")
+        if row["pass"] != "images" and not ahead:
+            raise UserError(f"The captions of “{row['name']}” are not all written yet: run it first.")
+        db.execute("UPDATE batches SET approved = ? WHERE id = ?", [now(), batch])
+
+    @write
+    def go_on(self, db: sqlite_utils.Database, batch: int, stage: Pass) -> None:
+        """The batch comes to its next pass, whose work is all planned."""
+        db.execute("UPDATE batches SET pass = ? WHERE id = ?", [stage, batch])
+
+    @write
+    def note(self, db: sqlite_utils.Database, batch: int, sentences: Sequence[str]) -> None:
+        """Tell something of it, for good."""
+        notes = json.loads(_require(db, batch)["notes"])
+        db.execute("UPDATE batches SET notes = ? WHERE id = ?", [pack([*notes, *sentences]), batch])
+
+    @write
+    def finish(self, db: sqlite_utils.Database, batch: int) -> None:
+        """Nothing is left to do."""
+        db.execute("UPDATE batches SET finished = ? WHERE id = ?", [now(), batch])
+
+    # The work
+
+    @write
+    def claim(
+        self, db: sqlite_utils.Database, batch: int, stage: Pass, shard: tuple[int, int] = (0, 1)
+    ) -> tuple[Claimed, ...]:
+        """What is to be done next, leased to this process: all that is planned of a lot, or one piece alone of a lot
+        whose worker died, so that it shows which piece kills. Nothing where nothing is planned. `shard` (i, n) takes
+        every n-th lot from the i-th on.
+        """
+        query = """
+            SELECT lot FROM batch_work WHERE batch = ? AND pass = ? AND state = 'planned' AND lot % ? = ?
+            ORDER BY lot LIMIT 1
+        """
+        found = db.execute(query, [batch, stage, shard[1], shard[0]]).fetchone()
+        if found is None:
+            return ()
+        query = """
+            SELECT batch_work.id, lot, place, source, seed, seeds, deaths, counterfactual,
+                batch_sources.key, label, split, attributes, stamp, run
+            FROM batch_work JOIN batch_sources ON batch_sources.id = source
+            WHERE batch_work.batch = ? AND pass = ? AND state = 'planned' AND lot = ? ORDER BY place
+        """
+        rows = list(db.query(query, [batch, stage, found[0]]))
+        healthy = [row for row in rows if not row["deaths"]]
+        rows = healthy or rows[:1]
+        time = now()
+        db.conn.executemany(
+            "UPDATE batch_work SET state = 'leased', changed = ? WHERE id = ?", [(time, row["id"]) for row in rows]
+        )
+        return tuple(_claimed(row) for row in rows)
+
+    @write
+    def give_back(self, db: sqlite_utils.Database, work: Sequence[int], died: bool = False) -> int:
+        """Leased work is planned again. Where its worker `died` that counts, and what was with `MOST_DEATHS` workers
+        when they died has failed; returns how much has.
+        """
+        time, set_aside = now(), 0
+        for one in work:
+            row = db.execute("SELECT deaths FROM batch_work WHERE id = ? AND state = 'leased'", [one]).fetchone()
+            if row is None:
+                continue
+            deaths = row[0] + died
+            if died and deaths >= MOST_DEATHS:
+                reason = f"Its worker died {deaths} times while it had this."
+                db.execute(
+                    "UPDATE batch_work SET state = 'failed', deaths = ?, tries = tries + 1, reason = ?, changed = ? "
+                    "WHERE id = ?",
+                    [deaths, reason, time, one],
+                )
+                set_aside += 1
+            else:
+                db.execute(
+                    "UPDATE batch_work SET state = 'planned', deaths = ?, changed = ? WHERE id = ?",
+                    [deaths, time, one],
+                )
+        return set_aside
+
+    @write
+    def record(self, db: sqlite_utils.Database, batch: int, results: Sequence[Done], tries: int) -> None:
+        """Write what became of leased work, all of it or nothing; what is done already stays as it is. What fails is
+        planned again until it was tried so often.
+        """
+        row = _require(db, batch)
+        for result in results:
+            work = next(iter(db.query("SELECT * FROM batch_work WHERE id = ?", [result.id])))
+            if work["state"] in ("done", "skipped"):
+                continue
+            change: dict[str, Any] = {"state": "done", "seconds": work["seconds"] + result.seconds, "changed": now()}
+            if result.failed:
+                spent = work["tries"] + 1
+                state = "failed" if result.final or spent - work["forgiven"] >= tries else "planned"
+                change |= {
+                    "state": state,
+                    "tries": spent,
+                    "seeds": work["seeds"] + result.seed_spent,
+                    "reason": whole(result.failed),
+                }
+            elif result.skipped:
+                change |= {"state": "skipped", "reason": whole(result.skipped)}
+            else:
+                self._take(db, row, work, result, change)
+            assignments = ", ".join(f"{name} = :{name}" for name in change)
+            db.execute(f"UPDATE batch_work SET {assignments} WHERE id = :id", {**change, "id": result.id})
+
+    def _take(self, db: sqlite_utils.Database, batch: Row, work: Row, result: Done, change: dict[str, Any]) -> None:
+        run = db.execute("SELECT run FROM batch_sources WHERE id = ?", [work["source"]]).fetchone()[0]
+        if result.source is not None and run is None:
+            run = _begin_run(db, batch, work, result.source)
+            db.execute("UPDATE batch_sources SET run = ? WHERE id = ?", [run, work["source"]])
+        if run is None:
+            raise RuntimeError("a source has a result before it was read")
+        for stage, value in result.values.items():
+            insert_value(db, run, stage, value)
+        if result.values:
+            begin_steps(db, run)
+        if result.case is not None:
+            change["test_case"] = insert_test_cases(db, run, None, [result.case])[0]
+
+    @write
+    def retry_failed(self, db: sqlite_utils.Database, batch: int, reason: str | None = None) -> int:
+        """Plan what failed again, all of it or what failed for one reason; returns how much."""
+        _require(db, batch)
+        query = "UPDATE batch_work SET state = 'planned', forgiven = tries, deaths = 0, changed = ? WHERE batch = ? "
+        query += "AND state = 'failed' AND (? IS NULL OR reason = ?)"
+        number = db.execute(query, [now(), batch, reason, reason]).rowcount
+        if number:
+            db.execute("UPDATE batches SET finished = NULL WHERE id = ?", [batch])
+        return int(number)
+
+    # What is known of it
+
+    @read
+    def counts(self, db: sqlite_utils.Database, batch: int) -> Mapping[Pass, Mapping[WorkState, Counted]]:
+        """By pass and state."""
+        found: dict[Pass, dict[WorkState, Counted]] = {one: {} for one in PASSES}
+        for row in db.query("SELECT * FROM batch_counts WHERE batch = ? AND number > 0", [batch]):
+            found[row["pass"]][row["state"]] = Counted(row["number"], row["seconds"])
+        return found
+
+    @read
+    def minutes(
+        self, db: sqlite_utils.Database, batch: int, stage: Pass, most: int = 60
+    ) -> tuple[tuple[str, int], ...]:
+        """How much of a pass was done in each of the last minutes in which something was; UTC, the latest first."""
+        query = "SELECT minute, number FROM batch_minutes WHERE batch = ? AND pass = ? ORDER BY minute DESC LIMIT ?"
+        return tuple(db.execute(query, [batch, stage, most]).fetchall())
+
+    @read
+    def failures(self, db: sqlite_utils.Database, batch: int, most: int = 100) -> tuple[FailedGroup, ...]:
+        """What failed and what was skipped, by pass and reason, the most frequent first."""
+        query = """
+            SELECT pass, state, reason, count(*) AS number, min(id) AS first FROM batch_work
+            WHERE batch = ? AND state IN ('failed', 'skipped') GROUP BY pass, state, reason ORDER BY number DESC LIMIT ?
+        """
+        examples = """
+            SELECT DISTINCT batch_sources.key FROM batch_work JOIN batch_sources ON batch_sources.id = source
+            WHERE batch_work.batch = ? AND pass = ? AND state = ? AND reason = ? LIMIT 3
+        """
+        groups = list(db.query(query, [batch, most]))
+        return tuple(
+            FailedGroup(
+                *(row["pass"], row["state"], row["reason"], row["number"]),
+                [key for (key,) in db.execute(examples, [batch, row["pass"], row["state"], row["reason"]])],
+            )
+            for row in groups
+        )
+
+    @read
+    def sample(
+        self, db: sqlite_utils.Database, batch: int, most: int
+    ) -> tuple[tuple[str, str, CounterfactualCaption], ...]:
+        """Key and run of the source, and the caption, of some images: of those whose hashes come first."""
+        query = """
+            SELECT batch_sources.key, run, counterfactual FROM batch_work
+            JOIN batch_sources ON batch_sources.id = source
+            WHERE batch_work.batch = ? AND pass = 'images' AND counterfactual <> '' ORDER BY batch_work.key LIMIT ?
+        """
+        rows = db.execute(query, [batch, most]).fetchall()
+        return tuple((key, run, unpack_value(CounterfactualCaption, packed)) for key, run, packed in rows)
+
+    @read
+    def images(self, db: sqlite_utils.Database, batch: int) -> Mapping[str, str]:
+        """The hash of each image that was made, by the key of its work."""
+        query = """
+            SELECT key, image FROM batch_work JOIN test_cases ON test_cases.id = test_case
+            WHERE batch_work.batch = ? AND test_case IS NOT NULL
+        """
+        return dict(db.execute(query, [batch]).fetchall())
+
+    @read
+    def latest_images(self, db: sqlite_utils.Database, batch: int, most: int = 12) -> tuple[tuple[int, str, str], ...]:
+        """Test case, image and run of what was drawn last."""
+        query = """
+            SELECT test_cases.id, test_cases.image, test_cases.run FROM batch_work
+            JOIN test_cases ON test_cases.id = test_case
+            WHERE batch_work.batch = ? AND test_case IS NOT NULL ORDER BY test_case DESC LIMIT ?
+        """
+        return tuple(db.execute(query, [batch, most]).fetchall())
+
+    def _batch(self, row: Row) -> Batch:
+        return Batch(
+            id=row["id"],
+            name=row["name"],
+            plan=row["plan"],
+            digest=row["digest"],
+            profile=row["profile"],
+            recipe=row["recipe"],
+            settings=json.loads(row["settings"]),
+            at_once=row["at_once"],
+            stage=row["pass"],
+            planned=row["planned"] is not None,
+            approved=when(row["approved"]) if row["approved"] else None,
+            wish=row["wish"],
+            running=row["process"] is not None and self._alive(row["process"]),
+            notes=tuple(json.loads(row["notes"])),
+            created=when(row["created"]),
+            finished=when(row["finished"]) if row["finished"] else None,
+        )
+
+
+def _require(db: sqlite_utils.Database, batch: int) -> Row:
+    for row in db.query("SELECT * FROM batches WHERE id = ?", [batch]):
+        return dict(row)
+    raise UserError(f"There is no batch {batch}: `batch status` lists those that there are.", field="batch")
+
+
+def _release(db: sqlite_utils.Database, batch: int) -> int:
+    query = "UPDATE batch_work SET state = 'planned', changed = ? WHERE batch = ? AND state = 'leased'"
+    return int(db.execute(query, [now(), batch]).rowcount)
+
+
+def _begin_run(db: sqlite_utils.Database, batch: Row, work: Row, source: ReadSource) -> str:
+    key = db.execute("SELECT key FROM batch_sources WHERE id = ?", [work["source"]]).fetchone()[0]
+    settings = json.loads(batch["settings"])
+    name = f"{batch['name']}: {key}"
+    name = name if len(name) <= 200 else f"{name[:99]}…{name[-100:]}"
+    run = insert_run(db, source.image, source.task, batch["profile"], name, settings, source.notes, "", batch["recipe"])
+    if source.mask is not None:
+        change_state(db, run, **mask_columns(db, source.mask, source.mask_classes))
+    return run
+
+
+def _item(row: Row) -> SourceItem:
+    return SourceItem(row["key"], row["label"], row["split"], json.loads(row["attributes"]), row["stamp"])
+
+
+def _claimed(row: Row) -> Claimed:
+    caption = row["counterfactual"]
+    return Claimed(
+        id=row["id"],
+        lot=row["lot"],
+        place=row["place"],
+        source=row["source"],
+        item=_item(row),
+        run=row["run"],
+        seed=row["seed"],
+        seeds=row["seeds"],
+        counterfactual=unpack_value(CounterfactualCaption, caption) if caption else None,
+    )
