@@ -1,0 +1,219 @@
+"""`python -m pipeline batch`: whole data sets without a browser.
+
+A person's mistake ends with one sentence and exit code 2; work that failed in part with 3; captions that wait for a
+yes with 4.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from pipeline.errors import UserError
+from pipeline.machine import share_cores
+from pipeline.progress import Progress
+from pipeline.terminal import ProgressLine, Terminated, remaining, stop_on_signals
+from services.batches.engine import Engine, Told
+from services.batches.plan_file import read_plan
+from services.batches.pools import HerePool, Pool, ProcessPool
+from services.batches.service import BatchService, BatchStatus
+from services.batches.work import Order
+from storage.workspace import Workspace
+
+WRONG, SOME_FAILED, WAITS, INTERRUPTED, TERMINATED = 2, 3, 4, 130, 143
+"""Exit codes; 0 when all went well."""
+LISTED = 12
+"""Captions of a sample, and reasons for failures, that are shown."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and gives the exit code."""
+    options = _parser().parse_args(arguments)
+    share_cores()
+    try:
+        with Workspace(options.workspace) as workspace:
+            return int(options.command(BatchService(workspace), workspace, options))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    except Terminated:
+        return TERMINATED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def plan(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
+    """Choose the items of a plan, and write down what is to be done with them. Nothing is made yet."""
+    number = service.plan(read_plan(Path(options.plan)))
+    _print(service.status(number))
+    print(f"Run it: python -m pipeline batch run {number}")
+    return 0
+
+
+def run(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Work on a batch, from where it stands to its end. The captions wait for a yes before images are drawn."""
+    number = _number(service, options.batch)
+    order, line = service.order(number), ProgressLine()
+    if options.yes and service.status(number).batch.approved is None:
+        workspace.batches.approve(number, ahead=True)
+    workers = options.workers or order.plan.run.workers or _workers(order)
+
+    def tell(told: Told) -> None:
+        status = next(one for one in service.status(number).passes if one.stage == told.stage)
+        done, total = status.total - status.left, status.total
+        failed = status.number("failed")
+        note = f"{done:,} of {total:,}{f', {failed:,} failed' if failed else ''}"
+        line(Progress(status.title, 0, 0, status.seconds_left, note))
+
+    with stop_on_signals() as stop:
+        outcome = Engine(workspace, number, order, _pool(workers), stop.asked, tell, options.shard).run()
+    line.clear()
+    status = service.status(number)
+    _print(status)
+    if outcome == "approval":
+        _print_sample(service, number)
+        print(f"Approve them: python -m pipeline batch approve {number}, then: python -m pipeline batch run {number}")
+        return WAITS
+    if stop.asked.is_set():
+        return INTERRUPTED
+    return SOME_FAILED if any(one.number("failed") for one in status.passes) else 0
+
+
+def status(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
+    """How far a batch is, or all of them."""
+    if options.batch is not None:
+        _print(service.status(_number(service, options.batch)))
+        return 0
+    held = service.all()
+    for one in held:
+        images = one.passes[-1]
+        print(f"{one.batch.id:>4}  {one.batch.name}: {one.words}; {images.number('done'):,} of {images.total:,} images")
+    if not held:
+        print("No batch yet: python -m pipeline batch plan PLAN.toml")
+    return 0
+
+
+def sample(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
+    """Some of the captions that wait to be drawn."""
+    _print_sample(service, _number(service, options.batch))
+    return 0
+
+
+def approve(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Say yes to the captions: the images are drawn from now on."""
+    workspace.batches.approve(_number(service, options.batch))
+    return 0
+
+
+def stop(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Have whoever works on a batch stop at the end of the lots that are out; `run` goes on."""
+    workspace.batches.set_wish(_number(service, options.batch), "pause")
+    return 0
+
+
+def retry_failed(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Plan what failed again; `run` then tries it."""
+    number = _number(service, options.batch)
+    again = workspace.batches.retry_failed(number, options.reason)
+    print(f"{again:,} planned again." if again else "Nothing has failed.")
+    return 0
+
+
+def report(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
+    """What was made, what it took, and all that failed, by reason."""
+    number = _number(service, options.batch)
+    held = service.status(number)
+    _print(held)
+    for one in held.passes:
+        if one.seconds_each is not None:
+            print(f"  {one.title}: {one.seconds_each:.3g} s of a worker each")
+    if held.cost is not None:
+        print(f"  Cost of the workers' hours: {held.cost:.2f} {held.currency}".rstrip())
+    for group in service.failures(number)[:LISTED]:
+        what = "failed" if group.state == "failed" else "not done"
+        examples = ", ".join(group.examples)
+        print(f"  {group.number:,} {what} ({group.stage}): {group.reason} Such as {examples}.")
+    return 0
+
+
+def _print(status: BatchStatus) -> None:
+    print(f"Batch {status.batch.id}, {status.batch.name}: {status.words}.")
+    print(f"  {status.sources:,} source images")
+    for one in status.passes:
+        if not one.total:
+            continue
+        parts = [f"{one.number('done'):,} of {one.total:,} done"]
+        parts += [f"{one.number(state):,} {state}" for state in ("failed", "skipped") if one.number(state)]
+        parts += [remaining(one.seconds_left)] if status.batch.running else []
+        print(f"  {one.title}: {', '.join(part for part in parts if part)}")
+    for note in status.batch.notes:
+        print(f"  {note}")
+
+
+def _print_sample(service: BatchService, number: int) -> None:
+    for one in service.sample(number, LISTED):
+        print(f"  {one.key}\n    {one.caption}\n    {one.edits}\n    {one.new_caption}")
+
+
+def _number(service: BatchService, named: str) -> int:
+    """The batch of a number, or of a plan's file, which is planned where it is not yet."""
+    return int(named) if named.isdecimal() else service.plan(read_plan(Path(named)))
+
+
+def _workers(order: Order) -> int:
+    """One a core; where the images are drawn on a GPU one, since its memory holds the models once."""
+    import torch
+
+    return 1 if torch.cuda.is_available() else max(1, len(os.sched_getaffinity(0)))
+
+
+def _pool(workers: int) -> Callable[[Order], Pool]:
+    return HerePool if workers == 0 else partial(ProcessPool, workers=workers)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    own, _, of = text.partition("/")
+    if not (own.isdecimal() and of.isdecimal() and 0 <= int(own) < int(of)):
+        raise argparse.ArgumentTypeError(f"a shard is i/n with i from 0 to n - 1, such as 0/4, not {text!r}")
+    return int(own), int(of)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m pipeline batch", description=__doc__)
+    parser.add_argument(
+        "--workspace", default=os.environ.get("WORKSPACE") or "workspace", help="its folder (WORKSPACE, or workspace)"
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, what: Callable[..., int], named: str = "batch") -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=(what.__doc__ or "").split(".")[0].lower(), description=what.__doc__)
+        one.set_defaults(command=what)
+        if named:
+            one.add_argument(named, help="its number, or the file of its plan" if named == "batch" else "a plan.toml")
+        return one
+
+    command("plan", plan, "plan")
+    for name in ("run", "resume"):
+        running = command(name, run)
+        running.add_argument("--workers", type=int, help="processes (default: one a core; one where there is a GPU)")
+        running.add_argument("--yes", action="store_true", help="approve the captions without a look at them")
+        running.add_argument(
+            "--shard", type=_shard, default=(0, 1), metavar="i/n", help="every n-th lot, from the i-th"
+        )
+    command("status", status, "").add_argument("batch", nargs="?", help="its number, or the file of its plan")
+    command("sample", sample)
+    command("approve", approve)
+    command("stop", stop)
+    command("retry-failed", retry_failed).add_argument(
+        "--reason", help="only what failed for this reason, word for word"
+    )
+    command("report", report)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""Where lots are done: in this process, or in processes of this machine. `services.batches.cluster` does them on Ray.
+
+Each worker has at most two lots, so that it need not wait for the next one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Protocol
+
+from pipeline.errors import UserError
+from pipeline.profile import Profile
+from pipeline.seams import Models
+from services.batches.work import Lot, Order, Worker
+from storage.batch_types import Done
+
+AHEAD = 2
+"""Lots that a worker has at a time."""
+MOST_DEATHS_AT_START = 3
+"""Workers that may die one after another without a single lot done, before it is given up."""
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A lot that comes back."""
+
+    lot: Lot
+    done: tuple[Done, ...] = ()
+    died: bool = False
+    """Its worker died while it had it: nothing is known of it."""
+    untouched: bool = False
+    """Its worker died before it began with it."""
+
+
+class Pool(Protocol):
+    """Does lots, in any order."""
+
+    def room(self) -> int:
+        """How many lots may be sent now."""
+        ...
+
+    def send(self, lot: Lot) -> None: ...
+
+    def out(self) -> int:
+        """How many lots have not come back."""
+        ...
+
+    def wait(self, seconds: float) -> Sequence[Returned]:
+        """What has come back, waiting for the first at most so long. Raises UserError where no worker can work."""
+        ...
+
+    def close(self) -> None:
+        """End the workers; lots that are out do not come back."""
+        ...
+
+
+class HerePool:
+    """Does lots in this process and thread, when somebody waits for them."""
+
+    def __init__(self, order: Order, models: Models | None = None) -> None:
+        self._worker = Worker(order, models)
+        self._lots: deque[Lot] = deque()
+
+    def room(self) -> int:
+        return 1 - len(self._lots)
+
+    def send(self, lot: Lot) -> None:
+        self._lots.append(lot)
+
+    def out(self) -> int:
+        return len(self._lots)
+
+    def wait(self, seconds: float) -> Sequence[Returned]:
+        if not self._lots:
+            return ()
+        lot = self._lots.popleft()
+        return (Returned(lot, self._worker.do(lot)),)
+
+    def close(self) -> None:
+        self._lots.clear()
+
+
+@dataclass
+class _Slot:
+    """A worker process with what it has."""
+
+    process: SpawnProcess
+    connection: Connection
+    lots: deque[Lot] = field(default_factory=deque)
+
+
+class ProcessPool:
+    """Does lots in processes of this machine, each with its own models. One that dies is replaced."""
+
+    def __init__(self, order: Order, workers: int) -> None:
+        """One thread a worker where there are several, so that the numbers are the same however many there are."""
+        self._order = order
+        self._context = multiprocessing.get_context("spawn")
+        self._deaths = 0
+        self._slots = [self._started() for _ in range(workers)]
+
+    def room(self) -> int:
+        return sum(AHEAD - len(slot.lots) for slot in self._slots)
+
+    def send(self, lot: Lot) -> None:
+        slot = min(self._slots, key=lambda one: len(one.lots))
+        slot.lots.append(lot)
+        # Where it has just died the lot comes back with the others that it had.
+        with suppress(OSError):
+            slot.connection.send(lot)
+
+    def out(self) -> int:
+        return sum(len(slot.lots) for slot in self._slots)
+
+    def wait(self, seconds: float) -> Sequence[Returned]:
+        ready = wait([slot.connection for slot in self._slots if slot.lots], seconds)
+        returned: list[Returned] = []
+        for place, slot in enumerate(self._slots):
+            if slot.connection not in ready:
+                continue
+            try:
+                said = slot.connection.recv()
+            except (EOFError, OSError):
+                returned += self._buried(place)
+                continue
+            if isinstance(said, UserError):
+                raise said
+            self._deaths = 0
+            returned.append(Returned(slot.lots.popleft(), said))
+        return returned
+
+    def close(self) -> None:
+        for slot in self._slots:
+            slot.process.terminate()
+        for slot in self._slots:
+            slot.process.join()
+            slot.connection.close()
+        self._slots = []
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """The ids of the workers' processes."""
+        return tuple(slot.process.pid or 0 for slot in self._slots)
+
+    def _buried(self, place: int) -> list[Returned]:
+        """Another worker in the place of one that died; what it had, of which it was at the first."""
+        slot = self._slots[place]
+        slot.process.join()
+        slot.connection.close()
+        self._deaths += 1
+        if self._deaths >= MOST_DEATHS_AT_START * len(self._slots):
+            code = slot.process.exitcode or 0
+            how = f"by the signal {signal.Signals(-code).name}" if code < 0 else f"with the code {code}"
+            raise UserError(
+                f"{self._deaths} workers ended one after another without a lot done, the last one {how}: there may be "
+                "too little memory for so many, so try fewer; the terminal says more."
+            )
+        self._slots[place] = self._started()
+        lots = list(slot.lots)
+        return [Returned(lot, died=not later, untouched=bool(later)) for later, lot in enumerate(lots)]
+
+    def _started(self) -> _Slot:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(theirs, self._order), daemon=True, name="batch worker")
+        with _one_thread():
+            process.start()
+        theirs.close()  # or the end of the worker would not end the connection
+        return _Slot(process, ours)
+
+
+class _one_thread:
+    """While a process is started it is told to calculate in one thread, and to leave Ctrl-C to this process."""
+
+    def __enter__(self) -> None:
+        self._before = os.environ.get("OMP_NUM_THREADS")
+        os.environ["OMP_NUM_THREADS"] = "1"
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = self._before
+
+
+def single_threaded(profile: Profile) -> Profile:
+    """The profile for a worker that has one core: its language model does not take all of them."""
+    language = profile.language
+    if getattr(language, "threads", None) != -1:
+        return profile
+    return profile.model_copy(update={"language": language.model_copy(update={"threads": 1})})
+
+
+def _end_with_parent() -> None:
+    """However the process that started this one ends: what this one is at is wanted by nobody, and it holds memory."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _serve(connection: Connection, order: Order) -> None:
+    """The life of a worker process: it ends when whoever started it does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    try:
+        worker = Worker(replace(order, profile=single_threaded(order.profile)))
+        while True:
+            connection.send(worker.do(connection.recv()))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+    except UserError as error:  # such as a model that cannot be loaded: whoever waits is told, and this worker ends
+        with suppress(OSError):
+            connection.send(UserError(str(error)))

@@ -1,0 +1,203 @@
+"""What a person can ask of batches, without a page: plan one, look at it, say yes to its captions, stop it, try again.
+
+Working on one is `services.batches.engine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pipeline.errors import UserError
+from pipeline.profile import load_profile
+from pipeline.recipes import edits_in_words, recipe_of
+from services.batches.choosing import Chosen
+from services.batches.plan_file import BatchPlan, plan_from_text, require_layout, settings_of
+from services.batches.work import Order, data_set_of
+from services.data_sets.reading import LAYOUTS
+from storage.batch_types import PASSES, Batch, Counted, FailedGroup, Pass, SourceItem, WorkState
+from storage.workspace import Workspace
+
+AT_ONCE = 8
+"""Images that are drawn together, where the settings say nothing else."""
+RECENT = 10
+"""Minutes of which the speed is taken."""
+TITLES: Mapping[Pass, str] = {"captions": "Captions", "language": "Edits and new captions", "images": "Images"}
+
+
+@dataclass(frozen=True)
+class PassStatus:
+    """How far a pass is."""
+
+    stage: Pass
+    title: str
+    counts: Mapping[WorkState, Counted]
+    a_minute: float | None
+    """How much was done in a minute lately; None where nothing was."""
+
+    @property
+    def total(self) -> int:
+        """All that is planned of it."""
+        return sum(one.number for one in self.counts.values())
+
+    def number(self, state: WorkState) -> int:
+        """How much is in a state."""
+        return self.counts[state].number if state in self.counts else 0
+
+    @property
+    def left(self) -> int:
+        """What is still to do."""
+        return self.number("planned") + self.number("leased")
+
+    @property
+    def seconds_left(self) -> float | None:
+        """As long as it goes on as it did lately; None where nobody can tell."""
+        return None if not self.a_minute or not self.left else 60 * self.left / self.a_minute
+
+    @property
+    def seconds_each(self) -> float | None:
+        """Seconds of one worker for one of them; None where none was done."""
+        done = self.counts.get("done")
+        return done.seconds / done.number if done is not None and done.number else None
+
+
+@dataclass(frozen=True)
+class BatchStatus:
+    """All that is shown of a batch."""
+
+    batch: Batch
+    sources: int
+    passes: tuple[PassStatus, ...]
+    cost: float | None
+    """Of the hours of workers so far; None where the plan names no price."""
+    currency: str
+
+    @property
+    def words(self) -> str:
+        """What it is at, in a few words."""
+        batch = self.batch
+        if batch.finished:
+            failed = sum(one.number("failed") for one in self.passes)
+            return f"done; {failed:,} failed" if failed else "done"
+        if batch.stage == "images" and batch.approved is None and not batch.running:
+            return "waits for your yes to its captions"
+        if batch.wish == "cancel":
+            return "cancelled"
+        doing = TITLES[batch.stage].lower()
+        return f"at the {doing}" if batch.running else f"stopped at the {doing}"
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A caption that waits for a person's yes."""
+
+    key: str
+    caption: str
+    edits: str
+    new_caption: str
+
+
+class BatchService:
+    """The batches of a workspace. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace, self._ledger = workspace, workspace.batches
+
+    def plan(self, plan: BatchPlan) -> int:
+        """Choose the items of a plan and write down what is to be done with them; returns the number of the batch.
+        A plan that is there already stays as it is, and one that was interrupted is brought to its end.
+
+        Raises UserError for what the plan cannot ask for: a layout, a folder, a split that there is not.
+        """
+        require_layout(plan, LAYOUTS)
+        settings, profile = settings_of(plan), load_profile(plan.make.profile)
+        number = self._ledger.find(plan.digest)
+        if number is not None and self._ledger.get(number).planned:
+            return number
+        data = data_set_of(plan)
+        chosen = Chosen(data.items(), plan.choose)
+        if number is None:
+            number = self._ledger.create(
+                plan.name,
+                plan.toml_text(),
+                plan.digest,
+                profile.name,
+                plan.make.recipe,
+                settings.model_dump(mode="json"),
+                AT_ONCE,
+            )
+        self._ledger.add_sources(
+            number, (SourceItem(one.key, one.label, one.split, dict(one.attributes), one.stamp) for one in chosen)
+        )
+        if not self._ledger.count_sources(number):
+            raise UserError("The plan chooses no image of the data set: look at what it says under [choose].")
+        self._ledger.is_planned(number, chosen.report)
+        return number
+
+    def order(self, number: int) -> Order:
+        """What workers need to know of a batch. Raises UserError for one whose planning was interrupted."""
+        batch = self._ledger.get(number)
+        if not batch.planned:
+            raise UserError(f"The planning of “{batch.name}” was interrupted: plan it again, then run it.")
+        plan = plan_of(batch)
+        return Order(
+            plan=plan,
+            profile=load_profile(plan.make.profile),
+            settings=settings_of(plan),
+            at_once=batch.at_once,
+            images=self._workspace.images.folder,
+            thumbnails=self._workspace.thumbnails.folder,
+            process=self._workspace.images.process,
+        )
+
+    def status(self, number: int) -> BatchStatus:
+        """Raises UserError for an unknown batch."""
+        batch = self._ledger.get(number)
+        counts = self._ledger.counts(number)
+        passes = tuple(PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one)) for one in PASSES)
+        cost = plan_of(batch).cost
+        seconds = sum(one.seconds for held in counts.values() for one in held.values())
+        spent = None if cost.price_an_hour is None else cost.price_an_hour * seconds / 3600
+        return BatchStatus(batch, self._ledger.count_sources(number), passes, spent, cost.currency)
+
+    def all(self) -> tuple[BatchStatus, ...]:
+        """Of all batches, the latest first."""
+        return tuple(self.status(batch.id) for batch in self._ledger.all())
+
+    def sample(self, number: int, most: int = 12) -> tuple[Sampled, ...]:
+        """Some of the captions that would be drawn, drawn by lot: the same ones whenever it is asked."""
+        batch = self._ledger.get(number)
+        found = self._ledger.sample(number, most)
+        held = self._ledger.held(list({run for _, run, _ in found}))
+        source_caption = recipe_of(batch.recipe).source_caption
+        return tuple(
+            Sampled(
+                key,
+                source_caption({name: value.value for name, value in held[run].values.items()}),
+                edits_in_words(batch.recipe, counterfactual),
+                counterfactual.text,
+            )
+            for key, run, counterfactual in found
+        )
+
+    def failures(self, number: int) -> tuple[FailedGroup, ...]:
+        """What failed and what is not done, by reason."""
+        self._ledger.get(number)
+        return self._ledger.failures(number)
+
+    def _a_minute(self, number: int, stage: Pass) -> float | None:
+        minutes = self._ledger.minutes(number, stage, RECENT + 1)
+        now = datetime.now(UTC)
+        since = (now - timedelta(minutes=RECENT)).isoformat()[:16]
+        recent = [(minute, done) for minute, done in minutes if minute >= since]
+        if not recent:
+            return None
+        began = datetime.fromisoformat(f"{recent[-1][0]}:00+00:00")
+        return sum(done for _, done in recent) / max((now - began).total_seconds() / 60, 1.0)
+
+
+def plan_of(batch: Batch) -> BatchPlan:
+    """The plan of a batch."""
+    return plan_from_text(batch.plan, Path(f"of the batch {batch.id}"))
