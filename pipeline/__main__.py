@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,6 +48,7 @@ from pipeline.seeds import LARGEST
 from pipeline.stages.generation import PlannedImage
 from pipeline.terminal import ProgressLine, Stop, Terminated, stop_on_signals
 
+BATCH = "batch"
 DIFFERENT, WRONG, SOME_FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 3, 130, 141, 143
 """Exit codes; 0 when all went well."""
 
@@ -66,9 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     parser = _parser()
-    if not (sys.argv[1:] if arguments is None else arguments):
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if not given:
         parser.print_help(sys.stderr)
         return WRONG
+    if given[0] == BATCH:
+        # Whole data sets are kept in a workspace, of which this room knows nothing: it only shows the way.
+        return int(import_module("services.batches.__main__").main(given[1:]))
     options = parser.parse_args(arguments)
     share_cores()
     _quiet_libraries()
@@ -350,6 +356,7 @@ def _parser() -> argparse.ArgumentParser:
     every.add_argument("--recipe", default=DEFAULT)
     every.set_defaults(command=settings_list)
     model_commands.add_to(commands)
+    commands.add_parser(BATCH, help="make test cases of a whole data set: `batch --help`")
     return parser
 
 

@@ -65,7 +65,7 @@ def plan_file(folder: Path, data: Path, captions: int = 2, steps: int = 4, more:
 
 def command(workspace: Path, *arguments: object) -> list[str]:
     """One command of the command line."""
-    given = ["-m", "services.batches", "--workspace", str(workspace), *map(str, arguments)]
+    given = ["-m", "pipeline", "batch", "--workspace", str(workspace), *map(str, arguments)]
     return [sys.executable, *given]
 
 

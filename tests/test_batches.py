@@ -1,366 +1,245 @@
-"""Several images at once: what is drawn together, what is told and kept of each, and the same bits alone."""
+"""A data set from its plan to its test cases, by stand-ins for the models: what is made, what stops it, what fails.
+
+The real models, worker processes and kills are in `tests/test_batches_kills.py`.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.driver import Driver, ImageDone, ImageFailed, MemoryStore, Request
-from pipeline.errors import Cancelled, UserError
-from pipeline.lineage import Batch, TestCase
-from pipeline.methods import read_lineage, read_settings
-from pipeline.methods.controlnet import ControlNetMethod, ControlNetSettings
-from pipeline.methods.drawing import SAFE
-from pipeline.models import Models, load_models
-from pipeline.profile import load_profile
-from pipeline.progress import Progress
-from pipeline.recipes import DILLEMA
-from pipeline.seams import Drawn, Source, Wanted
-from pipeline.settings import GenerationSettings
-from pipeline.stages import generation
-from pipeline.stages.generation import Images, PlannedImage
-from pipeline.types import CounterfactualCaption, Edit, Task
-from services.jobs import JobHandle, JobQueue
-from tests import tiny
-from tests.scripted import NoiseBatches, ScriptedModels, over
-from tests.test_real_classes import paper_at
+from pipeline.errors import UserError
+from services.batches.engine import Engine, Outcome, Told
+from services.batches.plan_file import read_plan
+from services.batches.pools import HerePool, Pool, Returned
+from services.batches.service import BatchService
+from services.batches.work import Lot, Order
+from storage.catalogue_types import CatalogueFilter
+from storage.catalogue_types import Order as Sorted
+from storage.workspace import Workspace
+from tests.batch_kills import plan_file
+from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
 
-BIRD = Task("classification", label="bird")
-SOURCE = Image.new("RGB", (64, 64), "green")
-FEW = GenerationSettings(steps=3, short_side=64)
-BLUE = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
+CLASSES = ("bird", "boat")
+SOURCES = 6
 
 
-def run(
-    generator: NoiseBatches, images: generation.Worklist, drawing: GenerationSettings = FEW, **more: Any
-) -> Iterator[TestCase]:
-    method = ControlNetMethod(generator, None, DILLEMA.prompts("demo"))
-    prepared = method.prepare(Source(SOURCE, BIRD), ControlNetSettings(generation=drawing))
-    return generation.run(method, prepared, images, **more)
+def images(root: Path, number: int = SOURCES) -> Path:
+    """An image folder whose pictures are of one colour each."""
+    for place in range(number):
+        folder = root / "test" / CLASSES[place % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (64, 48), (6 * place, 90, 255 - 6 * place)).save(folder / f"{place}.png")
+    return root
 
 
-def images(*seeds: int) -> Images:
-    return Images([PlannedImage(BLUE, seed) for seed in seeds])
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "workspace") as opened:
+        yield opened
 
 
-def seeds(cases: Iterator[TestCase]) -> list[int]:
-    return [case.lineage.seed for case in cases]
+def planned(workspace: Workspace, folder: Path, more: str = "") -> int:
+    """A batch of the images in `folder / "data"`."""
+    return BatchService(workspace).plan(read_plan(plan_file(folder, folder / "data", captions=2, more=more)))
 
 
-# Which are drawn together
+def worked(
+    workspace: Workspace,
+    number: int,
+    models: ScriptedModels | None = None,
+    pool: Callable[[Order], Pool] | None = None,
+    stop: threading.Event | None = None,
+    tell: Callable[[Told], None] = lambda told: None,
+) -> Outcome:
+    """What becomes of it in this process, with stand-ins for the models."""
+    order = BatchService(workspace).order(number)
+    make = pool or (lambda order: HerePool(order, models or ScriptedModels()))  # type: ignore[arg-type]
+    return Engine(workspace, number, order, make, stop, tell).run()
 
 
-def test_images_are_drawn_in_batches_of_one_size_and_each_says_in_which() -> None:
-    generator = NoiseBatches(3)
-    made = [case.lineage for case in run(generator, images(1, 2, 3, 4, 5))]
-    assert generator.batches == [(3, [(0, 1), (1, 2), (2, 3)]), (3, [(0, 4), (1, 5)])]
-    assert [one.settings.drawn_in for one in made] == [Batch(size=3, place=place) for place in (0, 1, 2, 0, 1)]
-    assert all(read_lineage(one.plain()) == one for one in made)
-    assert made[0].seconds == made[1].seconds == made[2].seconds, "what a batch took is shared out"
+def test_a_data_set_becomes_test_cases_after_a_yes(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    service, number = BatchService(workspace), planned(workspace, tmp_path)
+    assert service.status(number).sources == SOURCES
+    assert worked(workspace, number) == "approval"
+    status = service.status(number)
+    assert status.words == "waits for your yes to its captions"
+    assert [one.number("done") for one in status.passes] == [SOURCES, SOURCES, 0]
+    assert status.passes[2].total == 2 * SOURCES
+    shown = service.sample(number, 4)
+    assert len(shown) == 4 and all(one.edits and one.new_caption != one.caption for one in shown)
+    assert worked(workspace, number) == "approval"  # and nothing is drawn without it
+    workspace.batches.approve(number)
+    assert worked(workspace, number) == "done"
+    status = service.status(number)
+    assert status.words == "done" and status.passes[2].number("done") == 2 * SOURCES
+    page = workspace.catalogue.page(CatalogueFilter(), Sorted(), 100)
+    assert len(page.entries) == 2 * SOURCES  # Curate has them
+    classes = {entry.classes for entry in page.entries}
+    assert classes == {("bird",), ("boat",)}
+    run = workspace.runs.get(workspace.batches.latest_images(number)[0][2])
+    assert set(run.values) == {"caption", "keywords", "alternatives", "counterfactuals"}  # Explore opens it
+    assert run.name.startswith("Drawn things: test/")
 
 
-def test_what_waits_is_shared_out_evenly_so_that_little_is_drawn_only_to_fill_up() -> None:
-    generator = NoiseBatches(3)
-    assert seeds(run(generator, images(1, 2, 3, 4))) == [1, 2, 3, 4]
-    assert generator.batches == [(2, [(0, 1), (1, 2)]), (2, [(0, 3), (1, 4)])], "and not three, and one with two more"
+def test_a_plan_that_is_there_is_not_planned_twice(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    number = planned(workspace, tmp_path)
+    assert planned(workspace, tmp_path) == number
+    assert planned(workspace, tmp_path, "[images]\ntries = 5\n") != number
+    assert worked(workspace, number) == "approval"
+    assert workspace.runs.count() == SOURCES
 
 
-def test_a_batch_is_no_larger_than_what_waits_unless_the_settings_say_so() -> None:
-    generator = NoiseBatches(8)
-    assert seeds(run(generator, images(1, 2))) == [1, 2]
-    assert seeds(run(generator, images(1, 2), FEW.model_copy(update={"batch": 4}))) == [1, 2]
-    assert [size for size, _ in generator.batches] == [2, 4]
-    single = NoiseBatches(1)
-    (case,) = run(single, images(7))
-    assert "batch" not in case.lineage.plain()["settings"], "one at a time is recorded as ever"
-    assert case.image.tobytes() == next(run(generator, images(7))).image.tobytes()
+def test_what_is_broken_or_there_twice_is_told_and_the_rest_goes_on(workspace: Workspace, tmp_path: Path) -> None:
+    root = images(tmp_path / "data") / "test"
+    (root / "bird" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nno more")
+    (root / "boat" / "again.png").write_bytes((root / "bird" / "0.png").read_bytes())
+    number = planned(workspace, tmp_path)
+    (root / "boat" / "1.png").unlink()
+    Image.new("RGB", (30, 20), "red").save(root / "boat" / "3.png")  # changed since it was planned
+    worked(workspace, number)
+    workspace.batches.approve(number)
+    assert worked(workspace, number) == "done"
+    failed = {group.examples[0]: group for group in BatchService(workspace).failures(number)}
+    assert set(failed) == {f"test/{name}.png" for name in ("bird/broken", "boat/again", "boat/1", "boat/3")}
+    assert "same picture as test/bird/0.png" in failed["test/boat/again.png"].reason
+    assert failed["test/boat/again.png"].state == "skipped"
+    assert all(group.state == "failed" for key, group in failed.items() if "again" not in key)
+    assert all(group.reason.endswith(".") for group in failed.values())
+    status = BatchService(workspace).status(number)
+    assert status.passes[2].number("done") == 2 * (SOURCES - 2)
+    assert status.words == "done; 3 failed"
 
 
-def test_records_of_earlier_versions_were_drawn_one_at_a_time_and_a_batch_makes_no_other_image() -> None:
-    old = ControlNetSettings().plain()
-    del old["generation"]["batch"], old["generation"]["control_until"]
-    read = read_settings("controlnet", old)
-    assert read == ControlNetSettings() and read.drawn_in == Batch()
-    at_once = ControlNetSettings(batch=Batch(size=8, place=3), generation=GenerationSettings(batch=8))
-    assert at_once.pixels() == ControlNetSettings().pixels()
-    beyond = read_settings("controlnet", old | {"batch": {"size": 4, "place": 9}})
-    assert beyond.drawn_in is None, "no batch has such a place"
+def boats_fail(prompt: str) -> str:
+    """What a language model says that is at a loss about boats."""
+    return "?" if "label boat" in prompt else answer(prompt)
 
 
-def test_images_are_made_again_in_the_batches_and_places_that_they_had() -> None:
-    generator = NoiseBatches(1)
-    had = [Batch(size=4, place=2), Batch(size=4, place=0), Batch(size=4, place=2), Batch()]
-    planned = [PlannedImage(BLUE, seed, batch=batch) for seed, batch in enumerate(had)]
-    made = list(run(generator, Images([*planned, PlannedImage(BLUE, 9)]), together=5))
-    assert [case.lineage.settings.drawn_in for case in made] == [Batch(), had[0], had[1], had[2], Batch()]
-    assert generator.batches[1:3] == [(4, [(2, 0), (0, 1)]), (4, [(2, 2)])]
+def test_a_reply_that_cannot_be_read_fails_its_source_alone_until_it_is_tried_again(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    images(tmp_path / "data")
+    service, number = BatchService(workspace), planned(workspace, tmp_path)
+    workspace.batches.approve(number, ahead=True)
+    assert worked(workspace, number, ScriptedModels(ScriptedLanguageModel(boats_fail))) == "done"
+    status = service.status(number)
+    assert (status.passes[1].number("done"), status.passes[1].number("failed")) == (SOURCES // 2, SOURCES // 2)
+    assert status.passes[2].number("done") == SOURCES
+    before = workspace.batches.images(number)
+    (group,) = service.failures(number)
+    assert group.stage == "language" and group.examples[0].startswith("test/boat/")
+    assert workspace.batches.retry_failed(number, group.reason) == SOURCES // 2
+    assert not service.status(number).batch.finished
+    assert worked(workspace, number) == "done"
+    assert service.status(number).passes[2].number("done") == 2 * SOURCES
+    assert before.items() <= workspace.batches.images(number).items()
 
 
-def test_a_driver_makes_recorded_images_again_together() -> None:
+def test_it_stops_when_it_is_asked_to_and_goes_on_where_it_was(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data", 40)
+    number, stop = planned(workspace, tmp_path), threading.Event()
+    assert worked(workspace, number, stop=stop, tell=lambda told: stop.set()) == "paused"
+    done = BatchService(workspace).status(number).passes[0]
+    assert 0 < done.number("done") < 40 and done.number("leased") == 0
+    assert worked(workspace, number, tell=lambda told: workspace.batches.set_wish(number, "cancel")) == "cancelled"
+    assert worked(workspace, number) == "approval"
+    assert workspace.runs.count() == 40
+
+
+def test_the_same_plan_gives_the_same_images_in_whatever_order_lots_come_back(tmp_path: Path) -> None:
+    images(tmp_path / "data", 12)
+    made = []
+    for name, backwards in (("one", False), ("other", True)):
+        with Workspace(tmp_path / name) as workspace:
+            number = planned(workspace, tmp_path)
+            workspace.batches.approve(number, ahead=True)
+            assert worked(workspace, number, pool=lambda order, b=backwards: Shuffled(order, b)) == "done"  # type: ignore[misc]
+            made.append(workspace.batches.images(number))
+    assert len(made[0]) == 24
+    assert made[0] == made[1]
+
+
+class Shuffled(HerePool):
+    """Takes several lots at a time, and does the last one first."""
+
+    def __init__(self, order: Order, backwards: bool) -> None:
+        super().__init__(order, ScriptedModels())  # type: ignore[arg-type]
+        self._backwards = backwards
+
+    def room(self) -> int:
+        return 3 - len(self._lots)
+
+    def wait(self, seconds: float) -> Sequence[Returned]:
+        if self._backwards:
+            self._lots.reverse()
+        return super().wait(seconds)
+
+
+class Dying(HerePool):
+    """Its worker dies whenever it has a certain source."""
+
+    def wait(self, seconds: float) -> Sequence[Returned]:
+        lot: Lot = self._lots[0]
+        if any(piece.key.endswith("/3.png") for piece in lot.pieces):
+            self._lots.popleft()
+            return (Returned(lot, died=True),)
+        return super().wait(seconds)
+
+
+def test_a_source_that_kills_its_worker_is_set_aside(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    number = planned(workspace, tmp_path)
+    assert worked(workspace, number, pool=lambda order: Dying(order, ScriptedModels())) == "approval"  # type: ignore[arg-type]
+    (group,) = BatchService(workspace).failures(number)
+    assert group.examples == ["test/boat/3.png"] and "died 3 times" in group.reason
+
+
+def test_a_check_that_the_plan_asks_for_sets_images_aside(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data", 2)
+    number = planned(workspace, tmp_path, '[images]\nchecks = ["label kept"]\ntries = 2\n')
+    workspace.batches.approve(number, ahead=True)
     models = ScriptedModels()
-    models.generator = generator = NoiseBatches(1)
-    planned = tuple(PlannedImage(BLUE, seed, batch=Batch(size=2, place=seed)) for seed in (0, 1))
-    request = Request(BIRD, load_profile("demo").settings, stages=(), images=planned)
-    Driver(load_profile("demo"), models).run(request, MemoryStore(SOURCE))
-    assert generator.batches == [(2, [(0, 0), (1, 1)])]
+    models.generator = NoiseGenerator()
+    assert worked(workspace, number, models) == "done"
+    entries = workspace.catalogue.page(CatalogueFilter(), Sorted(), 100).entries
+    status = BatchService(workspace).status(number).passes[2]
+    assert status.number("done") == len(entries)
+    assert status.number("done") + status.number("failed") == 4
+    for entry in entries:
+        assert all(check.passed is not False for check in entry.checks if check.name == "label kept")
 
 
-# What is told and kept
+def test_a_full_disk_ends_the_work_and_fails_nothing(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images(tmp_path / "data")
+    number = planned(workspace, tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("storage.images.write_whole", full)
+        with pytest.raises(UserError, match="No space left on device"):
+            worked(workspace, number)
+    status = BatchService(workspace).status(number).passes[0]
+    assert (status.number("planned"), status.number("failed")) == (SOURCES, 0)
+    assert worked(workspace, number) == "approval"
 
 
-def test_progress_counts_the_steps_of_all_that_are_drawn() -> None:
-    told: list[Progress] = []
-    seeds(run(NoiseBatches(2), images(1, 2, 3), progress=told.append, seconds_per_step=2.0))
-    assert [(one.done, one.total, one.step, one.note) for one in told] == [
-        *((2 * step, 9, step, "images 1 to 2 of 3") for step in range(4)),
-        *((6 + step, 9, step, "image 3 of 3") for step in range(4)),
-        (9, 9, 0, "3 of 3 images"),
-    ]
-    assert told[0].seconds_left == 18.0
-
-
-def test_what_was_checked_before_a_stop_is_kept_and_a_step_heeds_it() -> None:
-    stop, kept = threading.Event(), []
-    with pytest.raises(Cancelled):
-        for case in run(NoiseBatches(3), images(1, 2, 3), cancelled=stop):
-            kept.append(case)
-            stop.set()
-    assert len(kept) == 1
-    stop.clear()
-    generator = NoiseBatches(3)
-
-    def at_the_second_step(told: Progress) -> None:
-        if told.step == 2:
-            stop.set()
-
-    with pytest.raises(Cancelled):
-        list(run(generator, images(1, 2, 3), cancelled=stop, progress=at_the_second_step))
-    assert not generator.batches
-
-
-def test_one_that_is_refused_or_dropped_leaves_the_others_as_they_are() -> None:
-    class Dropping(Images):
-        out: Collection[int] = ()
-
-        def dropped(self) -> Collection[int]:
-            return self.out
-
-    failed: list[tuple[int, str]] = []
-    worklist = Dropping([PlannedImage(BLUE, seed) for seed in (1, 2, 3, 4)])
-    kept = []
-    for case in run(NoiseBatches(4, 2), worklist, on_failure=lambda one, error: failed.append((one.seed, str(error)))):
-        kept.append(case.lineage.seed)
-        assert {check.name: check.passed for check in case.checks}[SAFE]
-        worklist.out = (2,)
-    assert kept == [1, 4] and failed == [(2, "The safety checker refused this image.")]
-
-    class Gone(Dropping):
-        out: Collection[int] = (0, 1)
-
-        def take(self, most: int = 1) -> Sequence[PlannedImage]:
-            taken = super().take(most)
-            self.out = self.out if self.waiting() else ()
-            return taken
-
-    generator = NoiseBatches(2)
-    assert seeds(run(generator, Gone([PlannedImage(BLUE, seed) for seed in (1, 2, 3, 4)]))) == [3, 4]
-    assert len(generator.batches) == 1, "a batch that nobody wants stops at its next step"
-
-
-def test_a_refused_image_is_told_by_itself_and_the_run_goes_on() -> None:
-    models = ScriptedModels()
-    models.generator = NoiseBatches(4, 6)
-    planned = tuple(PlannedImage(BLUE, seed) for seed in (5, 6, 7))
-    store, said = MemoryStore(SOURCE), list[Any]()
-    request = Request(BIRD, load_profile("demo").settings, stages=(), images=planned)
-    Driver(load_profile("demo"), models).run(request, store, said.append)
-    assert [event.image.seed for event in said if isinstance(event, ImageFailed)] == [6]
-    assert sum(isinstance(event, ImageDone) for event in said) == len(store.cases) == 2
-
-
-def test_the_queue_takes_several_parts_at_once() -> None:
-    jobs, seen = JobQueue(), list[tuple[str, ...]]()
-
-    def work(handle: JobHandle) -> None:
-        while parts := handle.take_parts(2):
-            jobs.drop_part(number, parts[0].id)
-            seen.append(tuple(part.name for part in handle.at_parts()))
-
-    number = jobs.submit("a", ("generation",), work, ("one", "two", "three"))
-    over(jobs)
-    view = jobs.view(number)
-    assert seen == [("two",), ()] and view is not None
-    assert [part.state for part in view.parts] == ["dropped", "done", "dropped"]
-    jobs.close()
-
-
-# The real classes
-
-
-QUICK = GenerationSettings(steps=3, short_side=64, guidance=5.0)
-LONG = "a photo of a very long road " * 6
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("batches")
-    tiny.save_stable_diffusion(folder / "generator", folder / "controlnet", safety_checker=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def models(folder: Path) -> Models:
-    return load_models(paper_at(folder, generator={"safety_checker": False}))
-
-
-def control() -> Image.Image:
-    rng = np.random.default_rng(1)
-    return Image.fromarray(rng.integers(0, 2, (8, 12), np.uint8) * 255).convert("RGB").resize((48, 32))
-
-
-def drawn(generator: Any, wanted: Sequence[tuple[str, int, int]], size: int, **changes: Any) -> Sequence[Drawn]:
-    settings = QUICK.model_copy(update=changes)
-    return generator.draw([Wanted(*one) for one in wanted], size, control(), settings, lambda _done, _total: None)
-
-
-def pixels(result: Drawn) -> bytes:
-    assert result.image is not None
-    return result.image.tobytes()
-
-
-@pytest.mark.slow
-def test_the_same_batch_shape_gives_the_same_bits_whatever_is_beside_it(models: Models) -> None:
-    generator: Any = models.generator
-    asked = [("a bird", 5, 0), (LONG, 8, 2)]
-    together = drawn(generator, asked, 3)
-    assert len({pixels(one) for one in together}) == 2
-    assert [one.batch for one in together] == [Batch(size=3, place=place) for place in (0, 2)]
-    for one, result in zip(asked, together, strict=True):
-        (alone,) = drawn(generator, [one], 3)
-        assert pixels(alone) == pixels(result), "it is filled up, and has the same bits"
-        (single,) = drawn(generator, [(one[0], one[1], 0)], 1)
-        apart = np.asarray(single.image, float) - np.asarray(result.image, float)
-        assert (apart**2).mean() < 255**2 / 10**4, "of another shape they are alike: 40 dB at least"
-    (again,) = drawn(generator, asked[:1], 1)
-    assert pixels(again) == generator.generate("a bird", control(), QUICK, 5, lambda _done, _total: None).tobytes()
-
-
-@pytest.mark.slow
-def test_on_a_cpu_small_images_are_drawn_together_where_nobody_watches(models: Models) -> None:
-    generator: Any = models.generator
-    assert generator.batch((128, 128)) == 1, "each is to be seen when it is done"
-    assert generator.batch((128, 128), watched=False) > 1
-    assert generator.batch((512, 512), watched=False) == 1, "a large one keeps the cores busy by itself"
-
-
-@pytest.mark.slow
-def test_too_little_memory_halves_the_batch_and_says_so(models: Models) -> None:
-    import torch
-
-    generator: Any = models.generator
-    few = QUICK.model_copy(update={"steps": 1})
-    rows: list[int] = []
-
-    def full(_unet: object, given: tuple[Any, ...]) -> None:
-        rows.append(len(given[0]))
-        if len(given[0]) > 4:  # with guidance each image takes two rows
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
-
-    with generator._pipe.unet.register_forward_pre_hook(full):
-        steps: list[tuple[int, int]] = []
-        wanted = [Wanted("a bird", seed, seed) for seed in range(3)]
-        made = generator.draw(wanted, 8, control(), few, lambda done, total: steps.append((done, total)))
-        assert [one.batch for one in made] == [Batch(size=2, place=place) for place in (0, 1, 0)]
-        assert rows[:3] == [16, 8, 4] and generator.batch(control().size) == 1
-        assert steps == sorted(steps) and steps[-1][0] == steps[-1][1]
-    assert pixels(made[1]) == pixels(drawn(generator, [("a bird", 1, 1)], 2, steps=1)[0])
-    generator._room.clear()
-
-
-@pytest.mark.slow
-def test_texts_and_the_control_image_are_read_once_and_a_controlnet_rests_after_its_end(models: Models) -> None:
-    generator: Any = models.generator
-    net, asked = generator._net("canny"), dict[str, int]()
-
-    def counting(name: str, module: Any) -> Any:
-        asked[name] = 0
-
-        def count(*_: object) -> None:
-            asked[name] += 1
-
-        return module.register_forward_pre_hook(count)
-
-    whole = [pixels(one) for one in drawn(generator, [("a tree", 1, 0)], 1)]
-    parts = {
-        "text": generator._pipe.text_encoder,
-        "edges": net.controlnet_cond_embedding.conv_in,
-        "steered": net.controlnet_mid_block,
-        "drawn": generator._pipe.unet,
-    }
-    hooks = [counting(name, module) for name, module in parts.items()]
-    try:
-        assert whole == [pixels(one) for one in drawn(generator, [("a tree", 1, 0)], 1)]
-        steps = asked["drawn"]
-        assert asked == {"text": 0, "edges": 0, "steered": steps, "drawn": steps}, "all of it is still there"
-        drawn(generator, [("a new tree", 2, 0), ("a new tree", 3, 1)], 2, negative_prompt="blurred")
-        assert (asked["text"], asked["edges"], asked["steered"]) == (2, 1, 2 * steps)
-        until = drawn(generator, [("a tree", 1, 0)], 1, control_until=0.67)
-        assert asked["steered"] < 3 * steps < asked["drawn"] + 1
-    finally:
-        for hook in hooks:
-            hook.remove()
-    stock = generator._pipe(
-        prompt_embeds=generator.embeddings("a tree", "")[0],
-        negative_prompt_embeds=generator.embeddings("a tree", "")[1],
-        image=control(),
-        num_inference_steps=QUICK.steps,
-        guidance_scale=QUICK.guidance,
-        control_guidance_end=0.67,
-        generator=torch_generator(1),
-    ).images[0]
-    assert pixels(until[0]) == stock.tobytes() and pixels(until[0]) != whole[0], "as the stock pipeline draws it"
-
-
-def torch_generator(seed: int) -> Any:
-    import torch
-
-    return torch.Generator("cpu").manual_seed(seed)
-
-
-@pytest.mark.slow
-def test_the_safety_checker_judges_each_image_of_a_batch(folder: Path) -> None:
-    import torch
-
-    generator: Any = load_models(paper_at(folder)).generator
-    assert [one.image for one in drawn(generator, [("a bird", 1, 0), ("a bird", 2, 1)], 2)] == [None, None]
-    checker = generator._pipe.safety_checker
-    torch.nn.init.normal_(checker.visual_projection.weight)
-    near: list[float] = []
-
-    def look(_module: object, _given: object, embedding: Any) -> None:
-        near.extend(torch.nn.functional.cosine_similarity(embedding, checker.concept_embeds[:1]).tolist())
-
-    with checker.visual_projection.register_forward_hook(look):
-        drawn(generator, [("a bird", 1, 0), ("a bird", 2, 1)], 2)
-    checker.special_care_embeds_weights.data.fill_(10)
-    checker.concept_embeds_weights.data.fill_(sum(near) / 2)
-    results = drawn(generator, [("a bird", 1, 0), ("a bird", 2, 1)], 2)
-    flagged = max(range(2), key=near.__getitem__)
-    assert [one.safe for one in results] == [place != flagged for place in range(2)]
-    assert results[flagged].image is None and isinstance(results[flagged].refused, UserError)
-    assert results[1 - flagged].image is not None
-
-
-@pytest.mark.slow
-def test_previews_show_all_that_are_drawn(models: Models) -> None:
-    generator: Any = models.generator
-    shown: list[Image.Image | None] = []
-    wanted = [Wanted("a bird", seed, seed) for seed in (0, 2, 3)]
-    generator.draw(wanted, 4, control(), QUICK, lambda _done, _total: shown.append(generator.preview()))
-    assert {image.size for image in shown if image is not None} == {(96, 64)} and generator.preview() is None
+def test_a_layout_and_a_choice_that_there_is_not_are_refused(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    service = BatchService(workspace)
+    plan = plan_file(tmp_path, tmp_path / "data")
+    plan.write_text(plan.read_text().replace('"imagefolder"', '"imagefolders"'))
+    with pytest.raises(UserError, match="no layout 'imagefolders'"):
+        service.plan(read_plan(plan))
+    with pytest.raises(UserError, match="chooses no image"):
+        planned(workspace, tmp_path, '[choose]\nclasses = ["horse"]\n')

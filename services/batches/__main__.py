@@ -15,13 +15,14 @@ from pathlib import Path
 
 from pipeline.errors import UserError
 from pipeline.machine import share_cores
-from pipeline.progress import Progress
+from pipeline.progress import Pace, Progress
 from pipeline.terminal import ProgressLine, Terminated, remaining, stop_on_signals
 from services.batches.engine import Engine, Told
 from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool, Pool, ProcessPool
 from services.batches.service import BatchService, BatchStatus
 from services.batches.work import Order
+from storage.batch_types import Pass
 from storage.workspace import Workspace
 
 WRONG, SOME_FAILED, WAITS, INTERRUPTED, TERMINATED = 2, 3, 4, 130, 143
@@ -62,12 +63,15 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
         workspace.batches.approve(number, ahead=True)
     workers = options.workers or order.plan.run.workers or _workers(order)
 
+    paces: dict[Pass, tuple[Pace, int]] = {}
+
     def tell(told: Told) -> None:
         status = next(one for one in service.status(number).passes if one.stage == told.stage)
-        done, total = status.total - status.left, status.total
-        failed = status.number("failed")
+        done, total, failed = status.total - status.left, status.total, status.number("failed")
+        before = done - told.done - told.failed
+        pace, before = paces.setdefault(told.stage, (Pace(total - before), before))
         note = f"{done:,} of {total:,}{f', {failed:,} failed' if failed else ''}"
-        line(Progress(status.title, 0, 0, status.seconds_left, note))
+        line(Progress(status.title, 0, 0, pace.seconds_left(max(done - before, 0)), note))
 
     with stop_on_signals() as stop:
         outcome = Engine(workspace, number, order, _pool(workers), stop.asked, tell, options.shard).run()
@@ -191,6 +195,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def command(name: str, what: Callable[..., int], named: str = "batch") -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=(what.__doc__ or "").split(".")[0].lower(), description=what.__doc__)
+        one.add_argument("--workspace", default=argparse.SUPPRESS, help="as above")
         one.set_defaults(command=what)
         if named:
             one.add_argument(named, help="its number, or the file of its plan" if named == "batch" else "a plan.toml")
