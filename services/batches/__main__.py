@@ -68,10 +68,9 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
     def tell(told: Told) -> None:
         status = next(one for one in service.status(number).passes if one.stage == told.stage)
         done, total, failed = status.total - status.left, status.total, status.number("failed")
-        before = done - told.done - told.failed
-        pace, before = paces.setdefault(told.stage, (Pace(total - before), before))
+        pace, before = paces.setdefault(told.stage, (Pace(status.left), done))
         note = f"{done:,} of {total:,}{f', {failed:,} failed' if failed else ''}"
-        line(Progress(status.title, 0, 0, pace.seconds_left(max(done - before, 0)), note))
+        line(Progress(status.title, 0, 0, pace.seconds_left(done - before), note))
 
     with stop_on_signals() as stop:
         outcome = Engine(workspace, number, order, _pool(workers), stop.asked, tell, options.shard).run()

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -39,6 +39,14 @@ class Returned:
     """Its worker died while it had it: nothing is known of it."""
     untouched: bool = False
     """Its worker died before it began with it."""
+
+
+class Does(Protocol):
+    """A worker."""
+
+    def do(self, lot: Lot) -> tuple[Done, ...]:
+        """As `Worker.do`."""
+        ...
 
 
 class Pool(Protocol):
@@ -101,12 +109,19 @@ class _Slot:
 class ProcessPool:
     """Does lots in processes of this machine, each with its own models. One that dies is replaced."""
 
-    def __init__(self, order: Order, workers: int) -> None:
-        """One thread a worker where there are several, so that the numbers are the same however many there are."""
-        self._order = order
+    def __init__(self, order: Order, workers: int, make: Callable[[Order], Does] = Worker) -> None:
+        """One thread a worker, so that the numbers are the same however many there are. `make` makes a worker in its
+        process.
+        """
+        self._order, self._make = order, make
         self._context = multiprocessing.get_context("spawn")
         self._deaths = 0
         self._slots = [self._started() for _ in range(workers)]
+
+    def ready(self) -> None:
+        """Wait until all workers are there. Nobody need call it."""
+        for slot in self._slots:
+            slot.connection.poll(None)
 
     def room(self) -> int:
         return sum(AHEAD - len(slot.lots) for slot in self._slots)
@@ -170,7 +185,7 @@ class ProcessPool:
 
     def _started(self) -> _Slot:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs, self._order), daemon=True, name="batch worker")
+        process = self._context.Process(target=_serve, args=(theirs, self._order, self._make), daemon=True, name="batch worker")
         with _one_thread():
             process.start()
         theirs.close()  # or the end of the worker would not end the connection
@@ -207,13 +222,13 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _serve(connection: Connection, order: Order) -> None:
+def _serve(connection: Connection, order: Order, make: Callable[[Order], Does]) -> None:
     """The life of a worker process: it ends when whoever started it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     try:
-        worker = Worker(replace(order, profile=single_threaded(order.profile)))
+        worker = make(replace(order, profile=single_threaded(order.profile)))
         while True:
             connection.send(worker.do(connection.recv()))
     except (EOFError, BrokenPipeError, ConnectionResetError):

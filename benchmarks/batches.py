@@ -1,0 +1,155 @@
+"""Whole data sets: the ledger at its largest, and what handing out the work costs beside the work itself.
+
+`python -m benchmarks.batches` runs this alone. No model is asked: workers sleep, so that what is measured is all that is
+not their own work. How fast the models are together is `benchmarks.lots`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from PIL import Image
+
+from benchmarks.catalogue import timed
+from benchmarks.figures import Comparison, Figure, reported
+from pipeline.types import Caption, StageValue, Task, Trace
+from services.batches.engine import SOURCES_OF_A_LOT, Engine
+from services.batches.plan_file import plan_from_text
+from services.batches.pools import ProcessPool
+from services.batches.service import BatchService
+from services.batches.work import Lot, Order
+from storage.batch_types import Done, NewWork, ReadSource, SourceItem
+from storage.images import ImageFiles
+from storage.workspace import Workspace
+
+MILLION, PLANNED = 1_000_000, 125_000
+STATUS, CLAIM, PLAN = 100.0, 25.0, 60_000.0
+"""Milliseconds."""
+SLEEP = 0.05
+"""Seconds that a worker takes for a source."""
+SOURCES = 320
+OVERHEAD = 1.05
+LINEAR = 0.95
+_PLAN = """
+name = "A benchmark"
+data = { root = "/nowhere", layout = "folder" }
+task = { kind = "classification", label = "bird" }
+make = { profile = "demo", recipe = "reconstruction" }
+"""
+
+
+def measure() -> list[Figure | Comparison]:
+    """All of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [*ledger(Path(folder) / "ledger"), *handing_out(Path(folder))]
+
+
+def ledger(folder: Path, size: int = MILLION) -> Iterator[Figure]:
+    """Planning, status and claims where so much work stands in it."""
+    with Workspace(folder) as workspace:
+        held, service = workspace.batches, BatchService(workspace)
+        number = _batch(workspace, size)
+        began = time.perf_counter()
+        _planned(workspace, number, PLANNED)
+        yield Figure(f"planning {PLANNED:,} sources", ((time.perf_counter() - began) * 1000,), PLAN)
+        _planned(workspace, number, size)
+        name = f", {size:,} in the ledger"
+        yield timed(f"the status of a batch{name}", (partial(service.status, number) for _ in range(20)), STATUS)
+        held.hold(number)
+        yield timed(f"leasing a lot{name}", (partial(held.claim, number, "captions") for _ in range(50)), CLAIM)
+        yield timed(f"the failures of a batch{name}", (partial(service.failures, number) for _ in range(20)), STATUS)
+
+
+def handing_out(folder: Path) -> Iterator[Comparison]:
+    """Sleeping workers: the time of a pass against the sum of their sleep."""
+    for workers, least, what in ((2, 1 / OVERHEAD, "two workers"), (16, LINEAR, "sixteen workers")):
+        ratios = []
+        sources = SOURCES * workers // 2
+        for number in range(3):
+            with Workspace(folder / f"{workers}-{number}") as workspace:
+                batch = _batch(workspace, sources)
+                _planned(workspace, batch, sources)
+                held = _Timed(workers)
+                Engine(workspace, batch, BatchService(workspace).order(batch), held.pool).run()
+                assert workspace.batches.counts(batch)["captions"]["done"].number == sources
+                ratios.append(SLEEP * sources / workers / held.seconds)
+        words = f"{sources} sources of {SLEEP * 1000:.0f} ms each, asleep"
+        yield Comparison(f"the work of {what} in the time that it took", tuple(ratios), least=least, words=words)
+
+
+class _Timed:
+    """Times from when all workers are there to when the last result is recorded."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._began = 0.0
+        self._pool: ProcessPool | None = None
+        self.seconds = 0.0
+
+    def pool(self, order: Order) -> ProcessPool:
+        """The workers, once they answer. The time ends when they are let go."""
+        timed = self
+
+        class Pool(ProcessPool):
+            def close(self) -> None:
+                timed.seconds = time.perf_counter() - timed._began
+                super().close()
+
+        made = Pool(order, self._workers, Sleeper)
+        made.ready()
+        self._began = time.perf_counter()
+        return made
+
+
+class Sleeper:
+    """A worker that sleeps as long as it would work."""
+
+    def __init__(self, order: Order) -> None:
+        files = ImageFiles(order.images)
+        files.process = order.process
+        self._image = files.save(Image.new("RGB", (16, 12)))
+
+    def do(self, lot: Lot) -> tuple[Done, ...]:
+        """A caption for each source."""
+        time.sleep(SLEEP * len(lot.pieces))
+        value = StageValue(Caption("A bird."), Trace("model", model="none"), "k")
+        source = ReadSource(self._image, Task("classification", "bird"))
+        return tuple(Done(piece.id, SLEEP, source=source, values={"caption": value}) for piece in lot.pieces)
+
+
+def _batch(workspace: Workspace, size: int) -> int:
+    plan = plan_from_text(_PLAN, Path("benchmark.toml"))
+    number = workspace.batches.create("A benchmark", plan.toml_text(), plan.digest, "demo", "reconstruction", {}, 8)
+    workspace.batches.add_sources(number, (SourceItem(f"bird/{place:07}.png", "bird") for place in range(size)))
+    workspace.batches.is_planned(number, ())
+    return number
+
+
+def _planned(workspace: Workspace, number: int, size: int) -> None:
+    """The captions of the first sources, as the engine plans them."""
+    held, after, place = workspace.batches, 0, 0
+    while place < size and (some := held.sources(number, "captions", after, 512)):
+        first = held.next_lot(number, "captions")
+        work = [
+            NewWork(one.id, f"captions/{one.item.key}", first + at // SOURCES_OF_A_LOT, at % SOURCES_OF_A_LOT, at)
+            for at, one in enumerate(some)
+        ]
+        held.plan(number, "captions", work)
+        after, place = some[-1].id, place + len(some)
+
+
+def main() -> int:
+    """The exit code: 1 when a bound was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.batches", description="Measures whole data sets.")
+    parser.parse_args()
+    return reported(measure(), f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
