@@ -1,7 +1,7 @@
 """Whole data sets: the ledger at its largest, and what handing out the work costs beside the work itself.
 
-`python -m benchmarks.batches` runs this alone. No model is asked: workers sleep, so that what is measured is all that is
-not their own work. How fast the models are together is `benchmarks.lots`.
+`python -m benchmarks.batches` runs this alone. No model is asked: workers sleep, so that what is measured is what is not
+their own work. How fast the models are together is `benchmarks.lots`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.errors import UserError
-from pipeline.machine import share_cores
+from pipeline.machine import share_cores, this_machine
 from pipeline.progress import Pace, Progress
 from pipeline.terminal import ProgressLine, Terminated, remaining, stop_on_signals
 from services.batches.engine import Engine, Told
@@ -61,7 +61,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
     order, line = service.order(number), ProgressLine()
     if options.yes and service.status(number).batch.approved is None:
         workspace.batches.approve(number, ahead=True)
-    workers = options.workers or order.plan.run.workers or _workers(order)
+    workers = options.workers or order.plan.run.workers or _workers()
 
     paces: dict[Pass, tuple[Pace, int]] = {}
 
@@ -169,9 +169,7 @@ def _number(service: BatchService, named: str) -> int:
 
 def _workers(order: Order) -> int:
     """One a core; where the images are drawn on a GPU one, since its memory holds the models once."""
-    import torch
-
-    return 1 if torch.cuda.is_available() else max(1, len(os.sched_getaffinity(0)))
+    return 1 if this_machine().gpu else max(1, len(os.sched_getaffinity(0)))
 
 
 def _pool(workers: int) -> Callable[[Order], Pool]:

@@ -185,7 +185,9 @@ class ProcessPool:
 
     def _started(self) -> _Slot:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs, self._order, self._make), daemon=True, name="batch worker")
+        process = self._context.Process(
+            target=_serve, args=(theirs, self._order, self._make), daemon=True, name="batch worker"
+        )
         with _one_thread():
             process.start()
         theirs.close()  # or the end of the worker would not end the connection

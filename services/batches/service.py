@@ -126,7 +126,7 @@ class BatchService:
                 profile.name,
                 plan.make.recipe,
                 settings.model_dump(mode="json"),
-                AT_ONCE,
+                settings.generation.batch or AT_ONCE,
             )
         self._ledger.add_sources(
             number, (SourceItem(one.key, one.label, one.split, dict(one.attributes), one.stamp) for one in chosen)
