@@ -19,7 +19,7 @@ from pipeline.progress import Pace, Progress
 from pipeline.terminal import ProgressLine, Terminated, remaining, stop_on_signals
 from services.batches.engine import Engine, Told
 from services.batches.plan_file import read_plan
-from services.batches.pools import HerePool, Pool, ProcessPool
+from services.batches.pools import Pool, ProcessPool
 from services.batches.service import BatchService, BatchStatus
 from services.batches.work import Order
 from storage.batch_types import Pass
@@ -27,6 +27,7 @@ from storage.workspace import Workspace
 
 WRONG, SOME_FAILED, WAITS, INTERRUPTED, TERMINATED = 2, 3, 4, 130, 143
 """Exit codes; 0 when all went well."""
+MOST_WORKERS = 256
 LISTED = 12
 """Captions of a sample, and reasons for failures, that are shown."""
 
@@ -167,13 +168,19 @@ def _number(service: BatchService, named: str) -> int:
     return int(named) if named.isdecimal() else service.plan(read_plan(Path(named)))
 
 
-def _workers(order: Order) -> int:
-    """One a core; where the images are drawn on a GPU one, since its memory holds the models once."""
+def _workers() -> int:
+    """One a core; where there is a GPU one, since its memory holds the models once."""
     return 1 if this_machine().gpu else max(1, len(os.sched_getaffinity(0)))
 
 
 def _pool(workers: int) -> Callable[[Order], Pool]:
-    return HerePool if workers == 0 else partial(ProcessPool, workers=workers)
+    return partial(ProcessPool, workers=workers)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"workers are a whole number from 1 to {MOST_WORKERS}, not {text!r}")
+    return int(text)
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -201,7 +208,9 @@ def _parser() -> argparse.ArgumentParser:
     command("plan", plan, "plan")
     for name in ("run", "resume"):
         running = command(name, run)
-        running.add_argument("--workers", type=int, help="processes (default: one a core; one where there is a GPU)")
+        running.add_argument(
+            "--workers", type=_positive, help="processes (default: one a core; one where there is a GPU)"
+        )
         running.add_argument("--yes", action="store_true", help="approve the captions without a look at them")
         running.add_argument(
             "--shard", type=_shard, default=(0, 1), metavar="i/n", help="every n-th lot, from the i-th"
