@@ -1,6 +1,6 @@
 """Whole data sets: the ledger at its largest, and what handing out the work costs beside the work itself.
 
-`python -m benchmarks.batches` runs this alone. No model is asked: workers sleep, so that what is measured is what is not
+`python -m benchmarks.batches` runs this alone. No model is asked: workers sleep, so that all is measured that is not
 their own work. How fast the models are together is `benchmarks.lots`.
 """
 

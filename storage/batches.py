@@ -275,18 +275,12 @@ class Batches(Repository):
     # The work
 
     @write
-    def claim(
-        self, db: sqlite_utils.Database, batch: int, stage: Pass, shard: tuple[int, int] = (0, 1)
-    ) -> tuple[Claimed, ...]:
+    def claim(self, db: sqlite_utils.Database, batch: int, stage: Pass) -> tuple[Claimed, ...]:
         """What is to be done next, leased to this process: all that is planned of a lot, or one piece alone of a lot
-        whose worker died, so that it shows which piece kills. Nothing where nothing is planned. `shard` (i, n) takes
-        every n-th lot from the i-th on.
+        whose worker died, so that it shows which piece kills. Nothing where nothing is planned.
         """
-        query = """
-            SELECT lot FROM batch_work WHERE batch = ? AND pass = ? AND state = 'planned' AND lot % ? = ?
-            ORDER BY lot LIMIT 1
-        """
-        found = db.execute(query, [batch, stage, shard[1], shard[0]]).fetchone()
+        query = "SELECT lot FROM batch_work WHERE batch = ? AND pass = ? AND state = 'planned' ORDER BY lot LIMIT 1"
+        found = db.execute(query, [batch, stage]).fetchone()
         if found is None:
             return ()
         query = """

@@ -176,16 +176,6 @@ def test_the_same_items_and_the_same_work_are_taken_once(workspace: Workspace) -
     assert held.find("d") == number and held.find("e") is None
 
 
-def test_each_shard_takes_its_own_lots(workspace: Workspace) -> None:
-    number, held = batch_of(workspace, 12, lot=2), workspace.batches
-
-    def lots(shard: int) -> Iterator[int]:
-        while claimed := held.claim(number, "captions", (shard, 3)):
-            yield claimed[0].lot
-
-    assert [list(lots(shard)) for shard in range(3)] == [[0, 3], [1, 4], [2, 5]]
-
-
 def test_captions_are_approved_once_and_not_before_they_are_there(workspace: Workspace) -> None:
     number, held = batch_of(workspace), workspace.batches
     with pytest.raises(UserError, match="not all written yet"):

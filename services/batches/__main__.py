@@ -74,7 +74,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
         line(Progress(status.title, 0, 0, pace.seconds_left(done - before), note))
 
     with stop_on_signals() as stop:
-        outcome = Engine(workspace, number, order, _pool(workers), stop.asked, tell, options.shard).run()
+        outcome = Engine(workspace, number, order, _pool(workers), stop.asked, tell).run()
     line.clear()
     status = service.status(number)
     _print(status)
@@ -183,13 +183,6 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _shard(text: str) -> tuple[int, int]:
-    own, _, of = text.partition("/")
-    if not (own.isdecimal() and of.isdecimal() and 0 <= int(own) < int(of)):
-        raise argparse.ArgumentTypeError(f"a shard is i/n with i from 0 to n - 1, such as 0/4, not {text!r}")
-    return int(own), int(of)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline batch", description=__doc__)
     parser.add_argument(
@@ -212,9 +205,6 @@ def _parser() -> argparse.ArgumentParser:
             "--workers", type=_positive, help="processes (default: one a core; one where there is a GPU)"
         )
         running.add_argument("--yes", action="store_true", help="approve the captions without a look at them")
-        running.add_argument(
-            "--shard", type=_shard, default=(0, 1), metavar="i/n", help="every n-th lot, from the i-th"
-        )
     command("status", status, "").add_argument("batch", nargs="?", help="its number, or the file of its plan")
     command("sample", sample)
     command("approve", approve)

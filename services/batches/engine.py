@@ -59,10 +59,9 @@ class Engine:
         pool: Callable[[Order], Pool],
         stop: threading.Event | None = None,
         tell: Callable[[Told], None] = lambda told: None,
-        shard: tuple[int, int] = (0, 1),
     ) -> None:
         self._workspace, self._ledger, self._number = workspace, workspace.batches, batch
-        self._order, self._pool, self._tell, self._shard = order, pool, tell, shard
+        self._order, self._pool, self._tell = order, pool, tell
         self._stop = stop or threading.Event()
         self._recipe = recipe_of(order.plan.make.recipe)
         method = method_of(self._recipe.method)
@@ -139,7 +138,7 @@ class Engine:
         self._tell(Told(batch, batch.stage, len(returned.done) - failed, failed))
 
     def _next(self, batch: Batch) -> Lot | None:
-        claimed = self._ledger.claim(self._number, batch.stage, self._shard)
+        claimed = self._ledger.claim(self._number, batch.stage)
         if not claimed:
             return None
         runs = self._ledger.held(list(dict.fromkeys(one.run for one in claimed if one.run)))
