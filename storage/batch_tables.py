@@ -50,6 +50,7 @@ TABLES = (
         UNIQUE (batch, key)
     ) STRICT
     """,
+    "CREATE INDEX batch_sources_in_order ON batch_sources (batch)",  # and by the number, which every index ends with
     "CREATE UNIQUE INDEX batch_sources_by_run ON batch_sources (run) WHERE run IS NOT NULL",
     "CREATE INDEX runs_by_source ON runs (source)",  # the same picture twice in a data set
     f"""

@@ -177,9 +177,10 @@ class Batches(Repository):
         the pass `lacking` yet, though they have done all that comes before it.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
+        # CROSS JOIN keeps SQLite from going through all sources of the batch for each one.
         query = """
             SELECT own.*, runs.source,
-                (SELECT other.key FROM runs AS same JOIN batch_sources AS other ON other.run = same.id
+                (SELECT other.key FROM runs AS same CROSS JOIN batch_sources AS other ON other.run = same.id
                  WHERE same.source = runs.source AND other.batch = own.batch ORDER BY other.id LIMIT 1) AS first
             FROM batch_sources AS own LEFT JOIN runs ON runs.id = own.run
             WHERE own.batch = :batch AND own.id > :after
@@ -222,7 +223,7 @@ class Batches(Repository):
     def hold(self, db: sqlite_utils.Database, batch: int) -> int:
         """This process works on it from now on; what an earlier one had leased is planned again. Returns how much.
 
-        Raises UserError while another process works on it, and for one that is cancelled.
+        Raises UserError while another process works on it.
         """
         row = _require(db, batch)
         own = self._images.process
