@@ -447,6 +447,18 @@ class Batches(Repository):
         """
         return tuple(db.execute(query, [batch, most]).fetchall())
 
+    @read
+    def reviewed(self, db: sqlite_utils.Database, batch: int) -> Mapping[str, int]:
+        """How many of its images people have accepted and rejected, by the verdict; images that somebody drew in its
+        runs are not counted.
+        """
+        query = """
+            SELECT verdict, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case
+            JOIN batch_sources ON batch_sources.run = test_cases.run
+            WHERE verdict IN ('accepted', 'rejected') AND batch = ? AND test_cases.job IS NULL GROUP BY verdict
+        """
+        return dict(db.execute(query, [batch]).fetchall())
+
     def _batch(self, row: Row) -> Batch:
         return Batch(
             id=row["id"],

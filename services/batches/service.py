@@ -5,7 +5,7 @@ Working on one is `services.batches.engine`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ from services.batches.choosing import Chosen
 from services.batches.plan_file import BatchPlan, plan_from_text, require_layout, settings_of
 from services.batches.work import Order, data_set_of
 from services.data_sets.reading import LAYOUTS
+from services.data_sets.types import Item
 from storage.batch_types import PASSES, Batch, Counted, FailedGroup, Pass, SourceItem, WorkState
 from storage.workspace import Workspace
 
@@ -24,6 +25,8 @@ AT_ONCE = 8
 """Images that are drawn together, where the settings say nothing else."""
 RECENT = 10
 """Minutes of which the speed is taken."""
+COUNTED = 200
+"""Items between two looks at how far the planning is."""
 TITLES: Mapping[Pass, str] = {"captions": "Captions", "language": "Edits and new captions", "images": "Images"}
 
 
@@ -105,9 +108,10 @@ class BatchService:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._ledger = workspace, workspace.batches
 
-    def plan(self, plan: BatchPlan) -> int:
+    def plan(self, plan: BatchPlan, on_count: Callable[[int], None] = lambda done: None) -> int:
         """Choose the items of a plan and write down what is to be done with them; returns the number of the batch.
-        A plan that is there already stays as it is, and one that was interrupted is brought to its end.
+        A plan that is there already stays as it is, and one that was interrupted is brought to its end. `on_count` is
+        told how many items of the data set were looked at; what it raises ends the planning.
 
         Raises UserError for what the plan cannot ask for: a layout, a folder, a split that there is not.
         """
@@ -117,7 +121,7 @@ class BatchService:
         if number is not None and self._ledger.get(number).planned:
             return number
         data = data_set_of(plan)
-        chosen = Chosen(data.items(), plan.choose)
+        chosen = Chosen(_counted(data.items(), on_count), plan.choose)
         if number is None:
             number = self._ledger.create(
                 plan.name,
@@ -196,6 +200,13 @@ class BatchService:
             return None
         began = datetime.fromisoformat(f"{recent[-1][0]}:00+00:00")
         return sum(done for _, done in recent) / max((now - began).total_seconds() / 60, 1.0)
+
+
+def _counted(items: Iterable[Item], on_count: Callable[[int], None]) -> Iterator[Item]:
+    for number, item in enumerate(items):
+        if number % COUNTED == 0:
+            on_count(number)
+        yield item
 
 
 def plan_of(batch: Batch) -> BatchPlan:

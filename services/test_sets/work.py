@@ -73,10 +73,17 @@ class _Work:
 
 
 class WorkQueue:
-    """All methods may be called from any thread. `drop` is told each result that is kept no longer."""
+    """All methods may be called from any thread. `drop` is told each result that is kept no longer; `name` is what the
+    work is called in the log.
+    """
 
-    def __init__(self, changes: Changes | None = None, drop: Callable[[Any], None] = lambda _result: None) -> None:
-        self._changes, self._drop = changes or Changes(), drop
+    def __init__(
+        self,
+        changes: Changes | None = None,
+        drop: Callable[[Any], None] = lambda _result: None,
+        name: str = "work with a test set",
+    ) -> None:
+        self._changes, self._drop, self._name = changes or Changes(), drop, name
         self._numbers = itertools.count(1)
         self._known: dict[int, _Work] = {}
         self._waiting: deque[_Work] = deque()
@@ -94,7 +101,7 @@ class WorkQueue:
             self._known[work.view.id] = work
             self._waiting.append(work)
             if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._serve, name="test sets", daemon=True)
+                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
                 self._thread.start()
             self._changed.notify_all()
             return work.view.id
@@ -187,7 +194,7 @@ class WorkQueue:
         except UserError as error:
             self._update(work, state="failed", error=str(error), field=error.field, ended=time.monotonic())
         except Exception as error:  # the thread must outlive a mistake in the work
-            log.exception("work with a test set failed")
+            log.exception("%s failed", self._name)
             words = f"The studio itself failed ({type(error).__name__}): the terminal says more."
             self._update(work, state="failed", error=words, ended=time.monotonic())
         else:

@@ -1,0 +1,361 @@
+"""The batches that this server works on, and what a page or a script can ask of batches.
+
+One batch at a time is worked on, in a thread of its own with processes of this machine; others wait in a queue. A batch
+that another process works on, such as the command line, is told like any other, and can be asked to stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import tomllib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from pipeline.errors import UserError
+from pipeline.machine import this_machine
+from services.batches.engine import Engine, Told
+from services.batches.plan_file import BatchPlan, plan_from_text, require_layout
+from services.batches.pools import Pool, ProcessPool
+from services.batches.service import BatchService
+from services.batches.watching import (
+    BatchDetails,
+    BatchView,
+    BatchWatch,
+    Place,
+    details_facts,
+    facts_of,
+    require_known,
+)
+from services.batches.work import Order
+from services.changes import Changes
+from services.commands import Command, Commands
+from services.data_sets.reading import LAYOUTS
+from services.edit_conflicts import LARGEST_ID
+from services.queries import Query
+from services.test_sets.hashes import OnCount
+from services.test_sets.work import WorkQueue, WorkView
+from storage.batch_types import Wish
+from storage.workspace import Workspace
+
+LONGEST_PLAN = 2_000_000
+"""Characters of a plan: room for a list of some ten thousand keys."""
+CLOSING_SECONDS = 20.0
+"""That the server waits for the batch to come to rest."""
+PLANNING_SECONDS = 1.5
+"""That a request waits for a plan that may be a short one; after that its page asks again."""
+PLAN = Path("plan.toml")
+"""What a plan is called in sentences that came as a text."""
+PLANNING = "planning of a batch"
+log = logging.getLogger(__name__)
+
+
+class PlanBatch(Command):
+    """Choose the items of a data set on this machine as a plan says, and write down what is to be made of them."""
+
+    name: ClassVar[str] = "plan-batch"
+    plan: str = Field(max_length=LONGEST_PLAN, description="The text of a plan.toml; its data.root is a whole path")
+
+
+class BatchCommand(Command):
+    """One thing to do with a batch."""
+
+    batch: int = Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")
+
+
+class BeginBatch(BatchCommand):
+    """Work on a batch from where it stands; where another one is at work, it waits for its turn."""
+
+    name: ClassVar[str] = "begin-batch"
+
+
+class PauseBatch(BatchCommand):
+    """Stop the work on a batch; what was not finished is made when it goes on."""
+
+    name: ClassVar[str] = "pause-batch"
+
+
+class CancelBatch(BatchCommand):
+    """End the work on a batch; what was made stays, and it can be begun again."""
+
+    name: ClassVar[str] = "cancel-batch"
+
+
+class ApproveBatch(BatchCommand):
+    """Say yes to the captions of a batch: its images are drawn from then on."""
+
+    name: ClassVar[str] = "approve-batch"
+
+
+class RetryBatch(BatchCommand):
+    """Try again what has failed in a batch, all of it or what failed for one reason."""
+
+    name: ClassVar[str] = "retry-batch"
+    reason: str = Field("", description="The reason, word for word, as show_batch gives it; empty: all that failed")
+
+
+class ListBatches(Query):
+    """List the batches, the latest first, with how far each of them is."""
+
+    name: ClassVar[str] = "list-batches"
+
+
+class ShowBatch(Query):
+    """Tell all of a batch: progress, cost, failures by reason, the captions that wait for a yes, its latest images."""
+
+    name: ClassVar[str] = "show-batch"
+    batch: int = Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")
+
+
+@dataclass
+class _Run:
+    """A batch that is at work here."""
+
+    number: int
+    stop: threading.Event = field(default_factory=threading.Event)
+    wish: Wish = "go"
+    """What is written down when it has stopped."""
+    again: bool = False
+    """Some of it is to be tried once more: it begins anew after its end."""
+
+
+class BatchRuns:
+    """Works on the batches of one workspace. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace, changes: Changes | None = None) -> None:
+        self._workspace, self._ledger = workspace, workspace.batches
+        self._changes = changes or Changes()
+        self._service, self._watch = BatchService(workspace), BatchWatch(workspace, workers_here)
+        self._lock = threading.RLock()
+        self._waiting: deque[int] = deque()
+        self._run: _Run | None = None
+        self._problems: dict[int, str] = {}
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self.pool: Callable[[Order], Pool] = _pool_here
+        """Where the lots of a batch are done."""
+        self.planning = WorkQueue(self._changes, name=PLANNING)
+        """Plans whose items are being chosen; the result of each is the number of its batch."""
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done and asked here."""
+        commands.add(PlanBatch, self.plan)
+        commands.add(BeginBatch, lambda sent: self._done(sent, self.begin))
+        commands.add(PauseBatch, lambda sent: self._done(sent, self.pause))
+        commands.add(CancelBatch, lambda sent: self._done(sent, self.cancel))
+        commands.add(ApproveBatch, lambda sent: self._done(sent, self.approve))
+        commands.add(RetryBatch, self._retry)
+        commands.add(ListBatches, lambda _: {"batches": [dict(facts_of(view)) for view in self.all()]})
+        commands.add(ShowBatch, lambda asked: dict(details_facts(self.details(asked.batch))))
+
+    # Looking
+
+    def view(self, number: int) -> BatchView:
+        """One batch as it is now. Raises UserError for an unknown one."""
+        require_known(self._workspace, number)
+        with self._lock:
+            place, problem = self._place(number), self._problems.get(number, "")
+        return self._watch.view(number, place, problem)
+
+    def details(self, number: int) -> BatchDetails:
+        """All that is shown of a batch. Raises UserError for an unknown one."""
+        return self._watch.details(self.view(number))
+
+    def all(self) -> tuple[BatchView, ...]:
+        """The latest first."""
+        return tuple(self.view(batch.id) for batch in self._ledger.all())
+
+    # Doing
+
+    def plan(self, sent: PlanBatch) -> WorkView:
+        """Begin to choose the items of a plan; `planning` tells how far that is. A plan that is there already gives its
+        batch. Raises UserError for a plan that cannot be used.
+        """
+        plan = _read(sent.plan)
+        require_layout(plan, LAYOUTS)
+
+        def work(on_count: OnCount) -> int:
+            return self._service.plan(plan, lambda done: on_count(done, 0))
+
+        return self.planning.wait(self.planning.start(PLANNING, plan.name, work), PLANNING_SECONDS)
+
+    def begin(self, number: int) -> None:
+        """Work on a batch as soon as no other one is at work here. Raises UserError where nothing is left to do, where
+        its captions wait for a yes, and where another process works on it.
+        """
+        view = self.view(number)
+        named = f"“{view.batch.name}”"
+        with self._lock:
+            if self._place(number) in ("waiting", "running"):
+                return
+            if self._place(number) == "stopping":
+                raise UserError(f"{named} is about to stop: begin it when it has.")
+            if view.state in ("running", "stopping"):
+                raise UserError(f"Another process works on {named} already: let it, or pause it first.")
+            if view.state == "done":
+                raise UserError(f"{named} is done: nothing is left to do.")
+            if view.state == "unplanned":
+                raise UserError(f"The planning of {named} was interrupted: plan it again.")
+            if view.state == "approval" and not any(one.left for one in view.status.passes[:-1]):
+                raise UserError(f"The captions of {named} wait for your yes: approve them first.")
+            self._line_up(number)
+
+    def pause(self, number: int) -> None:
+        """Have whoever works on a batch stop. Raises UserError where nobody does."""
+        view = self.view(number)
+        if not view.at_work:
+            raise UserError(f"Nobody works on “{view.batch.name}” now: there is nothing to pause.")
+        self._stop(number, "pause")
+
+    def cancel(self, number: int) -> None:
+        """End the work on a batch, now and for later. Raises UserError for one that is over."""
+        view = self.view(number)
+        if view.state in ("done", "cancelled"):
+            raise UserError(f"“{view.batch.name}” is {view.state} already.")
+        self._stop(number, "cancel")
+
+    def approve(self, number: int) -> None:
+        """Say yes to the captions, and draw. Raises UserError where there is nothing to say yes to."""
+        view = self.view(number)
+        if view.at_work:
+            raise UserError(f"“{view.batch.name}” is at work: its captions are shown when all of them are written.")
+        self._ledger.approve(number)
+        self.begin(number)
+
+    def retry(self, number: int, reason: str = "") -> int:
+        """Try again what has failed, all of it or for one reason; returns how much that is. Raises UserError where
+        nothing has, and where another process works on the batch.
+        """
+        view = self.view(number)
+        if view.at_work and not view.here:
+            raise UserError(f"Another process works on “{view.batch.name}”: try again when it has stopped.")
+        again = self._ledger.retry_failed(number, reason or None)
+        if not again:
+            raise UserError("Nothing has failed for this reason." if reason else "Nothing has failed.")
+        with self._lock:
+            if self._run is not None and self._run.number == number and not self._run.stop.is_set():
+                self._run.again = True
+            elif self._place(number) == "":
+                self._line_up(number)
+        return again
+
+    def close(self, seconds: float = CLOSING_SECONDS) -> None:
+        """Stop the batch that is at work, begin no other one, and wait for it at most so long. It can go on later."""
+        with self._lock:
+            self._closing = True
+            self._waiting.clear()
+            if self._run is not None:
+                self._run.stop.set()
+            thread = self._thread
+        self.planning.close()
+        if thread is not None:
+            thread.join(seconds)
+
+    # How it is done
+
+    def _done(self, sent: BatchCommand, act: Callable[[int], None]) -> dict[str, Any]:
+        act(sent.batch)
+        return dict(facts_of(self.view(sent.batch)))
+
+    def _retry(self, sent: RetryBatch) -> dict[str, Any]:
+        again = self.retry(sent.batch, sent.reason)
+        return {**facts_of(self.view(sent.batch)), "again": again}
+
+    def _place(self, number: int) -> Place:
+        if self._run is not None and self._run.number == number:
+            return "stopping" if self._run.stop.is_set() else "running"
+        return "waiting" if number in self._waiting else ""
+
+    def _line_up(self, number: int) -> None:
+        self._problems.pop(number, None)
+        self._ledger.set_wish(number, "go")
+        self._waiting.append(number)
+        if self._thread is None and not self._closing:
+            self._thread = threading.Thread(target=self._serve, name="batches", daemon=True)
+            self._thread.start()
+
+    def _stop(self, number: int, wish: Wish) -> None:
+        with self._lock:
+            if number in self._waiting:
+                self._waiting.remove(number)
+            if self._run is not None and self._run.number == number:
+                self._run.wish, self._run.again = wish, False
+                self._run.stop.set()
+            self._ledger.set_wish(number, wish)
+
+    def _serve(self) -> None:
+        """The life of the thread: it ends when nothing waits."""
+        while True:
+            with self._lock:
+                if self._closing or not self._waiting:
+                    self._thread = None
+                    return
+                self._run = run = _Run(self._waiting.popleft())
+            self._changes.tell()
+            problem = self._work(run)
+            with self._lock:
+                self._run = None
+                if problem:
+                    self._problems[run.number] = problem
+                if run.wish != "go":  # the work had begun by setting it to go
+                    self._ledger.set_wish(run.number, run.wish)
+                elif run.again and not problem:
+                    self._waiting.appendleft(run.number)
+            self._changes.tell()
+
+    def _work(self, run: _Run) -> str:
+        """Work on a batch until it is done or stopped; gives what went wrong, in a sentence."""
+        try:
+            order = self._service.order(run.number)
+            Engine(self._workspace, run.number, order, self.pool, run.stop, self._told).run()
+        except UserError as error:
+            return str(error)
+        except Exception as error:  # the thread must outlive a mistake in the work
+            log.exception("the batch %d failed", run.number)
+            return f"The studio itself failed ({type(error).__name__}): the terminal says more."
+        return ""
+
+    def _told(self, _told: Told) -> None:
+        self._changes.tell()
+
+
+@cache
+def workers_here() -> int:
+    """Processes that suit this machine: one where there is a GPU, whose memory holds the models once; else one a core,
+    but for one core that is left to the pages.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if this_machine().gpu else max(1, cores - 1)
+
+
+def _pool_here(order: Order) -> Pool:
+    return ProcessPool(order, workers=order.plan.run.workers or workers_here())
+
+
+def _read(text: str) -> BatchPlan:
+    """The plan of a text. Raises UserError; also for a relative path, since a text lies nowhere."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        data = {}  # told in a sentence by who reads it as a plan
+    for section, key in (("data", "root"), ("make", "profile"), ("choose", "keys")):
+        held = data.get(section)
+        named = held.get(key) if isinstance(held, dict) else None
+        is_path = isinstance(named, str) and named and (key != "profile" or named.endswith(".toml"))
+        if is_path and not Path(named).is_absolute():
+            raise UserError(
+                f"{section}.{key} is {named!r:.200}: write it as a whole path on the machine of the studio, such as "
+                "“/data/imagenet”.",
+                field="plan",
+            )
+    try:
+        return plan_from_text(text, PLAN)
+    except UserError as error:
+        raise UserError(str(error), field="plan") from error
