@@ -122,6 +122,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
 
     from pipeline.version import version
     from ui.annotate.application import annotate_application
+    from ui.batches.routes import add_batch_routes
     from ui.curate.routes import add_curate_routes
     from ui.drawing_routes import add_drawing_routes
     from ui.endpoints import add_endpoints, has_call
@@ -160,6 +161,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     add_study_routes(app, studio.workspace, studio.commands, studio.studies, studio.revisions)
     services = (studio.gallery, studio.test_sets, studio.imports, studio.image_map, studio.meaning)
     add_curate_routes(app, studio.workspace, studio.commands, *services)
+    add_batch_routes(app, studio.commands, studio.batches, studio.revisions, studio.profile.name)
     add_scripts_page(app, studio.commands, studio.workspace.tokens, settings.mcp)
     app.mount("/annotate", annotate_application(studio.workspace))
     with warnings.catch_warnings():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pipeline.driver import Driver
 from pipeline.profile import Profile
 from pipeline.seams import Models
+from services.batches.running import BatchRuns
 from services.changes import Changes, Revisions
 from services.combinations import CombinationEdits
 from services.commands import Commands
@@ -68,6 +69,8 @@ class Studio:
     """Images by what they show."""
     near_duplicates: NearDuplicates
     image_map: ImageMap
+    batches: BatchRuns
+    """Whole data sets on their way to test cases."""
     test_sets: TestSetServices
     revisions: Revisions
     """Whether there is anything new to show."""
@@ -76,6 +79,7 @@ class Studio:
 
     def close(self) -> None:
         """Stop the work that is going on; the workspace stays open."""
+        self.batches.close()
         self.thumbnails.close()
         self.imports.close()
         self.image_map.stop()
@@ -113,6 +117,8 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
     near_duplicates, image_map = NearDuplicates(workspace, meaning), ImageMap(workspace, meaning)
     for curation in (meaning, near_duplicates, image_map):
         curation.register(commands)
+    batches = BatchRuns(workspace, changes)
+    batches.register(commands)
     thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
     gallery = Gallery(workspace, meaning, near_duplicates, image_map, thumbnails.give_way)
     return Studio(
@@ -137,6 +143,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
         meaning=meaning,
         near_duplicates=near_duplicates,
         image_map=image_map,
+        batches=batches,
         test_sets=test_set_services(workspace, commands, changes, gallery.ids),
         revisions=Revisions(workspace.saved, changes),
         thumbnails=thumbnails,

@@ -50,8 +50,9 @@ from ui.uploads import keep_to_uploads, uploaded
 
 PATH = "/endpoints"
 """The page that the endpoints belong to."""
-OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token"})
-"""Commands of pages only: they keep a form in step, which a script has none of, or say what a script may."""
+OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-batch"})
+"""Commands of pages only: they keep a form in step, which a script has none of, say what a script may, or name a folder
+of this machine, which only the lead may."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
 """Fields that say which page sent a command, and what its form held; one that must be given is another of this name."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
@@ -402,7 +403,7 @@ def let_in(command: type[Command], request: gr.Request | Request) -> TokenOf | N
 def _log(token: TokenOf, sent: Command, workspace: Workspace) -> None:
     about = " ".join(
         f"{name} {getattr(sent, name)}"
-        for name in ("run", "job", "case", "test_set")
+        for name in ("run", "job", "case", "test_set", "batch")
         if getattr(sent, name, None) is not None
     )
     study = getattr(sent, "study", "")

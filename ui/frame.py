@@ -13,6 +13,7 @@ from ui.views.parts import icon
 NAVIGATION = (
     ("explore", "Explore", "/"),
     ("curate", "Curate", "/curate/"),
+    ("batches", "Batches", "/batches/"),
     ("study", "Study", "/study/"),
     ("scripts", "Scripts", "/scripts"),
 )

@@ -47,7 +47,7 @@ _POLICY = (
 )
 _GRADIO = "'unsafe-inline' 'unsafe-eval' blob:"
 _ENDPOINTS = re.compile(
-    r"/(config|healthz|gradio_api/(info|openapi\.json|app_id|startup-events|cancel|reset|upload|upload_progress"
+    r"/(config|healthz|metrics|gradio_api/(info|openapi\.json|app_id|startup-events|cancel|reset|upload|upload_progress"
     r"|(run|api|call|queue|heartbeat|mcp)(/.*)?|file=.*))/?",
     re.DOTALL,
 )
@@ -62,7 +62,7 @@ _UPLOAD = "/gradio_api/upload"
 MCP = "/gradio_api/mcp"
 """Where agents post. Of what else Gradio serves below nothing is used, and nothing is let through."""
 _NO_TOKEN = "This token is none of this studio, has ended, or was withdrawn: ask the lead for another one."
-_OWN = ("/study", "/curate", "/scripts", SIGN_IN)
+_OWN = ("/study", "/curate", "/batches", "/scripts", SIGN_IN)
 """Pages without Gradio. They show what strangers wrote, and run the scripts that are served and no others."""
 _HEADERS = (
     (b"referrer-policy", b"same-origin"),

@@ -32,6 +32,7 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.version import version
+from services.batches.running import BatchCommand
 from services.commands import Command, RunCommand
 from services.runs import RemoveRuns, RestoreRuns, RunFromSample
 from services.studies.drafts import CopyRules, CreateStudy
@@ -84,8 +85,10 @@ _UPLOADED = "/gradio_api/file="
 _KEEP = (
     *(RunCommand, RemoveRuns, RestoreRuns, RunFromSample, UploadPicture, CreateStudy, CopyRules),
     *(CreateTestSet, DraftTestSet, AddToTestSet, ImportImages),
+    BatchCommand,
 )
-"""Nothing is lost by these: of a run every version stays, and one that was deleted can be put back."""
+"""Nothing is lost by these: of a run every version stays, and one that was deleted can be put back; a batch keeps
+what was made, also when it is cancelled."""
 
 
 def serve_agents(page: gr.Blocks, services: Services) -> None:

@@ -348,8 +348,9 @@ def _read(text: str) -> BatchPlan:
     for section, key in (("data", "root"), ("make", "profile"), ("choose", "keys")):
         held = data.get(section)
         named = held.get(key) if isinstance(held, dict) else None
-        is_path = isinstance(named, str) and named and (key != "profile" or named.endswith(".toml"))
-        if is_path and not Path(named).is_absolute():
+        if not isinstance(named, str) or not named or (key == "profile" and not named.endswith(".toml")):
+            continue  # no path
+        if not Path(named).is_absolute():
             raise UserError(
                 f"{section}.{key} is {named!r:.200}: write it as a whole path on the machine of the studio, such as "
                 "“/data/imagenet”.",

@@ -1,0 +1,98 @@
+// The pages of batches: what is shown is asked for again and again while it changes; what is pressed is sent. After study.js.
+(() => {
+  "use strict";
+  const batches = (window.batches = { ready: false, busy: 0 });
+  const QUICK = 1000, SLOW = 4000;   // milliseconds between two looks: at work, and at rest
+  const page = document.getElementById("batch"), list = document.getElementById("part-list");
+  const number = page ? Number(page.dataset.batch) : 0;
+  const api = (name) => `/batches/api/${name}`;
+
+  // ---- What is shown
+
+  let revision = "", timer = null, looks = 0;
+  function show(said) {
+    if (said.same) return;
+    revision = said.revision;
+    if (page) batches.atWork = said.at_work;
+    study.fit(said.parts);
+    if (!page) batches.atWork = "atWork" in document.getElementById("part-list").dataset;
+  }
+  async function look() {
+    clearTimeout(timer);
+    const mine = ++looks;
+    try {
+      if (!document.hidden && !batches.busy) {
+        const said = await wire.get(api(page ? "state" : "list"), page ? { batch: number, revision } : { revision });
+        if (mine === looks && !batches.busy) show(said);
+        document.body.classList.remove("lost");
+      }
+    } catch (error) { document.body.classList.toggle("lost", Boolean(error.lost)); }
+    if (mine === looks) timer = setTimeout(look, batches.atWork ? QUICK : SLOW);
+  }
+  if (page || list) {
+    document.addEventListener("visibilitychange", look);
+    look();
+  }
+
+  // ---- What is pressed on the page of a batch
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-send]");
+    if (!button || !page) return;
+    const data = { batch: number };
+    if ("reason" in button.dataset) data.reason = button.dataset.reason;
+    batches.busy++;
+    looks++;   // what was asked for before it is old
+    button.disabled = true;
+    study.tell("", "");
+    try { show(await wire.post(api(button.dataset.send), data)); }
+    catch (error) { study.tell("", error.message); revision = ""; }
+    button.disabled = false;
+    document.querySelector("details.cancel[open]")?.removeAttribute("open");
+    batches.busy--;
+    look();
+  });
+  // A window that hangs on a button goes when something else is pressed.
+  document.addEventListener("click", (event) => {
+    const open = document.querySelector("details.cancel[open]");
+    if (open && !open.contains(event.target)) open.removeAttribute("open");
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") document.querySelector("details.cancel[open]")?.removeAttribute("open");
+  });
+
+  // ---- A new one
+
+  const form = document.getElementById("plan-form");
+  if (form) {
+    const text = form.elements.plan, send = document.getElementById("plan-it");
+    const refuse = (error) => { if (!study.tell(error.field ?? "", error.message)) study.tell("", error.message); };
+    async function follow(said) {
+      while (!said.go) {
+        study.fit(said.parts);
+        if (!said.active) return;
+        await new Promise((go) => setTimeout(go, 500));
+        said = await wire.get(api("planning"), { work: said.work });
+      }
+      location.assign(said.go);
+    }
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      for (const field of ["plan", ""]) study.tell(field, "");
+      send.disabled = true;
+      try { await follow(await wire.post(api("plan-batch"), { plan: text.value })); }
+      catch (error) { refuse(error); document.getElementById("part-planning").replaceChildren(); }
+      send.disabled = false;
+    });
+    form.addEventListener("click", (event) => {
+      const stop = event.target.closest("[data-stop-planning]");
+      if (stop) wire.post(api("stop-planning"), { work: Number(stop.dataset.stopPlanning) }).catch(refuse);
+    });
+    document.getElementById("plan-file").addEventListener("change", async (event) => {
+      const [file] = event.target.files;
+      if (file) text.value = await file.text();
+      event.target.value = "";   // so that the same file can be chosen again
+    });
+  }
+  batches.ready = true;
+})();

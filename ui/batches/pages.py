@@ -1,0 +1,521 @@
+"""The pages of batches as markup: the list, a new one, and one batch with all that is told of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from services.batches.estimate import Estimate
+from services.batches.service import PassStatus, Sampled
+from services.batches.watching import BatchDetails, BatchView
+from services.data_sets.types import Layout
+from storage.batch_types import FailedGroup
+from ui.batches.words import BATCHES, batch_address, counts_words, duration, money, rate, state_words
+from ui.diff import shortened, word_diff
+from ui.frame import page
+from ui.study.fields import area, card, field
+from ui.study.words import when
+from ui.views.markup import Child, Html, el
+from ui.views.parts import button, counted, differences, icon, pill, problem
+
+SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
+NEW = f"{BATCHES}new"
+GALLERY = "/curate/"
+CHART_HEIGHT = 72
+"""Pixels."""
+STARTER = """name = "My first batch"
+
+[data]
+root = "/data/pictures"     # a whole path on the machine of the studio; it is read in place
+layout = "imagefolder"      # a folder a class; the other layouts stand below
+split = ""                  # where the data set has several: which one
+
+[task]
+kind = "classification"     # the label of an image is its class
+
+[choose]
+number = 100                # at random; without this line all of them
+
+[make]
+profile = "{profile}"
+
+[edits]
+captions_a_source = 2       # test cases of one image
+
+[cost]
+# price_an_hour = 1.0       # of all that works for the batch, to be told what it costs
+# currency = "USD"
+"""
+
+
+# The list
+
+
+def list_page(views: Sequence[BatchView], signed_in: bool) -> str:
+    """All batches, the latest first."""
+    return page(
+        "Batches",
+        el("div", _title(), list_part(views)),
+        here="batches",
+        signed_in=signed_in,
+        sheets=SHEETS,
+        scripts=SCRIPTS,
+    )
+
+
+def _title() -> Html:
+    return el(
+        "div",
+        el("h1", "Batches"),
+        el("span", class_="grow"),
+        el("a", icon("plus"), "New batch", href=NEW, class_="btn p", id="new"),
+        class_="title",
+    )
+
+
+def list_part(views: Sequence[BatchView]) -> Html:
+    """The lines of the list, or what a batch is as long as there is none."""
+    return el(
+        "section",
+        [_line(view) for view in views] if views else _none(),
+        id="part-list",
+        class_="batch-list",
+        data_at_work=any(view.at_work for view in views),
+    )
+
+
+def _line(view: BatchView) -> Html:
+    batch, images = view.batch, view.images
+    made = f"{images.number('done'):,} of {images.total:,} images" if images.total else "no images yet"
+    words, tone = state_words(view)
+    left = view.current.seconds_left if view.state == "running" else None
+    return el(
+        "a",
+        el("span", el("b", batch.name), el("small", _about(view), class_="mut"), class_="what"),
+        pill(words, tone),
+        el(
+            "span",
+            _bar(view.current),
+            el("small", made, f" · {duration(left)} left" if left is not None else "", class_="mut"),
+            class_="progress",
+        ),
+        el("small", when(batch.created), class_="mut when"),
+        href=batch_address(batch.id),
+        class_="card batch-line",
+    )
+
+
+def _about(view: BatchView) -> str:
+    return " · ".join([counted(view.status.sources, "source image"), view.batch.profile, view.batch.recipe])
+
+
+def _none() -> Html:
+    steps = (
+        ("Plan", "A few lines say which images of a data set are taken, with which models, and what is made of them."),
+        ("Look", "All captions are written first. You see a sample of them before a single image is drawn."),
+        ("Go on", "It may be paused, or end with the machine, at any time: it goes on where it was, each image once."),
+    )
+    return el(
+        "div",
+        el("h2", "A whole data set at once"),
+        el(
+            "p",
+            "A batch makes test cases of thousands of images. They come into the gallery of Curate while it goes on, "
+            "and each of them opens in Explore.",
+            class_="mut",
+        ),
+        el("ol", [el("li", el("b", title), el("span", words, class_="mut")) for title, words in steps], class_="steps"),
+        el("div", el("a", "Plan the first batch", href=NEW, class_="btn p"), class_="acts"),
+        class_="card part first-batch",
+    )
+
+
+# A new one
+
+
+def new_page(profile: str, layouts: Mapping[str, Layout], signed_in: bool) -> str:
+    """Where a plan is written, or brought from a file."""
+    head = el(
+        "div",
+        el("p", el("a", "All batches", href=BATCHES), class_="back small"),
+        el("div", el("h1", "New batch"), class_="title"),
+        class_="batch-head",
+    )
+    form = el(
+        "form",
+        field(
+            "plan",
+            "The plan, as TOML",
+            area("plan", STARTER.format(profile=profile), 24, spellcheck="false", class_="code"),
+            {},
+            "Write it here, or take a plan.toml: it is the same file that “python -m pipeline batch” takes.",
+        ),
+        el("p", "", class_="wrong", data_problem="", role="alert"),
+        el(
+            "div",
+            el("button", "Choose the images", type="submit", class_="btn p", id="plan-it"),
+            el(
+                "label",
+                "Take a file",
+                el("input", type="file", id="plan-file", accept=".toml,text/plain", aria_label="Take a file"),
+                class_="btn file-choice",
+            ),
+            el("span", "Nothing is made yet: you see what it takes before it begins.", class_="mut small"),
+            class_="acts",
+        ),
+        planning_part(0, ""),
+        id="plan-form",
+        class_="card part",
+        novalidate=True,
+    )
+    known = [
+        el("tr", el("td", el("code", name)), el("td", one.title), el("td", one.expected, class_="mut"))
+        for name, one in layouts.items()
+    ]
+    about = card(
+        None,
+        "Layouts",
+        el("div", el("table", el("tbody", known), class_="layouts-table"), class_="scroll"),
+        lead="What data.layout can be. A data set is read where it lies, and nothing of it is copied.",
+    )
+    return page(
+        "New batch",
+        el("div", head, el("div", form, about, class_="batch-new")),
+        here="batches",
+        signed_in=signed_in,
+        sheets=SHEETS,
+        scripts=SCRIPTS,
+    )
+
+
+def planning_part(work: int, words: str) -> Html:
+    """How far the planning is; empty while nothing is planned."""
+    shown: Child = None
+    if words:
+        shown = [el("span", words), button("Stop", look="s", data_stop_planning=work)]
+    return el("div", shown, id="part-planning", class_="working", role="status")
+
+
+# One batch
+
+
+def batch_page(details: BatchDetails, signed_in: bool) -> str:
+    """All that is told of one batch."""
+    view = details.view
+    shown = parts(details)
+    content = el(
+        "div",
+        shown["part-head"],
+        el("p", "", class_="wrong", data_problem="", role="alert", id="said"),
+        shown["part-problem"],
+        shown["part-approve"],
+        el(
+            "div",
+            el("div", shown["part-progress"], shown["part-latest"], class_="column"),
+            el("div", shown["part-figures"], shown["part-failures"], shown["part-notes"], _plan(view), class_="column"),
+            class_="batch-columns",
+        ),
+        id="batch",
+        data_batch=view.batch.id,
+    )
+    return page(view.batch.name, content, here="batches", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
+
+
+def parts(details: BatchDetails) -> Mapping[str, Html]:
+    """What changes on the page of a batch, by the ids of the parts."""
+    view = details.view
+    return {
+        "part-head": _head(view),
+        "part-problem": el("div", problem(view.problem) if view.problem else None, id="part-problem"),
+        "part-approve": _approve(details),
+        "part-progress": _progress(details),
+        "part-latest": _latest(details),
+        "part-figures": _figures(details),
+        "part-failures": _failures(view, details.failures),
+        "part-notes": _notes(view),
+    }
+
+
+def _head(view: BatchView) -> Html:
+    words, tone = state_words(view)
+    return el(
+        "div",
+        el("p", el("a", "All batches", href=BATCHES), class_="back small"),
+        el(
+            "div",
+            el("h1", view.batch.name),
+            pill(words, tone, id="state", data_state=view.state),
+            el("span", _about(view), class_="mut"),
+            el("span", class_="grow"),
+            _acts(view),
+            class_="title",
+        ),
+        el("p", _meaning(view), class_="mut"),
+        id="part-head",
+        class_="batch-head",
+    )
+
+
+def _acts(view: BatchView) -> list[Child]:
+    """What can be done with it now."""
+    begin = {"new": "Begin", "paused": "Go on", "stopped": "Go on", "cancelled": "Take it up again"}.get(view.state)
+    cancels = view.state in ("new", "waiting", "running", "approval", "paused", "stopped")
+    pause = {"running": "Pause", "waiting": "Take it out of the queue"}.get(view.state)
+    return [
+        _send(begin, "begin-batch", "p") if begin else None,
+        _send(pause, "pause-batch") if pause else None,
+        el(
+            "details",
+            el("summary", "Cancel …", class_="btn q", id="cancel"),
+            el(
+                "div",
+                el("p", "Nothing more is made of it. What was made stays, and you can take it up again."),
+                _send("Cancel the batch", "cancel-batch", "bad"),
+                class_="card confirm",
+            ),
+            class_="cancel",
+        )
+        if cancels
+        else None,
+    ]
+
+
+def _send(words: str, command: str, look: str = "", **data: str) -> Html:
+    return button(words, look=look, data_send=command, id=command, **data)
+
+
+def _meaning(view: BatchView) -> str:
+    """What its state means, and what can be done now."""
+    elsewhere = "" if view.here else " Another process on this machine works on it; Pause asks it to stop."
+    return {
+        "unplanned": "Its images were not all chosen. Plan the same text again: it goes on.",
+        "new": "Captions are written first; no image is drawn before you have seen some of them.",
+        "waiting": "Another batch is at work here. This one begins when that one is done, or pauses.",
+        "running": f"Pause stops it within seconds; what is not finished is made when it goes on.{elsewhere}",
+        "stopping": f"What is not finished is made when it goes on.{elsewhere}",
+        "approval": "All captions are written. No image is drawn before your yes.",
+        "paused": "Go on takes it up where it was: nothing is made twice.",
+        "stopped": "It stopped before its end, perhaps with the studio. Go on takes it up where it was.",
+        "cancelled": "Nothing more is made of it. What was made stays.",
+        "done": "All is made that could be made.",
+    }[view.state]
+
+
+def _approve(details: BatchDetails) -> Html:
+    """A sample of the captions, and the person's yes."""
+    view, found = details.view, details.estimate
+    if view.state != "approval":
+        return el("section", id="part-approve")
+    images = counted(view.images.left)
+    return card(
+        None,
+        "Look at some of the captions",
+        el("div", [_sampled(one) for one in details.sample], class_="sampled"),
+        el("p", " ".join(found.words()[1:]), class_="mut") if found is not None else None,
+        el(
+            "div",
+            _send(f"Approve and draw {images}", "approve-batch", "p"),
+            el("span", "If they are not what you want, cancel it, and plan another one.", class_="mut small"),
+            class_="acts",
+        ),
+        lead=f"{images} would be drawn; these {len(details.sample)} captions were picked by lot. What is crossed out "
+        "stood in the caption of the source image, what is marked is new.",
+        id="part-approve",
+    )
+
+
+def _sampled(one: Sampled) -> Html:
+    shown = differences(shortened(word_diff(one.caption, one.new_caption))) if one.caption else Html("")
+    return el(
+        "div",
+        el("p", shown or one.new_caption),
+        el("small", one.key, f" · {one.edits}" if one.edits else "", class_="mut"),
+        class_="sample-line",
+    )
+
+
+def _progress(details: BatchDetails) -> Html:
+    view = details.view
+    rows = [_pass_row(view, one) for one in view.status.passes]
+    return card(None, "Progress", el("div", rows, class_="passes"), _chart(details), id="part-progress")
+
+
+def _pass_row(view: BatchView, one: PassStatus) -> Html:
+    here = one.stage == view.batch.stage
+    told = [counts_words(one)]
+    if here and view.state == "running":
+        if one.seconds_left is not None:
+            told.append(f"about {duration(one.seconds_left)} left")
+        elif one.left:
+            told.append("time left: cannot tell yet")
+    return el(
+        "div",
+        el("b", one.title),
+        el("span", " · ".join(told), class_="mut told"),
+        _bar(one),
+        class_="pass on" if here else "pass",
+        data_pass=one.stage,
+    )
+
+
+def _bar(one: PassStatus) -> Html:
+    """Done, then failed, then what is left."""
+    total = one.total or 1
+    parts = [("done", one.number("done")), ("failed", one.number("failed")), ("out", one.number("skipped"))]
+    return el(
+        "span",
+        [el("i", style=f"width:{100 * number / total:.2f}%", class_=name) for name, number in parts if number],
+        class_="bar parts",
+        role="progressbar",
+        aria_label=f"{one.title}: {counts_words(one)}",
+        aria_valuenow=round(100 * one.number("done") / total),
+        aria_valuemin=0,
+        aria_valuemax=100,
+    )
+
+
+def _chart(details: BatchDetails) -> Html | None:
+    """How much was done in each minute of the last hour."""
+    hour, current = details.hour, details.view.current
+    most = max(hour)
+    if not most:
+        return None
+    said = f"{current.title} in the last hour: {sum(hour):,} done, at most {most:,} in a minute"
+    columns = [
+        el(
+            "rect",
+            el("title", f"{59 - place} min ago: {number:,}" if place < 59 else f"this minute: {number:,}"),
+            x=f"{100 * place / 60:.3f}%",
+            y=f"{CHART_HEIGHT * (1 - number / most):.1f}",
+            width="1.3%",
+            height=f"{CHART_HEIGHT * number / most:.1f}",
+            rx=1,
+        )
+        for place, number in enumerate(hour)
+        if number
+    ]
+    now = rate(current.a_minute) if current.a_minute else "nothing lately"
+    return el(
+        "figure",
+        el(
+            "figcaption",
+            el("span", "Done a minute, the last hour"),
+            el("b", now),
+            el("span", f"at most {most:,} in a minute", class_="mut"),
+        ),
+        el("svg", el("title", said), columns, height=CHART_HEIGHT, role="img", aria_label=said, class_="throughput"),
+        el("div", el("span", "an hour ago"), el("span", "now"), class_="axis mut small"),
+        class_="chart",
+    )
+
+
+def _figures(details: BatchDetails) -> Html:
+    view, status = details.view, details.view.status
+    each = view.cost_of_accepted
+    cost = money(status.cost, status.currency) if status.cost is not None else "cannot tell"
+    no_price = "the plan names no price_an_hour" if status.cost is None else "hours of the workers so far"
+    if each is not None:
+        of_each, why = money(each, status.currency), f"by {counted(view.accepted)} that people accepted"
+    else:
+        of_each = "cannot tell yet" if status.cost is not None else "cannot tell"
+        why = "no image was accepted yet" if status.cost is not None else "the plan names no price_an_hour"
+    reviewed = view.accepted + view.rejected
+    figures = (
+        ("Images", f"{view.images.number('done'):,}", f"of {view.images.total:,} planned" if view.images.total else ""),
+        ("Accepted", f"{view.accepted:,}", f"of {reviewed:,} judged" if reviewed else "none was judged yet"),
+        ("Cost so far", cost, no_price),
+        ("Per valid test case", of_each, why),
+    )
+    return card(
+        None,
+        "Figures",
+        el(
+            "div",
+            [
+                el("div", el("small", name, class_="mut"), el("b", value), el("small", more, class_="mut"))
+                for name, value, more in figures
+            ],
+            class_="figures",
+        ),
+        _estimate(details.estimate) if details.estimate is not None and view.state != "approval" else None,
+        id="part-figures",
+    )
+
+
+def _estimate(found: Estimate) -> Html:
+    return el("div", el("h3", "What is left takes"), [el("p", words) for words in found.words()], class_="estimate")
+
+
+def _failures(view: BatchView, groups: Sequence[FailedGroup]) -> Html:
+    """What failed, by reason, to be tried again; then what was left out, and why."""
+    if not groups:
+        return el("section", id="part-failures")
+    failed = [group for group in groups if group.state == "failed"]
+    out = [group for group in groups if group.state != "failed"]
+    again = view.here or not view.at_work
+    every = _send("Try all again", "retry-batch", "s") if again and len(failed) > 1 else None
+    return card(
+        None,
+        "What failed" if failed else "What was left out",
+        [_group(group, again) for group in failed],
+        el("div", every, class_="acts") if every is not None else None,
+        el("h3", "Left out") if failed and out else None,
+        [_group(group, again=False) for group in out],
+        id="part-failures",
+    )
+
+
+def _group(group: FailedGroup, again: bool) -> Html:
+    examples = ", ".join(group.examples)
+    more = " and others" if group.number > len(group.examples) else ""
+    return el(
+        "div",
+        el("b", f"{group.number:,}"),
+        el("div", el("p", group.reason), el("small", f"{examples}{more}", class_="mut")),
+        button("Try again", look="s", data_send="retry-batch", data_reason=group.reason) if again else None,
+        class_="failed-group" if group.state == "failed" else "failed-group out",
+    )
+
+
+def _latest(details: BatchDetails) -> Html:
+    if not details.latest:
+        return el("section", id="part-latest")
+    shots = [
+        el(
+            "a",
+            el("img", src=f"/thumbs/{sha}.webp", width=160, height=160, alt=f"Test case {case}", loading="lazy"),
+            href=f"/?run={run}&image={case}",
+            title="Open in Explore",
+            data_case=case,
+        )
+        for case, sha, run in details.latest
+    ]
+    return el(
+        "section",
+        el(
+            "header",
+            el("h2", "Latest images"),
+            el("span", class_="grow"),
+            el("a", "All of them in Curate", href=GALLERY, class_="btn s", id="to-curate"),
+            class_="card-head",
+        ),
+        el("div", shots, class_="latest"),
+        el("p", "Each opens in Explore with its whole history.", class_="mut small"),
+        class_="card part",
+        id="part-latest",
+    )
+
+
+def _notes(view: BatchView) -> Html:
+    if not view.batch.notes:
+        return el("section", id="part-notes")
+    return card(None, "How it was chosen", el("ul", [el("li", note) for note in view.batch.notes]), id="part-notes")
+
+
+def _plan(view: BatchView) -> Html:
+    return el(
+        "details",
+        el("summary", "The plan"),
+        el("pre", el("code", view.batch.plan), class_="code-block"),
+        class_="card part more-line",
+        id="plan",
+    )

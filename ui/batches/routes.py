@@ -1,0 +1,146 @@
+"""The routes of the pages of batches: the list, a new one, one of them, what they fetch and send; and /metrics.
+
+Called once by `app.py`, before Gradio is mounted at "/".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from pipeline.errors import UserError
+from services.batches.running import (
+    ApproveBatch,
+    BatchRuns,
+    BeginBatch,
+    CancelBatch,
+    PauseBatch,
+    PlanBatch,
+    RetryBatch,
+)
+from services.changes import Revisions
+from services.commands import Command, Commands
+from services.data_sets.reading import LAYOUTS
+from services.test_sets.work import WorkView
+from ui.batches.metrics import CONTENT_TYPE, metrics_text
+from ui.batches.pages import batch_page, list_page, list_part, new_page, parts, planning_part
+from ui.batches.words import BATCHES, batch_address
+from ui.bodies import answered, refusal
+from ui.frame import not_there, signed_in
+
+API = f"{BATCHES}api/"
+METRICS = "/metrics"
+FRESH = {"Cache-Control": "no-store"}
+SENT: tuple[type[Command], ...] = (BeginBatch, PauseBatch, CancelBatch, ApproveBatch, RetryBatch)
+"""What the page of a batch sends; each is answered with the page as it is then."""
+
+
+def add_batch_routes(app: FastAPI, commands: Commands, runs: BatchRuns, revisions: Revisions, profile: str) -> None:
+    """Add the pages below /batches/, and the metrics. `profile` stands in the plan that a new batch begins with."""
+    _add_pages(app, runs, profile)
+    _add_fetched(app, runs, revisions)
+    _add_sent(app, commands, runs, revisions)
+
+    @app.get(METRICS, include_in_schema=False)
+    def metrics() -> Response:
+        return PlainTextResponse(metrics_text(runs.all()), media_type=CONTENT_TYPE, headers=FRESH)
+
+
+def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
+    @app.get(BATCHES.rstrip("/"), include_in_schema=False)
+    def to_list() -> Response:
+        return RedirectResponse(BATCHES, status_code=308)
+
+    @app.get(BATCHES, include_in_schema=False)
+    def all_batches(request: Request) -> Response:
+        return HTMLResponse(list_page(runs.all(), signed_in(request)), headers=FRESH)
+
+    @app.get(f"{BATCHES}new", include_in_schema=False)
+    def new(request: Request) -> Response:
+        return HTMLResponse(new_page(profile, LAYOUTS, signed_in(request)), headers=FRESH)
+
+    @app.get(f"{BATCHES}{{number:int}}", include_in_schema=False)
+    def one(request: Request, number: int) -> Response:
+        signed = signed_in(request)
+        try:
+            made = batch_page(runs.details(number), signed)
+        except UserError as error:
+            return HTMLResponse(not_there(str(error), signed, ("All batches", BATCHES)), status_code=404)
+        return HTMLResponse(made, headers=FRESH)
+
+
+def _add_fetched(app: FastAPI, runs: BatchRuns, revisions: Revisions) -> None:
+    def fetched(revision: str, make: Callable[[], Mapping[str, Any]]) -> Response:
+        """What a page shows now, unless it is at this revision already."""
+        now = revisions.now()  # before the look: what comes meanwhile is told with the next one
+        if revision == now:
+            return JSONResponse({"same": True}, headers=FRESH)
+        try:
+            return JSONResponse({"revision": now, **make()}, headers=FRESH)
+        except UserError as error:
+            return refusal(error)
+
+    @app.get(f"{API}list", include_in_schema=False)
+    def listed(revision: str = "") -> Response:
+        return fetched(revision, lambda: {"parts": {"part-list": list_part(runs.all())}})
+
+    @app.get(f"{API}state", include_in_schema=False)
+    def state(batch: Annotated[int, Query(ge=0)], revision: str = "") -> Response:
+        return fetched(revision, lambda: _shown(runs, batch))
+
+    @app.get(f"{API}planning", include_in_schema=False)
+    def planning(work: Annotated[int, Query(ge=0)]) -> Response:
+        return fetched("", lambda: _planning(runs.planning.view(work)))
+
+
+def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns, revisions: Revisions) -> None:
+    def add(name: str, act: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        @app.post(f"{API}{name}", include_in_schema=False)
+        async def posted(request: Request) -> Response:
+            return await answered(request, act)
+
+    def sending(kind: type[Command]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        def act(data: dict[str, Any]) -> dict[str, Any]:
+            command = kind.of(data)
+            commands.do(command)
+            return {"revision": "", **_shown(runs, command.batch)}  # type: ignore[attr-defined]
+
+        return act
+
+    for kind in SENT:
+        add(kind.name, sending(kind))
+    add(PlanBatch.name, lambda data: dict(_planning(commands.send(PlanBatch.name, data))))
+
+    def stop(data: dict[str, Any]) -> dict[str, Any]:
+        work = data.get("work")
+        if not isinstance(work, int):
+            raise UserError("There is nothing to stop.")
+        runs.planning.cancel(work)
+        return {"done": True}
+
+    add("stop-planning", stop)
+
+
+def _shown(runs: BatchRuns, number: int) -> Mapping[str, Any]:
+    """The page of a batch as it is now."""
+    details = runs.details(number)
+    return {"at_work": details.view.at_work, "parts": dict(parts(details))}
+
+
+def _planning(view: WorkView) -> Mapping[str, Any]:
+    """How far a plan is; where its batch is shown once it is done. Raises UserError where it was refused."""
+    if view.state == "failed":
+        raise UserError(view.error, field="plan")
+    if view.state == "done":
+        return {"go": batch_address(view.result)}
+    words = {
+        "waiting": "Another plan is at work; this one comes next.",
+        "running": f"Looking through the data set: {view.done:,} images so far."
+        if view.done
+        else "Opening the data set.",
+        "cancelled": "",
+    }[view.state]
+    return {"work": view.id, "active": view.active, "parts": {"part-planning": planning_part(view.id, words)}}

@@ -1,0 +1,75 @@
+"""How figures of a batch are said on its pages. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from services.batches.service import PassStatus
+from services.batches.watching import BatchView, State
+from ui.views.parts import Tone
+
+BATCHES = "/batches/"
+"""The list; the page of a batch is its number below."""
+STATES: Mapping[State, tuple[str, Tone]] = {
+    "unplanned": ("planning was interrupted", "warn"),
+    "new": ("ready to begin", ""),
+    "waiting": ("waits for its turn", ""),
+    "running": ("at work", "acc"),
+    "stopping": ("is about to stop", "warn"),
+    "approval": ("waits for your yes", "warn"),
+    "paused": ("paused", "warn"),
+    "stopped": ("stopped", "warn"),
+    "cancelled": ("cancelled", "bad"),
+    "done": ("done", "ok"),
+}
+"""In words, and how loud."""
+
+
+def batch_address(number: int) -> str:
+    """The address of the page of a batch."""
+    return f"{BATCHES}{number}"
+
+
+def state_words(view: BatchView) -> tuple[str, Tone]:
+    """What a batch is at, with what it does there."""
+    words, tone = STATES[view.state]
+    if view.state == "running":
+        words = f"at the {view.current.title.lower()}"
+    if view.state == "done" and (failed := view.failed()):
+        return f"done, {failed:,} failed", "warn"
+    return words, tone
+
+
+def duration(seconds: float) -> str:
+    """Such as 40 s, 12 min, 3 h 20 min, 4 days 6 h."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {rest} min" if rest else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} days {hours} h" if hours else f"{days} days"
+
+
+def rate(a_minute: float) -> str:
+    """How fast it is: by the minute, or by the hour where that is slow."""
+    return f"{a_minute:,.0f} a minute" if a_minute >= 9.5 else f"{60 * a_minute:,.0f} an hour"
+
+
+def money(amount: float, currency: str) -> str:
+    """An amount with two digits, or with two that say something where it is very little."""
+    digits = f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.2g}"
+    return f"{digits} {currency}".strip()
+
+
+def counts_words(one: PassStatus) -> str:
+    """How far a pass is, such as "1,200 of 5,000 done, 3 failed"."""
+    if not one.total:
+        return "nothing to do yet"
+    parts = [f"{one.number('done'):,} of {one.total:,} done"]
+    parts += [f"{one.number('failed'):,} failed"] if one.number("failed") else []
+    parts += [f"{one.number('skipped'):,} left out"] if one.number("skipped") else []
+    return ", ".join(parts)
