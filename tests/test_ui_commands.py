@@ -63,8 +63,9 @@ def sent_by(parts: dict[str, str]) -> set[tuple[str, frozenset[str]]]:
 
 
 def _of_others(model: type[Command]) -> bool:
-    """Of the pages of studies and of Curate."""
-    return model.__module__.startswith(("services.studies.", "services.test_sets.", "services.curation."))
+    """Of the pages of studies, of Curate and of batches."""
+    others = ("services.studies.", "services.test_sets.", "services.curation.", "services.batches.")
+    return model.__module__.startswith(others)
 
 
 def _no_model(wanted: UnderTestSettings) -> Predictor:

@@ -25,9 +25,9 @@ CHART_HEIGHT = 72
 STARTER = """name = "My first batch"
 
 [data]
-root = "/data/pictures"     # a whole path on the machine of the studio; it is read in place
-layout = "imagefolder"      # a folder a class; the other layouts stand below
-split = ""                  # where the data set has several: which one
+root = "/data/pictures"     # a whole path on the studio's machine
+layout = "imagefolder"      # a folder a class; see the list
+split = ""                  # which one, where there are several
 
 [task]
 kind = "classification"     # the label of an image is its class
@@ -42,7 +42,7 @@ profile = "{profile}"
 captions_a_source = 2       # test cases of one image
 
 [cost]
-# price_an_hour = 1.0       # of all that works for the batch, to be told what it costs
+# price_an_hour = 1.0       # of all machines at work together
 # currency = "USD"
 """
 
@@ -310,7 +310,7 @@ def _approve(details: BatchDetails) -> Html:
         None,
         "Look at some of the captions",
         el("div", [_sampled(one) for one in details.sample], class_="sampled"),
-        el("p", " ".join(found.words()[1:]), class_="mut") if found is not None else None,
+        el("p", _drawing_takes(found), class_="mut") if found is not None else None,
         el(
             "div",
             _send(f"Approve and draw {images}", "approve-batch", "p"),
@@ -321,6 +321,15 @@ def _approve(details: BatchDetails) -> Html:
         "stood in the caption of the source image, what is marked is new.",
         id="part-approve",
     )
+
+
+def _drawing_takes(found: Estimate) -> str:
+    """What the images are likely to take: time, disk and money."""
+    *_, disk, cost = found.words()
+    if found.hours_of_images is None:
+        return "How long it takes, nobody can tell: no image was drawn with these models and settings here before."
+    workers = counted(found.workers, "worker")
+    return f"It takes about {duration(3600 * found.hours_of_images)} with {workers}. {disk} {cost}"
 
 
 def _sampled(one: Sampled) -> Html:
