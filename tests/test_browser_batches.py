@@ -1,0 +1,183 @@
+"""The page of a batch in Chromium: from a plan to its images in Explore; watched, paused, tried again, cancelled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.batch_cases import NO_IDEA, Doubtful, Gate, comes_to, pictures, plan_text, planned, work_here
+from tests.scripted import ScriptedModels
+from tests.serving import serving_here, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+    from services.studio import Studio
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
+    """One server for all tests of this file; each has a batch of its own."""
+    with serving_here(tmp_path_factory.mktemp("batches") / "workspace", ScriptedModels()) as served:
+        yield served
+
+
+@pytest.fixture
+def desk(page: Page, served: tuple[str, Studio]) -> Iterator[Desk]:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    yield Desk(page, *served)
+    page.goto("about:blank")
+
+
+class Desk:
+    """The engineer at the browser."""
+
+    def __init__(self, page: Page, url: str, studio: Studio) -> None:
+        self.page, self.url, self.studio = page, url, studio
+        self.gate: Gate = work_here(studio.batches)
+
+    def open(self, path: str | int = "") -> None:
+        self.page.goto(f"{self.url}batches/{path}")
+        self.page.wait_for_function("() => window.batches?.ready")
+
+    def press(self, words: str) -> None:
+        self.page.get_by_role("button", name=words).click()
+
+    def sees(self, state: str) -> None:
+        expect(self.page.locator("#state")).to_have_text(state)
+
+    def row(self, stage: str) -> Locator:
+        return self.page.locator(f"[data-pass={stage}] .told")
+
+    def to_the_yes(self, text: str) -> int:
+        """A batch whose captions are all written."""
+        number = planned(self.studio, text)
+        self.studio.batches.begin(number)
+        comes_to(self.studio, number, "approval")
+        return number
+
+
+def test_from_a_plan_by_a_look_at_its_captions_to_images_in_explore(desk: Desk, tmp_path: Path) -> None:
+    page = desk.page
+    desk.open()
+    page.click("#new")
+    file = tmp_path / "plan.toml"
+    file.write_text(plan_text(pictures(tmp_path / "data"), "From a plan"), encoding="utf-8")
+    page.set_input_files("#plan-file", file)
+    expect(page.locator("#f-plan")).to_have_value(re.compile("From a plan"))
+    desk.press("Choose the images")
+    page.wait_for_url(re.compile(r"/batches/\d+$"))
+    desk.sees("ready to begin")
+    expect(page.locator("#part-figures")).to_contain_text("at most 6 test cases from 3 source images")
+
+    desk.press("Begin")
+    desk.sees("waits for your yes")
+    approve = page.locator("#part-approve")
+    expect(approve.locator(".sample-line")).to_have_count(6)
+    expect(approve.locator("ins").first).to_be_visible()
+    expect(desk.row("images")).to_have_text("0 of 6 done")
+    desk.press("Approve and draw 6 images")
+    desk.sees("done")
+    expect(desk.row("images")).to_have_text("6 of 6 done")
+    expect(approve).to_be_empty()
+
+    shots = page.locator("#part-latest a[data-case]")
+    expect(shots).to_have_count(6)
+    case = shots.first.get_attribute("data-case")
+    shots.first.click()
+    page.wait_for_url(re.compile(rf"/\?run=.+&image={case}"))
+    expect(page.locator(f"[data-case='{case}']").first).to_be_visible()
+
+
+def test_a_batch_is_watched_paused_and_goes_on(desk: Desk, tmp_path: Path) -> None:
+    number = desk.to_the_yes(plan_text(pictures(tmp_path / "data", 12), "Watched"))
+    desk.gate.shut()
+    desk.open(number)
+    desk.press("Approve and draw 24 images")
+    desk.sees("at the images")
+    desk.gate.let()
+    expect(desk.row("images")).to_contain_text("8 of 24 done")
+    expect(desk.row("images")).to_contain_text("left")
+    expect(desk.page.locator(".throughput rect")).to_have_count(1)
+    expect(desk.page.locator("#part-latest a[data-case]")).to_have_count(8)
+    desk.press("Pause")
+    desk.sees("paused")
+    expect(desk.row("images")).to_have_text("8 of 24 done")
+    desk.gate.open()
+    desk.press("Go on")
+    desk.sees("done")
+    expect(desk.row("images")).to_have_text("24 of 24 done")
+
+
+def test_a_batch_is_cancelled_after_a_second_yes_and_taken_up_again(desk: Desk, tmp_path: Path) -> None:
+    number = desk.to_the_yes(plan_text(pictures(tmp_path / "data"), "Cancelled"))
+    desk.open(number)
+    desk.page.click("#cancel")
+    desk.page.keyboard.press("Escape")
+    expect(desk.page.get_by_role("button", name="Cancel the batch")).to_be_hidden()
+    desk.sees("waits for your yes")
+    desk.page.click("#cancel")
+    desk.press("Cancel the batch")
+    desk.sees("cancelled")
+    desk.press("Take it up again")
+    desk.sees("waits for your yes")
+
+
+def test_failures_stand_by_their_reason_and_are_tried_again(desk: Desk, tmp_path: Path) -> None:
+    models = ScriptedModels()
+    models.captioner = Doubtful()
+    work_here(desk.studio.batches, models)
+    number = planned(desk.studio, plan_text(pictures(tmp_path / "data", 3, broken=True), "Failing"))
+    desk.open(number)
+    desk.press("Begin")
+    groups = desk.page.locator(".failed-group")
+    expect(groups).to_have_count(2)
+    doubtful = groups.filter(has_text=NO_IDEA)
+    expect(doubtful.locator("> b")).to_have_text("3")
+    expect(doubtful).to_contain_text("bird/0.png")
+    models.captioner.sure = True
+    until(lambda: not desk.studio.batches.view(number).at_work)
+    doubtful.get_by_role("button", name="Try again").click()
+    desk.sees("waits for your yes")
+    expect(groups).to_have_count(1)
+    expect(groups).not_to_contain_text(NO_IDEA)
+    expect(desk.row("captions")).to_have_text("3 of 4 done, 1 failed")
+
+
+def test_the_list_shows_a_batch_that_goes_on(desk: Desk, tmp_path: Path) -> None:
+    number = desk.to_the_yes(plan_text(pictures(tmp_path / "data", 12), "Of the list"))
+    desk.gate.shut()
+    desk.open()
+    line = desk.page.locator(".batch-line", has_text="Of the list")
+    expect(line).to_contain_text("waits for your yes")
+    desk.studio.batches.approve(number)
+    expect(line).to_contain_text("at the images")
+    desk.gate.let()
+    expect(line).to_contain_text("8 of 24 images")
+    desk.gate.open()
+    expect(line).to_contain_text("24 of 24 images")
+    expect(line.locator(".pill")).to_have_text("done")
+
+
+def test_a_plan_with_a_mistake_stays_in_the_form_with_what_is_wrong(desk: Desk, tmp_path: Path) -> None:
+    desk.open("new")
+    wrong = plan_text(tmp_path).replace('kind = "classification"', 'kind = "guessing"')
+    desk.page.fill("#f-plan", wrong)
+    desk.press("Choose the images")
+    expect(desk.page.locator("#wrong-f-plan")).to_contain_text("task.kind")
+    expect(desk.page.locator("#f-plan")).to_have_value(wrong)
+
+
+def test_what_another_page_did_is_told_where_it_no_longer_can_be_done(desk: Desk, tmp_path: Path) -> None:
+    number = desk.to_the_yes(plan_text(pictures(tmp_path / "data"), "Twice"))
+    desk.open(number)
+    desk.page.evaluate("batches.busy = 1")  # it does not look while its person presses
+    desk.studio.batches.approve(number)
+    comes_to(desk.studio, number, "done")
+    desk.press("Approve and draw")
+    expect(desk.page.locator("#said")).to_contain_text("approved already")
