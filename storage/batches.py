@@ -459,6 +459,21 @@ class Batches(Repository):
         """
         return dict(db.execute(query, [batch]).fetchall())
 
+    @read
+    def studied(self, db: sqlite_utils.Database, batch: int) -> Mapping[str, int]:
+        """How many of its accepted images the votes of studies find valid and invalid, by the outcome. One that is in
+        several studies counts in each; without a consensus it counts in none.
+        """
+        query = """
+            SELECT outcome, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case_states.test_case
+            JOIN batch_sources ON batch_sources.run = test_cases.run
+            JOIN study_items ON study_items.test_case = test_cases.id
+            WHERE verdict = 'accepted' AND batch = ? AND test_cases.job IS NULL
+                AND kind = 'item' AND outcome IN ('valid', 'invalid')
+            GROUP BY outcome
+        """
+        return dict(db.execute(query, [batch]).fetchall())
+
     def _batch(self, row: Row) -> Batch:
         return Batch(
             id=row["id"],

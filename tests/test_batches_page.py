@@ -17,10 +17,12 @@ from services.batches.running import BatchCommand, BatchRuns, PlanBatch
 from services.changes import Changes
 from services.studio import Studio
 from storage.workspace import Workspace
+from study.types import NewItem
 from tests.batch_cases import NO_IDEA, Doubtful, Gate, comes_to, pictures, plan_text, planned, work_here
 from tests.called import call, made_token, shown
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here, until
+from tests.voted import CREW, NO, YES, cast, study_of
 from ui.batches.routes import SENT, add_batch_routes
 from ui.batches.words import duration
 from ui.endpoints import OF_PAGES
@@ -201,14 +203,29 @@ def test_a_valid_test_case_costs_what_all_images_cost_shared_among_those_accepte
     number = planned(studio, plan_text(pictures(tmp_path / "data"), more=COST))
     whole(studio, number)
     none = studio.batches.view(number)
-    assert none.status.cost and none.cost_of_accepted is None, "nobody has judged one yet"
+    assert none.status.cost and none.cost_of_valid is None, "nobody has judged one yet"
     cases = [case for case, _, _ in studio.batches.details(number).latest]
     for case, verdict in zip(cases, ("accepted", "accepted", "rejected"), strict=False):
         run_id = next(run for found, _, run in studio.batches.details(number).latest if found == case)
         studio.commands.send("review", {"run": run_id, "case": case, "verdict": verdict, "reason": "other"})
     view = studio.batches.view(number)
     assert (view.accepted, view.rejected) == (2, 1)
-    assert view.cost_of_accepted == pytest.approx(view.status.cost / 2 if view.status.cost else None)
+    assert view.status.cost and view.cost_of_valid == pytest.approx(view.status.cost / 2)
+
+    shas = {case: sha for case, sha, _ in studio.batches.details(number).latest}
+    items = [NewItem(shas[case], label="bird", test_case=case) for case in cases[:3]]
+    study = study_of(studio.workspace, items)
+    judged = studio.workspace.studies.items(study)
+    answers = dict(zip(shas.values(), (YES, NO, YES), strict=False))
+    votes = [
+        cast(item, worker, {"valid": answer}, place)
+        for item in judged
+        for place, (worker, answer) in enumerate(zip(CREW, answers[item.image_sha], strict=True))
+    ]
+    studio.workspace.studies.import_votes(study, votes)
+    studied = studio.batches.view(number)
+    assert (studied.valid, studied.invalid) == (1, 1), "the third one was rejected before"
+    assert studied.cost_of_valid == pytest.approx(view.status.cost), "two accepted, half of them valid"
 
 
 def test_a_batch_of_another_process_is_shown_live_and_asked_to_pause(

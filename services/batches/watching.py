@@ -44,6 +44,9 @@ class BatchView:
     accepted: int
     """Images that people have accepted."""
     rejected: int
+    valid: int
+    """Of those accepted, how many the votes of studies find valid."""
+    invalid: int
 
     @property
     def batch(self) -> Batch:
@@ -66,9 +69,18 @@ class BatchView:
         return self.status.passes[-1]
 
     @property
-    def cost_of_accepted(self) -> float | None:
-        """What an image that people accepted has cost so far; None where nobody can tell yet."""
-        return None if self.status.cost is None or not self.accepted else self.status.cost / self.accepted
+    def share_valid(self) -> float | None:
+        """Of the images that people accepted, the share that studies find valid; None where no study says it."""
+        judged = self.valid + self.invalid
+        return self.valid / judged if judged else None
+
+    @property
+    def cost_of_valid(self) -> float | None:
+        """What a valid test case has cost so far: all of the cost, shared among the images that people accepted, or
+        among that share of them which studies find valid. None where nobody can tell yet.
+        """
+        valid = self.accepted * (1.0 if self.share_valid is None else self.share_valid)
+        return None if self.status.cost is None or not valid else self.status.cost / valid
 
     def failed(self) -> int:
         """How much has failed, of all passes."""
@@ -103,7 +115,7 @@ class BatchWatch:
     def view(self, number: int, place: Place = "", problem: str = "") -> BatchView:
         """One batch; `place` and `problem` are what this process knows of it. Raises UserError for an unknown one."""
         status = self._service.status(number)
-        reviewed = self._ledger.reviewed(number)
+        reviewed, studied = self._ledger.reviewed(number), self._ledger.studied(number)
         return BatchView(
             status=status,
             state=_state(status, place),
@@ -111,6 +123,8 @@ class BatchWatch:
             problem=problem,
             accepted=reviewed.get("accepted", 0),
             rejected=reviewed.get("rejected", 0),
+            valid=studied.get("valid", 0),
+            invalid=studied.get("invalid", 0),
         )
 
     def details(self, view: BatchView) -> BatchDetails:
@@ -232,7 +246,8 @@ def facts_of(view: BatchView) -> Mapping[str, Any]:
         "accepted": view.accepted,
         "rejected": view.rejected,
         "cost": status.cost,
-        "cost_of_accepted": view.cost_of_accepted,
+        "share_valid": view.share_valid,
+        "cost_of_valid": view.cost_of_valid,
         "currency": status.currency,
     }
 

@@ -402,13 +402,13 @@ def _chart(details: BatchDetails) -> Html | None:
         for place, number in enumerate(hour)
         if number
     ]
-    now = rate(current.a_minute) if current.a_minute else "nothing lately"
+    now = rate(current.a_minute) if current.a_minute and details.view.state == "running" else None
     return el(
         "figure",
         el(
             "figcaption",
             el("span", "Done a minute, the last hour"),
-            el("b", now),
+            el("b", now) if now is not None else None,
             el("span", f"at most {most:,} in a minute", class_="mut"),
         ),
         el("svg", el("title", said), columns, height=CHART_HEIGHT, role="img", aria_label=said, class_="throughput"),
@@ -419,14 +419,18 @@ def _chart(details: BatchDetails) -> Html | None:
 
 def _figures(details: BatchDetails) -> Html:
     view, status = details.view, details.view.status
-    each = view.cost_of_accepted
+    each, share = view.cost_of_valid, view.share_valid
     cost = money(status.cost, status.currency) if status.cost is not None else "cannot tell"
     no_price = "the plan names no price_an_hour" if status.cost is None else "hours of the workers so far"
     if each is not None:
         of_each, why = money(each, status.currency), f"by {counted(view.accepted)} that people accepted"
+        if share is not None:
+            why += f", of which studies find {100 * share:.0f} % valid ({view.valid} of {view.valid + view.invalid})"
+    elif status.cost is None:
+        of_each, why = "cannot tell", "the plan names no price_an_hour"
     else:
-        of_each = "cannot tell yet" if status.cost is not None else "cannot tell"
-        why = "no image was accepted yet" if status.cost is not None else "the plan names no price_an_hour"
+        of_each = "cannot tell yet"
+        why = "studies find none of them valid" if share is not None else "no image was accepted yet"
     reviewed = view.accepted + view.rejected
     figures = (
         ("Images", f"{view.images.number('done'):,}", f"of {view.images.total:,} planned" if view.images.total else ""),

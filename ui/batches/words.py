@@ -56,7 +56,9 @@ def duration(seconds: float) -> str:
 
 def rate(a_minute: float) -> str:
     """How fast it is: by the minute, or by the hour where that is slow."""
-    return f"{a_minute:,.0f} a minute" if a_minute >= 9.5 else f"{60 * a_minute:,.0f} an hour"
+    if a_minute < 1:
+        return f"{60 * a_minute:,.0f} an hour"
+    return f"{a_minute:,.0f} a minute" if a_minute >= 9.5 else f"{a_minute:.1f} a minute"
 
 
 def money(amount: float, currency: str) -> str:
