@@ -12,8 +12,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from pipeline.errors import UserError
+from pipeline.errors import Cancelled, UserError
+from services.batches.plan_file import plan_from_text
 from services.batches.running import BatchCommand, BatchRuns, PlanBatch
+from services.batches.service import BatchService
 from services.changes import Changes
 from services.studio import Studio
 from storage.workspace import Workspace
@@ -175,6 +177,7 @@ def test_what_failed_is_grouped_by_reason_and_tried_again(studio: Studio, tmp_pa
     assert groups[NO_IDEA] == 3 and len(groups) == 2
     with pytest.raises(UserError, match="for this reason"):
         studio.batches.retry(number, "Another one.")
+    assert studio.batches.view(number).state == "approval" and not studio.batches.view(number).images.total
     models.captioner.sure = True
     assert studio.commands.send("retry-batch", {"batch": number, "reason": NO_IDEA})["again"] == 3
     comes_to(studio, number, "approval")
@@ -336,6 +339,26 @@ def test_a_page_gets_only_what_is_new(studio: Studio, client: TestClient, tmp_pa
     assert client.get(asked).json() == {"same": True}
     run(studio, number)
     assert "waits for your yes" in client.get(asked).json()["parts"]["part-head"]
+
+
+def test_a_plan_that_was_interrupted_is_planned_again_from_its_text(
+    studio: Studio, client: TestClient, tmp_path: Path
+) -> None:
+    text = plan_text(pictures(tmp_path / "data", 300), "Interrupted")
+
+    def stop(done: int) -> None:
+        if done:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        BatchService(studio.workspace).plan(plan_from_text(text, Path("plan.toml")), stop)
+    assert "planning was interrupted" in page(client, "/batches/1")
+    assert send(client, "begin-batch", batch=1).status_code == 400
+    again = unescape(client.get("/batches/new?like=1").text)
+    written = again[again.index('name = "Interrupted"') : again.index("</textarea>")]
+    assert send(client, "plan-batch", plan=written).json() == {"go": "/batches/1"}
+    assert studio.batches.view(1).state == "new" and studio.batches.view(1).status.sources == 300
+    assert client.get("/batches/new?like=9").status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/batches/7", "/batches/api/state?batch=7"])

@@ -132,8 +132,8 @@ def _none() -> Html:
 # A new one
 
 
-def new_page(profile: str, layouts: Mapping[str, Layout], signed_in: bool) -> str:
-    """Where a plan is written, or brought from a file."""
+def new_page(text: str, layouts: Mapping[str, Layout], signed_in: bool) -> str:
+    """Where a plan is written, or brought from a file; `text` is what it begins with."""
     head = el(
         "div",
         el("p", el("a", "All batches", href=BATCHES), class_="back small"),
@@ -145,7 +145,7 @@ def new_page(profile: str, layouts: Mapping[str, Layout], signed_in: bool) -> st
         field(
             "plan",
             "The plan, as TOML",
-            area("plan", STARTER.format(profile=profile), 24, spellcheck="false", class_="code"),
+            area("plan", text, 24, spellcheck="false", class_="code"),
             {},
             "Write it here, or take a plan.toml: it is the same file that “python -m pipeline batch” takes.",
         ),
@@ -263,6 +263,9 @@ def _acts(view: BatchView) -> list[Child]:
     return [
         _send(begin, "begin-batch", "p") if begin else None,
         _send(pause, "pause-batch") if pause else None,
+        el("a", "Plan it again", href=f"{NEW}?like={view.batch.id}", class_="btn p", id="plan-again")
+        if view.state == "unplanned"
+        else None,
         el(
             "details",
             el("summary", "Cancel …", class_="btn q", id="cancel"),
@@ -287,7 +290,7 @@ def _meaning(view: BatchView) -> str:
     """What its state means, and what can be done now."""
     elsewhere = "" if view.here else " Another process on this machine works on it; Pause asks it to stop."
     return {
-        "unplanned": "Its images were not all chosen. Plan the same text again: it goes on.",
+        "unplanned": "Its images were not all chosen. Planned again, it goes on.",
         "new": "Captions are written first; no image is drawn before you have seen some of them.",
         "waiting": "Another batch is at work here. This one begins when that one is done, or pauses.",
         "running": f"Pause stops it within seconds; what is not finished is made when it goes on.{elsewhere}",
@@ -305,6 +308,9 @@ def _approve(details: BatchDetails) -> Html:
     view, found = details.view, details.estimate
     if view.state != "approval":
         return el("section", id="part-approve")
+    if not view.images.left:
+        words = "No caption was written that could be drawn: see what failed, and try it again, or cancel the batch."
+        return el("section", el("p", words, class_="notice"), id="part-approve")
     images = counted(view.images.left)
     return card(
         None,
@@ -529,6 +535,7 @@ def _plan(view: BatchView) -> Html:
         "details",
         el("summary", "The plan"),
         el("pre", el("code", view.batch.plan), class_="code-block"),
+        el("a", "Plan another one like it", href=f"{NEW}?like={view.batch.id}", class_="btn s", id="like"),
         class_="card part more-line",
         id="plan",
     )

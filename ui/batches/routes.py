@@ -26,7 +26,7 @@ from services.commands import Command, Commands
 from services.data_sets.reading import LAYOUTS
 from services.test_sets.work import WorkView
 from ui.batches.metrics import CONTENT_TYPE, metrics_text
-from ui.batches.pages import batch_page, list_page, list_part, new_page, parts, planning_part
+from ui.batches.pages import STARTER, batch_page, list_page, list_part, new_page, parts, planning_part
 from ui.batches.words import BATCHES, batch_address
 from ui.bodies import answered, refusal
 from ui.frame import not_there, signed_in
@@ -59,8 +59,13 @@ def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
         return HTMLResponse(list_page(runs.all(), signed_in(request)), headers=FRESH)
 
     @app.get(f"{BATCHES}new", include_in_schema=False)
-    def new(request: Request) -> Response:
-        return HTMLResponse(new_page(profile, LAYOUTS, signed_in(request)), headers=FRESH)
+    def new(request: Request, like: Annotated[int, Query(ge=0)] = 0) -> Response:
+        signed = signed_in(request)
+        try:
+            text = runs.view(like).batch.plan if like else STARTER.format(profile=profile)
+        except UserError as error:
+            return HTMLResponse(not_there(str(error), signed, ("All batches", BATCHES)), status_code=404)
+        return HTMLResponse(new_page(text, LAYOUTS, signed), headers=FRESH)
 
     @app.get(f"{BATCHES}{{number:int}}", include_in_schema=False)
     def one(request: Request, number: int) -> Response:
