@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from pipeline.errors import Cancelled, UserError
+from pipeline.profile import PROFILES
 from services.batches.plan_file import plan_from_text
 from services.batches.running import BatchCommand, BatchRuns, PlanBatch
 from services.batches.service import BatchService
@@ -275,6 +276,20 @@ def test_work_that_fails_as_a_whole_is_told_at_the_batch(studio: Studio, tmp_pat
     work_here(studio.batches)
     run(studio, number)
     assert not studio.batches.view(number).problem
+
+
+def test_a_batch_whose_profile_is_gone_is_shown_and_says_so_when_it_begins(
+    studio: Studio, client: TestClient, tmp_path: Path
+) -> None:
+    profile = tmp_path / "own.toml"
+    profile.write_bytes((PROFILES / "demo.toml").read_bytes())
+    text = plan_text(pictures(tmp_path / "data"), more=COST).replace('"demo"', f'"{profile}"')
+    number = planned(studio, text)
+    profile.unlink()
+    assert "Birds" in page(client, "/batches/") and "ready to begin" in page(client, f"/batches/{number}")
+    studio.batches.begin(number)
+    until(lambda: studio.batches.view(number).problem)
+    assert "own.toml" in page(client, f"/batches/{number}")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Working on one is `services.batches.engine`.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from pipeline.errors import UserError
 from pipeline.profile import load_profile
 from pipeline.recipes import edits_in_words, recipe_of
 from services.batches.choosing import Chosen
-from services.batches.plan_file import BatchPlan, plan_from_text, require_layout, settings_of
+from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, require_layout, settings_of
 from services.batches.work import Order, data_set_of
 from services.data_sets.reading import LAYOUTS
 from services.data_sets.types import Item
@@ -161,7 +162,7 @@ class BatchService:
         batch = self._ledger.get(number)
         counts = self._ledger.counts(number)
         passes = tuple(PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one)) for one in PASSES)
-        cost = plan_of(batch).cost
+        cost = _cost_of(batch)
         seconds = sum(one.seconds for held in counts.values() for one in held.values())
         spent = None if cost.price_an_hour is None else cost.price_an_hour * seconds / 3600
         return BatchStatus(batch, self._ledger.count_sources(number), passes, spent, cost.currency)
@@ -207,6 +208,11 @@ def _counted(items: Iterable[Item], on_count: Callable[[int], None]) -> Iterator
         if number % COUNTED == 0:
             on_count(number)
         yield item
+
+
+def _cost_of(batch: Batch) -> CostPart:
+    """What the plan says of its price; a profile that is not there any more keeps nobody from looking."""
+    return CostPart.model_validate(tomllib.loads(batch.plan).get("cost", {}))
 
 
 def plan_of(batch: Batch) -> BatchPlan:

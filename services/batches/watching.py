@@ -136,11 +136,18 @@ class BatchWatch:
             failures=self._service.failures(number),
             sample=self._service.sample(number, SAMPLED) if view.state == "approval" else (),
             latest=self._ledger.latest_images(number, LATEST),
-            estimate=None if view.at_work or view.state in ("done", "unplanned") else self.estimate(view),
+            estimate=None if view.at_work or view.state in ("done", "unplanned") else self._estimate(view),
         )
 
+    def _estimate(self, view: BatchView) -> Estimate | None:
+        with suppress(UserError):  # of its profile, which is told when somebody begins it
+            return self.estimate(view)
+        return None
+
     def estimate(self, view: BatchView) -> Estimate:
-        """What is left to do of a batch, by what was measured with the same models and settings."""
+        """What is left to do of a batch, by what was measured with the same models and settings. Raises UserError where
+        its profile is not there any more.
+        """
         plan, status, measured = plan_of(view.batch), view.status, self.measured(view.batch)
         captions, language, images = status.passes
         left: int | None
