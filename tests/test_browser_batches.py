@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from services.batches import service
+from services.batches.plan_file import BatchPlan
+from services.data_sets.types import Item
 from tests.batch_cases import NO_IDEA, Doubtful, Gate, comes_to, pictures, plan_text, planned, work_here
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here, until
@@ -181,3 +185,34 @@ def test_what_another_page_did_is_told_where_it_no_longer_can_be_done(desk: Desk
     comes_to(desk.studio, number, "done")
     desk.press("Approve and draw")
     expect(desk.page.locator("#said")).to_contain_text("approved already")
+
+
+def test_a_plan_that_takes_long_says_how_far_it_is_and_is_stopped(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through, plain = threading.Event(), service.data_set_of
+
+    class Slow:
+        """Lists its images, and waits in the middle."""
+
+        def __init__(self, plan: BatchPlan) -> None:
+            self._data = plain(plan)
+
+        def items(self) -> Iterator[Item]:
+            for number, item in enumerate(self._data.items()):
+                if number == service.COUNTED + 1:
+                    assert through.wait(120)
+                yield item
+
+    monkeypatch.setattr(service, "data_set_of", Slow)
+    desk.open("new")
+    page = desk.page
+    page.fill("#f-plan", plan_text(pictures(tmp_path / "data", 2 * service.COUNTED + 1), "Long"))
+    desk.press("Choose the images")
+    expect(page.locator("#part-planning")).to_contain_text(f"{service.COUNTED} images so far")
+    page.get_by_role("button", name="Stop").click()
+    through.set()
+    expect(page.locator("#part-planning")).to_be_empty()
+    expect(page.locator("#plan-it")).to_be_enabled()
+    desk.open()
+    expect(page.locator(".batch-line", has_text="Long")).to_contain_text("planning was interrupted")
