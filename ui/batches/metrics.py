@@ -18,7 +18,7 @@ Sample = tuple[Mapping[str, object], float]
 
 
 def metrics_text(views: Sequence[BatchView]) -> str:
-    """All metrics of all batches. A batch that was renamed is another series; what is not known has no sample."""
+    """All metrics of all batches; what is not known has no sample."""
     samples: Mapping[str, Sequence[Sample]] = {
         "dillema_batches_at_work": [({}, float(sum(view.state in ("running", "stopping") for view in views)))],
         "dillema_batch_work": list(_work(views)),

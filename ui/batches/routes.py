@@ -25,8 +25,9 @@ from services.changes import Revisions
 from services.commands import Command, Commands
 from services.data_sets.reading import LAYOUTS
 from services.test_sets.work import WorkView
+from ui.batches.listing import STARTER, list_page, list_part, new_page, planning_part
 from ui.batches.metrics import CONTENT_TYPE, metrics_text
-from ui.batches.pages import STARTER, batch_page, list_page, list_part, new_page, parts, planning_part
+from ui.batches.pages import batch_page, parts
 from ui.batches.words import BATCHES, batch_address
 from ui.bodies import answered, refusal
 from ui.frame import not_there, signed_in

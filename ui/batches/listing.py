@@ -1,0 +1,184 @@
+"""The list of batches, and the page on which a new one is planned, as markup. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from services.batches.watching import BatchView
+from services.data_sets.types import Layout
+from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
+from ui.batches.words import BATCHES, batch_address, duration, state_words
+from ui.frame import page
+from ui.study.fields import area, card, field
+from ui.study.words import when
+from ui.views.markup import Child, Html, el
+from ui.views.parts import button, icon, pill
+
+STARTER = """name = "My first batch"
+
+[data]
+root = "/data/pictures"     # a whole path on the studio's machine
+layout = "imagefolder"      # a folder a class; see the list
+split = ""                  # which one, where there are several
+
+[task]
+kind = "classification"     # the label of an image is its class
+
+[choose]
+number = 100                # at random; without this line all of them
+
+[make]
+profile = "{profile}"
+
+[edits]
+captions_a_source = 2       # test cases of one image
+
+[cost]
+# price_an_hour = 1.0       # of all machines at work together
+# currency = "USD"
+"""
+"""What a new plan begins with; the profile is that of the studio."""
+
+
+# The list
+
+
+def list_page(views: Sequence[BatchView], signed_in: bool) -> str:
+    """All batches, the latest first."""
+    return page(
+        "Batches",
+        el("div", _title(), list_part(views)),
+        here="batches",
+        signed_in=signed_in,
+        sheets=SHEETS,
+        scripts=SCRIPTS,
+    )
+
+
+def _title() -> Html:
+    return el(
+        "div",
+        el("h1", "Batches"),
+        el("span", class_="grow"),
+        el("a", icon("plus"), "New batch", href=NEW, class_="btn p", id="new"),
+        class_="title",
+    )
+
+
+def list_part(views: Sequence[BatchView]) -> Html:
+    """The lines of the list, or what a batch is as long as there is none."""
+    return el(
+        "section",
+        [_line(view) for view in views] if views else _none(),
+        id="part-list",
+        class_="batch-list",
+        data_at_work=any(view.at_work for view in views),
+    )
+
+
+def _line(view: BatchView) -> Html:
+    batch, images = view.batch, view.images
+    made = f"{images.number('done'):,} of {images.total:,} images" if images.total else "no images yet"
+    words, tone = state_words(view)
+    left = view.current.seconds_left if view.state == "running" else None
+    return el(
+        "a",
+        el("span", el("b", batch.name), el("small", about(view), class_="mut"), class_="what"),
+        pill(words, tone),
+        el(
+            "span",
+            pass_bar(view.current),
+            el("small", made, f" · {duration(left)} left" if left is not None else "", class_="mut"),
+            class_="progress",
+        ),
+        el("small", when(batch.created), class_="mut when"),
+        href=batch_address(batch.id),
+        class_="card batch-line",
+    )
+
+
+def _none() -> Html:
+    steps = (
+        ("Plan", "A few lines say which images of a data set are taken, with which models, and what is made of them."),
+        ("Look", "All captions are written first. You see a sample of them before a single image is drawn."),
+        ("Go on", "It may be paused, or end with the machine, at any time: it goes on where it was, each image once."),
+    )
+    return el(
+        "div",
+        el("h2", "A whole data set at once"),
+        el(
+            "p",
+            "A batch makes test cases of thousands of images. They come into the gallery of Curate while it goes on, "
+            "and each of them opens in Explore.",
+            class_="mut",
+        ),
+        el("ol", [el("li", el("b", title), el("span", words, class_="mut")) for title, words in steps], class_="steps"),
+        el("div", el("a", "Plan the first batch", href=NEW, class_="btn p"), class_="acts"),
+        class_="card part first-batch",
+    )
+
+
+# A new one
+
+
+def new_page(text: str, layouts: Mapping[str, Layout], signed_in: bool) -> str:
+    """Where a plan is written, or brought from a file; `text` is what it begins with."""
+    head = el(
+        "div",
+        el("p", el("a", "All batches", href=BATCHES), class_="back small"),
+        el("div", el("h1", "New batch"), class_="title"),
+        class_="batch-head",
+    )
+    form = el(
+        "form",
+        field(
+            "plan",
+            "The plan, as TOML",
+            area("plan", text, 24, spellcheck="false", class_="code"),
+            {},
+            "Write it here, or take a plan.toml: it is the same file that “python -m pipeline batch” takes.",
+        ),
+        el("p", "", class_="wrong", data_problem="", role="alert"),
+        el(
+            "div",
+            el("button", "Choose the images", type="submit", class_="btn p", id="plan-it"),
+            el(
+                "label",
+                "Take a file",
+                el("input", type="file", id="plan-file", accept=".toml,text/plain", aria_label="Take a file"),
+                class_="btn file-choice",
+            ),
+            el("span", "Nothing is made yet: you see what it takes before it begins.", class_="mut small"),
+            class_="acts",
+        ),
+        planning_part(0, ""),
+        id="plan-form",
+        class_="card part",
+        novalidate=True,
+    )
+    known = [
+        el("tr", el("td", el("code", name)), el("td", one.title), el("td", one.expected, class_="mut"))
+        for name, one in layouts.items()
+    ]
+    about = card(
+        None,
+        "Layouts",
+        el("div", el("table", el("tbody", known), class_="layouts-table"), class_="scroll"),
+        lead="What data.layout can be. A data set is read where it lies, and nothing of it is copied.",
+    )
+    return page(
+        "New batch",
+        el("div", head, el("div", form, about, class_="batch-new")),
+        here="batches",
+        signed_in=signed_in,
+        sheets=SHEETS,
+        scripts=SCRIPTS,
+    )
+
+
+def planning_part(work: int, words: str) -> Html:
+    """How far the planning is; empty while nothing is planned."""
+    shown: Child = None
+    if words:
+        shown = [el("span", words), button("Stop", look="s", data_stop_planning=work)]
+    return el("div", shown, id="part-planning", class_="working", role="status")
