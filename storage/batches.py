@@ -396,6 +396,12 @@ class Batches(Repository):
         return tuple(db.execute(query, [batch, stage, most]).fetchall())
 
     @read
+    def busy_minutes(self, db: sqlite_utils.Database, batch: int) -> int:
+        """In how many minutes something was done: how long it was worked on, by the clock."""
+        query = "SELECT count(DISTINCT minute) FROM batch_minutes WHERE batch = ?"
+        return int(db.execute(query, [batch]).fetchone()[0])
+
+    @read
     def failures(self, db: sqlite_utils.Database, batch: int, most: int = 100) -> tuple[FailedGroup, ...]:
         """What failed and what was skipped, by pass and reason, the most frequent first."""
         query = """

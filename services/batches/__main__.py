@@ -136,7 +136,7 @@ def report(service: BatchService, _workspace: Workspace, options: argparse.Names
         if one.seconds_each is not None:
             print(f"  {one.title}: {one.seconds_each:.3g} s of a worker each")
     if held.cost is not None:
-        print(f"  Cost of the workers' hours: {held.cost:.2f} {held.currency}".rstrip())
+        print(f"  Cost so far: {held.cost:.2f} {held.currency}".rstrip())
     for group in service.failures(number)[:LISTED]:
         what = "failed" if group.state == "failed" else "not done"
         examples = ", ".join(group.examples)

@@ -75,7 +75,7 @@ class BatchStatus:
     sources: int
     passes: tuple[PassStatus, ...]
     cost: float | None
-    """Of the hours of workers so far; None where the plan names no price."""
+    """Of the minutes in which something was done so far; None where the plan names no price."""
     currency: str
 
     @property
@@ -163,8 +163,8 @@ class BatchService:
         counts = self._ledger.counts(number)
         passes = tuple(PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one)) for one in PASSES)
         cost = _cost_of(batch)
-        seconds = sum(one.seconds for held in counts.values() for one in held.values())
-        spent = None if cost.price_an_hour is None else cost.price_an_hour * seconds / 3600
+        hours = self._ledger.busy_minutes(number) / 60
+        spent = None if cost.price_an_hour is None else cost.price_an_hour * hours
         return BatchStatus(batch, self._ledger.count_sources(number), passes, spent, cost.currency)
 
     def all(self) -> tuple[BatchStatus, ...]:

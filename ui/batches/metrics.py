@@ -12,7 +12,10 @@ _HELP = {
     "dillema_batch_work": ("gauge", "Pieces of work of a batch, by pass and state."),
     "dillema_batch_worker_seconds_total": ("counter", "Seconds of workers that a pass of a batch has taken."),
     "dillema_batch_images_reviewed": ("gauge", "Images of a batch that people have accepted or rejected."),
-    "dillema_batch_cost": ("gauge", "What the hours of the workers have cost, in the currency of the plan."),
+    "dillema_batch_cost": (
+        "gauge",
+        "What the hours of work have cost so far, by the clock, in the currency of the plan.",
+    ),
 }
 Sample = tuple[Mapping[str, object], float]
 

@@ -234,7 +234,7 @@ def _figures(details: BatchDetails) -> Html:
     view, status = details.view, details.view.status
     each, share = view.cost_of_valid, view.share_valid
     cost = money(status.cost, status.currency) if status.cost is not None else "cannot tell"
-    no_price = "the plan names no price_an_hour" if status.cost is None else "hours of the workers so far"
+    no_price = "the plan names no price_an_hour" if status.cost is None else "the hours of work so far, by the clock"
     if each is not None:
         of_each, why = money(each, status.currency), f"by {counted(view.accepted)} that people accepted"
         if share is not None:
