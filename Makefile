@@ -8,6 +8,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
+BATCH_READY := $(VENV)/.ready-for-batches
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 RECIPES := autoencoder diffusion llama captioner clip judges checker
 UNDER_TEST := classifier segmenter
@@ -18,7 +19,7 @@ APP_ARGS = $(if $(PROFILE),--profile "$(PROFILE)") $(if $(WORKSPACE),--workspace
   $(if $(PORT),--port "$(PORT)") $(if $(findstring command,$(origin HOST)),--host "$(HOST)")
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast soak lint format demo-report bench bench-gpu screenshots train $(RECIPES:%=train-%) $(UNDER_TEST:%=train-%) requirements hooks chromium clean
+.PHONY: help run test test-fast soak lint format demo-report bench bench-gpu cluster screenshots train $(RECIPES:%=train-%) $(UNDER_TEST:%=train-%) requirements hooks chromium clean
 
 help: ## This list
 	@echo "DILLEMA Studio"
@@ -63,6 +64,9 @@ bench: $(TEST_READY) chromium ## Measure what people wait for, against its bound
 bench-gpu: $(RUN_READY) ## How fast the real models are on this GPU; needs no weights (minutes; ARGS=--tiny tries it without a GPU)
 	@exec $(BIN)/python -m benchmarks.gpu $(ARGS)
 
+cluster: $(BATCH_READY) ## A Ray cluster of two nodes on this machine, to try batches on one; Ctrl-C ends it
+	@exec $(BIN)/python -m services.batches.cluster
+
 screenshots: $(TEST_READY) chromium ## Make the pictures of docs/ anew
 	@exec $(BIN)/python -m docs.screenshots $(ARGS)
 
@@ -105,4 +109,9 @@ $(RUN_READY): requirements.txt
 $(TEST_READY): requirements-dev.txt $(RUN_READY)
 	@echo "Installing the test tools into $(VENV)."
 	@$(PIP) --requirement requirements-dev.txt
+	@touch $@
+
+$(BATCH_READY): requirements-batch.txt $(RUN_READY)
+	@echo "Installing Ray into $(VENV)."
+	@$(PIP) --requirement requirements-batch.txt
 	@touch $@

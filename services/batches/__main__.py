@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from pipeline.errors import UserError
 from pipeline.machine import share_cores, this_machine
 from pipeline.progress import Pace, Progress
 from pipeline.terminal import ProgressLine, Terminated, remaining, stop_on_signals
+from services.batches.cluster import on_ray
 from services.batches.engine import Engine, Told
 from services.batches.plan_file import read_plan
 from services.batches.pools import Pool, ProcessPool
@@ -62,7 +64,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
     order, line = service.order(number), ProgressLine()
     if options.yes and service.status(number).batch.approved is None:
         workspace.batches.approve(number, ahead=True)
-    workers = options.workers or order.plan.run.workers or _workers()
+    workers = options.workers or order.plan.run.workers
 
     paces: dict[Pass, tuple[Pace, int]] = {}
 
@@ -73,8 +75,8 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
         note = f"{done:,} of {total:,}{f', {failed:,} failed' if failed else ''}"
         line(Progress(status.title, 0, 0, pace.seconds_left(done - before), note))
 
-    with stop_on_signals() as stop:
-        outcome = Engine(workspace, number, order, _pool(workers), stop.asked, tell).run()
+    with stop_on_signals() as stop, _pools(workers, options.ray) as pool:
+        outcome = Engine(workspace, number, order, pool, stop.asked, tell).run()
     line.clear()
     status = service.status(number)
     _print(status)
@@ -173,8 +175,10 @@ def _workers() -> int:
     return 1 if this_machine().gpu else max(1, len(os.sched_getaffinity(0)))
 
 
-def _pool(workers: int) -> Callable[[Order], Pool]:
-    return partial(ProcessPool, workers=workers)
+def _pools(workers: int | None, ray: str | None) -> AbstractContextManager[Callable[[Order], Pool]]:
+    if ray is not None:
+        return on_ray(workers, ray)
+    return nullcontext(partial(ProcessPool, workers=workers or _workers()))
 
 
 def _positive(text: str) -> int:
@@ -203,6 +207,13 @@ def _parser() -> argparse.ArgumentParser:
         running = command(name, run)
         running.add_argument(
             "--workers", type=_positive, help="processes (default: one a core; one where there is a GPU)"
+        )
+        running.add_argument(
+            "--ray",
+            nargs="?",
+            const="",
+            metavar="ADDRESS",
+            help="work on the Ray cluster at this address, or auto for the one of this machine; without one, start it",
         )
         running.add_argument("--yes", action="store_true", help="approve the captions without a look at them")
     command("status", status, "").add_argument("batch", nargs="?", help="its number, or the file of its plan")
