@@ -151,6 +151,7 @@ with on_ray(2):
 """
 
 
+@pytest.mark.soak
 def test_when_all_of_ray_is_killed_the_next_run_goes_on(tmp_path: Path) -> None:
     plan, workspace = plan_of(tmp_path, 16), tmp_path / "killed"
     command = [sys.executable, "-c", IN_ANOTHER_PROCESS, str(plan), str(workspace)]
@@ -240,6 +241,7 @@ def test_without_ray_and_with_an_address_of_another_kind_it_says_what_to_do(monk
         pass
 
 
+@pytest.mark.soak
 @pytest.mark.demo
 def test_the_embedded_models_draw_the_same_on_two_nodes_as_in_one_process(tmp_path: Path, two_nodes: str) -> None:
     plan = plan_of(tmp_path, 4)
