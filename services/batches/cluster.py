@@ -24,11 +24,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pipeline.errors import CannotLoad, UserError
 from pipeline.version import version
-from services.batches.pools import AHEAD, MOST_DEATHS_AT_START, Returned, single_threaded
+from services.batches.pools import AHEAD, MOST_DEATHS_AT_START, Does, Returned, single_threaded
 from services.batches.work import Lot, Order, Worker
 from storage.batch_types import Done
 
@@ -42,12 +42,6 @@ _TOKEN = Path("~/.ray/auth_token").expanduser()
 """Where Ray keeps the token of an account."""
 
 log = logging.getLogger(__name__)
-
-
-class DoesLots(Protocol):
-    """What an actor does its lots with: a `Worker`, or a stand-in for one."""
-
-    def do(self, lot: Lot) -> tuple[Done, ...]: ...
 
 
 @contextmanager
@@ -80,7 +74,7 @@ class _Slot:
 class RayPool:
     """Does lots on Ray. An actor that dies is replaced. One that finds no room waits for a machine to join."""
 
-    def __init__(self, order: Order, workers: int | None = None, make: Callable[[Order], DoesLots] = Worker) -> None:
+    def __init__(self, order: Order, workers: int | None = None, make: Callable[[Order], Does] = Worker) -> None:
         """Within `on_ray`, which says what `workers` is. `make` is called in the actor.
 
         Raises UserError for a node that cannot work: it does not see the data set or the workspace, or has another
@@ -213,7 +207,7 @@ class RayPool:
 class _Actor:
     """A worker in a process that Ray started."""
 
-    def __init__(self, order: Order, make: Callable[[Order], DoesLots], token: Path) -> None:
+    def __init__(self, order: Order, make: Callable[[Order], Does], token: Path) -> None:
         self._order, self._make, self._token = order, make, token
 
     def begin(self) -> int | UserError:
