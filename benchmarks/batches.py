@@ -98,7 +98,7 @@ class _Timed:
 
         class Pool(ProcessPool):
             def close(self) -> None:
-                timed.seconds = time.perf_counter() - timed._began
+                timed.seconds = timed.seconds or time.perf_counter() - timed._began  # of the first pass
                 super().close()
 
         made = Pool(order, self._workers, Sleeper)

@@ -121,7 +121,7 @@ class ProcessPool:
     def ready(self) -> None:
         """Wait until all workers are there. Nobody need call it."""
         for slot in self._slots:
-            slot.connection.poll(None)
+            slot.connection.poll(None)  # it says so before anything else
 
     def room(self) -> int:
         return sum(AHEAD - len(slot.lots) for slot in self._slots)
@@ -149,6 +149,8 @@ class ProcessPool:
                 continue
             if isinstance(said, UserError):
                 raise said
+            if said is None:  # it is there
+                continue
             self._deaths = 0
             returned.append(Returned(slot.lots.popleft(), said))
         return returned
@@ -231,6 +233,7 @@ def _serve(connection: Connection, order: Order, make: Callable[[Order], Does]) 
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     try:
         worker = make(replace(order, profile=single_threaded(order.profile)))
+        connection.send(None)
         while True:
             connection.send(worker.do(connection.recv()))
     except (EOFError, BrokenPipeError, ConnectionResetError):
