@@ -243,3 +243,11 @@ def test_a_layout_and_a_choice_that_there_is_not_are_refused(workspace: Workspac
         service.plan(read_plan(plan))
     with pytest.raises(UserError, match="chooses no image"):
         planned(workspace, tmp_path, '[choose]\nclasses = ["horse"]\n')
+    assert service.all() == ()
+
+
+def test_what_of_a_data_set_is_no_item_is_told(workspace: Workspace, tmp_path: Path) -> None:
+    root = images(tmp_path / "data")
+    (root / "test" / "alone.png").write_bytes((root / "test" / "bird" / "0.png").read_bytes())
+    notes = workspace.batches.get(planned(workspace, tmp_path)).notes
+    assert any("1 image lies beside the folders of classes" in note for note in notes)

@@ -30,6 +30,7 @@ def calm(plan: Path) -> Path:
     looked = run(workspace, "run", plan, "--workers", 1)
     assert looked.returncode == 4, looked.stderr
     assert "waits for your yes" in looked.stdout and "batch approve 1" in looked.stdout
+    assert f"Images: {SOURCES} test cases." in looked.stdout and "Time: " in looked.stdout
     assert run(workspace, "approve", 1).returncode == 0
     drawn = run(workspace, "run", 1, "--workers", 1)
     assert drawn.returncode == 0, drawn.stderr

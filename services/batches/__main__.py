@@ -23,6 +23,7 @@ from services.batches.engine import Engine, Told
 from services.batches.plan_file import read_plan
 from services.batches.pools import Pool, ProcessPool
 from services.batches.service import BatchService, BatchStatus
+from services.batches.watching import BatchWatch
 from services.batches.work import Order
 from storage.batch_types import Pass
 from storage.workspace import Workspace
@@ -50,10 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def plan(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
+def plan(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Choose the items of a plan, and write down what is to be done with them. Nothing is made yet."""
     number = service.plan(read_plan(Path(options.plan)))
     _print(service.status(number))
+    _print_estimate(workspace, number)
     print(f"Run it: python -m pipeline batch run {number}")
     return 0
 
@@ -82,6 +84,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
     _print(status)
     if outcome == "approval":
         _print_sample(service, number)
+        _print_estimate(workspace, number)
         print(f"Approve them: python -m pipeline batch approve {number}, then: python -m pipeline batch run {number}")
         return WAITS
     if stop.asked.is_set():
@@ -158,6 +161,12 @@ def _print(status: BatchStatus) -> None:
         print(f"  {one.title}: {', '.join(part for part in parts if part)}")
     for note in status.batch.notes:
         print(f"  {note}")
+
+
+def _print_estimate(workspace: Workspace, number: int) -> None:
+    watch = BatchWatch(workspace, _workers)
+    for sentence in watch.estimate(watch.view(number)).words():
+        print(f"  {sentence}")
 
 
 def _print_sample(service: BatchService, number: int) -> None:

@@ -60,6 +60,8 @@ class Estimate:
         sources = _counted(self.sources, "source image")
         if self.images is None:
             return f"Images: {CANNOT_TELL}; the settings set no number of captions for the {sources}."
+        if not self.sources:  # they are read, and their captions written
+            return f"Images: {_counted(self.images, 'test case')}."
         return f"Images: at most {self.images:,} test cases from {sources}."
 
     def _hours(self) -> str:
@@ -68,7 +70,7 @@ class Estimate:
         told = "; ".join(f"{name} {_duration(hours)}" for name, hours in by_stage.items() if hours is not None)
         if self.hours is not None:
             return f"Time: about {_duration(self.hours)} with {workers} ({told})."
-        if self.hours_known is None:
+        if not self.hours_known:
             return f"Time: {CANNOT_TELL}; nothing was measured with these models on this machine."
         return f"Time: more than {_duration(self.hours_known)} with {workers} ({told}); {CANNOT_TELL} {_all(unknown)}."
 

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 
 from pipeline.errors import UserError
@@ -18,7 +19,7 @@ from services.batches.choosing import Chosen
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, require_layout, settings_of
 from services.batches.work import Order, data_set_of
 from services.data_sets.reading import LAYOUTS
-from services.data_sets.types import Item
+from services.data_sets.types import DataSet, Item
 from storage.batch_types import PASSES, Batch, Counted, FailedGroup, Pass, SourceItem, WorkState
 from storage.workspace import Workspace
 
@@ -26,6 +27,8 @@ AT_ONCE = 8
 """Images that are drawn together, where the settings say nothing else."""
 RECENT = 10
 """Minutes of which the speed is taken."""
+LEFT_OUT = 8
+"""Files that are no items of a data set, that are told."""
 COUNTED = 200
 """Items between two looks at how far the planning is."""
 TITLES: Mapping[Pass, str] = {"captions": "Captions", "language": "Edits and new captions", "images": "Images"}
@@ -123,6 +126,9 @@ class BatchService:
             return number
         data = data_set_of(plan)
         chosen = Chosen(_counted(data.items(), on_count), plan.choose)
+        first = next(chosen, None)
+        if first is None:
+            raise UserError("The plan chooses no image of the data set: look at what it says under [choose].")
         if number is None:
             number = self._ledger.create(
                 plan.name,
@@ -133,12 +139,11 @@ class BatchService:
                 settings.model_dump(mode="json"),
                 settings.generation.batch or AT_ONCE,
             )
+        items = chain([first], chosen)
         self._ledger.add_sources(
-            number, (SourceItem(one.key, one.label, one.split, dict(one.attributes), one.stamp) for one in chosen)
+            number, (SourceItem(one.key, one.label, one.split, dict(one.attributes), one.stamp) for one in items)
         )
-        if not self._ledger.count_sources(number):
-            raise UserError("The plan chooses no image of the data set: look at what it says under [choose].")
-        self._ledger.is_planned(number, chosen.report)
+        self._ledger.is_planned(number, (*chosen.report, *_left_out(data)))
         return number
 
     def order(self, number: int) -> Order:
@@ -208,6 +213,14 @@ def _counted(items: Iterable[Item], on_count: Callable[[int], None]) -> Iterator
         if number % COUNTED == 0:
             on_count(number)
         yield item
+
+
+def _left_out(data: DataSet) -> Iterator[str]:
+    """What of the data set is no item: some of it, and how much more there is."""
+    rows = data.left_out
+    yield from (f"{row.file}: {row.reason}" for row in rows[:LEFT_OUT])
+    if len(rows) > LEFT_OUT:
+        yield f"{len(rows) - LEFT_OUT:,} more files or rows of the data set were noticed in the same way."
 
 
 def _cost_of(batch: Batch) -> CostPart:
