@@ -19,8 +19,9 @@ from PIL import Image
 from benchmarks.catalogue import timed
 from benchmarks.figures import Comparison, Figure, reported
 from pipeline.types import Caption, StageValue, Task, Trace
-from services.batches.engine import SOURCES_OF_A_LOT, Engine
+from services.batches.engine import Engine
 from services.batches.plan_file import plan_from_text
+from services.batches.planning import SOURCES_OF_A_LOT
 from services.batches.pools import ProcessPool
 from services.batches.service import BatchService
 from services.batches.work import Lot, Order

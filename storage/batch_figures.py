@@ -65,7 +65,8 @@ class BatchFigures(Repository):
         query = """
             SELECT batch_sources.key, run, counterfactual FROM batch_work
             JOIN batch_sources ON batch_sources.id = source
-            WHERE batch_work.batch = ? AND pass = 'images' AND counterfactual <> '' ORDER BY batch_work.key LIMIT ?
+            WHERE batch_work.batch = ? AND pass = 'images' AND counterfactual <> '' AND state <> 'skipped'
+            ORDER BY batch_work.key LIMIT ?
         """
         rows = db.execute(query, [batch, most]).fetchall()
         return tuple((key, run, unpack_value(CounterfactualCaption, packed)) for key, run, packed in rows)

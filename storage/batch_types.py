@@ -104,6 +104,18 @@ class NewWork:
 
 
 @dataclass(frozen=True)
+class PlannedDrawing:
+    """An image that is planned, or was."""
+
+    id: int
+    counterfactual: CounterfactualCaption
+    seed: int
+    begun: bool
+    """Whether it was tried already, or a worker has it."""
+    skipped: bool
+
+
+@dataclass(frozen=True)
 class Claimed:
     """Work that a worker has now."""
 
@@ -117,6 +129,8 @@ class Claimed:
     seed: int
     seeds: int
     """How many seeds failed tries have spent."""
+    tries: int
+    """How often it was tried."""
     counterfactual: CounterfactualCaption | None
 
 

@@ -27,6 +27,7 @@ from storage.batch_types import (
     HeldRun,
     NewWork,
     Pass,
+    PlannedDrawing,
     ReadSource,
     SourceItem,
     Wish,
@@ -131,31 +132,60 @@ class Batches(BatchFigures):
         is new. `skipped` says of what is not to be done why, by its key. A million is planned in parts of some
         thousand: others may write between two.
         """
-        time, skipped = now(), skipped or {}
-        query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
-        known = {key for (key,) in db.execute(query, [batch, pack([one.key for one in work])])}
-        new = [
-            {
-                "batch": batch,
-                "pass": stage,
-                "lot": one.lot,
-                "place": one.place,
-                "source": one.source,
-                "key": one.key,
-                "counterfactual": pack_value(one.counterfactual) if one.counterfactual is not None else "",
-                "seed": one.seed,
-                "state": "skipped" if one.key in skipped else "planned",
-                "reason": skipped.get(one.key, ""),
-                "changed": time,
-            }
-            for one in work
-            if one.key not in known
-        ]
-        if new:
-            names = tuple(new[0])
-            given = ", ".join(f":{name}" for name in names)
-            db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({given})", new)
-        return len(new)
+        return _add_work(db, batch, stage, work, skipped or {})
+
+    @read
+    def edited(self, db: sqlite_utils.Database, batch: int) -> tuple[BatchSource, ...]:
+        """Those sources with images that are planned or skipped, of whose runs somebody changed a value after the batch
+        had written the last one.
+        """
+        query = """
+            SELECT own.*, '' AS first FROM batch_sources AS own
+            WHERE own.batch = :batch
+                AND EXISTS (SELECT 1 FROM stage_values WHERE run = own.run AND created > (
+                    SELECT max(created) FROM undo_log WHERE run = own.run AND what = 'begin'))
+                AND EXISTS (SELECT 1 FROM batch_work
+                    WHERE source = own.id AND pass = 'images' AND state IN ('planned', 'skipped'))
+            ORDER BY own.id
+        """
+        return tuple(BatchSource(row["id"], _item(row), row["run"], "") for row in db.query(query, {"batch": batch}))
+
+    @read
+    def drawings(self, db: sqlite_utils.Database, source: int) -> tuple[PlannedDrawing, ...]:
+        """The images of a source that have a caption, in the order in which they were planned."""
+        query = """
+            SELECT id, counterfactual, seed, state, tries FROM batch_work
+            WHERE source = ? AND pass = 'images' AND counterfactual <> '' ORDER BY id
+        """
+        return tuple(
+            PlannedDrawing(
+                row["id"],
+                unpack_value(CounterfactualCaption, row["counterfactual"]),
+                row["seed"],
+                begun=row["state"] not in ("planned", "skipped") or row["tries"] > 0,
+                skipped=row["state"] == "skipped",
+            )
+            for row in db.query(query, [source])
+        )
+
+    @write
+    def replan(
+        self,
+        db: sqlite_utils.Database,
+        batch: int,
+        left: Mapping[int, str],
+        back: Sequence[int],
+        work: Sequence[NewWork],
+    ) -> None:
+        """Other images instead of planned ones: those of `left` are not drawn for the reason beside them, those of
+        `back` are drawn after all, and `work` is new. All of it or nothing.
+        """
+        time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ? AND state = ?"
+        for one, reason in left.items():
+            db.execute(change, ["skipped", reason, time, one, "planned"])
+        for one in back:
+            db.execute(change, ["planned", "", time, one, "skipped"])
+        _add_work(db, batch, "images", work, {})
 
     @read
     def get(self, db: sqlite_utils.Database, batch: int) -> Batch:
@@ -283,7 +313,7 @@ class Batches(BatchFigures):
         if found is None:
             return ()
         query = """
-            SELECT batch_work.id, lot, place, source, seed, seeds, deaths, counterfactual,
+            SELECT batch_work.id, lot, place, source, seed, seeds, tries, deaths, counterfactual,
                 batch_sources.key, label, split, attributes, stamp, run
             FROM batch_work JOIN batch_sources ON batch_sources.id = source
             WHERE batch_work.batch = ? AND pass = ? AND state = 'planned' AND lot = ? ORDER BY place
@@ -396,6 +426,36 @@ class Batches(BatchFigures):
         )
 
 
+def _add_work(
+    db: sqlite_utils.Database, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]
+) -> int:
+    time = now()
+    query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
+    known = {key for (key,) in db.execute(query, [batch, pack([one.key for one in work])])}
+    new = [
+        {
+            "batch": batch,
+            "pass": stage,
+            "lot": one.lot,
+            "place": one.place,
+            "source": one.source,
+            "key": one.key,
+            "counterfactual": pack_value(one.counterfactual) if one.counterfactual is not None else "",
+            "seed": one.seed,
+            "state": "skipped" if one.key in skipped else "planned",
+            "reason": skipped.get(one.key, ""),
+            "changed": time,
+        }
+        for one in work
+        if one.key not in known
+    ]
+    if new:
+        names = tuple(new[0])
+        given = ", ".join(f":{name}" for name in names)
+        db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({given})", new)
+    return len(new)
+
+
 def _require(db: sqlite_utils.Database, batch: int) -> Row:
     for row in db.query("SELECT * FROM batches WHERE id = ?", [batch]):
         return dict(row)
@@ -433,5 +493,6 @@ def _claimed(row: Row) -> Claimed:
         run=row["run"],
         seed=row["seed"],
         seeds=row["seeds"],
+        tries=row["tries"],
         counterfactual=unpack_value(CounterfactualCaption, caption) if caption else None,
     )

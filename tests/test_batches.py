@@ -6,13 +6,17 @@ The real models, worker processes and kills are in `tests/test_batches_kills.py`
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from pipeline.errors import UserError
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Trace
+from services.batches import planning
 from services.batches.engine import Engine, Outcome, Told
 from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool, Pool, Returned
@@ -140,6 +144,87 @@ def test_a_reply_that_cannot_be_read_fails_its_source_alone_until_it_is_tried_ag
     assert worked(workspace, number) == "done"
     assert service.status(number).passes[2].number("done") == 2 * SOURCES
     assert before.items() <= workspace.batches.images(number).items()
+
+
+def edited(workspace: Workspace, run: str, change: Callable[[list[CounterfactualCaption]], None]) -> None:
+    """A person edits the captions of a run, as Explore saves it."""
+    held = workspace.runs.get(run).values["counterfactuals"].value
+    captions = list(held.value.items)
+    change(captions)
+    value = replace(held, value=CounterfactualCaptions(tuple(captions)), trace=Trace("person"))
+    workspace.runs.append_value(run, "counterfactuals", value)
+
+
+def test_captions_that_were_edited_before_the_yes_are_drawn_as_they_are_then(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    images(tmp_path / "data", 4)
+    service, number = BatchService(workspace), planned(workspace, tmp_path)
+    assert worked(workspace, number) == "approval"
+    by_key = {source.item.key: source.run or "" for source in workspace.batches.sources(number)}
+    one, other, third, fourth = (by_key[key] for key in sorted(by_key))
+
+    def first_anew(captions: list[CounterfactualCaption]) -> None:
+        captions[0] = replace(captions[0], text="A bird of glass under a green sky.")
+
+    def first_out(captions: list[CounterfactualCaption]) -> None:
+        captions[0] = replace(captions[0], used=False)
+
+    def first_deleted(captions: list[CounterfactualCaption]) -> None:
+        del captions[0]
+
+    def first_in(captions: list[CounterfactualCaption]) -> None:
+        captions[0] = replace(captions[0], used=True)
+
+    edited(workspace, one, first_anew)
+    edited(workspace, other, first_out)
+    edited(workspace, third, first_deleted)
+    edited(workspace, fourth, first_out)
+    assert "A bird of glass under a green sky." in {shown.new_caption for shown in service.sample(number, 100)}
+    assert len(service.sample(number, 100)) == 5
+    assert worked(workspace, number) == "approval"
+    assert service.status(number).passes[2].left == 5
+    edited(workspace, fourth, first_in)  # after all
+    workspace.batches.approve(number)
+    assert worked(workspace, number) == "done"
+    cases = [workspace.test_cases.get(case) for case, _, _ in workspace.batches.latest_images(number, 100)]
+    drawn = Counter(case.run_id for case in cases)
+    assert drawn == {one: 2, other: 1, third: 1, fourth: 2}
+    texts = {case.lineage.counterfactual.text for case in cases if case.run_id == one}
+    assert "A bird of glass under a green sky." in texts and len(texts) == 2
+    reasons = {group.reason: group.number for group in service.failures(number)}
+    assert reasons == {planning.EDITED: 1, planning.TAKEN_OUT: 2}
+    edited(workspace, one, first_anew)  # what is drawn stays
+    assert worked(workspace, number) == "done"
+    assert service.status(number).passes[2].number("done") == 6
+
+
+def test_where_no_caption_was_written_nobody_is_asked_for_a_yes(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    number = planned(workspace, tmp_path)
+    assert worked(workspace, number, ScriptedModels(ScriptedLanguageModel(lambda prompt: "?"))) == "done"
+    status = BatchService(workspace).status(number)
+    assert status.words == f"done; {SOURCES} failed" and status.batch.approved is None
+    assert workspace.batches.retry_failed(number) == SOURCES
+    assert worked(workspace, number) == "approval"
+
+
+def test_a_recipe_without_a_language_model_needs_no_worker_for_it(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    file = plan_file(tmp_path, tmp_path / "data", captions=1)
+    file.write_text(file.read_text().replace("[make]", '[make]\nrecipe = "reconstruction"'))
+    number = BatchService(workspace).plan(read_plan(file))
+    stages: list[str] = []
+
+    class Noted(HerePool):
+        def send(self, lot: Lot) -> None:
+            stages.append(lot.stage)
+            super().send(lot)
+
+    workspace.batches.approve(number, ahead=True)
+    assert worked(workspace, number, pool=lambda order: Noted(order, ScriptedModels())) == "done"  # type: ignore[arg-type]
+    assert set(stages) == {"captions", "images"}
+    assert BatchService(workspace).status(number).passes[2].number("done") == SOURCES
 
 
 def test_it_stops_when_it_is_asked_to_and_goes_on_where_it_was(workspace: Workspace, tmp_path: Path) -> None:

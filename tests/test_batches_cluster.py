@@ -20,7 +20,7 @@ from PIL import Image
 from demo.render import render
 from demo.scene import random_scene
 from pipeline.errors import UserError
-from services.batches import engine, service
+from services.batches import planning, service
 from services.batches.cluster import RayPool, on_ray
 from services.batches.engine import Engine, Told
 from services.batches.plan_file import read_plan
@@ -61,7 +61,7 @@ def two_nodes() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lots of two, so that a few sources are several lots."""
-    monkeypatch.setattr(engine, "SOURCES_OF_A_LOT", 2)
+    monkeypatch.setattr(planning, "SOURCES_OF_A_LOT", 2)
     monkeypatch.setattr(service, "AT_ONCE", 2)
 
 

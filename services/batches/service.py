@@ -17,6 +17,7 @@ from pipeline.profile import load_profile
 from pipeline.recipes import edits_in_words, recipe_of
 from services.batches.choosing import Chosen
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, require_layout, settings_of
+from services.batches.planning import caption_now
 from services.batches.work import Order, data_set_of
 from services.data_sets.reading import LAYOUTS
 from services.data_sets.types import DataSet, Item
@@ -177,20 +178,20 @@ class BatchService:
         return tuple(self.status(batch.id) for batch in self._ledger.all())
 
     def sample(self, number: int, most: int = 12) -> tuple[Sampled, ...]:
-        """Some of the captions that would be drawn, drawn by lot: the same ones whenever it is asked."""
+        """Some of the captions that would be drawn, drawn by lot: the same ones whenever it is asked, as people have
+        edited them since.
+        """
         batch = self._ledger.get(number)
         found = self._ledger.sample(number, most)
-        held = self._ledger.held(list({run for _, run, _ in found}))
-        source_caption = recipe_of(batch.recipe).source_caption
-        return tuple(
-            Sampled(
-                key,
-                source_caption({name: value.value for name, value in held[run].values.items()}),
-                edits_in_words(batch.recipe, counterfactual),
-                counterfactual.text,
-            )
-            for key, run, counterfactual in found
-        )
+        recipe, held = recipe_of(batch.recipe), self._ledger.held(list({run for _, run, _ in found}))
+        shown = []
+        for key, run, planned in found:
+            now = caption_now(recipe, self._workspace.runs, run, held[run], planned)
+            drawn = planned if now is None else now[1]
+            if drawn is not None:
+                before = recipe.source_caption({name: value.value for name, value in held[run].values.items()})
+                shown.append(Sampled(key, before, edits_in_words(batch.recipe, drawn), drawn.text))
+        return tuple(shown)
 
     def failures(self, number: int) -> tuple[FailedGroup, ...]:
         """What failed and what is not done, by reason."""

@@ -1,0 +1,222 @@
+"""What a batch has to do, pass by pass, written into its ledger before anything of it is done.
+
+Lots are made from the order of the sources alone, and an image says at which place of a batch of which size it is
+drawn. So the same plan gives the same images, whoever does which lot, however often and after however many deaths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pipeline.methods import method_of
+from pipeline.models import load_models
+from pipeline.recipes import Recipe, recipe_of
+from pipeline.seeds import LARGEST
+from pipeline.stages.generation import seed_of
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, StageName, Task, to_plain
+from services.batches.choosing import rank_of
+from services.batches.sharing import Shared, share_out
+from services.batches.work import Order
+from storage.batch_types import PASSES, Batch, BatchSource, HeldRun, NewWork, Pass, PlannedDrawing
+from storage.runs import Runs
+from storage.workspace import Workspace
+
+SOURCES_OF_A_LOT = 8
+"""Sources that are captioned together, or that the language model writes for together."""
+TOGETHER = 512
+"""Sources that are planned together: of their images the last lot of each shape is not full."""
+EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
+TAKEN_OUT = "Its caption was taken out before it was drawn."
+
+
+@dataclass
+class _Drawings:
+    """Images that are to be planned, those of one shape together."""
+
+    shapes: dict[Hashable, list[NewWork]] = field(default_factory=dict)
+
+    def in_lots(self, first: int, at_once: int) -> tuple[list[NewWork], int]:
+        """Each with its lot, the first of which is `first`, and its place there; and the number of the next lot."""
+        lot, work = first, list[NewWork]()
+        for same in self.shapes.values():
+            for at, one in enumerate(same):
+                further, place = divmod(at, at_once)
+                work.append(replace(one, lot=lot + further, place=place))
+            lot += -(-len(same) // at_once)
+        return work, lot
+
+
+class Planner:
+    """Plans the passes of one batch. Only the process that holds the batch uses it."""
+
+    def __init__(self, workspace: Workspace, batch: int, order: Order) -> None:
+        self._ledger, self._runs, self._number, self._order = workspace.batches, workspace.runs, batch, order
+        self._recipe = recipe_of(order.plan.make.recipe)
+        self._method = method_of(self._recipe.method)
+        self._own = self._method.settings_of(order.settings)
+        self._model = self._method.model_name(load_models(order.profile), self._own)
+
+    def next_pass(self) -> Batch | None:
+        """Plan what each pass lacks, up to the first one that has something to do: the batch, which is at that pass
+        then. None where nothing is left to do.
+        """
+        plans = {"captions": self._plan_captions, "language": self._plan_language, "images": self._plan_images}
+        for stage in PASSES:
+            plans[stage]()  # what an earlier one has left, and what a source lacks that was tried again
+            self._ledger.go_on(self._number, stage)
+            if "planned" in self._ledger.counts(self._number)[stage]:
+                return self._ledger.get(self._number)
+        return None
+
+    def _lacking(self, stage: Pass) -> Iterator[tuple[BatchSource, ...]]:
+        """The sources that have nothing to do in a pass yet, as many at a time as are planned together."""
+        after = 0
+        while some := self._ledger.sources(self._number, stage, after, TOGETHER):
+            yield some
+            after = some[-1].id
+
+    def _plan_captions(self) -> None:
+        for some in self._lacking("captions"):
+            self._plan_text("captions", some)
+
+    def _plan_language(self) -> None:
+        """For each source that was read; of those that show the same picture for the first."""
+        for some in self._lacking("language"):
+            self._plan_text("language", some)
+
+    def _plan_text(self, stage: Pass, some: Sequence[BatchSource]) -> None:
+        first, work, twice = self._ledger.next_lot(self._number, stage), list[NewWork](), dict[str, str]()
+        for place, source in enumerate(some):
+            lot, at = divmod(place, SOURCES_OF_A_LOT)
+            key, seed = f"{stage}/{source.item.key}", self._seed(source)
+            work.append(NewWork(source.id, key, first + lot, at, seed))
+            if source.first not in ("", source.item.key):
+                twice[key] = f"It shows the same picture as {source.first}."
+        self._ledger.plan(self._number, stage, work, twice)
+
+    def _seed(self, source: BatchSource) -> int:
+        """That of a source: its place among the others does not count."""
+        return rank_of(self._order.plan.make.seed, source.item.key) & LARGEST
+
+    # Images
+
+    def _plan_images(self) -> None:
+        """The captions that are drawn, of all that were written, in lots of one shape."""
+        self._plan_edited()
+        if next(self._lacking("images"), None) is None:
+            return
+        shared = share_out(self._written(), self._order.plan)
+        for some in self._lacking("images"):
+            self._plan_drawing(some, shared)
+        self._ledger.note(self._number, shared.report.sentences())
+
+    def _written(self) -> Iterator[tuple[str, CounterfactualCaptions]]:
+        """The captions of all sources. Those that are planned already count too: what is chosen of the others then
+        does not hang on when somebody stopped."""
+        after = 0
+        while some := self._ledger.sources(self._number, None, after, TOGETHER):
+            held = self._ledger.held([source.run for source in some if source.run])
+            for source in some:
+                if source.run and (captions := self._recipe.captions(_bare(held[source.run]))) is not None:
+                    yield source.item.key, captions
+            after = some[-1].id
+
+    def _plan_drawing(self, some: Sequence[BatchSource], shared: Shared) -> None:
+        held = self._ledger.held([source.run for source in some if source.run])
+        drawings, without = _Drawings(), list[NewWork]()
+        for source in some:
+            run = held[source.run or ""]
+            captions = self._recipe.captions(_bare(run))
+            chosen = shared.chosen.get(source.item.key, ()) if captions is not None else ()
+            if captions is None or not chosen:
+                without.append(NewWork(source.id, f"images/{source.item.key}", 0, len(without), 0))
+                continue
+            for place in chosen:
+                for number in range(self._order.settings.generation.images_per_caption):
+                    seed = seed_of(self._order.settings.generation, self._seed(source), place, number)
+                    self._add(drawings, source, run, captions.items[place], seed)
+        work, lot = drawings.in_lots(self._ledger.next_lot(self._number, "images"), self._order.at_once)
+        work += [replace(one, lot=lot) for one in without]
+        why = "None of its captions is drawn: the plan's shares leave them out."
+        self._ledger.plan(self._number, "images", work, {one.key: why for one in without})
+
+    def _add(
+        self, drawings: _Drawings, source: BatchSource, run: HeldRun, caption: CounterfactualCaption, seed: int
+    ) -> None:
+        task = self._order.plan.task_of(source.item.label)
+        key = _image_key(run, task, caption, self._method.name, self._model, self._own.plain(), seed)
+        shape = self._method.shape(self._own, run.size)
+        drawings.shapes.setdefault(shape, []).append(NewWork(source.id, key, 0, 0, seed, caption))
+
+    def _plan_edited(self) -> None:
+        """Somebody opened runs of the batch in Explore after their images were planned, and edited captions: what is
+        not begun yet of those images is drawn as the captions are now.
+        """
+        for source in self._ledger.edited(self._number):
+            run = self._ledger.held([source.run or ""])[source.run or ""]
+            slots: dict[tuple[int, int], list[PlannedDrawing]] = {}
+            wanted: dict[tuple[int, int], CounterfactualCaption | None] = {}
+            for one in self._ledger.drawings(source.id):
+                found = caption_now(self._recipe, self._runs, source.run or "", run, one.counterfactual)
+                if found is not None:
+                    place, caption = found
+                    slots.setdefault((place, one.seed), []).append(one)
+                    wanted[place, one.seed] = caption
+            drawings, left, back = _Drawings(), dict[int, str](), list[int]()
+            for slot, held in slots.items():
+                caption = wanted[slot]
+                if any(one.begun for one in held):
+                    continue
+                if caption is not None and not any(one.counterfactual == caption for one in held):
+                    self._add(drawings, source, run, caption, slot[1])
+                for one in held:
+                    if one.counterfactual != caption and not one.skipped:
+                        left[one.id] = TAKEN_OUT if caption is None else EDITED
+                    elif one.counterfactual == caption and one.skipped:
+                        back.append(one.id)
+            work, _ = drawings.in_lots(self._ledger.next_lot(self._number, "images"), self._order.at_once)
+            self._ledger.replan(self._number, left, back, work)
+
+
+def caption_now(
+    recipe: Recipe, runs: Runs, run_id: str, run: HeldRun, caption: CounterfactualCaption
+) -> tuple[int, CounterfactualCaption | None] | None:
+    """The place of a caption among those of its run, before or after somebody edited them, and the caption that is to
+    be drawn in its place now: None where it was taken out. None in all where no version has it.
+    """
+    held = recipe.captions(_bare(run))
+    now = held.items if held is not None else ()
+    if caption in now:
+        return now.index(caption), caption if caption.used else None
+    for version in reversed(runs.history(run_id, recipe.last.name)):
+        captions = recipe.captions({**_bare(run), recipe.last.name: version.value.value})
+        before = captions.items if captions is not None else ()
+        if caption in before:
+            place = before.index(caption)
+            taken_out = place >= len(now) or not now[place].used
+            # Where another one has moved up to its place, it was deleted.
+            moved = not taken_out and now[place] in before
+            return place, None if taken_out or moved else now[place]
+    return None
+
+
+def _bare(run: HeldRun) -> dict[StageName, Any]:
+    return {name: value.value for name, value in run.values.items()}
+
+
+def _image_key(
+    run: HeldRun,
+    task: Task,
+    caption: CounterfactualCaption,
+    method: str,
+    model: str,
+    settings: Mapping[str, Any],
+    seed: int,
+) -> str:
+    """A hash of all that an image is made from: 64 hexadecimal digits."""
+    made_from = [run.source_sha, run.mask_sha, to_plain(task), to_plain(caption), method, model, dict(settings), seed]
+    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
