@@ -328,6 +328,19 @@ class Batches(BatchFigures):
         return tuple(_claimed(row) for row in rows)
 
     @write
+    def lease(self, db: sqlite_utils.Database, batch: int, wanted: Mapping[int, int]) -> frozenset[int]:
+        """Of this work, each with how often it was tried, that which is planned and was tried just so often: leased to
+        this process.
+        """
+        query = "SELECT id, tries FROM batch_work WHERE batch = ? AND state = 'planned' "
+        query += "AND id IN (SELECT value FROM json_each(?))"
+        rows = db.execute(query, [batch, pack(list(wanted))]).fetchall()
+        leased, time = [one for one, tries in rows if tries == wanted[one]], now()
+        query = "UPDATE batch_work SET state = 'leased', changed = ? WHERE id = ?"
+        db.conn.executemany(query, [(time, one) for one in leased])
+        return frozenset(leased)
+
+    @write
     def give_back(self, db: sqlite_utils.Database, work: Sequence[int], died: bool = False) -> int:
         """Leased work is planned again. Where its worker `died` that counts, and what was with `MOST_DEATHS` workers
         when they died has failed; returns how much has.

@@ -27,7 +27,7 @@ from storage.rows import now
 MODES = ("L", "RGB", "RGBA")
 """The modes that are stored: all of them come back from PNG exactly as they went in."""
 _SHA = re.compile(r"[0-9a-f]{64}")
-_TEMPORARY = re.compile(r"\.(\d+)-[0-9a-f]{16}\.tmp")
+_TEMPORARY = re.compile(r"\.(-?\d+)-[0-9a-f]{16}\.tmp")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ class ImageFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.process = 0
-        """The number of the process that writes files here; 0 while nothing may be written."""
+        """The number of the process that writes files here; 0 while nothing may be written. One below 0 has not the
+        workspace open: whoever gave it removes what it leaves (`remove_files_of`).
+        """
 
     def save(self, image: Image.Image, settled: bool = True) -> StoredImage:
         """Write the pixels as PNG, without text chunks or profiles; return after they are on the disk.
@@ -187,10 +189,18 @@ def remove_temporary(folder: Path, alive: Callable[[int], bool]) -> int:
     removed = 0
     for path in folder.iterdir():
         match = _TEMPORARY.fullmatch(path.name)
-        if match and not alive(int(match[1])):
+        if match and int(match[1]) >= 0 and not alive(int(match[1])):
             path.unlink(missing_ok=True)
             removed += 1
     return removed
+
+
+def remove_files_of(folder: Path, process: int) -> int:
+    """Remove what processes of this number, which are gone, were writing in `folder`; return how many files."""
+    found = list(folder.glob(f".{process}-*.tmp"))
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)
 
 
 def write_whole(path: Path, data: bytes) -> None:

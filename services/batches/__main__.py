@@ -23,6 +23,8 @@ from services.batches.engine import Engine, Told
 from services.batches.plan_file import read_plan
 from services.batches.pools import Pool, ProcessPool
 from services.batches.service import BatchService, BatchStatus
+from services.batches.shards import Progress as ShardProgress
+from services.batches.shards import hand_out, merge, merged_in_words, progress, take_back, work
 from services.batches.watching import BatchWatch
 from services.batches.work import Order
 from storage.batch_types import Pass
@@ -31,6 +33,7 @@ from storage.workspace import Workspace
 WRONG, SOME_FAILED, WAITS, INTERRUPTED, TERMINATED = 2, 3, 4, 130, 143
 """Exit codes; 0 when all went well."""
 MOST_WORKERS = 256
+MOST_SHARDS = 100_000
 LISTED = 12
 """Captions of a sample, and reasons for failures, that are shown."""
 
@@ -40,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     share_cores()
     try:
+        if getattr(options, "shard", None) is not None:
+            return run_shard(options)
         with Workspace(options.workspace) as workspace:
             return int(options.command(BatchService(workspace), workspace, options))
     except UserError as error:
@@ -92,10 +97,77 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
     return SOME_FAILED if any(one.number("failed") for one in status.passes) else 0
 
 
-def status(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
+def run_shard(options: argparse.Namespace) -> int:
+    """Do one shard of the lots that are handed out. The workspace's database is not opened."""
+    if not options.batch.isdecimal():
+        raise UserError("A shard is told the number of its batch, which `batch hand-out` says, not its plan.")
+    shard, of = options.shard
+    workspace, line, pace = Path(options.workspace).expanduser().absolute(), ProgressLine(), list[tuple[Pace, int]]()
+
+    def tell(found: ShardProgress) -> None:
+        if not pace:
+            pace.append((Pace(found.left + 1), found.answered - 1))
+        own, before = pace[0]
+        note = f"{found.answered:,} of {found.lots:,} lots"
+        line(Progress(f"Shard {shard} of {of}", 0, 0, own.seconds_left(found.answered - before), note))
+
+    with stop_on_signals() as stop, _pools(options.workers, options.ray) as pool:
+        found = work(workspace, int(options.batch), shard, of, pool, stop.asked, tell)
+    line.clear()
+    print(f"Shard {shard} of {of}: {found.answered:,} of {found.lots:,} lots are done.")
+    return INTERRUPTED if found.left else 0
+
+
+def hand_out_lots(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Write the lots of the pass that a batch is at into the workspace: `run --shard` does them, in any job."""
+    return _handed_out(service, workspace, _number(service, options.batch))
+
+
+def merge_shards(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Record what shards have done, and hand out what is next when all of them have ended."""
+    number = _number(service, options.batch)
+    found = merge(workspace, number, service.order(number))
+    print(merged_in_words(found))
+    if found.left:
+        return SOME_FAILED
+    return _handed_out(service, workspace, number)
+
+
+def take_lots_back(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Forget what was handed out, with what shards did and nobody merged: `run` without shards can go on then."""
+    number = _number(service, options.batch)
+    print("The lots are taken back." if take_back(workspace, number) else "No lots are handed out.")
+    return 0
+
+
+def _handed_out(service: BatchService, workspace: Workspace, number: int) -> int:
+    outcome = hand_out(workspace, number, service.order(number))
+    status = service.status(number)
+    _print(status)
+    if outcome == "approval":
+        _print_sample(service, number)
+        print(
+            f"Approve them: python -m pipeline batch approve {number}, then: python -m pipeline batch hand-out {number}"
+        )
+        return WAITS
+    if outcome == "shards":
+        found = progress(workspace.folder, number)
+        left = found.left if found is not None else 0
+        print(
+            f"{left:,} lots wait for shards: python -m pipeline batch run {number} --shard 1/N, to N/N, and then: "
+            f"python -m pipeline batch merge {number}"
+        )
+        return 0
+    return SOME_FAILED if any(one.number("failed") for one in status.passes) else 0
+
+
+def status(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """How far a batch is, or all of them."""
     if options.batch is not None:
-        _print(service.status(_number(service, options.batch)))
+        number = _number(service, options.batch)
+        _print(service.status(number))
+        if (found := progress(workspace.folder, number)) is not None:
+            print(f"  With shards: {found.answered:,} of {found.lots:,} lots are done, and not merged yet")
         return 0
     held = service.all()
     for one in held:
@@ -196,6 +268,13 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _shard(text: str) -> tuple[int, int]:
+    shard, _, of = text.partition("/")
+    if not (shard.isdecimal() and of.isdecimal() and 0 < int(shard) <= int(of) <= MOST_SHARDS):
+        raise argparse.ArgumentTypeError(f"a shard is its number and how many there are, such as 3/16, not {text!r}")
+    return int(shard), int(of)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline batch", description=__doc__)
     parser.add_argument(
@@ -224,7 +303,16 @@ def _parser() -> argparse.ArgumentParser:
             metavar="ADDRESS",
             help="work on the Ray cluster at this address, or auto for the one of this machine; without one, start it",
         )
+        running.add_argument(
+            "--shard",
+            type=_shard,
+            metavar="I/N",
+            help="do only this share of the lots that `hand-out` wrote down; `merge` records them later",
+        )
         running.add_argument("--yes", action="store_true", help="approve the captions without a look at them")
+    command("hand-out", hand_out_lots)
+    command("merge", merge_shards)
+    command("take-back", take_lots_back)
     command("status", status, "").add_argument("batch", nargs="?", help="its number, or the file of its plan")
     command("sample", sample)
     command("approve", approve)

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
+from pipeline.errors import UserError
 from pipeline.recipes import recipe_of
-from services.batches.planning import Planner
+from services.batches.planning import Planner, lot_of
 from services.batches.pools import Pool, Returned
-from services.batches.work import Lot, Order, Piece, stages_of
-from storage.batch_types import Batch, Claimed, Done, HeldRun, Pass
+from services.batches.shards import handed_out
+from services.batches.work import Lot, Order, stages_of
+from storage.batch_types import Batch, Done, Pass
 from storage.workspace import Workspace
 
 LOOK_EVERY = 0.5
@@ -52,8 +54,14 @@ class Engine:
 
     def run(self) -> Outcome:
         """Work until the batch is done, waits for a person's yes, or is to stop. Raises UserError where another process
-        works on it, and where no worker can work; what was done by then is recorded.
+        or shards work on it, and where no worker can work; what was done by then is recorded.
         """
+        if (folder := handed_out(self._workspace.folder, self._number)) is not None:
+            number = self._number
+            raise UserError(
+                f"Its lots are handed out to shards ({folder}): merge what they did with `batch merge {number}`, or "
+                f"take the lots back with `batch take-back {number}`."
+            )
         self._ledger.hold(self._number)
         try:
             return self._run()
@@ -127,22 +135,4 @@ class Engine:
         claimed = self._ledger.claim(self._number, batch.stage)
         if not claimed:
             return None
-        runs = self._ledger.held(list(dict.fromkeys(one.run for one in claimed if one.run)))
-        pieces = tuple(_piece(one, runs.get(one.run or "")) for one in claimed)
-        return Lot(claimed[0].lot, batch.stage, pieces)
-
-
-def _piece(one: Claimed, run: HeldRun | None) -> Piece:
-    piece = Piece(
-        id=one.id,
-        place=one.place,
-        key=one.item.key,
-        stamp=one.item.stamp,
-        label=one.item.label,
-        seed=one.seed,
-        seeds=one.seeds,
-        counterfactual=one.counterfactual,
-    )
-    if run is None:
-        return piece
-    return replace(piece, source=run.source_sha, mask=run.mask_sha, mask_classes=run.mask_classes, values=run.values)
+        return lot_of(self._ledger, batch.stage, claimed)

@@ -20,8 +20,9 @@ from pipeline.stages.generation import seed_of
 from pipeline.types import CounterfactualCaption, CounterfactualCaptions, StageName, Task, to_plain
 from services.batches.choosing import rank_of
 from services.batches.sharing import Shared, share_out
-from services.batches.work import Order
-from storage.batch_types import PASSES, Batch, BatchSource, HeldRun, NewWork, Pass, PlannedDrawing
+from services.batches.work import Lot, Order, Piece
+from storage.batch_types import PASSES, Batch, BatchSource, Claimed, HeldRun, NewWork, Pass, PlannedDrawing
+from storage.batches import Batches
 from storage.runs import Runs
 from storage.workspace import Workspace
 
@@ -220,3 +221,25 @@ def _image_key(
     """A hash of all that an image is made from: 64 hexadecimal digits."""
     made_from = [run.source_sha, run.mask_sha, to_plain(task), to_plain(caption), method, model, dict(settings), seed]
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
+
+
+def lot_of(ledger: Batches, stage: Pass, claimed: Sequence[Claimed]) -> Lot:
+    """Work of one lot that was claimed, with all that a worker needs for it."""
+    runs = ledger.held(list(dict.fromkeys(one.run for one in claimed if one.run)))
+    return Lot(claimed[0].lot, stage, tuple(_piece(one, runs.get(one.run or "")) for one in claimed))
+
+
+def _piece(one: Claimed, run: HeldRun | None) -> Piece:
+    piece = Piece(
+        id=one.id,
+        place=one.place,
+        key=one.item.key,
+        stamp=one.item.stamp,
+        label=one.item.label,
+        seed=one.seed,
+        seeds=one.seeds,
+        counterfactual=one.counterfactual,
+    )
+    if run is None:
+        return piece
+    return replace(piece, source=run.source_sha, mask=run.mask_sha, mask_classes=run.mask_classes, values=run.values)

@@ -1,0 +1,405 @@
+"""A pass of a batch in shards: its lots are written down, any number of processes on any machines do a share each, and
+what they did is merged into the ledger later. For clusters that start jobs and know no Ray, such as arrays of SLURM.
+
+A shard knows no database. It reads the lots from the workspace's folder, writes images there under their hashes as
+every worker does, and appends what became of each lot to a file of its own. Only `hand_out` and `merge` open the
+workspace. Whatever is done twice, by a shard that was started again or by one that was killed, counts once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from pipeline.errors import UserError
+from pipeline.methods import read_lineage
+from pipeline.profile import load_profile
+from pipeline.recipes import value_types
+from pipeline.types import Check, StageName, StageValue, Trace, from_plain, to_plain
+from pipeline.version import version
+from services.batches.plan_file import plan_from_text, settings_of
+from services.batches.planning import Planner, lot_of
+from services.batches.pools import Pool
+from services.batches.work import Lot, Order, Piece
+from storage.batch_types import Done, Pass
+from storage.batches import MOST_DEATHS
+from storage.images import StoredImage, remove_files_of
+from storage.test_cases import SavedCase
+from storage.workspace import IMAGES, THUMBNAILS, Workspace
+
+SHARDS = "shards"
+"""The folder of a workspace in which they are."""
+LOTS, ANSWERS = "lots.jsonl", "*-of-*.jsonl"
+LOOK_EVERY = 0.5
+"""Seconds until it is seen that a person wants it to stop."""
+RECORDED_TOGETHER = 32
+"""Lots that are merged in one transaction."""
+
+Outcome = Literal["shards", "approval", "done"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How much of a hand-out is answered."""
+
+    lots: int
+    answered: int
+
+    @property
+    def left(self) -> int:
+        """Lots of which nobody has said yet what became of them."""
+        return self.lots - self.answered
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What a shard needs to know beside the lots."""
+
+    batch: int
+    stage: Pass
+    plan: str
+    """In TOML."""
+    at_once: int
+    version: str
+    process: int
+    """The number of the process that handed the lots out."""
+
+
+def handed_out(workspace: Path, batch: int) -> Path | None:
+    """The folder of a batch's lots that are with shards; None where none are."""
+    folders = [path.parent for path in (workspace / SHARDS / str(batch)).glob(f"*/{LOTS}")]
+    return min(folders) if folders else None
+
+
+def progress(workspace: Path, batch: int) -> Progress | None:
+    """How much of what is handed out of a batch is answered; None where nothing is. Reads all answers."""
+    folder = handed_out(workspace, batch)
+    if folder is None:
+        return None
+    lots = sum(1 for _ in _lots(folder))
+    return Progress(lots, len({number for number, _ in _answers(folder)}))
+
+
+def hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
+    """Write down the lots of the pass that a batch is at: shards are to do them. "approval" where its captions wait for
+    a yes, "done" where nothing is left to do. What is handed out already stays so.
+
+    Raises UserError where another process works on the batch, and OSError where the lots cannot be written.
+    """
+    if handed_out(workspace.folder, batch) is not None:
+        return "shards"
+    with _held(workspace, batch):
+        return _hand_out(workspace, batch, order)
+
+
+def _hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
+    ledger = workspace.batches
+    held = Planner(workspace, batch, order).next_pass()
+    if held is None:
+        ledger.finish(batch)
+        return "done"
+    if held.stage == "images" and held.approved is None:
+        return "approval"
+    folder = workspace.folder / SHARDS / str(batch) / f"{held.stage}-{order.process}"
+    folder.mkdir(parents=True, exist_ok=True)
+    half = folder / f"{LOTS}.tmp"
+    header = _Header(batch, held.stage, held.plan, held.at_once, version(), order.process)
+    with half.open("w", encoding="utf-8") as file:
+        file.write(_line(to_plain(header)))
+        number = 0
+        while claimed := ledger.claim(batch, held.stage):
+            tries = {str(one.id): one.tries for one in claimed}
+            file.write(_line({"lot": number, "tries": tries, **_plain_lot(lot_of(ledger, held.stage, claimed))}))
+            number += 1
+        file.flush()
+        os.fsync(file.fileno())
+    half.rename(folder / LOTS)
+    return "shards"
+
+
+def take_back(workspace: Workspace, batch: int) -> bool:
+    """Forget what was handed out of a batch, with all answers that were not merged; whether anything was."""
+    folder = handed_out(workspace.folder, batch)
+    if folder is not None:
+        _remove(workspace, folder)
+    return folder is not None
+
+
+def work(
+    workspace: Path,
+    batch: int,
+    shard: int,
+    of: int,
+    pool: Callable[[Order], Pool],
+    stop: threading.Event | None = None,
+    tell: Callable[[Progress], None] = lambda progress: None,
+) -> Progress:
+    """Do every lot whose number falls on shard number `shard`, from 1, `of` so many; those that are answered already
+    are passed over. How far the shard is then: less than all when asked to `stop`.
+
+    Raises UserError where nothing is handed out, where the same shard is at work already, and where no worker can work;
+    what was done by then is answered.
+    """
+    folder = _required(workspace, batch)
+    header = _header(folder)
+    if header.version != version():
+        raise UserError(
+            f"These lots were handed out by version {header.version} of the studio, and this is {version()}: install "
+            "the same one, or take the lots back and hand them out anew."
+        )
+    answered = {number for number, _ in _answers(folder)}
+    own = [(number, lot) for number, lot, _ in _lots(folder) if number % of == shard - 1]
+    todo = deque((number, lot) for number, lot in own if number not in answered)
+    done = len(own) - len(todo)
+    with _answering(folder, shard, of) as file:
+        if todo:
+            for number, results in _worked_off(pool(_order(workspace, header)), todo, stop or threading.Event()):
+                _append(file, _line({"lot": number, "done": [_plain_done(one) for one in results]}))
+                done += 1
+                tell(Progress(len(own), done))
+    return Progress(len(own), done)
+
+
+def _worked_off(
+    pool: Pool, todo: deque[tuple[int, Lot]], stop: threading.Event
+) -> Iterator[tuple[int, tuple[Done, ...]]]:
+    """What became of each lot, by its number here, in any order. As in the ledger, a lot whose worker died goes out
+    again piece by piece, and a piece with which so many died is set aside.
+    """
+    numbers: dict[int, int] = {}
+    """By the piece."""
+    missing: dict[int, set[int]] = {}
+    """Of each lot that is begun, the pieces that nothing is known of."""
+    results: dict[int, list[Done]] = {}
+    deaths = Counter[int]()
+    lots: deque[Lot] = deque()
+    for number, lot in todo:
+        numbers |= {piece.id: number for piece in lot.pieces}
+        missing[number], results[number] = {piece.id for piece in lot.pieces}, []
+        lots.append(lot)
+    try:
+        while (lots or pool.out()) and not stop.is_set():
+            while lots and pool.room() > 0:
+                pool.send(lots.popleft())
+            for returned in pool.wait(LOOK_EVERY):
+                known = list(returned.done)
+                if returned.untouched:
+                    lots.appendleft(returned.lot)
+                elif returned.died:
+                    deaths.update(piece.id for piece in returned.lot.pieces)
+                    for piece in returned.lot.pieces:
+                        if deaths[piece.id] < MOST_DEATHS:
+                            lots.append(replace(returned.lot, pieces=(piece,)))
+                        else:
+                            reason = f"Its worker died {MOST_DEATHS} times while it had this."
+                            known.append(Done(piece.id, failed=reason, final=True))
+                for one in known:
+                    number = numbers[one.id]
+                    results[number].append(one)
+                    missing[number].discard(one.id)
+                    if not missing[number]:
+                        yield number, tuple(results.pop(number))
+    finally:
+        pool.close()
+
+
+def merge(workspace: Workspace, batch: int, order: Order) -> Progress:
+    """Record what shards have answered. Of what is merged already nothing counts twice. When all lots are answered, the
+    files of the hand-out go; `hand_out` then goes on with what is next.
+
+    Raises UserError where nothing is handed out, where another process works on the batch, and for an answer that
+    cannot be read.
+    """
+    folder = _required(workspace.folder, batch)
+    lots, tries = 0, dict[int, dict[int, int]]()
+    for number, _, tried in _lots(folder):
+        tries[number] = tried
+        lots += 1
+    merged = set[int]()
+    with _held(workspace, batch):
+        answers = _answers(folder)
+        while some := list(islice(answers, RECORDED_TOGETHER)):
+            wanted = {piece: before for number, _ in some for piece, before in tries[number].items()}
+            leased = workspace.batches.lease(batch, wanted)
+            results = {one.id: one for _, done in some for one in done if one.id in leased}
+            workspace.batches.record(batch, list(results.values()), order.plan.images.tries)
+            merged.update(number for number, _ in some)
+    found = Progress(lots, len(merged))
+    if not found.left:
+        _remove(workspace, folder)
+    return found
+
+
+# Files
+
+
+def _required(workspace: Path, batch: int) -> Path:
+    folder = handed_out(workspace, batch)
+    if folder is None:
+        raise UserError(
+            f"No lots of batch {batch} are handed out in {workspace}: python -m pipeline batch hand-out {batch}"
+        )
+    return folder
+
+
+def _remove(workspace: Workspace, folder: Path) -> None:
+    """The lots first: from then on nothing is handed out."""
+    writer = -_header(folder).process
+    (folder / LOTS).unlink()
+    shutil.rmtree(folder)
+    for held in (workspace.folder / IMAGES, workspace.folder / THUMBNAILS):
+        remove_files_of(held, writer)
+
+
+def _order(workspace: Path, header: _Header) -> Order:
+    plan = plan_from_text(header.plan, Path(f"of the batch {header.batch}"))
+    return Order(
+        plan=plan,
+        profile=load_profile(plan.make.profile),
+        settings=settings_of(plan),
+        at_once=header.at_once,
+        images=workspace / IMAGES,
+        thumbnails=workspace / THUMBNAILS,
+        process=-header.process,
+    )
+
+
+def _header(folder: Path) -> _Header:
+    with (folder / LOTS).open(encoding="utf-8") as file:
+        found: _Header = from_plain(_Header, json.loads(file.readline()))
+        return found
+
+
+def _lots(folder: Path) -> Iterator[tuple[int, Lot, dict[int, int]]]:
+    """Each with its number and how often each of its pieces had been tried."""
+    with (folder / LOTS).open(encoding="utf-8") as file:
+        next(file)
+        for line in file:
+            held = json.loads(line)
+            yield held["lot"], _lot(held), {int(piece): tries for piece, tries in held["tries"].items()}
+
+
+def _answers(folder: Path) -> Iterator[tuple[int, tuple[Done, ...]]]:
+    """The numbers of the lots, and what became of them. A line that a dying shard did not finish is no answer."""
+    for path in sorted(folder.glob(ANSWERS)):
+        with path.open("rb") as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    held = json.loads(line)
+                    yield held["lot"], tuple(map(_done, held["done"]))
+                except (ValueError, KeyError, TypeError) as error:
+                    raise UserError(f"{path} has a line that is no answer of a shard: remove it.") from error
+
+
+def _append(file: BinaryIO, line: str) -> None:
+    """Return when the line is on the disk."""
+    try:
+        file.write(line.encode())
+        file.flush()
+        os.fsync(file.fileno())
+    except OSError as error:
+        raise UserError(
+            f"What was done cannot be written down ({error.strerror}): make room and run it again."
+        ) from error
+
+
+@contextmanager
+def _answering(folder: Path, shard: int, of: int) -> Iterator[BinaryIO]:
+    """The file of a shard, behind its last whole line, as long as no other process has it."""
+    with (folder / f"{shard}-of-{of}.jsonl").open("a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"Shard {shard} of {of} is at work already: let it, or stop it first.") from error
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        yield file
+
+
+@contextmanager
+def _held(workspace: Workspace, batch: int) -> Iterator[None]:
+    workspace.batches.hold(batch)
+    try:
+        yield
+    finally:
+        workspace.batches.let_go(batch)
+
+
+# Lots and answers as plain data
+
+
+def _line(plain: Any) -> str:
+    return json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain_lot(lot: Lot) -> dict[str, Any]:
+    pieces = [{**to_plain(replace(piece, values={})), "values": _plain_values(piece.values)} for piece in lot.pieces]
+    return {"number": lot.number, "stage": lot.stage, "pieces": pieces}
+
+
+def _lot(plain: Mapping[str, Any]) -> Lot:
+    pieces = []
+    for held in plain["pieces"]:
+        piece: Piece = from_plain(Piece, {**held, "values": {}})
+        pieces.append(replace(piece, values=_values(held["values"])))
+    return Lot(plain["number"], plain["stage"], tuple(pieces))
+
+
+def _plain_values(values: Mapping[StageName, StageValue[Any]]) -> dict[str, Any]:
+    return {
+        stage: {"value": to_plain(held.value), "trace": to_plain(held.trace), "inputs_key": held.inputs_key}
+        for stage, held in values.items()
+    }
+
+
+def _values(plain: Mapping[StageName, Any]) -> dict[StageName, StageValue[Any]]:
+    kinds = value_types()
+    return {
+        stage: StageValue(from_plain(kinds[stage], held["value"]), from_plain(Trace, held["trace"]), held["inputs_key"])
+        for stage, held in plain.items()
+    }
+
+
+def _plain_done(done: Done) -> dict[str, Any]:
+    plain = {**to_plain(replace(done, values={}, case=None)), "values": _plain_values(done.values)}
+    if (case := done.case) is not None:
+        plain["case"] = {
+            "lineage": case.lineage.plain(),
+            "checks": [to_plain(check) for check in case.checks],
+            "image": to_plain(case.image),
+            "artifacts": {name: to_plain(image) for name, image in case.artifacts.items()},
+        }
+    return plain
+
+
+def _done(plain: Mapping[str, Any]) -> Done:
+    done: Done = from_plain(Done, {**plain, "values": {}, "case": None})
+    case = None
+    if held := plain["case"]:
+        case = SavedCase(
+            read_lineage(held["lineage"]),
+            tuple(from_plain(Check, check) for check in held["checks"]),
+            from_plain(StoredImage, held["image"]),
+            {name: from_plain(StoredImage, image) for name, image in held["artifacts"].items()},
+        )
+    return replace(done, values=_values(plain["values"]), case=case)
+
+
+def merged_in_words(found: Progress) -> str:
+    """How far a merge came, in a sentence."""
+    words: Sequence[str] = (f"{found.answered:,} of {found.lots:,} lots of the shards are merged.",)
+    if found.left:
+        words = (*words, "Run the shards again that did not end, then merge again.")
+    return " ".join(words)
