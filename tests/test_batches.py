@@ -30,6 +30,7 @@ from tests.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels
 
 CLASSES = ("bird", "boat")
 SOURCES = 6
+NAMES = ("good", "strange", "gone", "small", "odd")
 
 
 def images(root: Path, number: int = SOURCES) -> Path:
@@ -119,6 +120,38 @@ def test_what_is_broken_or_there_twice_is_told_and_the_rest_goes_on(workspace: W
     status = BatchService(workspace).status(number)
     assert status.passes[2].number("done") == 2 * (SOURCES - 2)
     assert status.words == "done; 3 failed"
+
+
+def test_every_kind_of_bad_row_stands_in_the_report_and_the_rest_is_drawn(workspace: Workspace, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    root.mkdir()
+    for name in NAMES:
+        Image.new("RGB", (64, 48), (10 * len(name), 90, 40)).save(root / f"{name}.png")
+        Image.new("L", (64, 48), 3).save(root / f"{name}-mask.png")
+    Image.new("L", (32, 24), 3).save(root / "small-mask.png")  # half as large as its image
+    Image.new("L", (64, 48), 9).save(root / "odd-mask.png")  # a class without a name
+    (root / "names.txt").write_text("car\ntree\n")
+    rows = [f"{name}.png,{'99' if name == 'strange' else '0'},{name}-mask.png" for name in NAMES]
+    (root / "list.csv").write_text("\n".join(["file_name,label,mask", *rows, "../outside.png,0,", ",0,"]))
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        f'name = "Rows"\n[data]\nroot = "{root}"\nlayout = "csv"\n'
+        'options = { classes = "names.txt", mask_classes = "3 car" }\n'
+        '[task]\nkind = "segmentation"\nprotected = ["car"]\n[make]\nprofile = "demo"\n'
+    )
+    service = BatchService(workspace)
+    number = service.plan(read_plan(file))
+    (root / "gone.png").unlink()
+    workspace.batches.approve(number, ahead=True)
+    assert worked(workspace, number) == "done"
+    failed = {group.examples[0]: group.reason for group in service.failures(number)}
+    assert set(failed) == {"strange.png", "gone.png", "small.png", "odd.png"}
+    assert "none of the 2 classes" in failed["strange.png"]
+    assert "not there" in failed["gone.png"]
+    assert "32x24" in failed["small.png"] and "without a name: 9" in failed["odd.png"]
+    told = " ".join(workspace.batches.get(number).notes)
+    assert "outside the folder" in told and "names no image" in told
+    assert service.status(number).passes[2].number("done") > 0
 
 
 def boats_fail(prompt: str) -> str:
