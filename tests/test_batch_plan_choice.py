@@ -400,7 +400,7 @@ def test_what_was_not_measured_cannot_be_told() -> None:
     nothing = estimate(10, 20, Measured(), price_an_hour=2.0)
     assert (nothing.hours, nothing.hours_known, nothing.bytes, nothing.money) == (None,) * 4
     assert nothing.words()[1:] == (
-        "Time: cannot tell; nothing was measured with these models on this machine.",
+        "Time: cannot tell; none of this was done yet with these models and settings.",
         "Disk: cannot tell.",
         "Money: cannot tell; an hour is 2.00.",
     )

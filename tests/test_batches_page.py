@@ -178,7 +178,7 @@ def test_what_failed_is_grouped_by_reason_and_tried_again(studio: Studio, tmp_pa
     assert groups[NO_IDEA] == 3 and len(groups) == 2
     with pytest.raises(UserError, match="for this reason"):
         studio.batches.retry(number, "Another one.")
-    assert studio.batches.view(number).state == "approval" and not studio.batches.view(number).images.total
+    assert studio.batches.view(number).state == "done" and not studio.batches.view(number).images.total
     models.captioner.sure = True
     assert studio.commands.send("retry-batch", {"batch": number, "reason": NO_IDEA})["again"] == 3
     comes_to(studio, number, "approval")

@@ -71,7 +71,7 @@ class Estimate:
         if self.hours is not None:
             return f"Time: about {_duration(self.hours)} with {workers} ({told})."
         if not self.hours_known:
-            return f"Time: {CANNOT_TELL}; nothing was measured with these models on this machine."
+            return f"Time: {CANNOT_TELL}; none of this was done yet with these models and settings."
         return f"Time: more than {_duration(self.hours_known)} with {workers} ({told}); {CANNOT_TELL} {_all(unknown)}."
 
     def _disk(self) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from pipeline.errors import UserError
 from pipeline.profile import load_profile
@@ -30,6 +31,7 @@ RECENT = 10
 """Minutes of which the speed is taken."""
 LEFT_OUT = 8
 """Files that are no items of a data set, that are told."""
+State = Literal["unplanned", "new", "running", "stopping", "approval", "paused", "stopped", "cancelled", "done"]
 COUNTED = 200
 """Items between two looks at how far the planning is."""
 TITLES: Mapping[Pass, str] = {"captions": "Captions", "language": "Edits and new captions", "images": "Images"}
@@ -83,18 +85,38 @@ class BatchStatus:
     currency: str
 
     @property
-    def words(self) -> str:
-        """What it is at, in a few words."""
+    def state(self) -> State:
+        """What becomes of it, as the ledger knows it."""
         batch = self.batch
+        if batch.running:
+            return "running" if batch.wish == "go" else "stopping"
+        if not batch.planned:
+            return "unplanned"
         if batch.finished:
-            failed = sum(one.number("failed") for one in self.passes)
-            return f"done; {failed:,} failed" if failed else "done"
-        if batch.stage == "images" and batch.approved is None and not batch.running:
-            return "waits for your yes to its captions"
+            return "done"
         if batch.wish == "cancel":
             return "cancelled"
-        doing = TITLES[batch.stage].lower()
-        return f"at the {doing}" if batch.running else f"stopped at the {doing}"
+        if batch.stage == "images" and batch.approved is None:
+            return "approval"
+        if not any(one.total for one in self.passes):
+            return "new"
+        return "paused" if batch.wish == "pause" else "stopped"
+
+    @property
+    def words(self) -> str:
+        """The same in words, with what it is at."""
+        stage, failed = TITLES[self.batch.stage].lower(), sum(one.number("failed") for one in self.passes)
+        return {
+            "unplanned": "its planning was interrupted",
+            "new": "planned, not begun",
+            "running": f"at the {stage}",
+            "stopping": f"about to stop at the {stage}",
+            "approval": "waits for your yes to its captions",
+            "paused": f"paused at the {stage}",
+            "stopped": f"stopped at the {stage}",
+            "cancelled": "cancelled",
+            "done": f"done; {failed:,} failed" if failed else "done",
+        }[self.state]
 
 
 @dataclass(frozen=True)

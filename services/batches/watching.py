@@ -14,13 +14,11 @@ from typing import Any, Literal
 from pipeline.errors import UserError
 from services.batches.estimate import Estimate, Measured, estimate, images_at_most
 from services.batches.plan_file import settings_of
-from services.batches.service import BatchService, BatchStatus, PassStatus, Sampled, plan_of
+from services.batches.service import BatchService, BatchStatus, PassStatus, Sampled, State, plan_of
 from storage.batch_types import Batch, FailedGroup, Pass
 from storage.workspace import Workspace
 
-State = Literal[
-    "unplanned", "new", "waiting", "running", "stopping", "approval", "paused", "stopped", "cancelled", "done"
-]
+ViewState = Literal[State, "waiting"]
 Place = Literal["", "waiting", "running", "stopping"]
 """Where this process has a batch: nowhere, in its queue, at work, or at work and about to stop."""
 LATEST = 12
@@ -36,7 +34,7 @@ class BatchView:
     """A batch as it is at one moment."""
 
     status: BatchStatus
-    state: State
+    state: ViewState
     here: bool
     """Whether this process works on it, or is about to."""
     problem: str
@@ -193,25 +191,9 @@ class BatchWatch:
         return tuple(known.get(minute, 0) for minute in minutes)
 
 
-def _state(status: BatchStatus, place: Place) -> State:
-    batch = status.batch
-    if place == "waiting":
-        return "waiting"
-    if place == "stopping" or (batch.running and batch.wish != "go"):
-        return "stopping"
-    if place == "running" or batch.running:
-        return "running"
-    if not batch.planned:
-        return "unplanned"
-    if batch.finished:
-        return "done"
-    if batch.wish == "cancel":
-        return "cancelled"
-    if batch.stage == "images" and batch.approved is None:
-        return "approval"
-    if not any(one.total for one in status.passes):
-        return "new"
-    return "paused" if batch.wish == "pause" else "stopped"
+def _state(status: BatchStatus, place: Place) -> ViewState:
+    """What this process is about to do with it stands in no ledger yet; that another one wants it to stop does."""
+    return status.state if place == "running" and status.state == "stopping" else place or status.state
 
 
 def _made_alike(one: Batch, other: Batch) -> bool:

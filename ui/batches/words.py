@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from services.batches.service import PassStatus
-from services.batches.watching import BatchView, State
+from services.batches.watching import BatchView, ViewState
 from ui.views.parts import Tone
 
 BATCHES = "/batches/"
 """The list; the page of a batch is its number below."""
-STATES: Mapping[State, tuple[str, Tone]] = {
+STATES: Mapping[ViewState, tuple[str, Tone]] = {
     "unplanned": ("planning was interrupted", "warn"),
     "new": ("ready to begin", ""),
     "waiting": ("waits for its turn", ""),
