@@ -25,7 +25,7 @@ from services.batches.planning import SOURCES_OF_A_LOT
 from services.batches.pools import ProcessPool
 from services.batches.service import BatchService
 from services.batches.work import Lot, Order
-from storage.batch_types import Done, NewWork, ReadSource, SourceItem
+from storage.batch_types import Done, Item, NewWork, ReadSource
 from storage.images import ImageFiles
 from storage.workspace import Workspace
 
@@ -127,7 +127,7 @@ class Sleeper:
 def _batch(workspace: Workspace, size: int) -> int:
     plan = plan_from_text(_PLAN, Path("benchmark.toml"))
     number = workspace.batches.create("A benchmark", plan.toml_text(), plan.digest, "demo", "reconstruction", {}, 8)
-    workspace.batches.add_sources(number, (SourceItem(f"bird/{place:07}.png", "bird") for place in range(size)))
+    workspace.batches.add_sources(number, (Item(f"bird/{place:07}.png", "bird") for place in range(size)))
     workspace.batches.is_planned(number, ())
     return number
 

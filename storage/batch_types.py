@@ -19,16 +19,19 @@ Wish = Literal["go", "pause", "cancel"]
 
 
 @dataclass(frozen=True)
-class SourceItem:
-    """An item of a data set that was chosen."""
+class Item:
+    """One image of a data set, not yet read."""
 
     key: str
-    """Its name in the data set."""
+    """Its name in the data set, with "/" between folders: the same at every reading, and its own."""
     label: str = ""
+    """The class of the image; "" where the set has none."""
     split: str = ""
+    """"train", "validation", "test", or as the set calls another one; "" where the set is not split."""
     attributes: Mapping[str, str] = field(default_factory=dict)
+    """What the set says of the image, such as {"weather": "rainy", "time of day": "night"}."""
     stamp: str = ""
-    """Tells when its file is changed."""
+    """Tells a file that was changed since, if it is given to `read`. A copy on another machine has another one."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class BatchSource:
     """A source of a batch."""
 
     id: int
-    item: SourceItem
+    item: Item
     run: str | None
     """Its run, once it is read."""
     first: str
@@ -123,7 +126,7 @@ class Claimed:
     lot: int
     place: int
     source: int
-    item: SourceItem
+    item: Item
     run: str | None
     """The run of its source; None before that is read."""
     seed: int

@@ -25,11 +25,11 @@ from storage.batch_types import (
     Claimed,
     Done,
     HeldRun,
+    Item,
     NewWork,
     Pass,
     PlannedDrawing,
     ReadSource,
-    SourceItem,
     Wish,
 )
 from storage.database import Database, read, write
@@ -82,7 +82,7 @@ class Batches(BatchFigures):
         }
         return insert_row(db, "batches", row)
 
-    def add_sources(self, batch: int, items: Iterable[SourceItem]) -> int:
+    def add_sources(self, batch: int, items: Iterable[Item]) -> int:
         """Take items of the data set, those that are there already passed over; returns how many are new.
 
         Not in one transaction: a batch whose sources are not all there has no work yet, and `plan` comes after it.
@@ -93,7 +93,7 @@ class Batches(BatchFigures):
         return added
 
     @write
-    def _add_sources(self, db: sqlite_utils.Database, batch: int, items: Sequence[SourceItem]) -> int:
+    def _add_sources(self, db: sqlite_utils.Database, batch: int, items: Sequence[Item]) -> int:
         before = db.conn.total_changes
         db.conn.executemany(
             "INSERT INTO batch_sources (batch, key, label, split, attributes, stamp) VALUES (?, ?, ?, ?, ?, ?) "
@@ -491,8 +491,8 @@ def _begin_run(db: sqlite_utils.Database, batch: Row, work: Row, source: ReadSou
     return run
 
 
-def _item(row: Row) -> SourceItem:
-    return SourceItem(row["key"], row["label"], row["split"], json.loads(row["attributes"]), row["stamp"])
+def _item(row: Row) -> Item:
+    return Item(row["key"], row["label"], row["split"], json.loads(row["attributes"]), row["stamp"])
 
 
 def _claimed(row: Row) -> Claimed:

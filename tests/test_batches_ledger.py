@@ -11,7 +11,7 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
-from storage.batch_types import Done, NewWork, ReadSource, SourceItem
+from storage.batch_types import Done, Item, NewWork, ReadSource
 from storage.batches import MOST_DEATHS
 from storage.test_cases import save_cases
 from storage.workspace import Workspace
@@ -31,7 +31,7 @@ def batch_of(workspace: Workspace, sources: int = 5, lot: int = 4, digest: str =
     """A batch with the captions of so many sources planned, in lots of so many."""
     held = workspace.batches
     number = held.create("Birds", "plan", digest, "demo", "dillema", {}, 8)
-    held.add_sources(number, (SourceItem(f"bird/{place}.png", "bird") for place in range(sources)))
+    held.add_sources(number, (Item(f"bird/{place}.png", "bird") for place in range(sources)))
     held.is_planned(number, ["All of them."])
     work = [
         NewWork(source.id, f"captions/{source.item.key}", *divmod(place, lot), seed=place)
@@ -167,7 +167,7 @@ def test_one_process_at_a_time_works_on_a_batch_and_what_a_gone_one_had_is_plann
 
 def test_the_same_items_and_the_same_work_are_taken_once(workspace: Workspace) -> None:
     number, held = batch_of(workspace), workspace.batches
-    items = [SourceItem("bird/0.png", "bird"), SourceItem("bird/9.png", "bird")]
+    items = [Item("bird/0.png", "bird"), Item("bird/9.png", "bird")]
     assert held.add_sources(number, items) == 1
     source = held.sources(number)[0]
     assert held.plan(number, "captions", [NewWork(source.id, "captions/bird/0.png", 9, 0, 0)]) == 0

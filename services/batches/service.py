@@ -21,8 +21,8 @@ from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, requ
 from services.batches.planning import caption_now
 from services.batches.work import Order, data_set_of
 from services.data_sets.reading import LAYOUTS
-from services.data_sets.types import DataSet, Item
-from storage.batch_types import PASSES, Batch, Counted, FailedGroup, Pass, SourceItem, WorkState
+from services.data_sets.types import DataSet
+from storage.batch_types import PASSES, Batch, Counted, FailedGroup, Item, Pass, WorkState
 from storage.workspace import Workspace
 
 AT_ONCE = 8
@@ -163,9 +163,7 @@ class BatchService:
                 settings.generation.batch or AT_ONCE,
             )
         items = chain([first], chosen)
-        self._ledger.add_sources(
-            number, (SourceItem(one.key, one.label, one.split, dict(one.attributes), one.stamp) for one in items)
-        )
+        self._ledger.add_sources(number, items)
         self._ledger.is_planned(number, (*chosen.report, *_left_out(data)))
         return number
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from pipeline.errors import UserError
 from services.data_sets.reader import Reader, content_of, seen
 from services.data_sets.trees import Tree, choose, images_in, joined, open_tree, standard
-from services.data_sets.types import Content, DataSet, Item, Layout
+from services.data_sets.types import Content, DataSet, Layout
 from services.formats.naming import SPLIT_OF
 from services.formats.sources import Report, is_image
+from storage.batch_types import Item
 
 _NO_CLASSES = ("masks",)
 """A folder beside those of the splits in our own exports."""

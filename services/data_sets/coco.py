@@ -20,9 +20,10 @@ from pipeline.errors import UserError
 from pipeline.masks import UNLABELLED
 from services.data_sets.reader import Places, Reader, content_of, digest, seen
 from services.data_sets.trees import Folder, choose, joined, stamp_of, standard
-from services.data_sets.types import Content, DataSet, Item, Layout
+from services.data_sets.types import Content, DataSet, Layout
 from services.formats.regions import area_of, painted
 from services.formats.sources import Report
+from storage.batch_types import Item
 
 _BLOCK = 4_000_000
 _BLANK = re.compile(r"[ \t\r\n]*")

@@ -21,8 +21,9 @@ from services.data_sets.class_folders import ClassFolders
 from services.data_sets.reader import UNKNOWN, Latest, Reader, content_of, seen
 from services.data_sets.rows import open_huggingface
 from services.data_sets.trees import Tree, choose, images_in, joined, open_tree, stamp_of, standard
-from services.data_sets.types import Content, DataSet, Item, Layout
+from services.data_sets.types import Content, DataSet, Layout
 from services.formats.sources import BROKEN_ARCHIVE, Report, is_image, tar_places
+from storage.batch_types import Item
 
 TITLE = "ImageNet-1K"
 LICENCE = (

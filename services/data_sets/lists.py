@@ -24,12 +24,13 @@ from services.data_sets.reader import (
     seen,
 )
 from services.data_sets.trees import Folder, choose_some, joined, standard
-from services.data_sets.types import Content, DataSet, Item, Layout
+from services.data_sets.types import Content, DataSet, Layout
 from services.formats.naming import SPLIT_OF
 from services.formats.pages import CLASSES
 from services.formats.reading import laid_out
 from services.formats.sources import Found, Report, open_files
 from services.formats.tables import IMAGE_COLUMNS, MASK_COLUMNS, cells_of, find_webdataset
+from storage.batch_types import Item
 
 _SHARDS = 2
 """Lists of shards that are kept: a kilobyte for each of their samples."""

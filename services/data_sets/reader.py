@@ -19,10 +19,11 @@ from pipeline.errors import UserError
 from pipeline.images import opened, orientation_of, png_of, read_image
 from pipeline.masks import UNLABELLED, parse_classes, read_mask, require_names
 from services.data_sets.trees import Tree
-from services.data_sets.types import Content, Item
+from services.data_sets.types import Content
 from services.formats.reading import turned
 from services.formats.sources import Report
 from services.formats.types import ReportRow
+from storage.batch_types import Item
 
 T = TypeVar("T")
 

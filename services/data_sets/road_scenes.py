@@ -13,8 +13,9 @@ from pipeline.errors import UserError
 from pipeline.masks import UNLABELLED
 from services.data_sets.reader import NO_MASK, UNKNOWN, Reader, content_of, seen
 from services.data_sets.trees import ARCHIVES, Tree, below, choose, images_in, joined, open_tree, standard
-from services.data_sets.types import Content, DataSet, Item, Layout
+from services.data_sets.types import Content, DataSet, Layout
 from services.formats.sources import Report
+from storage.batch_types import Item
 
 # The 19 classes that Cityscapes is evaluated on, in the order of their train ids, and the ids that its files have for
 # them: cityscapesscripts/helpers/labels.py. ACDC and BDD100K have the train ids in their files.

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pipeline.errors import UserError
 from services.data_sets.reader import UNKNOWN, Latest, Reader, content_of, json_of, option_classes
 from services.data_sets.trees import Folder, choose, choose_some, joined, standard
-from services.data_sets.types import Content, Item, Layout
+from services.data_sets.types import Content, Layout
 from services.formats.naming import SPLIT_OF
 from services.formats.sources import Report
 from services.formats.tables import named_numbers
+from storage.batch_types import Item
 
 if TYPE_CHECKING:
     import pyarrow

@@ -12,22 +12,7 @@ from typing import Protocol
 
 from services.formats.sources import Report
 from services.formats.types import ReportRow
-
-
-@dataclass(frozen=True)
-class Item:
-    """One image of a data set, not yet read."""
-
-    key: str
-    """Its name in the data set, with "/" between folders: the same at every reading, and its own."""
-    label: str = ""
-    """The class of the image; "" where the set has none."""
-    split: str = ""
-    """"train", "validation", "test", or as the set calls another one; "" where the set is not split."""
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    """What the set says of the image, such as {"weather": "rainy", "time of day": "night"}."""
-    stamp: str = ""
-    """Tells a file that was changed since, if it is given to `read`. A copy on another machine has another one."""
+from storage.batch_types import Item
 
 
 @dataclass(frozen=True)
