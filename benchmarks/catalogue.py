@@ -29,7 +29,7 @@ from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.types import EDIT_TYPES, Caption, Check, CounterfactualCaption, Edit, StageValue, Task, Trace, to_plain
 from services.studies.drafts import DescribeFilter, Drafts
 from services.studies.item_filter import HOWS, ItemFilter
-from storage import catalogue_tables, decision_tables
+from storage import batch_facet, catalogue_tables, decision_tables
 from storage.catalogue import GRIDS, Catalogue
 from storage.catalogue_types import Between, CatalogueFilter, Facet, Order, PageKey
 from storage.decisions import Target
@@ -52,6 +52,8 @@ CHECKS = ("label seen", "edges kept", "edit shows", "like the source")
 WORDS = 5_000
 ALTERNATIVES = 300
 """Of each edit type."""
+BATCHES = 20
+"""Of which all runs are but the first, in turns."""
 AT_ONCE = 1_000
 """Images that one decision is about."""
 _LIMIT = 50
@@ -107,6 +109,8 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
             facets["edit type"] = (fate.choice(EDIT_TYPES),)
         if fate.random() < 0.6:
             facets["review"] = (fate.choice(("accepted", "rejected", "open")),)
+        if fate.random() < 0.3:
+            facets["batch"] = (f"Whole #{fate.randrange(1, BATCHES + 1)}",)
         models = {MODEL: ("newly wrong",)} if fate.random() < 0.3 else {}
         low = fate.uniform(-1, 1)
         between = (Between(fate.choice(CHECKS), low, low + fate.random()),) if fate.random() < 0.3 else ()
@@ -177,6 +181,8 @@ def totals(workspace: Workspace, size: int) -> list[Figure]:
         timed(f"the counts of all facets, of all{name}", (catalogue.facets for _ in range(20)), COUNT),
         timed(f"the counts of all facets, of a filter{name}",
               (partial(catalogue.facets, wanted()) for _ in range(20)), COUNT),
+        timed(f"the counts of all facets, of a batch{name}",
+              (partial(catalogue.facets, CatalogueFilter({"batch": (f"Whole #{n + 1}",)})) for n in range(20)), COUNT),
         timed(f"the histogram of a check, of a filter{name}",
               (partial(catalogue.histogram, CHECKS[n % 4], wanted()) for n in range(20)), COUNT),
     ]  # fmt: skip
@@ -340,6 +346,7 @@ def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int)
                 }
 
     add("test_cases", case, cases())
+    _fill_batches(db)
     db.execute("""
         INSERT INTO reviews (test_case, verdict, reason, created)
         SELECT id, iif(id % 3 = 0, 'rejected', 'accepted'), '', created FROM test_cases
@@ -350,8 +357,31 @@ def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int)
     db.execute("INSERT INTO catalogue_words (catalogue_words) VALUES ('delete-all')")
     db.execute("DELETE FROM catalogue")
     db.execute("DELETE FROM sqlite_sequence WHERE name = 'catalogue'")
-    for statement in (*catalogue_tables.REFILL, *decision_tables.FILL, *triggers):
+    for statement in (*catalogue_tables.REFILL, *decision_tables.FILL, *batch_facet.FILL, *triggers):
         db.execute(statement)
+
+
+def _fill_batches(db: sqlite_utils.Database) -> None:
+    """The ledger of batches as if they had made all test cases but those of the first run."""
+    for number in range(BATCHES):
+        db.execute(
+            "INSERT INTO batches (name, plan, digest, profile, recipe, settings, at_once, created) "
+            "SELECT 'Whole', '', ?, profile, 'dillema', '{}', 8, created FROM runs LIMIT 1",
+            [str(number)],
+        )
+    db.execute(
+        f"""
+        INSERT INTO batch_sources (batch, key, label, split, attributes, stamp, run)
+        SELECT 1 + rowid % {BATCHES}, id, '', '', '{{}}', '', id FROM runs WHERE rowid > 1
+        """
+    )
+    db.execute(
+        """
+        INSERT INTO batch_work (batch, pass, lot, place, source, key, seed, state, test_case, changed)
+        SELECT batch, 'images', test_cases.id, 0, batch_sources.id, test_cases.id, 0, 'done', test_cases.id, created
+        FROM test_cases JOIN batch_sources USING (run)
+        """
+    )
 
 
 def main() -> int:

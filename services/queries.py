@@ -127,6 +127,9 @@ class SelectTestCases(Query):
     tag: str = Field("", max_length=60, description="A tag that they have")
     imported: str = Field("", max_length=200, description="The name of the import that brought them in")
     split: Literal["", "train", "validation", "test"] = Field("", description="Of what was imported: its split")
+    batch: str = Field(
+        "", max_length=300, description="The batch that made them, as list_batches says under “filter”: “Birds #3”"
+    )
     run: str = Field("", max_length=80, description="The run that they are of")
     source: str = Field("", max_length=64, description="The SHA-256 of their source image")
     text: str = Field("", max_length=1000, description="Words of their captions and edits, in any order")
@@ -344,6 +347,7 @@ def selected(asked: SelectTestCases) -> CatalogueFilter:
         "tag": asked.tag,
         "import": asked.imported,
         "split": asked.split,
+        "batch": asked.batch,
     }
     figures = asked.low is not None or asked.high is not None
     if (asked.outcome or figures) and not asked.check:

@@ -62,6 +62,11 @@ class Batch:
     created: datetime
     finished: datetime | None
 
+    @property
+    def facet(self) -> str:
+        """What the catalogue finds its images by, such as "Birds #3": two batches may have one name."""
+        return f"{self.name} #{self.id}"
+
 
 @dataclass(frozen=True)
 class BatchSource:

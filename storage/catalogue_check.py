@@ -11,13 +11,13 @@ from pathlib import Path
 import sqlite_utils
 
 from pipeline.errors import UserError
-from storage import catalogue_tables, decision_tables, imports_tables, migrations, state_tables
+from storage import batch_facet, catalogue_tables, decision_tables, imports_tables, migrations, state_tables
 from storage.entry_sets import CHUNK_BITS, KEY_BITS, chunk_bits, entries_of
 from storage.rows import Row
 
 MOST_TOLD = 20
 """Faults that are told; more of them help nobody."""
-_FACETS = f"{decision_tables.FACETS} UNION ALL {imports_tables.FACETS}"
+_FACETS = f"{decision_tables.FACETS} UNION ALL {imports_tables.FACETS} UNION ALL {batch_facet.FACETS}"
 _NUMBERS = f"{decision_tables.NUMBERS} UNION ALL {imports_tables.NUMBERS}"
 _WORDS = f"{catalogue_tables.WORDS} UNION ALL {imports_tables.WORDS}"
 

@@ -21,12 +21,13 @@ STANDINGS: tuple[Standing, ...] = get_args(Standing)
 where it gets the source wrong too or nobody knows, "not measured" where class maps wait to be compared."""
 Facet = Literal[
     "kind", "class", "edit type", "edits", "profile", "recipe", "method", "review", "weather", "time of day", "study",
-    "tag", "import", "split",
+    "tag", "import", "split", "batch",
 ]  # fmt: skip
 FACETS: tuple[Facet, ...] = get_args(Facet)
 """What an image can be filtered by. "class": the label, or each protected class. "edits": how many, in digits.
 "weather" and "time of day": the alternative of an edit of this type. "study": what the votes say ("undecided" until
-they do). "import" and "split": of each import that has brought it in."""
+they do). "import" and "split": of each import that has brought it in. "batch": of the batch that has made it, as
+`storage.batch_types.Batch.facet` says it."""
 Sort = Literal["newest", "oldest", "check", "reviewed", "source", "information"]
 """By which order: when it came in, the figure of a check, when it was reviewed, all of one source together (the newest
 source first, the oldest image of it first), or what a look at it tells most (see `Order`)."""

@@ -13,6 +13,7 @@ from sqlite_utils import Migrations
 
 from pipeline.errors import UserError
 from storage import (
+    batch_facet,
     batch_tables,
     case_tasks,
     catalogue_tables,
@@ -53,6 +54,7 @@ STEPS = (
     "m019_vectors",
     "m020_sources",
     "m021_batches",
+    "m022_batch_facet",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -396,6 +398,13 @@ def m020_sources(db: sqlite_utils.Database) -> None:
 def m021_batches(db: sqlite_utils.Database) -> None:
     """Whole data sets on their way to test cases."""
     for statement in batch_tables.STATEMENTS:
+        db.execute(statement)
+
+
+@studio()
+def m022_batch_facet(db: sqlite_utils.Database) -> None:
+    """Images that are found by the batch that has made them."""
+    for statement in batch_facet.STATEMENTS:
         db.execute(statement)
 
 

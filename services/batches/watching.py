@@ -214,6 +214,7 @@ def facts_of(view: BatchView) -> Mapping[str, Any]:
     return {
         "batch": batch.id,
         "name": batch.name,
+        "filter": batch.facet,
         "state": view.state,
         "problem": view.problem,
         "created": batch.created.isoformat(),

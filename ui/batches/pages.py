@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from services.batches.estimate import Estimate
 from services.batches.service import PassStatus, Sampled
 from services.batches.watching import BatchDetails, BatchView
+from services.curation.views import address, facet_view
 from storage.batch_types import FailedGroup
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, counts_words, duration, money, rate, state_words
@@ -16,7 +17,6 @@ from ui.study.fields import card
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, counted, differences, pill, problem
 
-GALLERY = "/curate/"
 CHART_HEIGHT = 72
 """Pixels."""
 
@@ -321,7 +321,7 @@ def _latest(details: BatchDetails) -> Html:
             "header",
             el("h2", "Latest images"),
             el("span", class_="grow"),
-            el("a", "All of them in Curate", href=GALLERY, class_="btn s", id="to-curate"),
+            el("a", "See all of them in Curate", href=_in_curate(details.view), class_="btn s", id="to-curate"),
             class_="card-head",
         ),
         el("div", shots, class_="latest"),
@@ -329,6 +329,11 @@ def _latest(details: BatchDetails) -> Html:
         class_="card part",
         id="part-latest",
     )
+
+
+def _in_curate(view: BatchView) -> str:
+    """Where the gallery shows what this batch has made, and nothing else."""
+    return address(facet_view({"batch": (view.batch.facet,)}))
 
 
 def _notes(view: BatchView) -> Html:

@@ -30,6 +30,7 @@ TITLES: Mapping[Facet, str] = {
     "time of day": "Time of day",
     "study": "Study",
     "tag": "Tags",
+    "batch": "Batch",
     "import": "Import",
     "split": "Split",
     "kind": "Task",
