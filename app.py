@@ -50,13 +50,15 @@ class ServerSettings:
     """Only ask for a password and keep its hash in the workspace."""
     mcp: bool = False
     """Offer the endpoints to agents as MCP tools."""
+    data_roots: tuple[Path, ...] = ()
+    """The folders below which scripts may plan batches; none: only the page may."""
 
 
 def read_settings(
     arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
 ) -> ServerSettings:
-    """Arguments win over the environment (PROFILE, WORKSPACE, PORT, MCP, STUDIO_PASSWORD). Raises UserError for a port
-    that is none."""
+    """Arguments win over the environment (PROFILE, WORKSPACE, PORT, MCP, DATA_ROOTS, STUDIO_PASSWORD). Raises UserError
+    for a port that is none."""
     defaults = ServerSettings()
     parser = argparse.ArgumentParser(prog="app.py", description="Serves DILLEMA Studio.")
     parser.add_argument("--profile", default=environment.get("PROFILE") or defaults.profile, help="which models (demo)")
@@ -78,6 +80,12 @@ def read_settings(
         default=environment.get("MCP", "") not in ("", "0"),
         help="offer the endpoints to agents as MCP tools (or set MCP=1)",
     )
+    parser.add_argument(
+        "--data-roots",
+        metavar=f"DIR[{os.pathsep}DIR]",
+        default=environment.get("DATA_ROOTS", ""),
+        help="folders with data sets: below them scripts and agents may plan batches (none; or set DATA_ROOTS)",
+    )
     given = parser.parse_args(arguments)
     try:
         port = int(given.port)
@@ -86,14 +94,16 @@ def read_settings(
     if not 1 <= port <= 65535:
         raise UserError(f"The port {given.port!r} is no port: give a number from 1 to 65535.")
     password, workspace = environment.get("STUDIO_PASSWORD", ""), Path(given.workspace)
-    return ServerSettings(given.profile, workspace, given.host, port, password, given.set_password, given.mcp)
+    roots = tuple(Path(folder) for folder in given.data_roots.split(os.pathsep) if folder.strip())
+    return ServerSettings(given.profile, workspace, given.host, port, password, given.set_password, given.mcp, roots)
 
 
 def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastAPI, Studio]:
     """The application, not served yet, and the studio behind it, whose workspace is open: close both at the end.
 
     `models` stands in for those of the profile. Raises UserError for an unknown profile, missing weights, a
-    workspace that cannot be used, and a host beyond this machine without a password. Loads no model.
+    workspace that cannot be used, a data root that is no folder, and a host beyond this machine without a password.
+    Loads no model.
     """
     from pipeline.models import load_models
     from pipeline.profile import load_profile
@@ -109,7 +119,7 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
     _keep_uploads_apart()
     workspace = Workspace(settings.workspace).open()
     try:
-        studio = put_together(profile, models, workspace)
+        studio = put_together(profile, models, workspace, settings.data_roots)
         return _application(settings, studio), studio
     except BaseException:
         workspace.close()
@@ -204,6 +214,7 @@ def endpoints_of(studio: Studio) -> Services:
         studio.workspace,
         studio.test_sets.exports,
         studio.imports,
+        studio.batches,
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pipeline.driver import Driver
 from pipeline.profile import Profile
 from pipeline.seams import Models
+from services.batches.data_roots import DataRoots
 from services.batches.running import BatchRuns
 from services.changes import Changes, Revisions
 from services.combinations import CombinationEdits
@@ -87,8 +90,11 @@ class Studio:
         self.test_sets.close()
 
 
-def put_together(profile: Profile, models: Models, workspace: Workspace) -> Studio:
-    """The services of a profile on an open workspace. Loads no model."""
+def put_together(profile: Profile, models: Models, workspace: Workspace, data_roots: Sequence[Path] = ()) -> Studio:
+    """The services of a profile on an open workspace. Loads no model. `data_roots` are the folders below which scripts
+    may plan batches. Raises UserError where one of them is none.
+    """
+    allowed = DataRoots(data_roots)
     changes, driver, notes = Changes(), Driver(profile, models), StageNotes()
     jobs, commands = JobQueue(changes), Commands(changes)
     runs = RunService(workspace, profile, driver, read_samples(profile.samples_folder()), jobs)
@@ -117,7 +123,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace) -> Stud
     near_duplicates, image_map = NearDuplicates(workspace, meaning), ImageMap(workspace, meaning)
     for curation in (meaning, near_duplicates, image_map):
         curation.register(commands)
-    batches = BatchRuns(workspace, changes)
+    batches = BatchRuns(workspace, changes, allowed)
     batches.register(commands)
     thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
     gallery = Gallery(workspace, meaning, near_duplicates, image_map, thumbnails.give_way)

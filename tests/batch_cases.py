@@ -100,7 +100,7 @@ def work_here(runs: BatchRuns, models: ScriptedModels | None = None) -> Gate:
 
 def planned(studio: Studio, text: str) -> int:
     """The number of the batch of a plan."""
-    view = studio.commands.send("plan-batch", {"plan": text})
+    view = studio.commands.send("plan-any-batch", {"plan": text})
     done = studio.batches.planning.wait(view.id, 60)
     assert done.state == "done", done.error
     return int(done.result)

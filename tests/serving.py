@@ -28,12 +28,14 @@ def until(true: Callable[[], object], seconds: float = 60) -> None:
 
 
 @contextmanager
-def serving_here(workspace: Path, models: Any, password: str = "", mcp: bool = False) -> Iterator[tuple[str, Studio]]:
+def serving_here(
+    workspace: Path, models: Any, password: str = "", mcp: bool = False, data_roots: tuple[Path, ...] = ()
+) -> Iterator[tuple[str, Studio]]:
     """The demo profile with other models, in a thread of this process: its address and the studio behind it."""
     import app
 
     port = free_port()
-    settings = app.ServerSettings("demo", workspace, port=port, password=password, mcp=mcp)
+    settings = app.ServerSettings("demo", workspace, port=port, password=password, mcp=mcp, data_roots=data_roots)
     application, studio = app.build(settings, models)
     with nothing_missed(), serving_application(application, studio, port) as url:
         yield url, studio

@@ -79,6 +79,9 @@ def test_arguments_win_over_the_environment() -> None:
     given = ["--profile", "demo", "--workspace", "here", "--port", "9", "--host", "0.0.0.0"]
     assert app.read_settings(given, environment) == app.ServerSettings("demo", Path("here"), "0.0.0.0", 9)
     assert app.read_settings(["--mcp"], environment).mcp and app.read_settings([], {"MCP": "1"}).mcp
+    sets, given = (Path("/sets"), Path("my data")), ["--data-roots", os.pathsep.join(("/sets", "my data"))]
+    assert app.read_settings(given, {"DATA_ROOTS": "/other"}).data_roots == sets
+    assert app.read_settings([], {"DATA_ROOTS": f"/sets{os.pathsep}"}).data_roots == sets[:1]
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "78 60"])

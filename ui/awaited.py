@@ -19,6 +19,8 @@ from gradio.utils import get_upload_folder
 from pydantic import BeforeValidator, Field
 
 from pipeline.errors import UserError
+from services.batches.running import BatchRuns, PlanByScript
+from services.batches.watching import facts_of
 from services.commands import Command
 from services.curation.imports import ImportService, ImportState
 from services.formats.exporting import LAYOUTS
@@ -140,6 +142,26 @@ def _fetchable(ready: ReadyExport) -> dict[str, Any]:
         "orig_name": ready.name,
         "meta": {"_type": "gradio.FileData"},
     }
+
+
+async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[str, Any]:
+    """The batch of a plan as `list_batches` tells it, once its items are chosen; how many of the data set were looked
+    through where that takes longer than is waited, with 0 for the batch.
+
+    It goes on when nobody waits for it, and the same plan sent again waits for it anew. Raises UserError.
+    """
+    end = time.monotonic() + waiter.seconds
+    view = await run_in_threadpool(runs.plan, sent)
+    while view.active and time.monotonic() < end and await waiter.listens():
+        await asyncio.sleep(LOOK_SECONDS)
+        view = runs.planning.view(view.id)
+    if view.state == "failed":
+        raise UserError(view.error, field="plan")
+    if view.state == "cancelled":
+        raise UserError("The planning was stopped by somebody else: send the plan again.", field="plan")
+    if view.active:
+        return {"batch": 0, "state": "planning", "looked_through": view.done}
+    return await run_in_threadpool(lambda: dict(facts_of(runs.view(view.result))))
 
 
 async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from pydantic.fields import FieldInfo
 
 from pipeline.errors import UserError
 from services.accepted import MOST_RUNS
+from services.batches.running import BatchRuns, PlanByScript
 from services.commands import Command, Commands, Missing, RunCommand, RunIds
 from services.curation.imports import ImportService
 from services.edit_conflicts import LARGEST_ID
@@ -44,15 +45,15 @@ from services.test_sets.drafts import CreateTestSet, DraftTestSet, ReleaseTestSe
 from services.test_sets.exports import SetExports
 from storage.workspace import Workspace
 from study.cells import plain
-from ui.awaited import DownloadTestSet, ImportImages, Waiter, brought_in, zip_of
+from ui.awaited import DownloadTestSet, ImportImages, Waiter, brought_in, planned, zip_of
 from ui.guard import TokenOf
 from ui.uploads import keep_to_uploads, uploaded
 
 PATH = "/endpoints"
 """The page that the endpoints belong to."""
-OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-batch"})
-"""Commands of pages only: they keep a form in step, which a script has none of, say what a script may, or name a folder
-of this machine, which only the lead may."""
+OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
+"""Commands of pages only: they keep a form in step, which a script has none of, say what a script may, or name any
+folder of this machine, which only the lead may: what scripts plan is `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
 """Fields that say which page sent a command, and what its form held; one that must be given is another of this name."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
@@ -146,6 +147,7 @@ class Services:
     workspace: Workspace
     exports: SetExports
     imports: ImportService
+    batches: BatchRuns
 
 
 def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Command] | None]:
@@ -184,6 +186,7 @@ def awaited(services: Services) -> Iterator[tuple[type[Command], DoAwaited]]:
     """The endpoints whose answer may take minutes, with what does them."""
     yield DownloadTestSet, lambda asked, waiter: zip_of(asked, services.exports, waiter)
     yield ImportImages, lambda sent, waiter: brought_in(sent, services.imports, waiter)
+    yield PlanByScript, lambda sent, waiter: planned(sent, services.batches, waiter)
 
 
 def offered(commands: Commands) -> tuple[type[Command], ...]:
@@ -199,6 +202,7 @@ def offered(commands: Commands) -> tuple[type[Command], ...]:
         DownloadStudy,
         DownloadTestSet,
         ImportImages,
+        PlanByScript,
         WatchJob,
     ]
     return tuple(sorted([*known, *files], key=lambda command: command.name))

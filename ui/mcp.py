@@ -32,7 +32,7 @@ from PIL import Image
 
 from pipeline.errors import UserError
 from pipeline.version import version
-from services.batches.running import BatchCommand
+from services.batches.running import BatchCommand, PlanByScript
 from services.commands import Command, RunCommand
 from services.runs import RemoveRuns, RestoreRuns, RunFromSample
 from services.studies.drafts import CopyRules, CreateStudy
@@ -80,12 +80,13 @@ _WAITS: Mapping[type[Command], str] = {
     "of an “address”.",
     ImportImages: f" Waits {WATCH_SECONDS:g} seconds at most for the number, which is 0 then: list_imports tells it "
     "later.",
+    PlanByScript: f" Waits {WATCH_SECONDS:g} seconds at most: call it again with the same plan while “batch” is 0.",
 }
 _UPLOADED = "/gradio_api/file="
 _KEEP = (
     *(RunCommand, RemoveRuns, RestoreRuns, RunFromSample, UploadPicture, CreateStudy, CopyRules),
     *(CreateTestSet, DraftTestSet, AddToTestSet, ImportImages),
-    BatchCommand,
+    *(BatchCommand, PlanByScript),
 )
 """Nothing is lost by these: of a run every version stays, and one that was deleted can be put back; a batch keeps
 what was made, also when it is cancelled."""

@@ -21,6 +21,7 @@ from pydantic import Field
 
 from pipeline.errors import UserError
 from pipeline.machine import this_machine
+from services.batches.data_roots import DataRoots
 from services.batches.engine import Engine, Told
 from services.batches.plan_file import BatchPlan, plan_from_text, require_layout
 from services.batches.pools import Pool, ProcessPool
@@ -60,8 +61,16 @@ log = logging.getLogger(__name__)
 class PlanBatch(Command):
     """Choose the items of a data set on this machine as a plan says, and write down what is to be made of them."""
 
-    name: ClassVar[str] = "plan-batch"
+    name: ClassVar[str] = "plan-any-batch"
     plan: str = Field(max_length=LONGEST_PLAN, description="The text of a plan.toml; its data.root is a whole path")
+
+
+class PlanByScript(PlanBatch):
+    """Choose the items of a data set as a plan says, and give the batch; nothing is begun. The data set has to lie
+    below a folder that the studio was started with for that.
+    """
+
+    name: ClassVar[str] = "plan-batch"
 
 
 class BatchCommand(Command):
@@ -129,9 +138,12 @@ class _Run:
 class BatchRuns:
     """Works on the batches of one workspace. All methods may be called from any thread."""
 
-    def __init__(self, workspace: Workspace, changes: Changes | None = None) -> None:
+    def __init__(
+        self, workspace: Workspace, changes: Changes | None = None, data_roots: DataRoots | None = None
+    ) -> None:
+        """`data_roots`: where plans by scripts may read; None for nowhere."""
         self._workspace, self._ledger = workspace, workspace.batches
-        self._changes = changes or Changes()
+        self._changes, self._data_roots = changes or Changes(), data_roots or DataRoots()
         self._service, self._watch = BatchService(workspace), BatchWatch(workspace, workers_here)
         self._lock = threading.RLock()
         self._waiting: deque[int] = deque()
@@ -176,15 +188,21 @@ class BatchRuns:
 
     def plan(self, sent: PlanBatch) -> WorkView:
         """Begin to choose the items of a plan; `planning` tells how far that is. A plan that is there already gives its
-        batch. Raises UserError for a plan that cannot be used.
+        batch, and one whose items are being chosen goes on. Raises UserError for a plan that cannot be used, and for
+        one by a script that names a place it may not.
         """
+        if isinstance(sent, PlanByScript):
+            self._data_roots.require_text(sent.plan)
         plan = _read(sent.plan)
         require_layout(plan, LAYOUTS)
+        if isinstance(sent, PlanByScript):
+            plan = self._data_roots.require_plan(plan)
 
         def work(on_count: OnCount) -> int:
             return self._service.plan(plan, lambda done: on_count(done, 0))
 
-        return self.planning.wait(self.planning.start(PLANNING, plan.name, work), PLANNING_SECONDS)
+        going_on = next((one.id for one in self.planning.of(plan.digest) if one.active and not one.stopping), None)
+        return self.planning.wait(going_on or self.planning.start(PLANNING, plan.digest, work), PLANNING_SECONDS)
 
     def begin(self, number: int) -> None:
         """Work on a batch as soon as no other one is at work here. Raises UserError where nothing is left to do, where
@@ -348,8 +366,14 @@ def _read(text: str) -> BatchPlan:
     for section, key in (("data", "root"), ("make", "profile"), ("choose", "keys")):
         held = data.get(section)
         named = held.get(key) if isinstance(held, dict) else None
-        if not isinstance(named, str) or not named or (key == "profile" and not named.endswith(".toml")):
+        if not isinstance(named, str) or (key == "profile" and not named.endswith(".toml")):
             continue  # no path
+        if not named:
+            raise UserError(
+                f"{section}.{key} is empty: write where it lies, as a whole path on the machine of the studio, such as "
+                "“/data/imagenet”.",
+                field="plan",
+            )
         if not Path(named).is_absolute():
             raise UserError(
                 f"{section}.{key} is {named!r:.200}: write it as a whole path on the machine of the studio, such as "

@@ -118,7 +118,7 @@ def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns, revisions: Revi
 
     for kind in SENT:
         add(kind.name, sending(kind))
-    add(PlanBatch.name, lambda data: dict(_planning(commands.send(PlanBatch.name, data))))
+    add("plan-batch", lambda data: dict(_planning(commands.send(PlanBatch.name, data))))
 
     def stop(data: dict[str, Any]) -> dict[str, Any]:
         work = data.get("work")

@@ -1,0 +1,99 @@
+"""The folders below which a plan may read that a script sends.
+
+A text that reaches the server may name any file of the machine it runs on. The study lead, at the page, may do that; a
+token may not, as it is a string that can get lost. So a plan by a script is taken only where whoever started the studio
+has named folders, and only if all the places in it lie below one of them, wherever links lead. Nothing that such a plan
+names is opened before that is known, and a refusal is the same whether there is such a file or not.
+
+Links within a data set that is allowed are followed, as for everybody: whoever can put one there can put a copy there.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pipeline.errors import UserError
+from services.batches.plan_file import BatchPlan
+
+CHECKPOINT = "under_test.file"
+"""The setting that names a file."""
+
+
+class DataRoots:
+    """Some folders, or none: then scripts plan nothing. Raises UserError for what is no folder."""
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        for folder in folders:
+            if not folder.is_dir():
+                raise UserError(
+                    f"{folder} is no folder: name one that is there with --data-roots, or with DATA_ROOTS in the "
+                    "environment."
+                )
+        self._folders = tuple(folder.resolve() for folder in folders)
+
+    def require_text(self, text: str) -> None:
+        """What has to be known of the text of a plan before it is read as one, since reading it opens the files of its
+        keys and its profile. Raises UserError, with "plan" as its field.
+        """
+        if not self._folders:
+            raise _refusal(
+                "This studio takes no plan from a script: plan it on the page Batches, or have the studio started with "
+                "--data-roots and the folders that scripts may plan with."
+            )
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError:
+            return  # told in a sentence by who reads it as a plan, and nothing is opened of it
+        profile, keys = _named(data, "make", "profile"), _named(data, "choose", "keys")
+        if profile.endswith(".toml"):
+            raise _refusal(f"make.profile is {profile!r:.200}: a plan by a script names a profile that the studio has.")
+        if keys:
+            self._require("choose.keys", keys)
+
+    def require_plan(self, plan: BatchPlan) -> BatchPlan:
+        """The plan with its data where they really lie, so that what is read later is what was looked at. Raises
+        UserError, with "plan" as its field, where a place in it is not below one of the folders.
+        """
+        root = self._require("data.root", plan.data.root)
+        folder = root if root.is_dir() else root.parent  # a table or a tar alone: its files lie beside it
+        inside = {"data.split": plan.data.split}
+        inside |= {f"data.options.{name}": text for name, text in plan.data.options.items()}
+        for name, text in inside.items():
+            # Some are names of files or folders within the data set, others are none: those lead nowhere.
+            part = PurePosixPath(text.replace("\\", "/"))
+            if part.is_absolute() or ".." in part.parts or "\0" in text:
+                raise _refusal(f"{name} is {text!r:.200}: a plan by a script names nothing outside its data set.")
+            self._require(name, str(folder / part))
+        checkpoint = plan.make.settings.get(CHECKPOINT, "")
+        if isinstance(checkpoint, str) and checkpoint:
+            self._require(f"{CHECKPOINT} in make.settings", checkpoint)
+        return plan.with_root(root)
+
+    def _require(self, name: str, text: str) -> Path:
+        """The place that a text names, without links. Raises UserError for one that is not below the folders."""
+        place: Path | None
+        try:
+            place = Path(text).resolve() if Path(text).is_absolute() else None
+        except (OSError, RuntimeError, ValueError):  # no path, or links in a circle
+            place = None
+        if place is None or not any(place.is_relative_to(folder) for folder in self._folders):
+            there = ", ".join(map(str, self._folders))
+            raise _refusal(
+                f"{name} is {text!r:.200}: a plan by a script reads only below {there}. Plan it on the page Batches, "
+                "or have the studio started with --data-roots that hold it."
+            )
+        return place
+
+
+def _named(data: dict[str, Any], section: str, key: str) -> str:
+    """What a section of a plan says in a text; "" for anything else."""
+    held = data.get(section)
+    named = held.get(key) if isinstance(held, dict) else None
+    return named if isinstance(named, str) else ""
+
+
+def _refusal(said: str) -> UserError:
+    return UserError(said, field="plan")

@@ -1,0 +1,38 @@
+"""The plans that come with the studio, as a start to be edited: all but the place of the data is filled in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from services.batches.plan_file import PLANS, plan_from_text
+from services.data_sets.reading import LAYOUTS
+
+ROOT = 'root = "" # where they lie: a whole path on the machine of the studio'
+"""In place of the folder that a shipped plan names as an example."""
+_ROOT = re.compile(r"^root = .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class ShippedPlan:
+    """A plan to start with."""
+
+    name: str
+    title: str
+    """Of the data set that it is for."""
+    note: str
+    """What it makes, in a sentence."""
+    text: str
+    """In TOML; its data.root is empty."""
+
+
+@cache
+def shipped_plans() -> tuple[ShippedPlan, ...]:
+    """By their names."""
+    found = []
+    for file in sorted(PLANS.glob("*.toml")):
+        text = file.read_text(encoding="utf-8")
+        plan = plan_from_text(text, file)
+        found.append(ShippedPlan(plan.name, LAYOUTS[plan.data.layout].title, plan.note, _ROOT.sub(ROOT, text, count=1)))
+    return tuple(found)
