@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 240
 """Far longer than a start takes: the machine may be busy with other things."""
-SET_BY_TESTS = ("PROFILE", "WORKSPACE", "PORT", "STUDIO_PASSWORD")
+SET_BY_TESTS = ("PROFILE", "WORKSPACE", "PORT", "STUDIO_PASSWORD", "DATA_ROOTS")
 """What the shell of a test run says of these is not passed on."""
 CHROMIUM_ARGUMENTS = (
     "--headless=new",

@@ -14,9 +14,10 @@ from fastapi.testclient import TestClient
 
 from pipeline.errors import Cancelled, UserError
 from pipeline.profile import PROFILES
-from services.batches.plan_file import plan_from_text
+from services.batches.plan_file import PLANS, plan_from_text, read_plan
 from services.batches.running import BatchCommand, BatchRuns, PlanBatch
 from services.batches.service import BatchService
+from services.batches.shipped import shipped_plans
 from services.changes import Changes
 from services.studio import Studio
 from storage.workspace import Workspace
@@ -309,6 +310,19 @@ def test_a_plan_that_cannot_be_used_is_refused_in_a_sentence(
     with pytest.raises(UserError) as refused:
         studio.commands.send("plan-any-batch", {"plan": text})
     assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_shipped_plans_are_offered_whole_but_for_the_place_of_their_data(client: TestClient) -> None:
+    offered = unescape(client.get("/batches/new").text)
+    assert {one.name for one in shipped_plans()} == {file.stem for file in PLANS.glob("*.toml")}
+    for one in shipped_plans():
+        assert one.text in offered and one.note in offered
+        filled = one.text.replace('root = ""', 'root = "/sets/mine"')
+        assert plan_from_text(filled, Path("plan.toml")) == read_plan(PLANS / f"{one.name}.toml").with_root(
+            Path("/sets/mine")
+        )
+        reply = send(client, "plan-batch", plan=one.text)
+        assert reply.status_code == 400 and "data.root is empty" in reply.json()["error"]
 
 
 def test_a_data_set_that_is_not_there_is_told_when_it_is_planned(client: TestClient, tmp_path: Path) -> None:

@@ -168,6 +168,77 @@ def test_the_list_shows_a_batch_that_goes_on(desk: Desk, tmp_path: Path) -> None
     expect(line.locator(".pill")).to_have_text("done")
 
 
+def test_a_batch_opens_its_own_images_in_curate_while_it_grows(desk: Desk, tmp_path: Path) -> None:
+    page, root = desk.page, pictures(tmp_path / "data", 12)
+    other = desk.to_the_yes(plan_text(root, "Grows", "[choose]\nnumber = 1\n"))
+    desk.studio.batches.approve(other)
+    comes_to(desk.studio, other, "done")
+    number = desk.to_the_yes(plan_text(root, "Grows"))
+    desk.gate.shut()
+    desk.open(number)
+    desk.press("Approve and draw 24 images")
+    desk.gate.let()
+    expect(desk.row("images")).to_contain_text("8 of 24 done")
+    page.click("#to-curate")
+    page.wait_for_url(f"{desk.url}curate/?batch=Grows+%23{number}")
+    page.wait_for_function("() => window.gallery?.idle")
+    expect(page.locator("#count")).to_have_text("8")
+    expect(page.locator(".chip.used")).to_contain_text(f"one batch: Grows #{number}")
+    mine, theirs = (page.locator(f"[data-key='batch:Grows #{one}']") for one in (number, other))
+    expect(mine).to_have_attribute("aria-pressed", "true")
+    expect(theirs.locator("small")).to_have_text("2")
+
+    desk.gate.let()
+    until(lambda: desk.studio.batches.view(number).images.number("done") == 16)
+    page.reload()
+    page.wait_for_function("() => window.gallery?.idle")
+    expect(page.locator("#count")).to_have_text("16")
+    theirs.click()
+    expect(page.locator("#count")).to_have_text("18")
+    page.locator(".chip.used", has_text=f"#{number}").click()
+    expect(page.locator("#count")).to_have_text("2")
+    desk.gate.open()
+    comes_to(desk.studio, number, "done")
+
+
+def test_a_plan_of_the_paper_is_a_start_whose_root_is_left_to_be_filled_in(desk: Desk) -> None:
+    desk.open("new")
+    page, text = desk.page, desk.page.locator("#f-plan")
+    expect(page.locator(".starts [aria-pressed=true]")).to_have_text("A folder of pictures")
+    desk.press("SHIFT, as in the paper")
+    expect(text).to_have_value(re.compile(r'root = "" # where it lies.*layout = "shift"', re.DOTALL))
+    expect(page.locator("#start-words")).to_contain_text("2,000 frames")
+    expect(page.locator("#ask-replace")).to_be_hidden()
+    desk.press("Choose the images")
+    expect(page.locator("#wrong-f-plan")).to_contain_text("data.root is empty: write where it lies")
+    desk.press("ImageNet-1K, as in the paper")
+    expect(page.locator("#wrong-f-plan")).to_be_empty()
+    page.keyboard.type("/sets/imagenet")
+    expect(text).to_have_value(re.compile('root = "/sets/imagenet" #.*layout = "imagenet"', re.DOTALL))
+
+
+def test_who_has_typed_is_asked_before_another_text_takes_its_place(desk: Desk, tmp_path: Path) -> None:
+    desk.open("new")
+    page, text, ask = desk.page, desk.page.locator("#f-plan"), desk.page.locator("#ask-replace")
+    mine = plan_text(tmp_path, "Mine")
+    text.fill(mine)
+    desk.press("SHIFT, as in the paper")
+    expect(ask).to_contain_text("What you have written would be replaced by “SHIFT, as in the paper”.")
+    expect(text).to_have_value(mine)
+    desk.press("Keep it")
+    expect(ask).to_be_hidden()
+    expect(text).to_have_value(mine)
+    file = tmp_path / "other.toml"
+    file.write_text(plan_text(tmp_path, "From a file"), encoding="utf-8")
+    page.set_input_files("#plan-file", file)
+    expect(ask).to_contain_text("other.toml")
+    desk.press("Replace it")
+    expect(text).to_have_value(re.compile("From a file"))
+    expect(ask).to_be_hidden()
+    desk.press("SHIFT, as in the paper")
+    expect(text).to_have_value(re.compile('name = "shift"'))
+
+
 def test_a_plan_with_a_mistake_stays_in_the_form_with_what_is_wrong(desk: Desk, tmp_path: Path) -> None:
     desk.open("new")
     wrong = plan_text(tmp_path).replace('kind = "classification"', 'kind = "guessing"')

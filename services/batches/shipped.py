@@ -9,7 +9,7 @@ from functools import cache
 from services.batches.plan_file import PLANS, plan_from_text
 from services.data_sets.reading import LAYOUTS
 
-ROOT = 'root = "" # where they lie: a whole path on the machine of the studio'
+ROOT = 'root = "" # where it lies: a whole path'
 """In place of the folder that a shipped plan names as an example."""
 _ROOT = re.compile(r"^root = .*$", re.MULTILINE)
 
@@ -23,6 +23,7 @@ class ShippedPlan:
     """Of the data set that it is for."""
     note: str
     """What it makes, in a sentence."""
+    profile: str
     text: str
     """In TOML; its data.root is empty."""
 
@@ -34,5 +35,6 @@ def shipped_plans() -> tuple[ShippedPlan, ...]:
     for file in sorted(PLANS.glob("*.toml")):
         text = file.read_text(encoding="utf-8")
         plan = plan_from_text(text, file)
-        found.append(ShippedPlan(plan.name, LAYOUTS[plan.data.layout].title, plan.note, _ROOT.sub(ROOT, text, count=1)))
+        title, own = LAYOUTS[plan.data.layout].title, _ROOT.sub(ROOT, text, count=1)
+        found.append(ShippedPlan(plan.name, title, plan.note, plan.make.profile, own))
     return tuple(found)

@@ -88,11 +88,46 @@
       const stop = event.target.closest("[data-stop-planning]");
       if (stop) wire.post(api("stop-planning"), { work: Number(stop.dataset.stopPlanning) }).catch(refuse);
     });
+    // What takes the place of the text: at once where nobody has typed, else after a yes.
+    const ask = document.getElementById("ask-replace"), choices = [...form.querySelectorAll("[data-start]")];
+    let given = text.defaultValue, offered = null;
+    const chosen = (value) => {
+      for (const one of choices) {
+        const on = one.dataset.start === value;
+        one.classList.toggle("on", on);
+        one.setAttribute("aria-pressed", String(on));
+        if (on) document.getElementById("start-words").textContent = one.dataset.words;
+      }
+      if (!choices.some((one) => one.dataset.start === value)) document.getElementById("start-words").textContent = "";
+    };
+    function put(value) {
+      text.value = given = value;
+      offered = null;
+      ask.hidden = true;
+      chosen(value);
+      for (const field of ["plan", ""]) study.tell(field, "");
+      const empty = /^root = "(?=")/m.exec(value);   // what is left to be filled in
+      const at = empty ? empty.index + empty[0].length : 0;
+      text.focus();
+      text.setSelectionRange(at, at);
+      text.scrollTop = 0;
+    }
+    function offer(value, name) {
+      if ([value, given].includes(text.value) || !text.value.trim()) return put(value);
+      offered = value;
+      ask.hidden = false;   // before its words: what is hidden says nothing
+      document.getElementById("ask-words").textContent = `What you have written would be replaced by “${name}”.`;
+      document.getElementById("keep").focus();
+    }
+    for (const one of choices) one.addEventListener("click", () => offer(one.dataset.start, one.textContent));
+    document.getElementById("replace").addEventListener("click", () => put(offered));
+    document.getElementById("keep").addEventListener("click", () => { ask.hidden = true; text.focus(); });
     document.getElementById("plan-file").addEventListener("change", async (event) => {
       const [file] = event.target.files;
-      if (file) text.value = await file.text();
+      if (file) offer(await file.text(), file.name);
       event.target.value = "";   // so that the same file can be chosen again
     });
+    if (text.value !== given) chosen(text.value);   // the browser has brought back what was typed before
   }
   batches.ready = true;
 })();

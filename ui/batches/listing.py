@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from services.batches.shipped import ShippedPlan
 from services.batches.watching import BatchView
 from services.data_sets.types import Layout
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
@@ -17,7 +19,7 @@ from ui.views.parts import button, icon, pill
 STARTER = """name = "My first batch"
 
 [data]
-root = "/data/pictures"     # a whole path on the studio's machine
+root = ""                   # where they lie: a whole path
 layout = "imagefolder"      # a folder a class; see the list
 split = ""                  # which one, where there are several
 
@@ -121,8 +123,30 @@ def _none() -> Html:
 # A new one
 
 
-def new_page(text: str, layouts: Mapping[str, Layout], signed_in: bool) -> str:
-    """Where a plan is written, or brought from a file; `text` is what it begins with."""
+@dataclass(frozen=True)
+class Start:
+    """A text that a plan can begin with."""
+
+    title: str
+    words: str
+    """What it is, in a sentence."""
+    text: str
+
+
+def starts(profile: str, shipped: Sequence[ShippedPlan]) -> tuple[Start, ...]:
+    """What a new plan can begin with, the first one unasked. `profile` is that of the studio."""
+    plain = Start("A folder of pictures", "A few lines for pictures of your own.", STARTER.format(profile=profile))
+    papers = (
+        Start(f"{one.title}, as in the paper", f"{one.note}. It takes the profile “{one.profile}”.", one.text)
+        for one in shipped
+    )
+    return plain, *papers
+
+
+def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, Layout], signed_in: bool) -> str:
+    """Where a plan is written, begun with one of those that are offered, or brought from a file; `text` is what stands
+    there at first.
+    """
     head = el(
         "div",
         el("p", el("a", "All batches", href=BATCHES), class_="back small"),
@@ -131,6 +155,7 @@ def new_page(text: str, layouts: Mapping[str, Layout], signed_in: bool) -> str:
     )
     form = el(
         "form",
+        _starts(text, offered),
         field(
             "plan",
             "The plan, as TOML",
@@ -173,6 +198,45 @@ def new_page(text: str, layouts: Mapping[str, Layout], signed_in: bool) -> str:
         signed_in=signed_in,
         sheets=SHEETS,
         scripts=SCRIPTS,
+    )
+
+
+def _starts(text: str, offered: Sequence[Start]) -> Html:
+    """The texts to begin with, and the question before one takes the place of what somebody has typed."""
+    choices = [
+        el(
+            "button",
+            one.title,
+            type="button",
+            class_="chip on" if one.text == text else "chip",
+            aria_pressed="true" if one.text == text else "false",
+            data_start=one.text,
+            data_words=one.words,
+        )
+        for one in offered
+    ]
+    words = next((one.words for one in offered if one.text == text), "")
+    ask = el(
+        "div",
+        el("span", "", id="ask-words"),
+        el(
+            "span",
+            button("Replace it", look="s", id="replace"),
+            button("Keep it", look="s q", id="keep"),
+            class_="acts",
+        ),
+        id="ask-replace",
+        class_="notice asks",
+        role="alert",
+        hidden=True,
+    )
+    return el(
+        "div",
+        el("span", "Begin with", class_="label", id="starts-label"),
+        el("div", choices, class_="chips", role="group", aria_labelledby="starts-label"),
+        el("p", words, class_="hint", id="start-words"),
+        ask,
+        class_="entry starts",
     )
 
 

@@ -21,11 +21,12 @@ from services.batches.running import (
     PlanBatch,
     RetryBatch,
 )
+from services.batches.shipped import shipped_plans
 from services.changes import Revisions
 from services.commands import Command, Commands
 from services.data_sets.reading import LAYOUTS
 from services.test_sets.work import WorkView
-from ui.batches.listing import STARTER, list_page, list_part, new_page, planning_part
+from ui.batches.listing import list_page, list_part, new_page, planning_part, starts
 from ui.batches.metrics import CONTENT_TYPE, metrics_text
 from ui.batches.pages import batch_page, parts
 from ui.batches.words import BATCHES, batch_address
@@ -62,11 +63,12 @@ def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
     @app.get(f"{BATCHES}new", include_in_schema=False)
     def new(request: Request, like: Annotated[int, Query(ge=0)] = 0) -> Response:
         signed = signed_in(request)
+        offered = starts(profile, shipped_plans())
         try:
-            text = runs.view(like).batch.plan if like else STARTER.format(profile=profile)
+            text = runs.view(like).batch.plan if like else offered[0].text
         except UserError as error:
             return HTMLResponse(not_there(str(error), signed, ("All batches", BATCHES)), status_code=404)
-        return HTMLResponse(new_page(text, LAYOUTS, signed), headers=FRESH)
+        return HTMLResponse(new_page(text, offered, LAYOUTS, signed), headers=FRESH)
 
     @app.get(f"{BATCHES}{{number:int}}", include_in_schema=False)
     def one(request: Request, number: int) -> Response:

@@ -70,7 +70,7 @@ def money(amount: float, currency: str) -> str:
 def counts_words(one: PassStatus) -> str:
     """How far a pass is, such as "1,200 of 5,000 done, 3 failed"."""
     if not one.total:
-        return "nothing to do yet"
+        return "not begun"
     parts = [f"{one.number('done'):,} of {one.total:,} done"]
     parts += [f"{one.number('failed'):,} failed"] if one.number("failed") else []
     parts += [f"{one.number('skipped'):,} left out"] if one.number("skipped") else []

@@ -94,6 +94,9 @@ def _used(view: View) -> Html | None:
         said.append((f"one source: {wanted.source[:8]}", _with(view, replace(wanted, source=""))))
     if wanted.run:
         said.append((f"one run: {wanted.run}", _with(view, replace(wanted, run=""))))
+    for value in wanted.facets.get("batch", ()):
+        if value:  # who comes from its page sees at once that this is all
+            said.append((f"one batch: {value}", _toggled(view, "batch", value, "facets")))
     if wanted.edited:
         said.append((f"edits: {wanted.edited}", _with(view, replace(wanted, edited=""))))
     if wanted.text:
