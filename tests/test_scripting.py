@@ -18,6 +18,7 @@ from types import MappingProxyType
 import pytest
 
 from storage.catalogue_types import CatalogueFilter
+from tests.batch_cases import pictures, plan_text, work_here
 from tests.called import made_token
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here
@@ -54,12 +55,23 @@ def test_every_script_is_short_and_run_here() -> None:
         "A folder of pictures",
         "A study as a data frame",
         "Test cases of all runs",
+        "Whole data sets",
         "Decisions about images",
         "From a filter to a set that loads",
         "Plain HTTP",
         "An agent by MCP",
     ]
     assert all(script.count("\n") <= 25 for script in SCRIPTS.values())
+
+
+def test_whole_data_sets(tmp_path: Path) -> None:
+    root = pictures(tmp_path / "sets" / "birds")
+    (tmp_path / "plan.toml").write_text(plan_text(root), encoding="utf-8")
+    with serving_here(tmp_path / "workspace", ScriptedModels(), data_roots=(tmp_path / "sets",)) as (url, studio):
+        work_here(studio.batches)
+        told = said("Whole data sets", url, tmp_path, replaced={"time.sleep(5)": "time.sleep(0.1)"})
+        assert told.startswith("approval [") and told.count("A ") >= 6
+        assert [view.state for view in studio.batches.all()] == ["approval"]
 
 
 @pytest.mark.parametrize("typed", ["yes", "no"])
