@@ -189,10 +189,11 @@ def test_a_batch_opens_its_own_images_in_curate_while_it_grows(desk: Desk, tmp_p
     expect(theirs.locator("small")).to_have_text("2")
 
     desk.gate.let()
-    until(lambda: desk.studio.batches.view(number).images.number("done") == 16)
-    page.reload()
-    page.wait_for_function("() => window.gallery?.idle")
+    expect(page.locator("#came")).to_have_text("8 more")
+    expect(page.locator("#count")).to_have_text("8")  # nothing moves unasked
+    page.click("#came")
     expect(page.locator("#count")).to_have_text("16")
+    expect(page.locator("#came")).to_be_hidden()
     theirs.click()
     expect(page.locator("#count")).to_have_text("18")
     page.locator(".chip.used", has_text=f"#{number}").click()

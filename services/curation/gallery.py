@@ -175,6 +175,11 @@ class Gallery:
             return Count(len(known.entries))
         return Count(entry_sets.size(known.bits)) if known else self._workspace.catalogue.count(view.wanted)
 
+    def grows(self, view: View) -> bool:
+        """Whether a batch that it shows the images of is at work, by whichever process."""
+        wanted = set(view.wanted.facets.get("batch", ()))
+        return any(batch.running for batch in self._workspace.batches.all() if batch.facet in wanted)
+
     def totals(self, view: View, histograms: Sequence[str] = (), held: str = "") -> Totals:
         """Counts for the filters beside a view; with `held` of those of its images that fit the filter now."""
         catalogue, known = self._workspace.catalogue, self._kept(held) or self._known(view)

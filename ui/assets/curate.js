@@ -447,6 +447,7 @@
     stale.clear();
     keep(query.at, said);
     if (push) history.pushState({}, "", view ? `?${view}` : location.pathname);
+    for (const hook of gallery.hooks.went) hook();
     if (said.cells.length < query.n) gallery.count = query.at + said.cells.length;   // so many and no more
     else gallery.count = Math.max(gallery.count, query.at + said.cells.length);
     measure();

@@ -31,7 +31,7 @@ from ui.views.parts import button, counted, icon, key
 
 SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures")
 """The commands that the page sends."""
-SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js")
+SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js", "curate-growing.js")
 MOST_CHECKS = 12
 """Checks whose sliders are open at a time."""
 KEYS = (
@@ -84,6 +84,14 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     @app.get("/curate/api/cell", include_in_schema=False)
     def one_cell(entry: Annotated[int, Query(ge=1)]) -> Response:
         return fetched(lambda: {"cell": cell(gallery.entry(entry))})
+
+    @app.get("/curate/api/grown", include_in_schema=False)
+    def grown(view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "") -> Response:
+        def make() -> Mapping[str, Any]:
+            read = View.read(view)
+            return {"count": gallery.count(read).number, "grows": gallery.grows(read)}
+
+        return fetched(make)
 
     @app.get("/curate/api/place", include_in_schema=False)
     def place(
@@ -230,6 +238,7 @@ def _toolbar(view: View, totals: Totals) -> Html:
     return el(
         "div",
         el("h1", el("b", f"{number:,}", id="count"), " ", el("span", _images(number), id="count-words")),
+        button("", "", "s p", id="came", hidden=True, title="They came since: show them too"),
         order_choice(view, tuple(totals.checks)),
         el(
             "label",
