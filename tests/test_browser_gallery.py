@@ -99,6 +99,18 @@ def test_words_are_looked_for_as_they_are_typed(page: Page, server: tuple[str, S
     expect(count(page)).to_have_text(str(SCENES * VARIANTS))
 
 
+def test_the_search_and_the_way_to_the_map_follow_who_goes_elsewhere(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    to_map = page.locator('[data-page="map"]')
+    page.fill("#search", "snowy")
+    expect(to_map).to_have_attribute("href", "/curate/map?text=snowy")
+    page.locator("#clear-filter").click()
+    expect(page.locator("#search")).to_have_value("")
+    expect(to_map).to_have_attribute("href", "/curate/map")
+    page.go_back()
+    expect(page.locator("#search")).to_have_value("snowy")
+
+
 def test_images_are_found_by_what_they_show_and_by_a_picture(
     page: Page, server: tuple[str, Studio], tmp_path: Path
 ) -> None:
