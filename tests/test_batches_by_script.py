@@ -15,8 +15,8 @@ from services.batches import running, service
 from services.batches.data_roots import DataRoots
 from services.batches.plan_file import BatchPlan, plan_from_text
 from services.batches.running import PLAN, PlanByScript
-from services.data_sets.types import Item
 from services.studio import Studio, put_together
+from storage.batch_types import Item
 from storage.workspace import Workspace
 from tests.batch_cases import comes_to, pictures, plan_text, planned, work_here
 from tests.called import answer, call, made_token, shown, told

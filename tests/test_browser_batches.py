@@ -7,13 +7,14 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
 from services.batches import service
 from services.batches.plan_file import BatchPlan
-from services.data_sets.types import Item
+from storage.batch_types import Item
 from tests.batch_cases import NO_IDEA, Doubtful, Gate, comes_to, pictures, plan_text, planned, work_here
 from tests.scripted import ScriptedModels
 from tests.serving import serving_here, until
@@ -96,6 +97,27 @@ def test_from_a_plan_by_a_look_at_its_captions_to_images_in_explore(desk: Desk, 
     shots.first.click()
     page.wait_for_url(re.compile(rf"/\?run=.+&image={case}"))
     expect(page.locator(f"[data-case='{case}']").first).to_be_visible()
+
+
+def test_a_caption_of_the_sample_is_edited_in_explore_and_drawn_so(desk: Desk, tmp_path: Path) -> None:
+    number = desk.to_the_yes(plan_text(pictures(tmp_path / "data"), "Edited"))
+    desk.open(number)
+    line = desk.page.locator("#part-approve .sample-line").first
+    line.get_by_role("link", name="Edit").click()
+    desk.page.wait_for_url(re.compile(r"/\?run="))
+    run = parse_qs(urlsplit(desk.page.url).query)["run"][0]
+    expect(desk.page.locator("#stage-counterfactuals .line").first).to_be_visible()
+    (first, *_) = desk.studio.workspace.runs.get(run).values["counterfactuals"].value.value.items
+    mine = "A bird of glass, as nobody has seen one."
+    sent = {"run": run, "place": 0, "text": first.text, "new": mine}
+    desk.studio.commands.send("counterfactual-write", sent)
+    desk.open(number)
+    expect(desk.page.locator("#part-approve")).to_contain_text("of glass")
+    desk.press("Approve and draw 6 images")
+    desk.sees("done")
+    expect(desk.row("images")).to_have_text("6 of 7 done, 1 left out")
+    drawn = {case.lineage.counterfactual.text for case in desk.studio.workspace.runs.get(run).test_cases}
+    assert mine in drawn and first.text not in drawn
 
 
 def test_a_batch_is_watched_paused_and_goes_on(desk: Desk, tmp_path: Path) -> None:

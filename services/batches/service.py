@@ -124,6 +124,8 @@ class Sampled:
     """A caption that waits for a person's yes."""
 
     key: str
+    run: str
+    """Of its source: there it can be edited."""
     caption: str
     edits: str
     new_caption: str
@@ -210,7 +212,7 @@ class BatchService:
             drawn = planned if now is None else now[1]
             if drawn is not None:
                 before = recipe.source_caption({name: value.value for name, value in held[run].values.items()})
-                shown.append(Sampled(key, before, edits_in_words(batch.recipe, drawn), drawn.text))
+                shown.append(Sampled(key, run, before, edits_in_words(batch.recipe, drawn), drawn.text))
         return tuple(shown)
 
     def failures(self, number: int) -> tuple[FailedGroup, ...]:

@@ -143,7 +143,12 @@ def _approve(details: BatchDetails) -> Html:
         el(
             "div",
             _send(f"Approve and draw {images}", "approve-batch", "p"),
-            el("span", "If they are not what you want, cancel it, and plan another one.", class_="mut small"),
+            el(
+                "span",
+                "Edit one in Explore, and it is drawn as you leave it. If all of them are not what you want, cancel "
+                "the batch and plan another one.",
+                class_="mut small",
+            ),
             class_="acts",
         ),
         lead=f"{images} would be drawn; these {len(details.sample)} captions were picked by lot. What is crossed out "
@@ -166,7 +171,12 @@ def _sampled(one: Sampled) -> Html:
     return el(
         "div",
         el("p", shown or one.new_caption),
-        el("small", one.key, f" · {one.edits}" if one.edits else "", class_="mut"),
+        el(
+            "small",
+            el("span", one.key, f" · {one.edits}" if one.edits else ""),
+            el("a", "Edit", href=f"/?run={one.run}", title="Open it in Explore: what you change there is drawn"),
+            class_="mut",
+        ),
         class_="sample-line",
     )
 
