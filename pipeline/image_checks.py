@@ -113,10 +113,34 @@ def image_checks(
     if edited and source_caption.strip():
         source_text = embedder.text(source_caption)
         checks.append(edit_direction(before, after, source_text, text, bands["edit direction"]))
-    others = [label for label in dict.fromkeys(labels) if label.casefold() != task.label.casefold()]
-    if task.kind == "classification" and task.label and others:
+    if others := _other_labels(task, labels):
         checks.append(label_seen(before, after, counterfactual.text, task.label, others, embedder, bands["label seen"]))
     return tuple(checks)
+
+
+def texts_compared(
+    source_caption: str, counterfactual: CounterfactualCaption, task: Task, labels: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The texts that `image_checks` has embedded for an image, each once."""
+    texts = [counterfactual.text]
+    if source_caption != counterfactual.text:
+        texts += without_edits(source_caption, counterfactual)
+    if others := _other_labels(task, labels):
+        texts += [_labelled(counterfactual.text, task.label, name) for name in (task.label, *others)]
+    return tuple(dict.fromkeys(texts))
+
+
+def _other_labels(task: Task, labels: Sequence[str]) -> list[str]:
+    """What the label of a task is told apart from; nothing where it has none."""
+    if task.kind != "classification" or not task.label:
+        return []
+    return [label for label in dict.fromkeys(labels) if label.casefold() != task.label.casefold()]
+
+
+def _labelled(caption: str, label: str, name: str) -> str:
+    """The caption with a name in the place of its label."""
+    spans = find_phrase(caption, label)
+    return _with(caption, spans, name) if spans else f"A photo of a {name}."
 
 
 def without_edits(source_caption: str, counterfactual: CounterfactualCaption) -> tuple[str, ...]:
@@ -307,10 +331,9 @@ def label_seen(
 
     An embedder that sees another label in the source already cannot tell.
     """
-    spans = find_phrase(caption, label)
 
     def asked(name: str) -> Sequence[float]:
-        return embedder.text(_with(caption, spans, name) if spans else f"A photo of a {name}.")
+        return embedder.text(_labelled(caption, label, name))
 
     own, texts = asked(label), {name: asked(name) for name in others}
     likeliest = max(others, key=lambda name: _product(after, texts[name]))

@@ -120,7 +120,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class BatchEmbedder(Protocol):
-    """An embedder that places several images at once."""
+    """An embedder that places several images, or texts, at once."""
 
     name: str
 

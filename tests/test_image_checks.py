@@ -22,10 +22,11 @@ from pipeline.image_checks import (
     edges_kept,
     forms_kept,
     image_checks,
+    texts_compared,
 )
 from pipeline.masks import UNLABELLED, NamedMask
 from pipeline.settings import ConditioningSettings
-from pipeline.types import Check, CounterfactualCaption, Task
+from pipeline.types import Check, CounterfactualCaption, Edit, Task
 
 SETTINGS = ConditioningSettings(median=5)
 BIRD = Task("classification", label="bird")
@@ -199,3 +200,19 @@ def test_edges_of_an_edited_image_have_to_be_where_chance_would_not_find_them() 
             told.setdefault(check.name, []).append(check.passed)
             assert check.passed or check.note
     assert told == {"edges in place": [True, True, False, False], "edges kept": [True, True, True, False]}
+
+
+@pytest.mark.parametrize("task", [BIRD, Task("classification", label="gnu"), Task("segmentation", protected=("road",))])
+@pytest.mark.parametrize("labels", [(), ("Bird", "boat", "house", "boat")])
+@pytest.mark.parametrize("caption", ["", SUN, "A blue bird at night."])
+def test_it_is_known_beforehand_which_texts_are_compared(caption: str, labels: Sequence[str], task: Task) -> None:
+    class Asked(Placed):
+        def text(self, text: str) -> Sequence[float]:
+            texts.append(text)
+            return _at(0.5)
+
+    edits = (Edit("red", "blue", "attribute"), Edit("by day", "at night", "time of day"))
+    for counterfactual in (SNOW, CounterfactualCaption("A blue bird at night.", edits)):
+        texts = list[str]()
+        image_checks(grey(9), grey(90), None, caption, counterfactual, task, Asked({}), labels)
+        assert set(texts) == set(texts_compared(caption, counterfactual, task, labels))

@@ -36,6 +36,7 @@ from tests.scripted import (
     NoiseGenerator,
     ScriptedBatches,
     ScriptedCaptioner,
+    ScriptedEmbedder,
     ScriptedLanguageModel,
     ScriptedModels,
     answer,
@@ -183,6 +184,68 @@ def test_a_model_that_takes_one_source_draws_one_after_another() -> None:
     models.generator = NoiseGenerator()
     draw(Driver(DEMO, models), works := [asked_for(0, blue(1, 2))])
     assert drawn_seeds(works) == [[1, 2]]
+
+
+# Their checks
+
+
+class SeveralVectors(ScriptedEmbedder):
+    """Embeds several at once; keeps how many of each, and fails of what it is told to."""
+
+    def __init__(self, *fails: str) -> None:
+        self.fails, self.asked = fails, list[tuple[str, int]]()
+
+    def image(self, image: Image.Image) -> Sequence[float]:
+        return self.images([image])[0]
+
+    def images(self, images: Sequence[Image.Image]) -> Sequence[Sequence[float]]:
+        self.asked.append(("images", len(images)))
+        return [(1.0, image.getpixel((0, 0))[0] / 255) for image in images]  # type: ignore[index]
+
+    def text(self, text: str) -> Sequence[float]:
+        return self.texts([text])[0]
+
+    def texts(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        self.asked.append(("texts", len(texts)))
+        if any(text in self.fails for text in texts):
+            raise RuntimeError("this text is poison")
+        return [(len(text) / 100, 1.0) for text in texts]
+
+
+def test_what_is_drawn_together_is_embedded_together() -> None:
+    green = CounterfactualCaption("A green bird.", (Edit("red", "green", "attribute"),))
+    planned = [blue(1, 2), [PlannedImage(green, 3)], blue(4)]
+
+    def checks(models: ScriptedModels) -> list[list[Any]]:
+        works = [asked_for(number, images) for number, images in enumerate(planned)]
+        draw(Driver(DEMO, models), works)
+        return [[case.checks for case in cases(work)] for work in works]
+
+    models, labels = lot_models(4), len(DEMO.tasks.labels)
+    models.embedder = together = SeveralVectors()
+    made = checks(models)
+    assert together.asked == [("images", 3 + 4), ("texts", 2 * labels)], "of four images, three sources, two captions"
+
+    class OneByOne(ScriptedEmbedder):
+        def image(self, image: Image.Image) -> Sequence[float]:
+            return together.image(image)
+
+        def text(self, text: str) -> Sequence[float]:
+            return together.text(text)
+
+    models.embedder = OneByOne()
+    assert checks(models) == made
+
+
+def test_what_cannot_be_embedded_fails_its_own_image_only() -> None:
+    models, said = lot_models(3), list[tuple[int, Event]]()
+    models.embedder = SeveralVectors("A green bird.")
+    green = PlannedImage(CounterfactualCaption("A green bird.", ()), 2)
+    works = [asked_for(0, blue(1)), asked_for(1, [green]), asked_for(2, blue(3))]
+    draw(Driver(DEMO, models), works, lambda number, event: said.append((number, event)))
+    assert batches(models) == [(3, [(0, 1), (1, 2), (2, 3)])] and drawn_seeds(works) == [[1], [], [3]]
+    failed = [(number, str(event.error)) for number, event in said if isinstance(event, ImageFailed)]
+    assert failed == [(1, "this text is poison")]
 
 
 # What fails
@@ -497,7 +560,7 @@ def test_a_lot_has_the_values_of_single_runs_and_each_image_is_drawn_again_alone
         assert alone_case.artifacts[CONTROL_IMAGE].tobytes() == case.artifacts[CONTROL_IMAGE].tobytes()
         assert replace(alone_case.lineage, seconds=0.0) == replace(lineage, seconds=0.0)
         assert [(c.name, c.passed) for c in alone_case.checks] == [(c.name, c.passed) for c in case.checks]
-        assert [c.value for c in alone_case.checks] == pytest.approx([c.value for c in case.checks], abs=1e-5)
+        assert [c.value for c in alone_case.checks] == pytest.approx([c.value for c in case.checks], abs=1e-6)
     # And neighbours change nothing: the same lot in another order of sources, at the same places.
     fixed = [
         replace(

@@ -18,7 +18,7 @@ from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetMethod, Control
 from pipeline.models import Models, load_models
 from pipeline.profile import PROFILES, Profile
 from pipeline.recipes import DILLEMA
-from pipeline.seams import Source
+from pipeline.seams import BatchEmbedder, Source
 from pipeline.settings import CaptionSettings, ConditioningSettings, GenerationSettings, LanguageSettings
 from pipeline.types import CounterfactualCaption, Edit, Task
 from tests import tiny
@@ -242,6 +242,26 @@ def test_clip_gives_unit_vectors(models: Models) -> None:
     for part in (model._model.vision_model, model._model.text_model):
         with part.register_forward_pre_hook(computed):
             assert [model.image(photo(1)), model.text("a bird")] == vectors[:2]
+
+
+def test_clip_reads_several_texts_at_once_as_it_reads_each_alone(folder: Path) -> None:
+    texts = ["a bird", "a house", "", *(f"a bird sits on twig {n} in sunny weather" for n in range(9)), "a bird " * 100]
+    one, several = (load_models(paper_at(folder)).embedder for _ in range(2))
+    assert isinstance(several, BatchEmbedder)
+    alone = [one.text(text) for text in texts]
+    passes = list[tuple[int, ...]]()
+    model: Any = several
+    with model._model.text_model.register_forward_pre_hook(
+        lambda _part, _given, named: passes.append(tuple(named["input_ids"].shape)), with_kwargs=True
+    ):
+        together = several.texts(texts)
+        assert passes == [(8, 16), (8, 32), (8, 32), (8, 77)], "by length, each filled up to the same size"
+        assert several.texts([*texts[::-1], "a bird"]) == [*together[::-1], together[0]] and len(passes) == 4
+    for vector, expected in zip(together, alone, strict=True):
+        assert vector == pytest.approx(expected, abs=1e-6)
+    pictures = [photo(seed, size) for seed, size in enumerate([(96, 64), (40, 90), (64, 64)])]
+    for vector, picture in zip(several.images(pictures), pictures, strict=True):
+        assert vector == pytest.approx(one.image(picture), abs=1e-6)
 
 
 def test_the_method_brings_the_image_back_to_the_source(models: Models) -> None:

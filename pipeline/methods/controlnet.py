@@ -309,6 +309,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         image: Image.Image,
         drawn: Image.Image,
         counterfactual: CounterfactualCaption,
+        embedder: Embedder | None,
     ) -> tuple[Check, ...]:
         source = prepared.source
         return image_checks(
@@ -318,7 +319,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
             source.caption,
             counterfactual,
             source.task,
-            self._embedder,
+            embedder,
             self._labels,
             prepared.settings.conditioning,
             drawn,

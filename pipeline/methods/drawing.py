@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from PIL import Image
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, one_line
+from pipeline.image_checks import texts_compared
 from pipeline.lineage import Batch, Lineage, MethodSettings, TestCase
 from pipeline.masks import InMask, in_mask
 from pipeline.methods.base import MethodDescription
 from pipeline.prompting import PromptSet
-from pipeline.seams import Drawn, Embedder, OnStep, Planned, Prepared, Wanted
+from pipeline.seams import BatchEmbedder, Drawn, Embedder, OnStep, Planned, Prepared, Wanted
 from pipeline.types import Check, CounterfactualCaption, Task
 from pipeline.words import classes_in
+
+log = logging.getLogger(__name__)
 
 SAFE = "safety checker"
 """The name of the check that holds its verdict."""
@@ -70,7 +74,12 @@ class DrawingMethod(ABC, Generic[R]):
 
     @abstractmethod
     def _checks(
-        self, prepared: R, image: Image.Image, drawn: Image.Image, counterfactual: CounterfactualCaption
+        self,
+        prepared: R,
+        image: Image.Image,
+        drawn: Image.Image,
+        counterfactual: CounterfactualCaption,
+        embedder: Embedder | None,
     ) -> tuple[Check, ...]:
         """The checks of an image, which has the source's size, from what was `drawn`."""
 
@@ -105,20 +114,48 @@ class DrawingMethod(ABC, Generic[R]):
         all_drawn, told = draw(wanted)
         compiling = max((drawn.compiling for drawn in all_drawn), default=0.0)
         seconds = (time.monotonic() - start - compiling) / len(images)  # what the next ones will take as well
-        return [
-            partial(self._case, source, image, one.prompt, drawn, told, seconds)
-            for source, image, one, drawn in zip(prepared, images, wanted, all_drawn, strict=True)
+        fitted = [
+            None if drawn.image is None else _fitted(drawn.image, source.source.image.size)
+            for source, drawn in zip(prepared, all_drawn, strict=True)
         ]
+        embedder = self._embedding(prepared, images, fitted)
+        return [
+            partial(self._case, source, image, one.prompt, drawn, shown, told, seconds, embedder)
+            for source, image, one, drawn, shown in zip(prepared, images, wanted, all_drawn, fitted, strict=True)
+        ]
+
+    def _embedding(
+        self, prepared: Sequence[R], images: Sequence[Planned], fitted: Sequence[Image.Image | None]
+    ) -> Embedder | None:
+        """The embedder for the checks of images that were drawn together."""
+        if self._embedder is None or not _takes_several(self._embedder):
+            return self._embedder
+        pictures, texts = list[Image.Image](), list[str]()
+        for one, image, shown in zip(prepared, images, fitted, strict=True):
+            if shown is not None:
+                pictures += [one.source.image, shown]
+                texts += texts_compared(one.source.caption, image.counterfactual, one.source.task, self._labels)
+        return EmbeddedTogether(self._embedder, pictures, texts)
 
     def _prompt(self, prepared: R, counterfactual: CounterfactualCaption, held: InMask) -> str:
         """`held` is what the mask of the source says of the protected classes."""
         return self._description.prompt(self._prompts, counterfactual, prepared.source.task, held) or ""
 
-    def _case(self, prepared: R, planned: Planned, prompt: str, result: Drawn, told: Told, seconds: float) -> TestCase:
-        if result.image is None:
+    def _case(
+        self,
+        prepared: R,
+        planned: Planned,
+        prompt: str,
+        result: Drawn,
+        image: Image.Image | None,
+        told: Told,
+        seconds: float,
+        embedder: Embedder | None,
+    ) -> TestCase:
+        """The test case of what was drawn, whose `image` has the source's size."""
+        if result.image is None or image is None:
             raise result.refused or UserError("This image was refused: try another seed, or change the caption.")
-        counterfactual, size, drawn = planned.counterfactual, prepared.source.image.size, result.image
-        image = drawn if drawn.size == size else drawn.resize(size, Image.Resampling.LANCZOS)
+        counterfactual = planned.counterfactual
         lineage = Lineage(
             counterfactual=counterfactual,
             seed=planned.seed,
@@ -129,10 +166,57 @@ class DrawingMethod(ABC, Generic[R]):
             settings=prepared.settings.model_copy(update={"batch": result.batch}),
             seconds=seconds,
         )
-        checks = self._checks(prepared, image, drawn, counterfactual)
+        checks = self._checks(prepared, image, result.image, counterfactual, embedder)
         if result.safe is not None:
             checks = (*checks, Check(SAFE, result.safe))
         return TestCase(image, lineage, prepared.artifacts, checks)
+
+
+class EmbeddedTogether:
+    """An embedder for the checks of images that were drawn together: when the first of them is checked, it embeds what
+    the checks of all compare. What it was not told of it hands on.
+    """
+
+    def __init__(self, embedder: Embedder, pictures: Sequence[Image.Image], texts: Sequence[str]) -> None:
+        """`embedder` is a `BatchEmbedder` too. The `pictures` are known as objects, and the texts by their words."""
+        self.name = embedder.name
+        self.bands = getattr(embedder, "bands", {})
+        self._embedder = embedder
+        self._pictures = {id(picture): picture for picture in pictures}  # kept: an id is used again for another object
+        self._texts, self._waiting = tuple(dict.fromkeys(texts)), True
+        self._seen: dict[int, Sequence[float]] = {}
+        self._read: dict[str, Sequence[float]] = {}
+
+    def image(self, image: Image.Image) -> Sequence[float]:
+        """The unit vector of an RGB image."""
+        self._embed()
+        return self._seen[id(image)] if id(image) in self._seen else self._embedder.image(image)
+
+    def text(self, text: str) -> Sequence[float]:
+        """The unit vector of a text."""
+        self._embed()
+        return self._read[text] if text in self._read else self._embedder.text(text)
+
+    def _embed(self) -> None:
+        if not self._waiting:
+            return
+        self._waiting = False  # what fails of all is asked for one by one, so that each image hears of its own
+        try:
+            several = cast(BatchEmbedder, self._embedder)
+            seen, read = several.images(list(self._pictures.values())), several.texts(self._texts)
+        except Exception as error:  # noqa: BLE001 - such as too little memory for all of them
+            log.info("What is drawn together is checked one by one: %s", one_line(error))
+            return
+        self._seen = dict(zip(self._pictures, seen, strict=True))
+        self._read = dict(zip(self._texts, read, strict=True))
+
+
+def _takes_several(embedder: Embedder) -> bool:
+    return isinstance(embedder, BatchEmbedder)
+
+
+def _fitted(drawn: Image.Image, size: tuple[int, int]) -> Image.Image:
+    return drawn if drawn.size == size else drawn.resize(size, Image.Resampling.LANCZOS)
 
 
 def evenly(waiting: int, most: int) -> int:

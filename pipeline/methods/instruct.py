@@ -192,6 +192,7 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
         image: Image.Image,
         drawn: Image.Image,
         counterfactual: CounterfactualCaption,
+        embedder: Embedder | None,
     ) -> tuple[Check, ...]:
         source = prepared.source
         # Of a source that is larger than what was drawn, the result can hold no finer edges than were drawn.
@@ -203,7 +204,7 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
             source.caption,
             counterfactual,
             source.task,
-            self._embedder,
+            embedder,
             self._labels,
             drawn=compared,
             mask=source.mask,
