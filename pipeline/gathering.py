@@ -143,7 +143,7 @@ class ModelsTogether:
         real = self._models.language
         return cast(LanguageModel, _LanguageTogether(real.name, self.gathering)) if takes_many_texts(real) else real
 
-    def _say(self, asked: Sequence[tuple[CaptionSettings, CaptionRequest]]) -> Sequence[tuple[str, str]]:
+    def _say(self, asked: Sequence[tuple[CaptionSettings, CaptionRequest]]) -> Sequence[tuple[str, str] | UserError]:
         captioner = cast(BatchCaptioner, self._models.captioner)
         return _by_key(asked, lambda settings: settings, captioner.caption_many)
 
@@ -189,7 +189,10 @@ class _CaptionerTogether:
     gathering: Gathering
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        ((caption, prompt),) = self.gathering.ask(CAPTIONS, [(settings, CaptionRequest(image, task, seed))])
+        (said,) = self.gathering.ask(CAPTIONS, [(settings, CaptionRequest(image, task, seed))])
+        if isinstance(said, UserError):
+            raise said
+        caption, prompt = said
         return caption, prompt
 
 

@@ -52,9 +52,11 @@ class BatchCaptioner(Protocol):
 
     name: str
 
-    def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> Sequence[tuple[str, str]]:
-        """What `caption` gives for each, but for the noise of floating-point numbers: its words hang on its own seed
-        only.
+    def caption_many(
+        self, requests: Sequence[CaptionRequest], settings: CaptionSettings
+    ) -> Sequence[tuple[str, str] | UserError]:
+        """What `caption` gives for each, but for the noise of floating-point numbers, or why there is nothing: its
+        words hang on its own seed only. Raises what makes all of them fail.
         """
         ...
 
@@ -126,6 +128,10 @@ class BatchEmbedder(Protocol):
 
     def images(self, images: Sequence[Image.Image]) -> Sequence[Sequence[float]]:
         """What `image` gives for each, but for the noise of floating-point numbers."""
+        ...
+
+    def texts(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """What `text` gives for each, in the same way."""
         ...
 
 

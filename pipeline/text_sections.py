@@ -135,6 +135,8 @@ class Server(Data):
     """Seconds that one answer may take."""
     tries: int = Field(4, ge=1, le=10, exclude=True)
     """How often a request is sent before its failure is told, where another try may help."""
+    parallel: int = Field(4, ge=1, le=64, exclude=True)
+    """Requests that are sent at once, where there are several: servers such as vLLM work on them together."""
     context_length: int = Field(0, ge=0)
     """Tokens that prompt and reply share; 0 for what the server says, if it does."""
     thinking: bool = False
@@ -196,8 +198,6 @@ class ServerLanguage(Server):
     kind: Literal["openai"]
     system: str = ""
     """What the model is told before every prompt."""
-    parallel: int = Field(4, ge=1, le=64, exclude=True)
-    """Requests that are sent at once, where a stage has several: servers such as vLLM work on them together."""
 
 
 class GgufLanguage(Weights):

@@ -25,7 +25,7 @@ from pipeline.models.captioner import Blip2, Florence2
 from pipeline.models.captioner_chat import ChatModel, ServedChatModel
 from pipeline.models.server_language import ServedLanguage
 from pipeline.profile import load_profile
-from pipeline.seams import Captioner, LanguageRequest
+from pipeline.seams import BatchCaptioner, Captioner, CaptionRequest, LanguageRequest
 from pipeline.settings import CaptionSettings, LanguageSettings
 from pipeline.text_sections import Blip2Captioner, ChatCaptioner, Florence2Captioner, ServerCaptioner, ServerLanguage
 from pipeline.types import Task
@@ -91,6 +91,112 @@ def test_captions_depend_on_picture_seed_and_temperature(folder: Path, kind: str
         assert caption and caption == caption.strip() and "<pad>" not in caption and "<|im_end|>" not in caption
 
 
+# Several pictures at once
+
+
+QUESTIONS = [
+    {"prompt": "a photo of", "sentence": "A photo of $answer."},
+    {"prompt": "Question: This picture is used for $task. What is it? Answer:"},
+]
+SEVERAL: list[dict[str, Any]] = [
+    {"kind": "blip-2", "path": "blip-2", "questions": QUESTIONS},
+    {"kind": "blip-2", "path": "blip-2", "samples": 3, "top_p": 0.9},
+    {"kind": "florence-2", "path": "florence-2"},
+    {"kind": "chat", "path": "qwen3-vl", "prompt": "This is for $task. What is it?"},
+    {"kind": "chat", "path": "idefics3", "prompt": "This is for $task. What is it?"},
+]
+KINDS: dict[str, Any] = {
+    "blip-2": (Blip2, Blip2Captioner),
+    "florence-2": (Florence2, Florence2Captioner),
+    "chat": (ChatModel, ChatCaptioner),
+}
+
+
+def made(folder: Path, section: dict[str, Any]) -> Any:
+    """The captioner of a section, which takes several pictures at once."""
+    model, kind = KINDS[section["kind"]]
+    captioner = model(kind.model_validate({**section, "path": str(folder / section["path"])}))
+    assert isinstance(captioner, BatchCaptioner)
+    return captioner
+
+
+def asked() -> list[CaptionRequest]:
+    """Pictures of several sizes, whose prompts differ in length, each with a seed of its own."""
+    labels = ["bird", "a very long name of a bird that nobody knows", "boat", "bird", "house"]
+    sizes = [(96, 64), (40, 90), (96, 64), (128, 32), (64, 64)]
+    return [
+        CaptionRequest(photo(number, size), Task("classification", label=label), 10 + number)
+        for number, (label, size) in enumerate(zip(labels, sizes, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("section", SEVERAL, ids=lambda section: f"{section['path']}-{len(section)}")
+def test_a_picture_is_captioned_among_others_as_it_is_alone(folder: Path, section: dict[str, Any]) -> None:
+    captioner, requests = made(folder, section), asked()
+    for settings in (LIKELIEST, LIKELIEST.model_copy(update={"beams": 2}), WARM):
+        alone = [captioner.caption(one.image, one.task, settings, one.seed) for one in requests]
+        passes = calls_of(captioner)
+        assert captioner.caption_many(requests, settings) == alone
+        assert len(set(alone)) > 2, "they differ"
+        assert captioner.caption_many(requests[::-1], settings) == alone[::-1]
+        assert passes and max(passes) >= 4, "and it did look at several"
+    both = WARM.model_copy(update={"beams": 2})
+    alone = [captioner.caption(one.image, one.task, both, one.seed) for one in requests[:2]]
+    assert captioner.caption_many(requests[:2], both) == alone
+
+
+def calls_of(captioner: Any) -> list[int]:
+    """How many pictures each call of `generate` is given from now on."""
+    sizes, generate = list[int](), type(captioner._model).generate
+
+    def counted(**given: Any) -> Any:
+        sizes.append(len(given["input_ids"]))
+        return generate(captioner._model, **given)
+
+    captioner._model.generate = counted
+    return sizes
+
+
+@pytest.mark.parametrize("section", SEVERAL[1:4], ids=lambda section: str(section["path"]))
+def test_pictures_that_the_memory_does_not_hold_are_halved(folder: Path, section: dict[str, Any]) -> None:
+    """The error is a stand-in at a fixed number of pictures: what a real one leaves behind on a GPU is not tried."""
+    captioner, requests = made(folder, section), asked()[:4]
+    expected, sizes, generate = captioner.caption_many(requests, WARM), list[int](), type(captioner._model).generate
+    limit = 2
+
+    def short_of_memory(**given: Any) -> Any:
+        sizes.append(len(given["input_ids"]))
+        if len(given["input_ids"]) > limit:
+            raise RuntimeError("CUDA out of memory.")
+        return generate(captioner._model, **given)
+
+    captioner._model.generate = short_of_memory
+    assert captioner.caption_many(requests, WARM) == expected
+    assert captioner.caption_many(requests, WARM) == expected
+    assert sizes == [4, 2, 2, 2, 2], "half of it, which is remembered"
+    limit = 0
+    with pytest.raises(RuntimeError, match="out of memory"):
+        captioner.caption_many(requests, WARM)
+
+
+def test_a_picture_that_a_chat_model_does_not_take_leaves_the_others_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captioner, requests = made(folder, SEVERAL[3]), asked()
+    alone = [captioner.caption(one.image, one.task, LIKELIEST, one.seed) for one in requests]
+    read = type(captioner._processor.image_processor).__call__
+
+    def picky(processor: Any, images: Any, *given: Any, **more: Any) -> Any:
+        if any(image.size == requests[3].image.size for own in images for image in own):  # a list a conversation
+            raise ValueError("it is too wide")
+        return read(processor, images, *given, **more)
+
+    monkeypatch.setattr(type(captioner._processor.image_processor), "__call__", picky)
+    said = captioner.caption_many(requests, LIKELIEST)
+    assert isinstance(said[3], UserError) and "it is too wide" in str(said[3])
+    assert [*said[:3], said[4]] == [*alone[:3], alone[4]]
+
+
 def test_florence_is_asked_by_the_name_of_its_task(folder: Path) -> None:
     captioner = Florence2(Florence2Captioner(kind="florence-2", path=str(folder / "florence-2")))
     assert captioner.caption(photo(1), TASK, LIKELIEST, 0)[1] == "<MORE_DETAILED_CAPTION>"
@@ -127,7 +233,7 @@ def test_a_chat_model_reads_the_template_and_its_instruction(folder: Path) -> No
     captioner = ChatModel(section)
     caption, prompt = captioner.caption(photo(1), TASK, LIKELIEST, 0)
     assert prompt == "This is for image classification with the label bird. What is it?"
-    encoded = captioner.encode(photo(1), prompt)
+    encoded = captioner.encode([photo(1)], [prompt])
     read = captioner._processor.decode(encoded["input_ids"][0])
     assert (
         read.startswith("<|im_start|>user\n<|vision_start|><|image_pad|>")
@@ -135,7 +241,7 @@ def test_a_chat_model_reads_the_template_and_its_instruction(folder: Path) -> No
     )
     assert read.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n"), "thinking is switched off"
     thinking = ChatModel(section.model_copy(update={"thinking": True}))
-    assert "<think>" not in thinking._processor.decode(thinking.encode(photo(1), prompt)["input_ids"][0])
+    assert "<think>" not in thinking._processor.decode(thinking.encode([photo(1)], [prompt])["input_ids"][0])
     other = ChatModel(section.model_copy(update={"prompt": "Name the colours."}))
     assert other.caption(photo(1), TASK, LIKELIEST, 0)[0] != caption
 
@@ -143,7 +249,7 @@ def test_a_chat_model_reads_the_template_and_its_instruction(folder: Path) -> No
 def test_a_chat_model_sees_no_more_pixels_than_the_profile_allows(folder: Path) -> None:
     def patches(**section: Any) -> int:
         captioner = ChatModel(ChatCaptioner(kind="chat", path=str(folder / "qwen3-vl"), **section))
-        return int(captioner.encode(photo(1, (200, 100)), "What?")["pixel_values"].shape[0])
+        return int(captioner.encode([photo(1, (200, 100))], ["What?"])["pixel_values"].shape[0])
 
     assert patches(max_pixels=5000) * 64 <= 6000 < patches() * 64
     assert patches(image_options={"size": {"shortest_edge": 1024, "longest_edge": 64 * 64}}) < patches()
@@ -151,7 +257,7 @@ def test_a_chat_model_sees_no_more_pixels_than_the_profile_allows(folder: Path) 
     def parts(cut: bool) -> int:
         options = {"do_image_splitting": cut}
         captioner = ChatModel(ChatCaptioner(kind="chat", path=str(folder / "idefics3"), image_options=options))
-        return int(captioner.encode(photo(1), "What?")["pixel_values"].shape[1])
+        return int(captioner.encode([photo(1)], ["What?"])["pixel_values"].shape[1])
 
     assert parts(cut=False) == 1 < parts(cut=True)
 

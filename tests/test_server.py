@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from PIL import Image
@@ -20,6 +20,7 @@ from PIL import Image
 from benchmarks.serving import free_port
 from pipeline.driver import Driver, MemoryStore, Request
 from pipeline.errors import Cancelled, CannotLoad, UnreadableReply, UserError
+from pipeline.lots import Work, run_stages
 from pipeline.model_sections import ROOT
 from pipeline.models import Models, load_models, server
 from pipeline.models.captioner_chat import ServedChatModel, fitting
@@ -28,7 +29,7 @@ from pipeline.models.server_language import ServedLanguage
 from pipeline.profile import PROFILES, Profile, load_profile
 from pipeline.progress import stoppable
 from pipeline.recipes import DILLEMA
-from pipeline.seams import BatchLanguageModel, LanguageRequest
+from pipeline.seams import BatchCaptioner, BatchLanguageModel, CaptionRequest, LanguageRequest
 from pipeline.settings import (
     AlternativeSettings,
     CaptionSettings,
@@ -441,6 +442,47 @@ def test_a_server_that_answers_nobody_is_not_asked_by_all(peer: Misbehaving) -> 
     peer.answers = [(401, {}, {"error": {"message": "Bad key"}})]
     replies = model.complete_many([LanguageRequest(str(n), 0) for n in range(5)], COLD)
     assert len(peer.asked) == 1 and all(isinstance(reply, NoServer) for reply in replies)
+
+
+def test_pictures_are_sent_side_by_side_and_the_fault_of_one_is_its_own(peer: Misbehaving) -> None:
+    captioner = ServedChatModel(ServerCaptioner(kind="openai", address=peer.address, model="m", parallel=3))
+    assert isinstance(captioner, BatchCaptioner)
+    together = threading.Barrier(3)
+
+    def see(request: dict[str, Any]) -> dict[str, Any]:
+        together.wait(30)  # breaks, and so fails, where fewer are on the way at once
+        if request["seed"] == 4:
+            return {"error": {"code": 400, "message": "not that"}}
+        return completion(f"It has seed {request['seed']}.")
+
+    peer.answers = [see]
+    asked = [CaptionRequest(Image.new("RGB", (40, 40)), BIRD, seed) for seed in range(6)]
+    said = captioner.caption_many(asked, CaptionSettings())
+    assert isinstance(said[4], ServerFault) and "not that" in str(said[4]) and len(peer.asked) == 6
+    captions = [one[0] for one in said if not isinstance(one, UserError)]
+    assert captions == [f"It has seed {seed}." for seed in (0, 1, 2, 3, 5)]
+
+
+def test_one_picture_that_a_server_refuses_fails_its_source_alone(peer: Misbehaving) -> None:
+    models = ScriptedModels()
+    models.captioner = cast(Any, ServedChatModel(ServerCaptioner(kind="openai", address=peer.address, model="m")))
+
+    def see(request: dict[str, Any]) -> dict[str, Any]:
+        if request["seed"] == 1:
+            return {"error": {"code": 400, "message": "not that"}}
+        return completion("A red bird in sunny weather.")
+
+    peer.answers = [see]
+    works = [
+        Work(
+            Request(BIRD, Settings(), seed=seed, stages=("caption",), images=()), MemoryStore(Image.new("RGB", (9, 9)))
+        )
+        for seed in range(3)
+    ]
+    ended = run_stages(Driver(load_profile("demo"), models), works)
+    assert isinstance(ended[1], ServerFault) and ended[0] is ended[2] is None
+    assert len(peer.asked) == 3, "each once"
+    assert [len(work.store.values()) for work in works] == [1, 0, 1]
 
 
 def test_stopping_does_not_wait_for_requests_that_are_on_their_way(peer: Misbehaving) -> None:

@@ -1,15 +1,47 @@
-"""Which images are drawn together, and what becomes of each. Knows no pipeline."""
+"""What a model does together: how many requests at once, which images, and what becomes of each. Knows no pipeline."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from PIL import Image
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, out_of_memory
 from pipeline.images import image_sha
 from pipeline.lineage import Batch
+from pipeline.models.room import give_back_memory
 from pipeline.seams import Drawn, Wanted
+
+W = TypeVar("W")
+R = TypeVar("R")
+
+
+class AtOnce:
+    """How many requests a model takes at once: fewer, from then on, where its memory did not hold as many."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def each(self, wanted: Sequence[W], work: Callable[[Sequence[W], int], Sequence[R]]) -> list[R]:
+        """What `work` makes of each, given part by part and with the place of the first. Of a part that the memory does
+        not hold half is tried, and so on; what is out of memory for a single one is raised.
+        """
+        done: list[R] = []
+        while len(done) < len(wanted):
+            part = wanted[len(done) : len(done) + self.most]
+            try:
+                made: Sequence[R] | None = work(part, len(done))
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error) or len(part) == 1:
+                    raise
+                made = None
+            if made is None:  # outside the handler, whose error still holds what was computed so far
+                self.most = len(part) // 2
+                give_back_memory()
+                continue
+            done += made
+        return done
 
 
 def next_batch(

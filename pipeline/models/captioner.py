@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from pipeline.errors import UserError
+from pipeline.models.batching import AtOnce
 from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
 from pipeline.seams import CaptionRequest
 from pipeline.settings import CaptionSettings
@@ -32,6 +33,8 @@ The words after that are many and each is wrong: with the temperature up they br
 
 AT_ONCE = 16
 """Images that are captioned at once: more gain little."""
+ON_CPU = 4
+"""The same on a CPU, of models whose words are many and large."""
 MOST_LIKELY = 50
 """When sampling, `generate` picks from so many words where a model's own settings do not say otherwise."""
 
@@ -57,6 +60,7 @@ class Blip:
             raise unreadable("captioner", section, error) from error
         self._model: Any = model.to(self._device).eval()
         self._positions: int = model.config.text_config.max_position_embeddings
+        self._at_once = AtOnce(AT_ONCE)
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """The caption, and "" as the prompt: this model takes none. Never longer than its positions allow."""
@@ -68,48 +72,17 @@ class Blip:
 
     def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         """See `BatchCaptioner.caption_many`. Beams that are sampled share their draws: those are asked one by one."""
-        if settings.temperature and settings.beams > 1:
+        if not own_draws(self._model.generation_config, settings):
             return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
+        return self._at_once.each(requests, lambda part, _first: self._say(part, settings))
+
+    def _say(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         limit = min(settings.max_new_tokens, self._positions - 2)
-        said: list[tuple[str, str]] = []
-        for first in range(0, len(requests), AT_ONCE):
-            part = requests[first : first + AT_ONCE]
-            pixels = self._processor(images=[one.image for one in part], return_tensors="pt").pixel_values
-            drawn = sampling(settings) if settings.temperature == 0 else self._drawn_apart(part, settings)
-            with self._lock, seeded(0):
-                ids = self._model.generate(
-                    pixel_values=pixels.to(self._device, self._dtype), max_new_tokens=limit, **drawn
-                )
-            said += [(str(text).strip(), "") for text in self._processor.batch_decode(ids, skip_special_tokens=True)]
-        return said
-
-    def _drawn_apart(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> dict[str, Any]:
-        """What `generate` is given so that each row draws its words by its own seed, as it would alone."""
-        import torch
-        from transformers import (
-            LogitsProcessorList,
-            MinPLogitsWarper,
-            TemperatureLogitsWarper,
-            TopKLogitsWarper,
-        )
-
-        draws = [torch.Generator(self._device).manual_seed(one.seed) for one in requests]
-        warpers = LogitsProcessorList(
-            [
-                TemperatureLogitsWarper(float(settings.temperature)),
-                TopKLogitsWarper(MOST_LIKELY),
-                MinPLogitsWarper(LEAST_SHARE),
-            ]
-        )
-
-        def draw(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            shares = torch.softmax(warpers(ids, scores), dim=-1)
-            found = torch.full_like(scores, -torch.inf)
-            for at, generator in enumerate(draws):
-                found[at, torch.multinomial(shares[at : at + 1], 1, generator=generator)[0]] = 0
-            return found
-
-        return {"do_sample": False, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}
+        pixels = self._processor(images=[one.image for one in requests], return_tensors="pt").pixel_values
+        drawn = sampling_apart(settings, self._model.generation_config, [one.seed for one in requests], self._device)
+        with self._lock, seeded(0):
+            ids = self._model.generate(pixel_values=pixels.to(self._device, self._dtype), max_new_tokens=limit, **drawn)
+        return [(str(text).strip(), "") for text in self._processor.batch_decode(ids, skip_special_tokens=True)]
 
 
 class Blip2:
@@ -136,35 +109,52 @@ class Blip2:
         except LOAD_ERRORS as error:
             raise unreadable("captioner", section, error) from error
         self._model: Any = model.to(self._device).eval()
+        self._at_once = AtOnce(ON_CPU if self._device == "cpu" else AT_ONCE)
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """The sentences as one text, and the prompts sent, one a line. No sentence for a question without an answer.
 
         Samples are drawn in one go, without a prompt, and each is said once; at temperature 0 there is only one.
         """
-        if self._samples:
-            free = {"do_sample": True, "temperature": settings.temperature, "top_p": self._top_p}
-            drawn = free | {"num_return_sequences": self._samples} if settings.temperature else sampling(settings)
-            said = self._answers(self.encode(image, ""), settings, seed, drawn)
-            return " ".join(dict.fromkeys(as_sentence(text) for text in said if text)), ""
-        sentences, prompts = [], []
-        for number, question in enumerate(self._questions):
-            prompt = Template(question.prompt).substitute(task=task.describe())
-            prompts.append(prompt)
-            (answer,) = self._answers(self.encode(image, prompt), settings, seed + number, sampling(settings))
-            if answer:
-                sentences.append(as_sentence(Template(question.sentence).substitute(answer=answer)))
-        return " ".join(sentences), "\n".join(prompts)
+        (said,) = self._say([CaptionRequest(image, task, seed)], settings)
+        return said
 
-    def encode(self, image: Image.Image, prompt: str) -> dict[str, torch.Tensor]:
-        """Pixels and token ids (1, n), ready for the model.
+    def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+        """See `BatchCaptioner.caption_many`: each question is put to all pictures at once. Beams that are sampled share
+        their draws: those are asked one by one.
+        """
+        asked = settings.model_copy(update={"beams": 1}) if self._samples else settings  # samples take no beams
+        if not own_draws(self._model.language_model.generation_config, asked):
+            return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
+        return self._at_once.each(requests, lambda part, _first: self._say(part, settings))
+
+    def _say(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+        pictures, seeds = [one.image for one in requests], [one.seed for one in requests]
+        if self._samples:
+            several = self._samples if settings.temperature else 1
+            said = self._answers(pictures, [""] * len(pictures), settings, seeds, several, self._top_p)
+            return [(" ".join(dict.fromkeys(as_sentence(text) for text in texts if text)), "") for texts in said]
+        sentences: list[list[str]] = [[] for _ in requests]
+        prompts: list[list[str]] = [[] for _ in requests]
+        for number, question in enumerate(self._questions):
+            asked = [Template(question.prompt).substitute(task=one.task.describe()) for one in requests]
+            answers = self._answers(pictures, asked, settings, [seed + number for seed in seeds])
+            for at, (answer,) in enumerate(answers):
+                prompts[at].append(asked[at])
+                if answer:
+                    sentences[at].append(as_sentence(Template(question.sentence).substitute(answer=answer)))
+        return [(" ".join(own), "\n".join(sent)) for own, sent in zip(sentences, prompts, strict=True)]
+
+    def encode(self, pictures: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
+        """Pixels and token ids (pictures, n), the shorter prompts filled up on the left, ready for the model.
 
         Raises UserError when the ids do not hold the places where the picture goes: older revisions of the weights
         leave them out, and such a model answers without looking.
         """
-        encoded = self._processor(images=image, text=prompt, return_tensors="pt")
+        several = {"padding": True, "padding_side": "left"} if len(pictures) > 1 else {}
+        encoded = self._processor(images=list(pictures), text=list(prompts), return_tensors="pt", **several)
         config = self._model.config
-        if int((encoded.input_ids == config.image_token_id).sum()) != config.num_query_tokens:
+        if ((encoded.input_ids == config.image_token_id).sum(1) != config.num_query_tokens).any():
             raise UserError(
                 f"The captioner {self.name} does not mark where the picture goes, so captions would not depend on it: "
                 "name a newer revision of it in the profile."
@@ -176,18 +166,36 @@ class Blip2:
         }
 
     def _answers(
-        self, encoded: dict[str, torch.Tensor], settings: CaptionSettings, seed: int, drawn: dict[str, Any]
-    ) -> list[str]:
-        with self._lock, seeded(seed):
+        self,
+        pictures: Sequence[Image.Image],
+        prompts: Sequence[str],
+        settings: CaptionSettings,
+        seeds: Sequence[int],
+        several: int = 1,
+        top_p: float | None = None,
+    ) -> list[list[str]]:
+        """To each picture and prompt so many answers, each drawn by its seed; with `top_p` from the share of the
+        likeliest words that it says, and else from those that are not far behind the likeliest.
+        """
+        encoded = self.encode(pictures, prompts)
+        drawn = {"num_return_sequences": several} if several > 1 else {}
+        if len(pictures) == 1:
+            drawn |= sampling(settings, top_p)
+        else:
+            drawn |= sampling_apart(
+                settings, self._model.language_model.generation_config, seeds, self._device, several, top_p
+            )
+        with self._lock, seeded(seeds[0]):
             ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
         # What comes back begins with the prompt.
         new = ids[:, encoded["input_ids"].shape[1] :]
         texts = self._processor.tokenizer.batch_decode(new, skip_special_tokens=True)
-        return [" ".join(str(text).split()).strip(" .") for text in texts]
+        answers = [" ".join(str(text).split()).strip(" .") for text in texts]
+        return [answers[at : at + several] for at in range(0, len(answers), several)]
 
 
 class Florence2:
-    """A Florence-2 of transformers. One caption at a time."""
+    """A Florence-2 of transformers."""
 
     def __init__(self, section: Florence2Captioner) -> None:
         from transformers import AutoProcessor, Florence2ForConditionalGeneration
@@ -207,23 +215,109 @@ class Florence2:
         except LOAD_ERRORS as error:
             raise unreadable("captioner", section, error) from error
         self._model: Any = model.to(self._device).eval()
+        self._at_once = AtOnce(ON_CPU if self._device == "cpu" else AT_ONCE)
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """The caption, and the name of the model's own task, which stands for the words that it was trained on."""
-        encoded = self._processor(images=image, text=self._task, return_tensors="pt").to(self._device, self._dtype)
+        (said,) = self._say([image], settings, seed, sampling(settings))
+        return said
+
+    def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+        """See `BatchCaptioner.caption_many`. Beams that are sampled share their draws: those are asked one by one."""
+        config = self._model.generation_config
+        if not own_draws(config, settings):
+            return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
+
+        def say(part: Sequence[CaptionRequest], _first: int) -> list[tuple[str, str]]:
+            drawn = sampling_apart(settings, config, [one.seed for one in part], self._device)
+            return self._say([one.image for one in part], settings, 0, drawn)
+
+        return self._at_once.each(requests, say)
+
+    def _say(
+        self, images: Sequence[Image.Image], settings: CaptionSettings, seed: int, drawn: dict[str, Any]
+    ) -> list[tuple[str, str]]:
+        """All are asked for the same task, so that no prompt is shorter than another."""
+        asked = [self._task] * len(images)
+        encoded = self._processor(images=list(images), text=asked, return_tensors="pt").to(self._device, self._dtype)
         with self._lock, seeded(seed):
-            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **sampling(settings))
+            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
         # What its processor would do with it is for boxes and regions; of a caption it leaves the text.
-        (text,) = self._processor.batch_decode(ids, skip_special_tokens=True)
-        return str(text).strip(), self._task
+        texts = self._processor.batch_decode(ids, skip_special_tokens=True)
+        return [(str(text).strip(), self._task) for text in texts]
 
 
-def sampling(settings: CaptionSettings) -> dict[str, Any]:
-    """The settings as `generate` of transformers takes them. Temperature 0 is the likeliest text."""
+def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str, Any]:
+    """The settings as `generate` of transformers takes them. Temperature 0 is the likeliest text.
+
+    Otherwise words are drawn from the share `top_p` of the likeliest; without one, from those that are likely enough.
+    """
     if settings.temperature == 0:
         return {"num_beams": settings.beams, "do_sample": False}
-    free = {"do_sample": True, "temperature": settings.temperature, "min_p": LEAST_SHARE}
-    return {"num_beams": settings.beams, **free}
+    free: dict[str, Any] = {"do_sample": True, "temperature": settings.temperature}
+    if top_p is not None:
+        return free | {"top_p": top_p}
+    return {"num_beams": settings.beams, **free, "min_p": LEAST_SHARE}
+
+
+_OTHER_WARPERS: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "top_h": None}
+"""What else the settings of a model may have done to its draws, and the value that does nothing."""
+
+
+def own_draws(config: Any, settings: CaptionSettings) -> bool:
+    """Whether each text of a batch can be drawn by its own seed (see `sampling_apart`). `config` are the model's own
+    settings for `generate`. Beams that are sampled share their draws.
+    """
+    if settings.temperature == 0:
+        return True
+    others = [name for name, idle in _OTHER_WARPERS.items() if getattr(config, name, None) not in (None, idle)]
+    return settings.beams == 1 and not others
+
+
+def sampling_apart(
+    settings: CaptionSettings,
+    config: Any,
+    seeds: Sequence[int],
+    device: str,
+    several: int = 1,
+    top_p: float | None = None,
+) -> dict[str, Any]:
+    """As `sampling`, for a batch of so many texts of each seed: they draw their words by their own seed, as alone.
+
+    `config` are the model's own settings for `generate`, which hold where ours say nothing.
+    """
+    if settings.temperature == 0:
+        return sampling(settings)
+    import torch
+    from transformers import (
+        LogitsProcessorList,
+        MinPLogitsWarper,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
+
+    draws = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+    # In the order of `generate`.
+    warpers = LogitsProcessorList([TemperatureLogitsWarper(float(settings.temperature))])
+    most = getattr(config, "top_k", None)
+    if most := MOST_LIKELY if most is None else most:
+        warpers.append(TopKLogitsWarper(most))
+    if (share := top_p if top_p is not None else getattr(config, "top_p", None)) is not None and share < 1:
+        warpers.append(TopPLogitsWarper(share))
+    if (least := LEAST_SHARE if top_p is None else getattr(config, "min_p", None)) is not None:
+        warpers.append(MinPLogitsWarper(least))
+
+    def draw(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        shares = torch.softmax(warpers(ids, scores), dim=-1)
+        found = torch.full_like(scores, -torch.inf)
+        for at, generator in enumerate(draws):
+            rows = slice(at * several, (at + 1) * several)
+            found[rows].scatter_(1, torch.multinomial(shares[rows], 1, generator=generator), 0.0)
+        return found
+
+    # What was drawn is all that is likely: several texts of one picture have it drawn once more, which finds the same.
+    return {"do_sample": several > 1, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}
 
 
 def as_sentence(text: str) -> str:

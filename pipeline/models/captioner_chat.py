@@ -6,15 +6,18 @@ import base64
 import io
 import math
 import threading
+from collections.abc import Sequence
 from string import Template
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 from pipeline.errors import CannotLoad, UserError
-from pipeline.models.captioner import LOAD_ERRORS, sampling, seeded
-from pipeline.models.server import ChatServer, without_thoughts
+from pipeline.models.batching import AtOnce
+from pipeline.models.captioner import AT_ONCE, LOAD_ERRORS, ON_CPU, own_draws, sampling, sampling_apart, seeded
+from pipeline.models.server import ChatServer, side_by_side, without_thoughts
 from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.seams import CaptionRequest
 from pipeline.settings import CaptionSettings
 from pipeline.text_sections import ChatCaptioner, ServerCaptioner
 from pipeline.types import Task
@@ -29,7 +32,7 @@ LARGEST_ASPECT = 100
 
 
 class ChatModel:
-    """An image-text-to-text model of transformers, asked in its chat template. One caption at a time."""
+    """An image-text-to-text model of transformers, asked in its chat template."""
 
     def __init__(self, section: ChatCaptioner) -> None:
         from transformers import AutoModelForImageTextToText, AutoProcessor
@@ -62,17 +65,54 @@ class ChatModel:
         # A template that does not know the word would have it handed on to the picture's processor.
         self._words = {"enable_thinking": section.thinking} if "enable_thinking" in str(template) else {}
         self._model: Any = model.to(self._device).eval()
+        self._at_once = AtOnce(ON_CPU if self._device == "cpu" else AT_ONCE)
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """The caption without thoughts, and the instruction that was sent beside the picture."""
-        prompt = Template(self._section.prompt).substitute(task=task.describe())
-        encoded = self.encode(image, prompt)
+        prompt = self._prompt(task)
+        (said,) = self._say(self.encode([image], [prompt]), settings, seed, sampling(settings))
+        return said, prompt
+
+    def caption_many(
+        self, requests: Sequence[CaptionRequest], settings: CaptionSettings
+    ) -> list[tuple[str, str] | UserError]:
+        """See `BatchCaptioner.caption_many`. Beams that are sampled share their draws: those are asked one by one, and
+        so are those of which the processor does not take a picture.
+        """
+        config = self._model.generation_config
+
+        def one_by_one(part: Sequence[CaptionRequest]) -> list[tuple[str, str] | UserError]:
+            found = list[tuple[str, str] | UserError]()
+            for one in part:
+                try:
+                    found.append(self.caption(one.image, one.task, settings, one.seed))
+                except UserError as error:
+                    found.append(error)
+            return found
+
+        def say(part: Sequence[CaptionRequest], _first: int) -> list[tuple[str, str] | UserError]:
+            prompts = [self._prompt(one.task) for one in part]
+            try:
+                encoded = self.encode([one.image for one in part], prompts)
+            except UserError:
+                return one_by_one(part)
+            drawn = sampling_apart(settings, config, [one.seed for one in part], self._device)
+            return list(zip(self._say(encoded, settings, 0, drawn), prompts, strict=True))
+
+        return self._at_once.each(requests, say) if own_draws(config, settings) else one_by_one(requests)
+
+    def _prompt(self, task: Task) -> str:
+        return Template(self._section.prompt).substitute(task=task.describe())
+
+    def _say(
+        self, encoded: dict[str, torch.Tensor], settings: CaptionSettings, seed: int, drawn: dict[str, Any]
+    ) -> list[str]:
         with self._lock, seeded(seed):
-            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **sampling(settings))
+            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
         # What comes back begins with the prompt.
-        new = ids[0, encoded["input_ids"].shape[1] :]
-        text = str(self._processor.decode(new, skip_special_tokens=True))
-        return without_thoughts(text)[0], prompt
+        new = ids[:, encoded["input_ids"].shape[1] :]
+        texts = self._processor.batch_decode(new, skip_special_tokens=True)
+        return [without_thoughts(str(text))[0] for text in texts]
 
     def _shows_pictures(self) -> bool:
         """Whether a message with a picture reads otherwise than the same one without."""
@@ -86,22 +126,29 @@ class ChatModel:
         seeing = self._processor.apply_chat_template([{"role": "user", "content": [{"type": "image"}, text]}])
         return bool(seeing != without)
 
-    def encode(self, image: Image.Image, prompt: str) -> dict[str, torch.Tensor]:
-        """What the model reads: the chat template with picture and instruction, ready for its device.
+    def encode(self, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
+        """What the model reads: the chat template with picture and instruction of each, filled up on the left to one
+        length, ready for its device.
 
         Raises UserError for a picture that its processor does not take.
         """
         from huggingface_hub.errors import StrictDataclassError
 
-        picture = {"type": "image", "image": fitting(image, self._section.max_pixels)}
+        conversations = []
+        for image, prompt in zip(images, prompts, strict=True):
+            picture = {"type": "image", "image": fitting(image, self._section.max_pixels)}
+            conversations.append([{"role": "user", "content": [picture, {"type": "text", "text": prompt}]}])
+        options = dict(self._section.image_options)
+        if len(conversations) > 1:
+            options |= {"padding": True, "padding_side": "left"}
         try:
             encoded = self._processor.apply_chat_template(
-                [{"role": "user", "content": [picture, {"type": "text", "text": prompt}]}],
+                conversations,
                 add_generation_prompt=True,
                 tokenize=True,
                 return_dict=True,
                 return_tensors="pt",
-                processor_kwargs=dict(self._section.image_options),
+                processor_kwargs=options,
                 **self._words,
             )
         except (ValueError, TypeError, StrictDataclassError) as error:
@@ -138,6 +185,16 @@ class ServedChatModel:
             seed=seed,
         )
         return reply.text, prompt
+
+    def caption_many(
+        self, requests: Sequence[CaptionRequest], settings: CaptionSettings
+    ) -> list[tuple[str, str] | UserError]:
+        """See `BatchCaptioner.caption_many` and `side_by_side`: so many requests at once as the profile says."""
+
+        def ask(one: CaptionRequest) -> tuple[str, str]:
+            return self.caption(one.image, one.task, settings, one.seed)
+
+        return side_by_side(requests, ask, self._section.parallel)
 
 
 def _first(error: Exception) -> str:

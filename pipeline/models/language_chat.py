@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import CannotLoad, UnreadableReply, UserError, out_of_memory
+from pipeline.errors import CannotLoad, UnreadableReply, UserError
+from pipeline.models.batching import AtOnce
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.language import require_room
 from pipeline.models.language_forms import Form, Forms
-from pipeline.models.room import give_back_memory
 from pipeline.models.server import without_thoughts
 from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
 from pipeline.progress import stop_if, stop_signal
@@ -64,7 +64,7 @@ class ChatModel:
         ends = model.generation_config.eos_token_id
         ends = [self._tokenizer.eos_token_id] if ends is None else [ends] if isinstance(ends, int) else list(ends)
         self._ends: list[int] = [end for end in ends if end is not None]
-        self._at_once = section.batch or (ON_CPU if self._device == "cpu" else ON_GPU)
+        self._at_once = AtOnce(section.batch or (ON_CPU if self._device == "cpu" else ON_GPU))
         self._forms = self._known_forms() if section.hold_form else None
 
     def _known_forms(self) -> Forms | None:
@@ -103,26 +103,12 @@ class ChatModel:
         """See `BatchLanguageModel.complete_many`. Where the memory does not hold a batch, half of it is tried, and so
         on; what is out of memory for a single reply is raised.
         """
-        done: list[str | UserError] = []
 
-        def told(count: int) -> None:
-            on_reply(len(done) + count)
+        def write(part: Sequence[LanguageRequest], first: int) -> list[str | UserError]:
+            return self._replies(part, settings, lambda done: on_reply(first + done))
 
         with self._lock:
-            while len(done) < len(requests):
-                part = requests[len(done) : len(done) + self._at_once]
-                try:
-                    written = self._replies(part, settings, told)
-                except RuntimeError as error:
-                    if not out_of_memory(error) or len(part) == 1:
-                        raise
-                    written = None
-                if written is None:  # outside the handler, whose error still holds what was computed so far
-                    self._at_once = len(part) // 2
-                    give_back_memory()
-                    continue
-                done += written
-        return done
+            return self._at_once.each(requests, write)
 
     def _replies(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]

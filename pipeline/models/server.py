@@ -1,4 +1,4 @@
-"""A client of an OpenAI-compatible server: one chat completion after another. Knows no stage and no captioner.
+"""A client of an OpenAI-compatible server: chat completions, several at once. Knows no stage and no captioner.
 
 A fault that may pass is tried again; every other answer that is no reply becomes one sentence, with what the server
 said beside it.
@@ -13,13 +13,15 @@ import os
 import re
 import ssl
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from pipeline.errors import CannotLoad, UnreadableReply
+from pipeline.errors import CannotLoad, UnreadableReply, UserError
 from pipeline.progress import stop_if, stop_signal
 from pipeline.text_sections import Server
 
@@ -34,6 +36,9 @@ SHOWN = 4_000
 """So many letters of an answer are kept beside an error."""
 MOST_STOPS = 4
 """OpenAI's own server takes no more; what it leaves is cut here."""
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|prompt is too long", re.IGNORECASE)
 """In the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
@@ -451,6 +456,40 @@ class ChatServer:
 
 class _TooMuch(Exception):
     """The answer is longer than any reply."""
+
+
+def side_by_side(
+    requests: Sequence[Q], ask: Callable[[Q], A], parallel: int, on_reply: Callable[[int], None] = lambda _done: None
+) -> list[A | UserError]:
+    """What `ask` gives for each request, or the UserError that it raised; so many at once as are `parallel`. When one
+    finds that the server answers none as it is, those that were not sent yet are not, and have the same error.
+
+    `on_reply` is told how many are done, in this thread; raising from it stops the work. Raises Cancelled too.
+    """
+    down: list[NoServer] = []
+
+    def one(request: Q) -> A | UserError:
+        if down:
+            return down[0]
+        stop_if(stop_signal())
+        try:
+            return ask(request)
+        except UserError as error:
+            if isinstance(error, NoServer):
+                down.append(error)
+            return error
+
+    with ThreadPoolExecutor(min(parallel, len(requests) or 1)) as pool:
+        # In the context of this thread, so that each can be stopped by whoever can stop this one.
+        sent = [pool.submit(copy_context().run, one, request) for request in requests]
+        try:
+            for done, reply in enumerate(as_completed(sent), 1):
+                reply.result()
+                on_reply(done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [reply.result() for reply in sent]
 
 
 def without_thoughts(text: str) -> tuple[str, str]:

@@ -9,13 +9,10 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextvars import copy_context
 from typing import Any, Literal
 
 from pipeline.errors import UnreadableReply, UserError
-from pipeline.models.server import ChatServer, NoServer, NothingSaid, Refused, ServerFault, ServerReply
-from pipeline.progress import stop_if, stop_signal
+from pipeline.models.server import ChatServer, NoServer, NothingSaid, Refused, ServerFault, ServerReply, side_by_side
 from pipeline.seams import LanguageRequest
 from pipeline.settings import LanguageSettings
 from pipeline.text_sections import ServerLanguage
@@ -100,33 +97,12 @@ class ServedLanguage:
         settings: LanguageSettings,
         on_reply: Callable[[int], None] = lambda _done: None,
     ) -> Sequence[str | UserError]:
-        """See `BatchLanguageModel.complete_many`: so many requests at once as the profile says. When one finds that the
-        server answers none as it is, those that were not sent yet are not, and have the same error.
-        """
-        down: list[NoServer] = []
+        """See `BatchLanguageModel.complete_many` and `side_by_side`: so many requests at once as the profile says."""
 
-        def one(request: LanguageRequest) -> str | UserError:
-            if down:
-                return down[0]
-            stop_if(stop_signal())
-            try:
-                return self.complete(request.prompt, settings, request.seed, request.stop, request.schema)
-            except UserError as error:
-                if isinstance(error, NoServer):
-                    down.append(error)
-                return error
+        def ask(one: LanguageRequest) -> str:
+            return self.complete(one.prompt, settings, one.seed, one.stop, one.schema)
 
-        with ThreadPoolExecutor(min(self._section.parallel, len(requests) or 1)) as pool:
-            # In the context of this thread, so that each can be stopped by whoever can stop this one.
-            sent = [pool.submit(copy_context().run, one, request) for request in requests]
-            try:
-                for done, reply in enumerate(as_completed(sent), 1):
-                    reply.result()
-                    on_reply(done)
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-        return [reply.result() for reply in sent]
+        return side_by_side(requests, ask, self._section.parallel, on_reply)
 
     def _say(
         self,
