@@ -17,7 +17,7 @@ from pipeline.models.weights import loading, locate, pick_device, pick_dtype, un
 
 KEPT = 1000
 """Vectors that are remembered: the checks of each image ask for its source, and for the same words, again."""
-ON_CPU, ON_GPU = (1, 8), (16, 32)
+ON_CPU, ON_GPU = (1, 8), (8, 32)
 """Images, and texts, that are read at once. On a CPU one image keeps all cores busy, and a short text leaves most idle:
 eight take little more than twice the time of one."""
 LENGTHS = 16
