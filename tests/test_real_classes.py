@@ -259,8 +259,13 @@ def test_clip_reads_several_texts_at_once_as_it_reads_each_alone(folder: Path) -
         assert several.texts([*texts[::-1], "a bird"]) == [*together[::-1], together[0]] and len(passes) == 4
     for vector, expected in zip(together, alone, strict=True):
         assert vector == pytest.approx(expected, abs=1e-6)
-    pictures = [photo(seed, size) for seed, size in enumerate([(96, 64), (40, 90), (64, 64)])]
-    for vector, picture in zip(several.images(pictures), pictures, strict=True):
+    pictures, seen = [photo(seed, size) for seed, size in enumerate([(96, 64), (40, 90), (64, 64)] * 2)], list[int]()
+    with model._model.vision_model.register_forward_pre_hook(
+        lambda _part, _given, named: seen.append(len(named["pixel_values"])), with_kwargs=True
+    ):
+        vectors = several.images(pictures)
+    assert seen == [4, 4]
+    for vector, picture in zip(vectors, pictures, strict=True):
         assert vector == pytest.approx(one.image(picture), abs=1e-6)
 
 
