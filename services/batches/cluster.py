@@ -18,7 +18,6 @@ import sys
 import sysconfig
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,16 @@ from typing import Any
 
 from pipeline.errors import CannotLoad, UserError
 from pipeline.version import version
-from services.batches.pools import AHEAD, MOST_DEATHS_AT_START, Does, Returned, single_threaded
+from services.batches.pools import (
+    AHEAD,
+    MOST_DEATHS_AT_START,
+    Does,
+    InTurn,
+    Returned,
+    lost,
+    single_threaded,
+    with_helpers,
+)
 from services.batches.work import Lot, Order, Worker
 from storage.batch_types import Done
 
@@ -59,7 +67,7 @@ def on_ray(workers: int | None = None, address: str = "") -> Iterator[Callable[[
         ray.shutdown()
 
 
-@dataclass
+@dataclass(eq=False)
 class _Slot:
     """An actor with what it has."""
 
@@ -67,8 +75,16 @@ class _Slot:
     begins: Any
     """The reference to the answer of its start; None once it is ready for lots."""
     process: int = 0
-    lots: deque[tuple[Lot, Any]] = field(default_factory=deque)
-    """Each with the reference to what becomes of it. An actor does them in this order."""
+    helpers: int = 0
+    """That the actor has, as it says when it is ready."""
+    lots: dict[Any, Lot] = field(default_factory=dict)
+    """By the references to what becomes of them, in the order in which the actor begins with them."""
+    sent: int = 0
+
+    @property
+    def awaited(self) -> tuple[Any, ...]:
+        """What it is going to answer."""
+        return tuple(self.lots) if self.begins is None else (self.begins,)
 
 
 class RayPool:
@@ -107,34 +123,36 @@ class RayPool:
 
     def send(self, lot: Lot) -> None:
         slot = min((slot for slot in self._slots if slot.begins is None), key=lambda one: len(one.lots))
-        slot.lots.append((lot, slot.actor.do.remote(lot)))
+        slot.lots[slot.actor.do.remote(slot.sent, lot)] = lot
+        slot.sent += 1
 
     def out(self) -> int:
         return sum(len(slot.lots) for slot in self._slots)
 
     def wait(self, seconds: float) -> Sequence[Returned]:
-        heads = {slot.begins or slot.lots[0][1]: place for place, slot in enumerate(self._slots) if _awaited(slot)}
-        if not heads:
+        awaited = {reference: slot for slot in self._slots for reference in slot.awaited}
+        if not awaited:
             return ()
-        if not self._ray.wait(list(heads), num_returns=1, timeout=seconds)[0]:
+        if not self._ray.wait(list(awaited), num_returns=1, timeout=seconds)[0]:
             return ()
-        ready, _ = self._ray.wait(list(heads), num_returns=len(heads), timeout=0)
+        ready, _ = self._ray.wait(list(awaited), num_returns=len(awaited), timeout=0)
         returned: list[Returned] = []
         for reference in ready:
-            place = heads[reference]
-            slot = self._slots[place]
+            slot = awaited[reference]
+            if slot not in self._slots:  # it was buried with the lot before
+                continue
             try:
                 said = self._ray.get(reference)
             except self._ray.exceptions.RayError as error:
-                returned += self._buried(place, error)
+                returned += self._buried(slot, error)
                 continue
             if isinstance(said, Exception):
                 raise said
             if slot.begins is not None:
-                slot.begins, slot.process = None, said
+                slot.begins, (slot.process, slot.helpers) = None, said
                 continue
             self._deaths = 0
-            returned.append(Returned(slot.lots.popleft()[0], said))
+            returned.append(Returned(slot.lots.pop(reference), said))
         return returned
 
     def close(self) -> None:
@@ -148,9 +166,8 @@ class RayPool:
         """The ids of the processes of the actors that are ready, each on its own machine."""
         return tuple(slot.process for slot in self._slots if slot.begins is None)
 
-    def _buried(self, place: int, error: Exception) -> list[Returned]:
-        """Another actor in the place of one that died; what it had, of which it was at the first."""
-        slot = self._slots[place]
+    def _buried(self, slot: _Slot, error: Exception) -> list[Returned]:
+        """Another actor in the place of one that died; what it had, of which it was at the first, or at several."""
         log.warning("A worker on Ray ended before its work did: %s", str(error).strip())
         self._ray.kill(slot.actor)  # where it is only its lot that ended
         self._deaths += 1
@@ -159,9 +176,8 @@ class RayPool:
                 f"{self._deaths} workers on Ray ended one after another without a lot done: there may be too little "
                 f"memory for so many, so try fewer. Of the last one Ray says: {_last_line(error)}"
             )
-        self._slots[place] = self._started()
-        lots = [lot for lot, _ in slot.lots]
-        return [Returned(lot, died=not later, untouched=bool(later)) for later, lot in enumerate(lots)]
+        self._slots[self._slots.index(slot)] = self._started()
+        return lost(list(slot.lots.values()), slot.helpers)
 
     def _started(self) -> _Slot:
         # One thread each, as in processes of one machine: so the numbers are the same wherever they are calculated.
@@ -170,6 +186,7 @@ class RayPool:
             num_gpus=1 if self._gpus else 0,
             scheduling_strategy="SPREAD",
             runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}},
+            max_concurrency=AHEAD,  # and one lot at a time, where it has no helpers
             # What an actor had when it died is decided here and in the ledger, not repeated by Ray.
             max_restarts=0,
             max_task_retries=0,
@@ -210,26 +227,26 @@ class _Actor:
     def __init__(self, order: Order, make: Callable[[Order], Does], token: Path) -> None:
         self._order, self._make, self._token = order, make, token
 
-    def begin(self) -> int | UserError:
-        """The id of its process, or why it cannot work: its machine may have joined after all were asked."""
+    def begin(self) -> tuple[int, int] | UserError:
+        """The id of its process and how many helpers it has, or why it cannot work: its machine may have joined after
+        all were asked.
+        """
         if wrong := _what_is_wrong_here(self._order, self._token, version()):
             return UserError(f"A node that has joined the cluster {wrong}")
         try:
-            self._worker = self._make(replace(self._order, profile=single_threaded(self._order.profile)))
+            order = with_helpers(self._order, workers=1)
+            helpers = order.helpers or 0
+            self._turns = InTurn(self._make(replace(order, profile=single_threaded(order.profile))), helpers)
         except CannotLoad as error:
             return error
-        return os.getpid()
+        return os.getpid(), helpers
 
-    def do(self, lot: Lot) -> tuple[Done, ...] | CannotLoad:
-        """What became of a lot, or why no lot can be done."""
+    def do(self, number: int, lot: Lot) -> tuple[Done, ...] | CannotLoad:
+        """What became of a lot, whose number says when it is its turn, or why no lot can be done."""
         try:
-            return self._worker.do(lot)
+            return self._turns.do(number, lot)
         except CannotLoad as error:
             return error
-
-
-def _awaited(slot: _Slot) -> bool:
-    return slot.begins is not None or bool(slot.lots)
 
 
 def _last_line(error: Exception) -> str:

@@ -5,21 +5,24 @@ Each worker has at most two lots, so that it need not wait for the next one.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Protocol
+from typing import Any, Protocol
 
 from pipeline.errors import UserError
 from pipeline.profile import Profile
 from pipeline.seams import Models
+from services.batches.beside import end_with_parent, helpers_here
 from services.batches.work import Lot, Order, Worker
 from storage.batch_types import Done
 
@@ -27,6 +30,7 @@ AHEAD = 2
 """Lots that a worker has at a time."""
 MOST_DEATHS_AT_START = 3
 """Workers that may die one after another without a single lot done, before it is given up."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,66 @@ class Returned:
 
 
 class Does(Protocol):
-    """A worker."""
+    """A worker. Where its order gives it helpers, it can do two lots at a time."""
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
         """As `Worker.do`."""
         ...
+
+
+class InTurn:
+    """Gives lots to a worker in the order of their numbers, from 0: one at a time, or several where the worker has
+    helpers. A lot of one piece is always alone with the worker, as it may be one that kills: so it shows.
+    """
+
+    def __init__(self, worker: Does, helpers: int | None) -> None:
+        self._worker, self._several = worker, bool(helpers)
+        self._changed = threading.Condition()
+        self._next = self._inside = 0
+        self._alone = False
+
+    def do(self, number: int, lot: Lot) -> tuple[Done, ...]:
+        """As `Worker.do`, when it is its turn. In a thread of its own for each lot."""
+        with self.turn(number, lot):
+            return self._worker.do(lot)
+
+    @contextmanager
+    def turn(self, number: int, lot: Lot) -> Iterator[None]:
+        """Waits for the turn of a lot, which lasts while it holds: best until what became of the lot is told, so that
+        nobody thinks that this lot killed the worker where it was the next one.
+        """
+        alone = not self._several or is_alone(lot)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: number == self._next and not self._alone and not (alone and self._inside),
+            )
+            self._next, self._inside, self._alone = self._next + 1, self._inside + 1, alone
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._alone = self._alone and not alone
+                self._changed.notify_all()
+
+
+def is_alone(lot: Lot) -> bool:
+    """Whether no other lot is with its worker while that is at it."""
+    return len(lot.pieces) == 1
+
+
+def lost(lots: Sequence[Lot], helpers: int | None) -> list[Returned]:
+    """The lots that a worker had when it died, of which it was at the first, or at several."""
+    at = 1
+    if helpers and lots and not is_alone(lots[0]):
+        at = next((place for place, lot in enumerate(lots) if is_alone(lot)), len(lots))
+    return [Returned(lot, died=place < at, untouched=place >= at) for place, lot in enumerate(lots)]
+
+
+def with_helpers(order: Order, workers: int) -> Order:
+    """The order for each of so many workers of this machine, which says how many helpers it has."""
+    return order if order.helpers is not None else replace(order, helpers=helpers_here(workers))
 
 
 class Pool(Protocol):
@@ -103,7 +162,9 @@ class _Slot:
 
     process: SpawnProcess
     connection: Connection
-    lots: deque[Lot] = field(default_factory=deque)
+    lots: dict[int, Lot] = field(default_factory=dict)
+    """By their numbers, in the order in which they were sent."""
+    sent: int = 0
 
 
 class ProcessPool:
@@ -113,7 +174,7 @@ class ProcessPool:
         """One thread a worker, so that the numbers are the same however many there are. `make` makes a worker in its
         process.
         """
-        self._order, self._make = order, make
+        self._order, self._make = with_helpers(order, workers), make
         self._context = multiprocessing.get_context("spawn")
         self._deaths = 0
         self._slots = [self._started() for _ in range(workers)]
@@ -128,7 +189,8 @@ class ProcessPool:
 
     def send(self, lot: Lot) -> None:
         slot = min(self._slots, key=lambda one: len(one.lots))
-        slot.lots.append(lot)
+        slot.lots[slot.sent] = lot
+        slot.sent += 1
         # Where it has just died the lot comes back with the others that it had.
         with suppress(OSError):
             slot.connection.send(lot)
@@ -152,7 +214,8 @@ class ProcessPool:
             if said is None:  # it is there
                 continue
             self._deaths = 0
-            returned.append(Returned(slot.lots.popleft(), said))
+            number, done = said
+            returned.append(Returned(slot.lots.pop(number), done))
         return returned
 
     def close(self) -> None:
@@ -182,8 +245,7 @@ class ProcessPool:
                 "too little memory for so many, so try fewer; the terminal says more."
             )
         self._slots[place] = self._started()
-        lots = list(slot.lots)
-        return [Returned(lot, died=not later, untouched=bool(later)) for later, lot in enumerate(lots)]
+        return lost(list(slot.lots.values()), self._order.helpers)
 
     def _started(self) -> _Slot:
         ours, theirs = self._context.Pipe()
@@ -218,26 +280,42 @@ def single_threaded(profile: Profile) -> Profile:
     return profile.model_copy(update={"language": language.model_copy(update={"threads": 1})})
 
 
-def _end_with_parent() -> None:
-    """However the process that started this one ends: what this one is at is wanted by nobody, and it holds memory."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
 def _serve(connection: Connection, order: Order, make: Callable[[Order], Does]) -> None:
     """The life of a worker process: it ends when whoever started it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
-    try:
-        worker = make(replace(order, profile=single_threaded(order.profile)))
-        connection.send(None)
-        while True:
-            connection.send(worker.do(connection.recv()))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass
-    except UserError as error:  # such as a model that cannot be loaded: whoever waits is told, and this worker ends
-        with suppress(OSError):
+    end_with_parent()
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        try:
+            if order.helpers:
+                # A daemon may start no processes, as they would outlive it where it is killed. Helpers do not.
+                multiprocessing.current_process().daemon = False
+            worker = make(replace(order, profile=single_threaded(order.profile)))
+            connection.send(None)
+            if order.helpers:
+                _several(connection, worker, order.helpers)
+            for number in count():
+                connection.send((number, worker.do(connection.recv())))
+        except UserError as error:  # such as a model that cannot be loaded: whoever waits is told, and this worker ends
             connection.send(UserError(str(error)))
+
+
+def _several(connection: Connection, worker: Does, helpers: int) -> None:
+    """Does lots, each in a thread: one is drawn while another is saved. Raises EOFError when nobody wants any more."""
+    turns, answering = InTurn(worker, helpers), threading.Lock()
+
+    def do(number: int, lot: Lot) -> None:
+        said: Any
+        with turns.turn(number, lot):
+            try:
+                said = number, worker.do(lot)
+            except UserError as error:
+                said = UserError(str(error))
+            except BaseException:  # a helper died, or this program is wrong: as in one thread, that ends the worker
+                log.exception("A worker of a batch ends")
+                os._exit(1)
+            with answering, suppress(OSError):
+                connection.send(said)
+
+    for number in count():
+        threading.Thread(target=do, args=(number, connection.recv()), name="lot", daemon=True).start()

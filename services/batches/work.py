@@ -2,78 +2,43 @@
 
 A worker runs in any process on any machine that sees the data set and the image files of the workspace. It knows no
 database: a lot comes in and what became of it goes out, both plain data without pixels. The image files are whole on
-the disk under their hashes before anybody hears of them.
+the disk under their hashes before anybody hears of them (`services.batches.beside`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from PIL import Image
 
 from pipeline.driver import Driver, Event, ImageFailed, MemoryStore, Request
 from pipeline.errors import UnreadableReply, UserError, one_line
-from pipeline.images import Picture, read_image
 from pipeline.lineage import Batch, TestCase
 from pipeline.lots import Work, draw, run_stages
-from pipeline.masks import Mask, NamedMask, read_mask
 from pipeline.models import load_models
-from pipeline.profile import Profile
 from pipeline.recipes import Recipe, recipe_of
 from pipeline.seams import Models
 from pipeline.seeds import next_seed
-from pipeline.settings import Settings
 from pipeline.stages.generation import PlannedImage
-from pipeline.types import CounterfactualCaption, StageName, StageValue, Task
-from services.batches.plan_file import BatchPlan
-from services.data_sets.reading import open_data_set
-from services.data_sets.types import DataSet
+from pipeline.types import CounterfactualCaption, StageName, Task
+from services.batches.beside import Beside, FileWork, Helpers, Here, Opened, Order, Piece, Unread, data_set_of
 from storage.batch_types import Done, Pass, ReadSource
-from storage.images import ImageFiles
-from storage.test_cases import SavedCase, save_cases
-from storage.thumbnails import ThumbnailFiles
+from storage.images import StoredImage
+from storage.test_cases import SavedCase
 
+__all__ = ["Lot", "Order", "Piece", "Worker", "data_set_of", "stages_of"]
 
-@dataclass(frozen=True)
-class Order:
-    """What a worker needs to know of a batch. It may be pickled and sent to another machine."""
-
-    plan: BatchPlan
-    profile: Profile
-    settings: Settings
-    at_once: int
-    """Images of a full lot."""
-    images: Path
-    thumbnails: Path
-    process: int
-    """The number of the process that works on the batch: half files carry it."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One piece of the work of a lot."""
-
-    id: int
-    place: int
-    key: str
-    """The name of its source in the data set."""
-    stamp: str
-    """Tells when its file is changed."""
-    label: str
-    seed: int
-    seeds: int = 0
-    """How many seeds failed tries have spent: it takes the next one."""
-    source: str = ""
-    """The hash of the source image, once it is read."""
-    mask: str = ""
-    mask_classes: Mapping[int, str] = field(default_factory=dict)
-    values: Mapping[StageName, StageValue[Any]] = field(default_factory=dict)
-    """Of the text stages, as far as they are there."""
-    counterfactual: CounterfactualCaption | None = None
-    """What an image is to show."""
+T = TypeVar("T")
+Asked = Callable[[], T]
+"""Gives what was asked for, waiting for it where it is made in another process."""
+Finish = Callable[[], list[Done]]
+"""Gives what became of the pieces of a lot, once its files are on the disk."""
+_Sources = Mapping[int, Callable[[], Opened | Unread]]
+"""By the numbers of the pieces."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +50,6 @@ class Lot:
     pieces: tuple[Piece, ...]
 
 
-def data_set_of(plan: BatchPlan) -> DataSet:
-    """The data set of a plan. Raises UserError as `open_data_set` does."""
-    part = plan.data
-    options = {name: str(value) for name, value in part.options.items()}
-    return open_data_set(Path(part.root), part.layout, part.split, **options)
-
-
 def stages_of(recipe: Recipe, stage: Pass) -> tuple[StageName, ...]:
     """The text stages of a pass: those that the captioner says first, then all others."""
     names = recipe.names
@@ -100,8 +58,11 @@ def stages_of(recipe: Recipe, stage: Pass) -> tuple[StageName, ...]:
 
 
 class Worker:
-    """Does lots of one batch, one after another. Models are loaded when they are first needed, and those of another
-    pass let go.
+    """Does lots of one batch. Models are loaded when they are first needed, and those of another pass let go.
+
+    Without helpers it does one lot at a time, all in the thread that asks. With them `do` may be called from two
+    threads: while models work on a lot, always in one thread, the images of the lot before are saved and the sources of
+    the next one are read. Both lots are in memory.
     """
 
     def __init__(self, order: Order, models: Models | None = None) -> None:
@@ -110,72 +71,88 @@ class Worker:
         self._models = models or load_models(order.profile)
         self._driver = Driver(order.profile, self._models)
         self._recipe = recipe_of(order.plan.make.recipe)
-        self._files = ImageFiles(order.images)
-        self._files.process = order.process
-        self._thumbnails = ThumbnailFiles(order.thumbnails, self._files)
-
-    @cached_property
-    def _data(self) -> DataSet:
-        return data_set_of(self._order.plan)
+        self._files = FileWork(order)
+        self._helpers = Helpers(order, order.helpers) if order.helpers else None
+        self._beside: Beside = self._helpers or Here(self._files)
+        self._at_models = ThreadPoolExecutor(1, "models") if order.helpers else None
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """What became of each of its pieces.
+        """What became of each of its pieces. Their `seconds` are those in which no other lot could be at the models.
 
-        Raises UserError for what no other lot would be spared, such as a full disk or a model that cannot be loaded.
+        Raises UserError for what no other lot would be spared, such as a full disk or a model that cannot be loaded,
+        and HelperDied where one of its helpers has: then this worker can do no more.
         """
         began = time.monotonic()
+        sources = self._sources(lot)
+        if self._at_models is None:
+            done = self._begun(lot, sources)()
+            seconds = time.monotonic() - began
+        else:
+            finish, seconds = self._at_models.submit(self._timed, lot, sources).result()
+            done = finish()
+        return tuple(replace(one, seconds=seconds / len(lot.pieces)) for one in done)
+
+    def close(self) -> None:
+        """End its helpers, and its thread."""
+        if self._helpers is not None:
+            self._helpers.close()
+        if self._at_models is not None:
+            self._at_models.shutdown()
+
+    def _sources(self, lot: Lot) -> _Sources:
+        """The source of each piece, by its number; one that is wanted for several images once."""
+        if lot.stage == "captions":
+            return {piece.id: self._beside.read(piece) for piece in lot.pieces}
+        asked: dict[str, Asked[Opened | Unread]] = {}
+        for piece in lot.pieces:
+            if piece.source not in asked:
+                asked[piece.source] = self._beside.load(piece.source, piece.mask, piece.mask_classes)
+        return {piece.id: asked[piece.source] for piece in lot.pieces}
+
+    def _timed(self, lot: Lot, sources: _Sources) -> tuple[Finish, float]:
+        began = time.monotonic()
+        return self._begun(lot, sources), time.monotonic() - began
+
+    def _begun(self, lot: Lot, sources: _Sources) -> Finish:
+        """The lot with all done that models do."""
         do = {"captions": self._captions, "language": self._language, "images": self._images}[lot.stage]
-        done = do(lot)
-        share = (time.monotonic() - began) / len(lot.pieces)
-        return tuple(replace(one, seconds=share) for one in done)
+        return do(lot, sources)
 
-    # Captions
+    # Text
 
-    def _captions(self, lot: Lot) -> list[Done]:
+    def _captions(self, lot: Lot, sources: _Sources) -> Finish:
         read: dict[int, ReadSource] = {}
+        works, unread = self._opened(lot, sources, read)
+        done = self._run(lot, works, unread, read)
+
+        def finish() -> list[Done]:
+            self._files.settle()
+            return done
+
+        return finish
+
+    def _language(self, lot: Lot, sources: _Sources) -> Finish:
+        done = self._run(lot, *self._opened(lot, sources, {}), {})
+        return lambda: done
+
+    def _opened(
+        self, lot: Lot, sources: _Sources, read: dict[int, ReadSource]
+    ) -> tuple[dict[int, Work], dict[int, Done]]:
+        """What the text stages are to do, and what became of those pieces whose source cannot be had. Adds to `read`
+        what was read from the data set.
+        """
         works: dict[int, Work] = {}
         unread: dict[int, Done] = {}
         for piece in lot.pieces:
-            try:
-                picture, mask, task = self._read(piece)
-            except OSError as error:  # a disk or a share that is away may be there again
-                unread[piece.id] = Done(piece.id, failed=f"The data set cannot be read: {error.strerror or error}.")
-            except UserError as error:
-                unread[piece.id] = Done(piece.id, failed=str(error), final=True)
-            else:
-                read[piece.id] = self._kept(picture, mask, task)
-                named = NamedMask(mask.image, mask.classes) if mask is not None else None
-                works[piece.id] = self._work(piece, lot.stage, MemoryStore(picture.image, mask=named), task)
-        self._files.settle()
-        return self._run(lot, works, unread, read)
-
-    def _read(self, piece: Piece) -> tuple[Picture, Mask | None, Task]:
-        content = self._data.read(piece.key, piece.stamp)
-        task = self._task(piece)
-        picture, mask = read_image(content.image), None
-        if task.kind == "segmentation" and content.mask is not None:
-            mask = read_mask(content.mask, picture.image.size, self._data.mask_classes)
-        return picture, mask, task
-
-    def _kept(self, picture: Picture, mask: Mask | None, task: Task) -> ReadSource:
-        """The source with its files on the disk. Raises UserError for a full one."""
-        image = self._thumbnails.save(picture.image, settled=False)
-        if mask is None:
-            return ReadSource(image, task, picture.notes)
-        stored = self._files.save(mask.image, settled=False)
-        return ReadSource(image, task, (*picture.notes, *mask.notes), stored, mask.classes)
-
-    # Language
-
-    def _language(self, lot: Lot) -> list[Done]:
-        works: dict[int, Work] = {}
-        unread: dict[int, Done] = {}
-        for piece in lot.pieces:
-            try:
-                works[piece.id] = self._work(piece, lot.stage, self._held(piece), self._task(piece))
-            except UserError as error:
-                unread[piece.id] = Done(piece.id, failed=str(error), final=True)
-        return self._run(lot, works, unread, {})
+            source = sources[piece.id]()
+            if isinstance(source, Unread):
+                unread[piece.id] = Done(piece.id, failed=source.failed, final=source.final)
+                continue
+            if source.kept is not None:
+                read[piece.id] = source.kept
+            store = MemoryStore(source.image, piece.values, source.mask)
+            works[piece.id] = self._work(piece, lot.stage, store, self._task(piece))
+        return works, unread
 
     def _run(
         self, lot: Lot, works: Mapping[int, Work], unread: Mapping[int, Done], read: Mapping[int, ReadSource]
@@ -198,17 +175,17 @@ class Worker:
 
     # Images
 
-    def _images(self, lot: Lot) -> list[Done]:
-        failed: dict[int, str] = {}
+    def _images(self, lot: Lot, sources: _Sources) -> Finish:
+        failed: dict[int, Unread] = {}
         stores: dict[str, _Saving] = {}
         wanted: dict[str, list[Piece]] = {}
         for piece in lot.pieces:
-            try:
-                if piece.source not in stores:
-                    stores[piece.source] = _Saving(self._held(piece), self._files, self._thumbnails)
-            except UserError as error:
-                failed[piece.id] = str(error)
+            source = sources[piece.id]()
+            if isinstance(source, Unread):
+                failed[piece.id] = source
                 continue
+            if piece.source not in stores:
+                stores[piece.source] = _Saving(MemoryStore(source.image, piece.values, source.mask), self._beside)
             wanted.setdefault(piece.source, []).append(piece)
         works = [
             Work(
@@ -228,23 +205,30 @@ class Worker:
         if works:
             held = [stores[source] for source in wanted]
             draw(self._driver, works, lambda number, event: held[number].tell(event), at_once=self._order.at_once)
-            self._files.settle()
-        return [self._drawn(piece, stores.get(piece.source), failed.get(piece.id, "")) for piece in lot.pieces]
+
+        def finish() -> list[Done]:
+            done = [self._drawn(piece, stores.get(piece.source), failed.get(piece.id)) for piece in lot.pieces]
+            if works:
+                self._files.settle()
+            return done
+
+        return finish
 
     def _planned(self, piece: Piece) -> PlannedImage:
         assert piece.counterfactual is not None
         batch = Batch(size=self._order.at_once, place=piece.place)
         return PlannedImage(piece.counterfactual, next_seed(piece.seed, piece.seeds), batch=batch)
 
-    def _drawn(self, piece: Piece, store: _Saving | None, failed: str) -> Done:
+    def _drawn(self, piece: Piece, store: _Saving | None, failed: Unread | None) -> Done:
         seed = next_seed(piece.seed, piece.seeds)
-        if store is None:
-            return Done(piece.id, failed=failed, final=True)
-        case, error = store.saved.get((piece.counterfactual, seed)), store.failed.get((piece.counterfactual, seed))
-        if case is None:
+        if failed is not None or store is None:
+            return Done(piece.id, failed=failed.failed if failed else "Its source is not there.", final=True)
+        saved, error = store.saved.get((piece.counterfactual, seed)), store.failed.get((piece.counterfactual, seed))
+        if saved is None:
             # What is refused of an image, it is for its pixels; anything else is a mishap.
             words = one_line(error) if error is not None else "The image was not drawn, and nothing says why."
             return Done(piece.id, failed=words, seed_spent=isinstance(error, UserError))
+        case = saved()
         for check in case.checks:
             if check.passed is False and check.name in self._order.plan.images.checks:
                 why = f"It fails the check “{check.name}”, which the plan asks for."
@@ -252,11 +236,6 @@ class Worker:
         return Done(piece.id, case=case)
 
     # What all of them need
-
-    def _held(self, piece: Piece) -> MemoryStore:
-        """What is there of the source of a piece. Raises UserError for an image that is missing or damaged."""
-        mask = NamedMask(self._files.load(piece.mask), piece.mask_classes) if piece.mask else None
-        return MemoryStore(self._files.load(piece.source), piece.values, mask)
 
     def _task(self, piece: Piece) -> Task:
         return self._order.plan.task_of(piece.label)
@@ -268,18 +247,31 @@ class Worker:
 
 
 class _Saving(MemoryStore):
-    """The store of a source whose images go to the disk at once."""
+    """The store of a source whose images are saved as soon as they are there."""
 
-    def __init__(self, held: MemoryStore, files: ImageFiles, thumbnails: ThumbnailFiles) -> None:
+    def __init__(self, held: MemoryStore, beside: Beside) -> None:
         super().__init__(held.source(), held.values(), held.mask())
-        self._files, self._thumbnails = files, thumbnails
-        self.saved: dict[tuple[CounterfactualCaption | None, int], SavedCase] = {}
+        self._beside = beside
+        self.saved: dict[tuple[CounterfactualCaption | None, int], Asked[SavedCase]] = {}
         """By caption and seed."""
         self.failed: dict[tuple[CounterfactualCaption | None, int], Exception] = {}
+        self._artifacts: dict[int, tuple[Image.Image, Asked[StoredImage]]] = {}
+        """By the picture itself: images of one source share its control image, which is written once."""
 
     def save_case(self, case: TestCase) -> None:
-        (saved,) = save_cases(self._files, self._thumbnails, [case])
-        self.saved[case.lineage.counterfactual, case.lineage.seed] = saved
+        image = self._beside.save(case.image, in_galleries=True)
+        artifacts = {name: self._artifact(picture) for name, picture in case.artifacts.items()}
+        lineage, checks = case.lineage, case.checks
+
+        def saved() -> SavedCase:
+            return SavedCase(lineage, checks, image(), {name: asked() for name, asked in artifacts.items()})
+
+        self.saved[lineage.counterfactual, lineage.seed] = saved
+
+    def _artifact(self, picture: Image.Image) -> Asked[StoredImage]:
+        if id(picture) not in self._artifacts:
+            self._artifacts[id(picture)] = picture, self._beside.save(picture, in_galleries=False)
+        return self._artifacts[id(picture)][1]
 
     def tell(self, event: Event) -> None:
         """Hears of an image that could not be made."""
