@@ -90,15 +90,24 @@ def gradients(image: NDArray[np.uint8], settings: ConditioningSettings) -> Gradi
     if settings.stretch:
         smooth = stretched(smooth)
     across, down = (
-        np.asarray(cv2.Sobel(smooth, cv2.CV_16S, x, 1 - x, ksize=3, borderType=cv2.BORDER_REPLICATE), np.int16)
-        for x in (1, 0)
+        cv2.split(cv2.Sobel(smooth, cv2.CV_16S, x, 1 - x, ksize=3, borderType=cv2.BORDER_REPLICATE)) for x in (1, 0)
     )
-    steepness = np.square(across, dtype=np.int32) + np.square(down, dtype=np.int32)
-    steepest = steepness.argmax(axis=2)[:, :, None]
-    return (
-        np.ascontiguousarray(np.take_along_axis(across, steepest, 2)[:, :, 0]),
-        np.ascontiguousarray(np.take_along_axis(down, steepest, 2)[:, :, 0]),
-    )
+    # Channel by channel, which takes a quarter of the time of argmax over all three; of equals the first one counts.
+    right, below = across[0].copy(), down[0].copy()
+    steepest = _steepness(right, below)
+    for further, lower in zip(across[1:], down[1:], strict=True):
+        steepness = _steepness(further, lower)
+        steeper = cv2.compare(steepness, steepest, cv2.CMP_GT)
+        cv2.copyTo(further, steeper, right)
+        cv2.copyTo(lower, steeper, below)
+        cv2.max(steepness, steepest, steepest)
+    return np.asarray(right, np.int16), np.asarray(below, np.int16)
+
+
+def _steepness(across: NDArray[np.int16], down: NDArray[np.int16]) -> NDArray[np.int32]:
+    steepness = np.square(across, dtype=np.int32)
+    steepness += np.square(down, dtype=np.int32)
+    return steepness
 
 
 def edges_in(slopes: Gradients, settings: ConditioningSettings) -> NDArray[np.uint8]:
@@ -110,12 +119,14 @@ def edges_in(slopes: Gradients, settings: ConditioningSettings) -> NDArray[np.ui
 
 def stretched(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The image with its luminances spread from black to white. One gain for all channels, so that hues stay."""
+    import cv2
+
     luminance = image.astype(np.float32) @ _LUMA
     dark, bright = np.percentile(luminance, (DARK_PERCENTILE, BRIGHT_PERCENTILE))
     gain = min(MAX_GAIN, 255.0 / max(float(bright - dark), 1.0))
     # Every value of every channel goes the same way, so a table of the 256 is enough.
     table = np.clip((np.arange(256, dtype=np.float32) - dark) * gain, 0, 255).astype(np.uint8)
-    return table[image]
+    return np.asarray(cv2.LUT(image, table), np.uint8)
 
 
 def condition(image: Image.Image, settings: ConditioningSettings) -> Image.Image:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from demo.render import render
 from demo.scene import TIMES, WEATHERS, random_scene
-from pipeline.conditioning import condition, edges
+from pipeline.conditioning import condition, edges, gradients
 from pipeline.profile import load_profile
 from pipeline.settings import ConditioningSettings
 
@@ -76,6 +76,19 @@ def test_red_on_green_of_the_same_brightness_has_an_edge() -> None:
     image = np.zeros((64, 64, 3), np.uint8)
     image[:, :32], image[:, 32:] = (197, 0, 0), (0, 100, 0)
     assert edges(image, DEMO)[32].any()
+
+
+def test_at_each_pixel_the_steepest_channel_counts_and_of_equals_the_first() -> None:
+    image = np.random.default_rng(1).integers(0, 4, (61, 47, 3)).astype(np.uint8)
+    across, down = gradients(image, ConditioningSettings(median=1, stretch=False))
+    slopes = [
+        cv2.Sobel(image, cv2.CV_16S, x, 1 - x, ksize=3, borderType=cv2.BORDER_REPLICATE).astype(int) for x in (1, 0)
+    ]
+    steepness = slopes[0] ** 2 + slopes[1] ** 2
+    assert (np.sort(steepness, axis=2)[:, :, -1] == np.sort(steepness, axis=2)[:, :, -2]).any(), "some are equal"
+    steepest = steepness.argmax(axis=2)[:, :, None]
+    for found, each in zip((across, down), slopes, strict=True):
+        assert np.array_equal(found, np.take_along_axis(each, steepest, 2)[:, :, 0])
 
 
 def test_wrong_input_and_even_median_are_refused() -> None:
