@@ -8,6 +8,7 @@ import platform
 import sys
 
 from benchmarks import (
+    beside,
     catalogue,
     control,
     exporting,
@@ -31,7 +32,9 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures what a person waits for.")
     parser.add_argument("--minutes", type=float, default=study.MINUTES, help="of the hundred annotators (10)")
-    parser.add_argument("--large", action="store_true", help="the catalogue of a million test cases as well")
+    parser.add_argument(
+        "--large", action="store_true", help="the catalogue of a million test cases as well, and a batch of 125,000"
+    )
     options = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:
@@ -52,6 +55,7 @@ def main() -> int:
         *study.measure(options.minutes),
         *reference.measure(),
         *lots.measure(),
+        *beside.measure(options.large),
     ]
     return reported(figures, f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
 

@@ -12,59 +12,40 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import psutil
-from numpy.typing import NDArray
 from PIL import Image
 
+from benchmarks.asleep import EDITED, WRITTEN, asleep
 from benchmarks.figures import Comparison, Figure, reported
-from benchmarks.lots import parts_of
 from benchmarks.reference import ReferenceWay, Spent
+from benchmarks.runs_of_batches import LENGTHS, PLAN, pictures, run
 from demo.render import render
 from demo.scene import random_scene
 from pipeline.image_sections import ControlNetGenerator
-from pipeline.lineage import Batch, Lineage
+from pipeline.lineage import Lineage
 from pipeline.methods.controlnet import ControlNetSettings
 from pipeline.profile import load_profile
-from pipeline.seams import Drawn, OnStep, Wanted
-from pipeline.settings import CaptionSettings, ControlKind, GenerationSettings
-from pipeline.types import (
-    Caption,
-    CounterfactualCaption,
-    CounterfactualCaptions,
-    Edit,
-    StageValue,
-    Task,
-    Trace,
-)
-from services.batches.beside import Unread
+from pipeline.types import Caption, StageValue, Task, Trace
 from services.batches.cluster import RayPool, on_ray
-from services.batches.engine import Engine, Told
 from services.batches.plan_file import plan_from_text
 from services.batches.pools import Pool, ProcessPool
-from services.batches.service import BatchService
 from services.batches.work import Lot, Order, Worker
-from storage.batch_types import Done, NewWork, Pass, ReadSource, SourceItem
+from storage.batch_types import Done, Item, NewWork, Pass, ReadSource
 from storage.test_cases import SavedCase
 from storage.workspace import Workspace
 
 WORKERS = 2
-SLEEP = 0.25
-"""Seconds that a sleeping model takes for an image, as a GPU takes for one of 512 pixels in 25 steps or so."""
-SIDE = 512
 ASLEEP = 64
 """Sources that are captioned asleep, and images that are drawn asleep."""
 OVERHEAD, ON_RAY = 1.05, 1.1
 CASES = 200
 """Test cases of the run whose seconds are looked at as it grows. The goal speaks of 10,000, which takes hours."""
-LENGTHS = (100, 1_000, 10_000)
 ALIKE = 1.05
 STEADY = 1.1
 """Times as much memory at the end as at the first length: more would be a leak."""
@@ -72,16 +53,20 @@ RESUMED, RESUMES = 125_000, 10_000.0
 """Done before, and the milliseconds until the first new image then."""
 TIMES = 5.0
 """Test cases a second by those of the reference's way."""
+OF_A_SOURCE = 5
+"""Test cases, as the paper makes them."""
 REFERENCE_CASES = 8
-FIRST = 6_000_000
-"""The number of the first scene."""
+"""Test cases that the reference makes, behind one that does not count."""
+TOGETHER = 2_000
+"""Rows that are written together."""
+ASKED = ("caption", "caption_many", "complete", "complete_many", "image", "images", "text", "texts")
+"""What models are asked, by the names of their methods."""
 
-Pixels = NDArray[np.uint8]
 
-
-def measure() -> list[Figure | Comparison]:
-    """All of them, shortly."""
-    return [figure for part in PARTS.values() for figure in part(Sizes())]
+def measure(large: bool = False) -> list[Figure | Comparison]:
+    """All of them, shortly; `large`: where as much is done already as the goal says, which takes minutes to write."""
+    sizes = Sizes(resumed=RESUMED if large else RESUMED // 25)
+    return [figure for part in PARTS.values() for figure in part(sizes)]
 
 
 @dataclass(frozen=True)
@@ -93,129 +78,6 @@ class Sizes:
     resumed: int = RESUMED
     steps: int = 2
     """Denoising steps of the growing run."""
-
-
-# A GPU that sleeps
-
-
-def asleep(sizes: Sizes) -> Iterator[Comparison]:
-    """Sources read, captioned and drawn by models that sleep, and all else real: with helpers and without."""
-    for helpers in (0, 1, 2):
-        with tempfile.TemporaryDirectory() as folder:
-            data = pictures(Path(folder) / "data", sizes.asleep, SIDE)
-            held = run(data, Path(folder), partial(_of_one, helpers), {"generation.short_side": SIDE})
-        slept, at_models = SLEEP * (sizes.asleep + held.cases), sum(held.workers.values())
-        yield Comparison(
-            f"asleep: a run with {helpers} helpers, by the sleep of its models",
-            (held.seconds / slept,),
-            most=OVERHEAD if helpers else 9.0,
-            words=f"{sizes.asleep} sources of {SIDE} pixels, captioned and drawn in {SLEEP} s each, asleep: "
-            f"{held.seconds:.1f} s, of which the models had {at_models:.1f} s, and slept {slept:.1f} s.",
-        )
-
-
-def _of_one(helpers: int, order: Order) -> ProcessPool:
-    return ProcessPool(replace(order, helpers=helpers), 1, Sleeper)
-
-
-class Sleeper:
-    """The worker that there is, with models that sleep; what a language model would write is given."""
-
-    def __init__(self, order: Order) -> None:
-        models: Any = SleepingModels()
-        self._worker = Worker(order, models)
-        if helpers := self._worker._helpers:  # they come while real models are loaded
-            asked = [helpers.load("", "", {}) for _ in range(order.helpers or 0)]
-            assert all(isinstance(one(), Unread) for one in asked)
-        _drawing()
-
-    def do(self, lot: Lot) -> tuple[Done, ...]:
-        """As `Worker.do`."""
-        if lot.stage != "language":
-            return self._worker.do(lot)
-        return tuple(Done(piece.id, values={"counterfactuals": _WRITTEN}) for piece in lot.pieces)
-
-
-class SleepingModels:
-    """A captioner and a generator that sleep as long as a GPU would work. Nothing measures likeness."""
-
-    embedder: Any = None
-    language: Any = None
-    sentences: Any = None
-    editor: Any = None
-
-    def __init__(self) -> None:
-        self.captioner, self.generator = SleepingCaptioner(), SleepingGenerator()
-
-    def generator_name(self, kind: ControlKind) -> str:
-        return self.generator.name
-
-    def editor_name(self) -> str:
-        return ""
-
-    def detector(self, kind: ControlKind) -> Any:
-        raise NotImplementedError("edges need no model")
-
-
-class SleepingCaptioner:
-    """Says the same of all."""
-
-    name = "asleep"
-
-    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        time.sleep(SLEEP)
-        return "A red bird.", ""
-
-
-class SleepingGenerator:
-    """Gives drawn scenes with grain, which are as hard to encode as photographs."""
-
-    name = "asleep"
-
-    def on(self, kind: ControlKind) -> SleepingGenerator:
-        return self
-
-    def preview(self) -> None:
-        return None
-
-    def batch(self, size: tuple[int, int], watched: bool = True) -> int:
-        return 8
-
-    def reading_length(self, prompt: str) -> int:
-        return 1
-
-    def generate(
-        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
-    ) -> Image.Image:
-        time.sleep(SLEEP)
-        return Image.fromarray(np.roll(_drawing(), seed % SIDE, axis=1))
-
-    def draw(
-        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
-    ) -> Sequence[Drawn]:
-        return self.draw_lot(wanted, size, [control] * len(wanted), settings, on_step)
-
-    def draw_lot(
-        self,
-        wanted: Sequence[Wanted],
-        size: int,
-        controls: Sequence[Image.Image],
-        settings: GenerationSettings,
-        on_step: OnStep,
-    ) -> Sequence[Drawn]:
-        return [
-            Drawn(self.generate(one.prompt, control, settings, one.seed, on_step), Batch(size=size, place=one.place))
-            for one, control in zip(wanted, controls, strict=True)
-        ]
-
-
-_EDITED = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
-_WRITTEN = StageValue(CounterfactualCaptions((_EDITED,)), Trace("model", model="none"), "k")
-
-
-@cache
-def _drawing() -> Pixels:
-    return grained(0, SIDE)
 
 
 # The embedded models
@@ -247,19 +109,35 @@ class Timed:
     """The worker that there is, its models loaded; the seconds of what it does are those of the models alone."""
 
     def __init__(self, order: Order) -> None:
-        self._worker, self._spent = Worker(order), Spent()
-        self._parts = parts_of(self._worker._models, self._spent)  # which loads them
-        self._parts.__enter__()
+        self._worker = Worker(order)
+        self._within, self._seconds = False, 0.0
+        models: Any = self._worker._models
+        for model in (models.captioner, models.language, models.embedder):
+            for name in ASKED:
+                if (call := getattr(model, name, None)) is not None:
+                    setattr(model, name, self._timed(call))
+        drawing = type(models.generator)  # a copy of it draws on each kind of control image
+        drawing._draw = self._timed(drawing._draw)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
         """As `Worker.do`."""
-        before = self._models()
+        before = self._seconds
         done = self._worker.do(lot)
-        each = (self._models() - before) / len(lot.pieces)
+        each = (self._seconds - before) / len(lot.pieces)
         return tuple(replace(one, seconds=each) for one in done)
 
-    def _models(self) -> float:
-        return sum(self._spent.parts.get(name, 0.0) for name in ("captions", "replies", "drawing"))
+    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*given: Any, **more: Any) -> Any:
+            if self._within:  # a model that asks itself
+                return call(*given, **more)
+            self._within, began = True, time.perf_counter()
+            try:
+                return call(*given, **more)
+            finally:
+                self._within = False
+                self._seconds += time.perf_counter() - began
+
+        return timed
 
 
 def growing(sizes: Sizes) -> Iterator[Comparison]:
@@ -299,8 +177,9 @@ def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
     assert isinstance(profile.generator, ControlNetGenerator)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        data = pictures(folder / "data", max(16, sizes.cases // 5), 128)
-        held = run(data, folder, partial(ProcessPool, workers=WORKERS, make=Ready), {}, captions=5)
+        settings = {"counterfactuals.captions": OF_A_SOURCE}
+        data = pictures(folder / "data", max(4, sizes.cases // OF_A_SOURCE), 128)
+        held = run(data, folder, partial(ProcessPool, workers=WORKERS, make=Ready), settings, OF_A_SOURCE)
         reference, theirs = ReferenceWay(profile, 0), Spent()
         files = sorted(data.rglob("*.png"))
         for number in range(-1, REFERENCE_CASES):
@@ -363,178 +242,41 @@ def resuming(sizes: Sizes) -> Iterator[Figure]:
 
 def almost_done(workspace: Workspace, size: int, left: int = 32) -> int:
     """A batch that has so many images, all of one picture, and some to draw yet; its number."""
-    text = _PLAN.format(data="/nowhere", settings='"generation.steps" = 4', captions="captions_a_source = 1")
+    text = PLAN.format(data="/nowhere", settings='"generation.steps" = 4', captions="captions_a_source = 1")
     plan, held = plan_from_text(text, Path("benchmark.toml")), workspace.batches
     number = held.create("A benchmark", plan.toml_text(), plan.digest, "demo", plan.make.recipe, {}, 8)
-    held.add_sources(number, (SourceItem(f"bird/{place:07}.png", "bird") for place in range(size + left)))
+    held.add_sources(number, (Item(f"bird/{place:07}.png", "bird") for place in range(size + left)))
     held.is_planned(number, ())
     picture = workspace.images.save(Image.fromarray(render(random_scene(5, "object"), 128)[0]))
     task, caption = Task("classification", "bird"), StageValue(Caption("A red bird."), Trace("model"), "k")
     source = ReadSource(picture, task)
-    lineage = Lineage(_EDITED, 1, "controlnet", "none", "A blue bird.", "", ControlNetSettings(), 0.0)
+    lineage = Lineage(EDITED, 1, "controlnet", "none", "A blue bird.", "", ControlNetSettings(), 0.0)
     values: dict[Pass, Any] = {
         "captions": {"source": source, "values": {"caption": caption}},
-        "language": {"values": {"counterfactuals": _WRITTEN}},
+        "language": {"values": {"counterfactuals": WRITTEN}},
         "images": {"case": SavedCase(lineage, (), picture, {})},
     }
-    after = 0
-    while some := held.sources(number, None, after, 2_000):
-        for stage in values:
-            first = held.next_lot(number, stage)
-            edited = _EDITED if stage == "images" else None
-            held.plan(
-                number,
-                stage,
-                [
-                    NewWork(one.id, f"{stage}/{one.item.key}", first + at // 8, at % 8, one.id, edited)
-                    for at, one in enumerate(some)
-                ],
-            )
+    after = work = 0
+    while some := held.sources(number, None, after, TOGETHER):
+        for stage, made in values.items():
+            first, edited = held.next_lot(number, stage), EDITED if stage == "images" else None
+            asked = [
+                NewWork(one.id, f"{stage}/{one.item.key}", first + at // 8, at % 8, one.id, edited)
+                for at, one in enumerate(some)
+            ]
+            held.plan(number, stage, asked)
+            # The ledger was empty: its numbers run from 1.
+            done = [Done(work + at, 0.1, **made) for at, one in enumerate(some, 1) if one.id <= size or not edited]
+            held.record(number, done, tries=3)
+            work += len(asked)
         after = some[-1].id
-    for stage, made in values.items():
-        goes, done = True, 0
-        while goes and (claimed := held.claim(number, stage)):
-            goes = stage != "images" or done < size
-            if goes:
-                held.record(number, [Done(one.id, 0.1, **made) for one in claimed], 3)
-                done += len(claimed)
-            else:
-                held.give_back([one.id for one in claimed])
-        held.go_on(number, stage)
+    held.go_on(number, "images")
     held.approve(number)
     return number
 
 
-# A run
-
-
-_PLAN = """
-name = "A benchmark"
-data = {{ root = "{data}", layout = "imagefolder" }}
-task = {{ kind = "classification" }}
-edits = {{ {captions} }}
-make = {{ profile = "demo", seed = 1, settings = {{ {settings} }} }}
-"""
-
-
-@dataclass(frozen=True)
-class Stamp:
-    """How a run stood at a moment."""
-
-    done: int
-    """Of its pass."""
-    seconds: float
-    """Since the workers of the pass were there."""
-    driver: int
-    """Bytes of memory of the process that drives."""
-    worker: int
-    """Of the largest worker, with what it has started."""
-
-
-@dataclass
-class Run:
-    """What a run took."""
-
-    seconds: float = 0.0
-    """From when the workers of a pass are there to its end, all passes."""
-    cases: int = 0
-    workers: dict[Pass, float] = field(default_factory=dict)
-    """Seconds of workers, by pass, as they tell them."""
-    stamps: dict[Pass, list[Stamp]] = field(default_factory=dict)
-    """At those lengths that are looked at, and at the end."""
-
-    def stamp(self, stage: Pass, length: int) -> Stamp:
-        """When so much was done of a pass; where it never was so much, at its end."""
-        stamps = self.stamps[stage]
-        return next((one for one in stamps if one.done >= length), stamps[-1])
-
-    def each(self, length: int) -> float:
-        """Seconds of a test case of the first so many, through all passes."""
-        at = [self.stamp(stage, length) for stage in self.stamps]
-        return sum(one.seconds / one.done for one in at)
-
-
-def run(data: Path, folder: Path, make: Callable[[Order], Any], settings: Mapping[str, int], captions: int = 1) -> Run:
-    """A folder of images made into test cases, so many of each."""
-    held = Run()
-    given = ", ".join(f'"{name}" = {value}' for name, value in settings.items())
-    text = _PLAN.format(data=data, settings=given, captions=f"captions_a_source = {captions}")
-    with Workspace(folder / "workspace") as workspace:
-        service = BatchService(workspace)
-        number = service.plan(plan_from_text(text, folder / "plan.toml"))
-        workspace.batches.approve(number, ahead=True)
-        watch = _Watch(make, held)
-        assert Engine(workspace, number, service.order(number), watch.pool, tell=watch.tell).run() == "done"
-        counts = workspace.batches.counts(number)
-        held.cases = counts["images"]["done"].number
-        held.workers = {stage: sum(one.seconds for one in states.values()) for stage, states in counts.items()}
-    return held
-
-
-class _Watch:
-    """Takes the time of each pass, and looks at the memory on the way."""
-
-    def __init__(self, make: Callable[[Order], Any], held: Run) -> None:
-        self._make, self._held = make, held
-        self._began = 0.0
-        self._stage: Pass = "captions"
-        self._done = 0
-        self._pool: Any = None
-
-    def pool(self, order: Order) -> Any:
-        """The workers, once they answer. The time of the pass ends when they are let go."""
-        self._pool = pool = self._make(order)
-        if isinstance(pool, ProcessPool):
-            pool.ready()
-        else:
-            while len(pool.processes) < WORKERS:
-                pool.wait(0.1)
-        close, self._began, self._done = pool.close, time.perf_counter(), 0
-
-        def closed() -> None:
-            self._held.seconds += time.perf_counter() - self._began
-            self._look()
-            close()
-
-        pool.close = closed
-        return pool
-
-    def tell(self, told: Told) -> None:
-        """Something was done."""
-        self._stage, before = told.stage, self._done
-        self._done += told.done
-        if any(before < length <= self._done for length in LENGTHS):
-            self._look()
-
-    def _look(self) -> None:
-        driver, sizes = psutil.Process().memory_info().rss, [0]
-        seconds = time.perf_counter() - self._began
-        for process in self._pool.processes:
-            with suppress(psutil.Error):  # one may have ended meanwhile
-                worker = psutil.Process(process)
-                sizes.append(sum(one.memory_info().rss for one in (worker, *worker.children(recursive=True))))
-        self._held.stamps.setdefault(self._stage, []).append(Stamp(self._done, seconds, driver, max(sizes)))
-
-
-def pictures(root: Path, number: int, side: int) -> Path:
-    """A folder of drawn things, a folder a class; large ones have the grain of photographs."""
-    for place in range(number):
-        scene = random_scene(FIRST + place, "object")
-        folder = root / scene.label
-        folder.mkdir(parents=True, exist_ok=True)
-        pixels = render(scene, side)[0] if side < SIDE else grained(FIRST + place, side)
-        Image.fromarray(pixels).save(folder / f"{place:06}.png", compress_level=1)
-    return root
-
-
-def grained(number: int, side: int) -> Pixels:
-    """A drawn thing with grain, (side, side, 3)."""
-    pixels = render(random_scene(number, "object"), side)[0].astype(np.float32)
-    return (pixels + np.random.default_rng(number).normal(0, 4, pixels.shape)).clip(0, 255).astype(np.uint8)
-
-
 PARTS: Mapping[str, Callable[[Sizes], Iterator[Figure | Comparison]]] = {
-    "asleep": asleep,
+    "asleep": lambda sizes: asleep(sizes.asleep),
     "overhead": overhead,
     "growing": growing,
     "resuming": resuming,

@@ -1,0 +1,152 @@
+"""Whole data sets on a GPU that is not there: models that sleep as long as it would work, and all else real.
+
+What a run takes beyond their sleep, with helpers for the work beside models and without. A part of `benchmarks.beside`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.figures import Comparison
+from benchmarks.runs_of_batches import SIDE, Pixels, grained, pictures, run
+from pipeline.lineage import Batch
+from pipeline.seams import Drawn, OnStep, Wanted
+from pipeline.settings import CaptionSettings, ControlKind, GenerationSettings
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Edit, StageValue, Task, Trace
+from services.batches.beside import Unread
+from services.batches.pools import ProcessPool
+from services.batches.work import Lot, Order, Worker
+from storage.batch_types import Done
+
+SLEEP = 0.25
+"""Seconds that a sleeping model takes for an image, as a GPU takes for one of 512 pixels in 25 steps or so."""
+OVERHEAD, WITHOUT = 1.05, 9.0
+HELPERS = (0, 1, 2)
+EDITED = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
+WRITTEN = StageValue(CounterfactualCaptions((EDITED,)), Trace("model", model="none"), "k")
+"""What a language model would write."""
+
+
+def asleep(sources: int) -> Iterator[Comparison]:
+    """So many sources read, captioned and drawn by models that sleep, and all else real: with helpers and without."""
+    for helpers in HELPERS:
+        with tempfile.TemporaryDirectory() as folder:
+            data = pictures(Path(folder) / "data", sources, SIDE)
+            held = run(data, Path(folder), partial(_of_one, helpers), {"generation.short_side": SIDE})
+        slept, at_models = SLEEP * (sources + held.cases), sum(held.workers.values())
+        yield Comparison(
+            f"asleep: a run with {helpers} helpers, by the sleep of its models",
+            (held.seconds / slept,),
+            most=OVERHEAD if helpers else WITHOUT,
+            words=f"{sources} sources of {SIDE} pixels, captioned and drawn in {SLEEP} s each, asleep: "
+            f"{held.seconds:.1f} s, of which the models had {at_models:.1f} s, and slept {slept:.1f} s.",
+        )
+
+
+def _of_one(helpers: int, order: Order) -> ProcessPool:
+    return ProcessPool(replace(order, helpers=helpers), 1, Sleeper)
+
+
+class Sleeper:
+    """The worker that there is, with models that sleep; what a language model would write is given."""
+
+    def __init__(self, order: Order) -> None:
+        models: Any = SleepingModels()
+        self._worker = Worker(order, models)
+        if helpers := self._worker._helpers:  # they come while real models are loaded
+            asked = [helpers.load("", "", {}) for _ in range(order.helpers or 0)]
+            assert all(isinstance(one(), Unread) for one in asked)
+        _drawing()
+
+    def do(self, lot: Lot) -> tuple[Done, ...]:
+        """As `Worker.do`."""
+        if lot.stage != "language":
+            return self._worker.do(lot)
+        return tuple(Done(piece.id, values={"counterfactuals": WRITTEN}) for piece in lot.pieces)
+
+
+class SleepingModels:
+    """A captioner and a generator that sleep as long as a GPU would work. Nothing measures likeness."""
+
+    embedder: Any = None
+    language: Any = None
+    sentences: Any = None
+    editor: Any = None
+
+    def __init__(self) -> None:
+        self.captioner, self.generator = SleepingCaptioner(), SleepingGenerator()
+
+    def generator_name(self, kind: ControlKind) -> str:
+        return self.generator.name
+
+    def editor_name(self) -> str:
+        return ""
+
+    def detector(self, kind: ControlKind) -> Any:
+        raise NotImplementedError("edges need no model")
+
+
+class SleepingCaptioner:
+    """Says the same of all."""
+
+    name = "asleep"
+
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        time.sleep(SLEEP)
+        return "A red bird.", ""
+
+
+class SleepingGenerator:
+    """Gives drawn scenes with grain, which are as hard to encode as photographs."""
+
+    name = "asleep"
+
+    def on(self, kind: ControlKind) -> SleepingGenerator:
+        return self
+
+    def preview(self) -> None:
+        return None
+
+    def batch(self, size: tuple[int, int], watched: bool = True) -> int:
+        return 8
+
+    def reading_length(self, prompt: str) -> int:
+        return 1
+
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
+        time.sleep(SLEEP)
+        return Image.fromarray(np.roll(_drawing(), seed % SIDE, axis=1))
+
+    def draw(
+        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
+    ) -> Sequence[Drawn]:
+        return self.draw_lot(wanted, size, [control] * len(wanted), settings, on_step)
+
+    def draw_lot(
+        self,
+        wanted: Sequence[Wanted],
+        size: int,
+        controls: Sequence[Image.Image],
+        settings: GenerationSettings,
+        on_step: OnStep,
+    ) -> Sequence[Drawn]:
+        return [
+            Drawn(self.generate(one.prompt, control, settings, one.seed, on_step), Batch(size=size, place=one.place))
+            for one, control in zip(wanted, controls, strict=True)
+        ]
+
+
+@cache
+def _drawing() -> Pixels:
+    return grained(0, SIDE)

@@ -1,0 +1,157 @@
+"""A run of a whole data set from a folder of drawn things, with what it took: for the benchmarks of batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+from PIL import Image
+
+from demo.render import render
+from demo.scene import random_scene
+from services.batches.engine import Engine, Told
+from services.batches.plan_file import plan_from_text
+from services.batches.pools import ProcessPool
+from services.batches.service import BatchService
+from services.batches.work import Order
+from storage.batch_types import Pass
+from storage.workspace import Workspace
+
+SIDE = 512
+"""Pixels from which on pictures are given grain."""
+LENGTHS = (100, 1_000, 10_000)
+"""When so much of a pass was done, it is looked at the clock and the memory."""
+FIRST = 6_000_000
+"""The number of the first scene."""
+
+Pixels = NDArray[np.uint8]
+PLAN = """
+name = "A benchmark"
+data = {{ root = "{data}", layout = "imagefolder" }}
+task = {{ kind = "classification" }}
+edits = {{ {captions} }}
+make = {{ profile = "demo", seed = 1, settings = {{ {settings} }} }}
+"""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """How a run stood at a moment."""
+
+    done: int
+    """Of its pass."""
+    seconds: float
+    """Since the workers of the pass were there."""
+    driver: int
+    """Bytes of memory of the process that drives."""
+    worker: int
+    """Of the largest worker, with what it has started."""
+
+
+@dataclass
+class Run:
+    """What a run took."""
+
+    seconds: float = 0.0
+    """From when the workers of a pass are there to its end, all passes."""
+    cases: int = 0
+    workers: dict[Pass, float] = field(default_factory=dict)
+    """Seconds of workers, by pass, as they tell them."""
+    stamps: dict[Pass, list[Stamp]] = field(default_factory=dict)
+    """At those lengths that are looked at, and at the end."""
+
+    def stamp(self, stage: Pass, length: int) -> Stamp:
+        """When so much was done of a pass; where it never was so much, at its end."""
+        stamps = self.stamps[stage]
+        return next((one for one in stamps if one.done >= length), stamps[-1])
+
+    def each(self, length: int) -> float:
+        """Seconds of a test case of the first so many, through all passes."""
+        at = [self.stamp(stage, length) for stage in self.stamps]
+        return sum(one.seconds / one.done for one in at)
+
+
+def run(data: Path, folder: Path, make: Callable[[Order], Any], settings: Mapping[str, int], captions: int = 1) -> Run:
+    """A folder of images made into test cases, so many of each."""
+    held = Run()
+    given = ", ".join(f'"{name}" = {value}' for name, value in settings.items())
+    text = PLAN.format(data=data, settings=given, captions=f"captions_a_source = {captions}")
+    with Workspace(folder / "workspace") as workspace:
+        service = BatchService(workspace)
+        number = service.plan(plan_from_text(text, folder / "plan.toml"))
+        workspace.batches.approve(number, ahead=True)
+        watch = _Watch(make, held)
+        assert Engine(workspace, number, service.order(number), watch.pool, tell=watch.tell).run() == "done"
+        counts = workspace.batches.counts(number)
+        held.cases = counts["images"]["done"].number
+        held.workers = {stage: sum(one.seconds for one in states.values()) for stage, states in counts.items()}
+    return held
+
+
+class _Watch:
+    """Takes the time of each pass, and looks at the memory on the way."""
+
+    def __init__(self, make: Callable[[Order], Any], held: Run) -> None:
+        self._make, self._held = make, held
+        self._began = 0.0
+        self._stage: Pass = "captions"
+        self._done = 0
+        self._pool: Any = None
+
+    def pool(self, order: Order) -> Any:
+        """The workers, once they answer. The time of the pass ends when they are let go."""
+        self._pool = pool = self._make(order)
+        if isinstance(pool, ProcessPool):
+            pool.ready()
+        else:
+            while len(pool.processes) < len(pool._slots):
+                pool.wait(0.1)
+        close, self._began, self._done = pool.close, time.perf_counter(), 0
+
+        def closed() -> None:
+            self._held.seconds += time.perf_counter() - self._began
+            self._look()
+            close()
+
+        pool.close = closed
+        return pool
+
+    def tell(self, told: Told) -> None:
+        """Something was done."""
+        self._stage, before = told.stage, self._done
+        self._done += told.done
+        if any(before < length <= self._done for length in LENGTHS):
+            self._look()
+
+    def _look(self) -> None:
+        driver, sizes = psutil.Process().memory_info().rss, [0]
+        seconds = time.perf_counter() - self._began
+        for process in self._pool.processes:
+            with suppress(psutil.Error):  # one may have ended meanwhile
+                worker = psutil.Process(process)
+                sizes.append(sum(one.memory_info().rss for one in (worker, *worker.children(recursive=True))))
+        self._held.stamps.setdefault(self._stage, []).append(Stamp(self._done, seconds, driver, max(sizes)))
+
+
+def pictures(root: Path, number: int, side: int) -> Path:
+    """A folder of drawn things, a folder a class; large ones have the grain of photographs."""
+    for place in range(number):
+        scene = random_scene(FIRST + place, "object")
+        folder = root / scene.label
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = render(scene, side)[0] if side < SIDE else grained(FIRST + place, side)
+        Image.fromarray(pixels).save(folder / f"{place:06}.png", compress_level=1)
+    return root
+
+
+def grained(number: int, side: int) -> Pixels:
+    """A drawn thing with grain, (side, side, 3)."""
+    pixels = render(random_scene(number, "object"), side)[0].astype(np.float32)
+    return (pixels + np.random.default_rng(number).normal(0, 4, pixels.shape)).clip(0, 255).astype(np.uint8)
