@@ -51,6 +51,7 @@ class Engine:
         self._stop = stop or threading.Event()
         self._recipe = recipe_of(order.plan.make.recipe)
         self._planner = Planner(workspace, batch, order)
+        self._ahead: Pool | None = None
 
     def run(self) -> Outcome:
         """Work until the batch is done, waits for a person's yes, or is to stop. Raises UserError where another process
@@ -64,9 +65,25 @@ class Engine:
             )
         self._ledger.hold(self._number)
         try:
+            self._begin_ahead()
             return self._run()
         finally:
+            if self._ahead is not None:
+                self._ahead.close()
             self._ledger.let_go(self._number)
+
+    def _begin_ahead(self) -> None:
+        """Where it is plain that there is something to do, workers load their models while the ledger is looked
+        through.
+        """
+        batch = self._ledger.get(self._number)
+        waits = batch.stage == "images" and batch.approved is None
+        if not waits and self._has_work(batch.stage) and "planned" in self._ledger.counts(self._number)[batch.stage]:
+            self._ahead = self._pool(self._order)
+
+    def _has_work(self, stage: Pass) -> bool:
+        """Whether workers do anything in a pass."""
+        return stage == "images" or bool(stages_of(self._recipe, stage))
 
     def _run(self) -> Outcome:
         while (batch := self._planner.next_pass()) is not None:
@@ -84,9 +101,9 @@ class Engine:
         lot = self._next(batch)
         if lot is None:
             return None
-        if batch.stage != "images" and not stages_of(self._recipe, batch.stage):
+        if not self._has_work(batch.stage):
             return self._pass_over(batch, lot)
-        pool = self._pool(self._order)
+        pool, self._ahead = self._ahead or self._pool(self._order), None
         out: dict[int, Lot] = {}
         try:
             while lot is not None or out:

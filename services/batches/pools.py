@@ -28,6 +28,8 @@ from storage.batch_types import Done
 
 AHEAD = 2
 """Lots that a worker has at a time."""
+ENDS_WITHIN = 5.0
+"""Seconds for a worker without a lot to end."""
 MOST_DEATHS_AT_START = 3
 """Workers that may die one after another without a single lot done, before it is given up."""
 log = logging.getLogger(__name__)
@@ -220,10 +222,13 @@ class ProcessPool:
 
     def close(self) -> None:
         for slot in self._slots:
-            slot.process.terminate()
+            if slot.lots:
+                slot.process.terminate()
+            slot.connection.close()  # one that has nothing to do ends by itself, and leaves nothing behind
         for slot in self._slots:
+            slot.process.join(ENDS_WITHIN)
+            slot.process.terminate()
             slot.process.join()
-            slot.connection.close()
         self._slots = []
 
     @property
