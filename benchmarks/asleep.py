@@ -62,9 +62,9 @@ class Sleeper:
     def __init__(self, order: Order) -> None:
         models: Any = SleepingModels()
         self._worker = Worker(order, models)
-        if helpers := self._worker._helpers:  # they come while real models are loaded
-            asked = [helpers.load("", "", {}) for _ in range(order.helpers or 0)]
-            assert all(isinstance(one(), Unread) for one in asked)
+        # They come while real models are loaded.
+        asked = [self._worker._beside.load("", "", {}) for _ in range(order.helpers or 0)]
+        assert all(isinstance(one(), Unread) for one in asked)
         _drawing()
 
     def do(self, lot: Lot) -> tuple[Done, ...]:

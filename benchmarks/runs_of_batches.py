@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,17 +72,25 @@ class Run:
         stamps = self.stamps[stage]
         return next((one for one in stamps if one.done >= length), stamps[-1])
 
-    def each(self, length: int) -> float:
-        """Seconds of a test case of the first so many, through all passes."""
-        at = [self.stamp(stage, length) for stage in self.stamps]
+    def each(self, length: int, stages: Sequence[Pass]) -> float:
+        """Seconds of one of the first so many, through these passes."""
+        at = [self.stamp(stage, length) for stage in stages]
         return sum(one.seconds / one.done for one in at)
 
 
-def run(data: Path, folder: Path, make: Callable[[Order], Any], settings: Mapping[str, int], captions: int = 1) -> Run:
-    """A folder of images made into test cases, so many of each."""
+def run(
+    data: Path,
+    folder: Path,
+    make: Callable[[Order], Any],
+    settings: Mapping[str, int],
+    captions: int = 1,
+    seeds: int = 1,
+) -> Run:
+    """A folder of images made into test cases: of each so many captions, and of each of those so many images."""
     held = Run()
     given = ", ".join(f'"{name}" = {value}' for name, value in settings.items())
     text = PLAN.format(data=data, settings=given, captions=f"captions_a_source = {captions}")
+    text += f"images = {{ seeds_a_caption = {seeds} }}\n"
     with Workspace(folder / "workspace") as workspace:
         service = BatchService(workspace)
         number = service.plan(plan_from_text(text, folder / "plan.toml"))

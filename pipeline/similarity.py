@@ -12,9 +12,11 @@ these from other colours: the model hardly knows them. Of 94 pairs of the other 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.seams import Sentences
 from pipeline.types import Alternative, Alternatives, EditType, KeywordAlternatives, Task
@@ -97,19 +99,22 @@ def _to(texts: Sequence[str], other: str, kind: EditType, sentences: Sentences) 
     groups = [[phrase.strip() for phrase in group.split(",")] for group in listed.split(";")]
     known = [phrase for group in groups for phrase in group]
     wanted = list(dict.fromkeys((*known, other, *texts)))
-    vectors = dict(zip(wanted, sentences.vectors([frame.format(phrase) for phrase in wanted]), strict=True))
-    group = max(groups, key=lambda group: _belongs(vectors[other], [vectors[phrase] for phrase in group]))
-    mean = [sum(column) / len(group) for column in zip(*(vectors[phrase] for phrase in group), strict=True)]
-    centred = {phrase: [x - m for x, m in zip(vector, mean, strict=True)] for phrase, vector in vectors.items()}
-    return [_cosine(centred[text], centred[other]) for text in texts]
+    vectors = np.array(sentences.vectors([frame.format(phrase) for phrase in wanted]), dtype=np.float64)
+    place = {phrase: at for at, phrase in enumerate(wanted)}
+    rows = [[place[phrase] for phrase in group] for group in groups]
+    mean = vectors[max(rows, key=lambda own: _belongs(vectors[place[other]], vectors[own]))].mean(axis=0)
+    centred = vectors - mean
+    return _cosines(centred[place[other]], centred[[place[text] for text in texts]])
 
 
-def _belongs(vector: Sequence[float], group: Sequence[Sequence[float]]) -> float:
+def _belongs(vector: NDArray[np.float64], group: NDArray[np.float64]) -> float:
     """How near a phrase is to a group: one of its own is nearest, else the mean of the two that it comes closest to."""
-    nearest = sorted((_cosine(vector, member) for member in group), reverse=True)[:2]
+    nearest = sorted(_cosines(vector, group), reverse=True)[:2]
     return 2.0 if nearest[0] > 0.9999 else sum(nearest) / len(nearest)
 
 
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    lengths = math.hypot(*one) * math.hypot(*other)
-    return sum(a * b for a, b in zip(one, other, strict=True)) / lengths if lengths else 0.0
+def _cosines(one: NDArray[np.float64], others: NDArray[np.float64]) -> list[float]:
+    """0 where a vector has no length."""
+    lengths = np.linalg.norm(others, axis=1) * np.linalg.norm(one)
+    products = others @ one
+    return [float(x) for x in np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)]

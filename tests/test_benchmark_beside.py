@@ -34,8 +34,8 @@ def test_a_batch_that_is_almost_done_goes_on_with_what_is_left(tmp_path: Path) -
         assert not service.failures(number)
 
 
-def test_seconds_are_those_of_the_first_so_many_through_all_passes() -> None:
+def test_seconds_are_those_of_the_first_so_many_through_the_passes() -> None:
     run = Run(stamps={"captions": [Stamp(100, 10.0, 1, 1), Stamp(150, 15.0, 1, 1)], "images": [Stamp(104, 52.0, 1, 1)]})
-    assert run.each(100) == pytest.approx(0.1 + 0.5)
-    assert run.each(1000) == pytest.approx(0.1 + 0.5), "at the end, where there are not so many"
+    assert run.each(100, ("captions", "images")) == pytest.approx(0.1 + 0.5)
+    assert run.each(1000, ("captions", "images")) == pytest.approx(0.1 + 0.5), "at the end, where there are not so many"
     assert run.stamp("captions", 120).done == 150

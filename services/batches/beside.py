@@ -15,11 +15,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from PIL import Image
 
@@ -40,10 +39,11 @@ from storage.thumbnails import ThumbnailFiles
 MOST_HELPERS = 4
 """Of a worker: they encode 50 images of 512 pixels a second, more than one GPU draws."""
 
+AT_ONCE = 8
+"""Files that a worker without helpers has at the disk at a time."""
+
 _GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """One of them is there where torch may find a GPU: of NVIDIA, of AMD, within Windows."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -107,17 +107,21 @@ class Unread:
 
 
 class FileWork:
-    """Does it, in whichever process it is made."""
+    """Does it, in whichever process it is made. Safe to use from many threads."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
         self._files = ImageFiles(order.images)
         self._files.process = order.process
         self._thumbnails = ThumbnailFiles(order.thumbnails, self._files)
+        self._opening, self._opened = threading.Lock(), list[DataSet]()
 
-    @cached_property
+    @property
     def _data(self) -> DataSet:
-        return data_set_of(self._order.plan)
+        with self._opening:  # a large one takes a while to be listed
+            if not self._opened:
+                self._opened.append(data_set_of(self._order.plan))
+            return self._opened[0]
 
     def read(self, piece: Piece) -> Opened | Unread:
         """The source of a piece as the data set has it, its files written. Raises UserError for a full disk."""
@@ -170,21 +174,31 @@ class Beside(Protocol):
 
     def save(self, image: Image.Image, in_galleries: bool) -> Callable[[], StoredImage]: ...
 
+    def close(self) -> None:
+        """End whatever does it, once all is done that was asked for."""
+        ...
+
 
 class Here:
-    """Does it at once, in this process and thread."""
+    """Does it in threads of this process, so that many files wait for the disk at the same time: each takes it some
+    milliseconds, in which the core would have nothing to do.
+    """
 
     def __init__(self, files: FileWork) -> None:
         self._files = files
+        self._threads = ThreadPoolExecutor(AT_ONCE, "files")
 
     def read(self, piece: Piece) -> Callable[[], Opened | Unread]:
-        return _given(self._files.read(piece))
+        return self._threads.submit(self._files.read, piece).result
 
     def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Callable[[], Opened | Unread]:
-        return _given(self._files.load(source, mask, classes))
+        return self._threads.submit(self._files.load, source, mask, classes).result
 
     def save(self, image: Image.Image, in_galleries: bool) -> Callable[[], StoredImage]:
-        return _given(self._files.save(image, in_galleries))
+        return self._threads.submit(self._files.save, image, in_galleries).result
+
+    def close(self) -> None:
+        self._threads.shutdown()
 
 
 class HelperDied(Exception):
@@ -218,7 +232,6 @@ class Helpers:
         return self._waiting.submit(self._asked, "save", image, in_galleries).result
 
     def close(self) -> None:
-        """End them, once they have done what they were asked for."""
         self._waiting.shutdown()
         while not self._free.empty():
             self._free.get().close()
@@ -281,7 +294,3 @@ def _help(connection: Connection, order: Order) -> None:
             except UserError as error:
                 said = UserError(str(error))
             connection.send(said)
-
-
-def _given(made: T) -> Callable[[], T]:
-    return lambda: made

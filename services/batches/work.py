@@ -72,8 +72,7 @@ class Worker:
         self._driver = Driver(order.profile, self._models)
         self._recipe = recipe_of(order.plan.make.recipe)
         self._files = FileWork(order)
-        self._helpers = Helpers(order, order.helpers) if order.helpers else None
-        self._beside: Beside = self._helpers or Here(self._files)
+        self._beside: Beside = Helpers(order, order.helpers) if order.helpers else Here(self._files)
         self._at_models = ThreadPoolExecutor(1, "models") if order.helpers else None
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
@@ -93,9 +92,8 @@ class Worker:
         return tuple(replace(one, seconds=seconds / len(lot.pieces)) for one in done)
 
     def close(self) -> None:
-        """End its helpers, and its thread."""
-        if self._helpers is not None:
-            self._helpers.close()
+        """End its helpers, and its threads."""
+        self._beside.close()
         if self._at_models is not None:
             self._at_models.shutdown()
 
