@@ -1,0 +1,162 @@
+"""Figures of test cases of which several were made from one source, with their uncertainty. Pure; knows no models.
+
+Cases of one source are not independent: where a model fails on one of them it fails more often on the others. So what
+is drawn again, or counted as one, is always the source, never the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+CONFIDENCE = 0.95
+SAMPLES = 10_000
+"""Resamples of a bootstrap. Sources that are alike are drawn together, so that many cost little."""
+FEWEST_SOURCES = 2
+"""Of fewer sources nothing can be said of how much they differ."""
+
+Floats = NDArray[np.float64]
+Statistic = Callable[[Floats], Floats]
+"""Takes sums over sources, (..., k), and gives the figure, (...); NaN where it is undefined."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with its interval. What is undefined is None, and `why` says it in words."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    """Images."""
+    sources: int = 0
+    why: str = ""
+    """Why there is no value, or no interval; "" where there are both."""
+
+    @property
+    def clear_of_zero(self) -> bool:
+        """Whether its interval leaves out 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """How much the cases of one source are alike, and what they are worth."""
+
+    correlation: float | None
+    """Intra-class correlation, at most 1; None where it is undefined."""
+    design_effect: float | None
+    """By how much the variance of a mean is larger than if all cases were independent."""
+    effective: float | None
+    """As many independent cases would say as much."""
+    why: str = ""
+
+
+def interval(
+    sums: Floats, statistic: Statistic, n: int, seed: int = 0, samples: int = SAMPLES, confidence: float = CONFIDENCE
+) -> Figure:
+    """A figure of sums over sources, (sources, k), with a bias-corrected and accelerated bootstrap interval (Efron
+    1987, Journal of the American Statistical Association 82): sources are drawn with replacement, as many as there are.
+
+    `n` is the number of images, which is only told. No interval with fewer than two sources, or where all are alike.
+    """
+    sources = len(sums)
+    if not sources:
+        return Figure(None, why="there is nothing to count")
+    value = float(statistic(sums.sum(axis=0)))
+    if not np.isfinite(value):
+        return Figure(None, n=n, sources=sources, why="it is undefined for these images")
+    kinds, of_kind = np.unique(sums, axis=0, return_counts=True)
+    if sources < FEWEST_SOURCES or len(kinds) == 1:
+        why = "there is one source only" if sources < FEWEST_SOURCES else "all sources are alike"
+        return Figure(value, n=n, sources=sources, why=f"no interval, since {why}")
+    drawn = np.random.default_rng(seed).multinomial(sources, of_kind / sources, size=samples)
+    figures = statistic(drawn @ kinds)
+    figures = figures[np.isfinite(figures)]
+    if len(figures) < samples / 2:
+        return Figure(value, n=n, sources=sources, why="no interval, since too few resamples have a figure")
+    low, high = _bca(value, figures, statistic(sums.sum(axis=0) - kinds), of_kind, confidence)
+    return Figure(value, low, high, n, sources)
+
+
+def _bca(value: float, figures: Floats, without: Floats, of_kind: NDArray[np.int64], confidence: float) -> list[float]:
+    """The ends of the interval; `without` is the figure without one source of each kind."""
+    below = float(np.count_nonzero(figures < value) + 0.5 * np.count_nonzero(figures == value))
+    share = min(max(below / len(figures), 0.5 / len(figures)), 1 - 0.5 / len(figures))
+    bias = stats.norm.ppf(share)
+    known = np.isfinite(without)
+    weights = of_kind[known]
+    acceleration = 0.0
+    if weights.sum() > 1:
+        away = np.average(without[known], weights=weights) - without[known]
+        spread = float((weights * away**2).sum())
+        acceleration = float((weights * away**3).sum()) / (6 * spread**1.5) if spread > 0 else 0.0
+    ends = stats.norm.ppf([(1 - confidence) / 2, (1 + confidence) / 2])
+    moved = stats.norm.cdf(bias + (bias + ends) / (1 - acceleration * (bias + ends)))
+    return [float(end) for end in np.quantile(figures, moved)]
+
+
+def mean_by_source(
+    values: Floats, source: NDArray[np.int64], confidence: float = CONFIDENCE, weights: Floats | None = None
+) -> Figure:
+    """The mean of one value an image, with an interval that counts the images of a source as one: the variance of the
+    sums of a source around the mean (the sandwich estimator, with Student's t at one less than there are sources;
+    Cameron and Miller 2015, Journal of Human Resources 50). `source` numbers the source of each image; `weights` are
+    how much each image counts, 1 where they are left out.
+    """
+    if not len(values):
+        return Figure(None, why="there is nothing to count")
+    weighed = np.ones(len(values)) if weights is None else weights
+    value = float(np.average(values, weights=weighed))
+    _, number = np.unique(source, return_inverse=True)
+    sources = int(number.max()) + 1
+    if sources < FEWEST_SOURCES:
+        return Figure(value, n=len(values), sources=sources, why="no interval, since there is one source only")
+    away = np.bincount(number, weights=weighed * (values - value), minlength=sources)
+    variance = sources / (sources - 1) * float((away**2).sum()) / float(weighed.sum()) ** 2
+    reach = float(stats.t.ppf((1 + confidence) / 2, sources - 1)) * variance**0.5
+    return Figure(value, value - reach, value + reach, len(values), sources)
+
+
+def clustering(wrong: Floats, source: NDArray[np.int64]) -> Clustering:
+    """The intra-class correlation of one value an image, by the analysis of variance with unequal groups (Donner 1986,
+    International Statistical Review 54), the design effect 1 + (m - 1) x correlation of Kish (1965), where m is the
+    mean number of images that an image's source has, and what the images are worth. A correlation below 0 counts as 0.
+    """
+    _, number, size = np.unique(source, return_inverse=True, return_counts=True)
+    sources, n = len(size), len(wrong)
+    if sources < FEWEST_SOURCES or n == sources:
+        why = "there is one source only" if sources < FEWEST_SOURCES else "each source has one test case only"
+        return Clustering(None, 1.0 if n == sources and n else None, float(n) if n == sources and n else None, why)
+    mean = np.bincount(number, weights=wrong) / size
+    between = float((size * (mean - wrong.mean()) ** 2).sum()) / (sources - 1)
+    within = float(((wrong - mean[number]) ** 2).sum()) / (n - sources)
+    usual = (n - float((size**2).sum()) / n) / (sources - 1)
+    spread = between + (usual - 1) * within
+    if not spread:
+        return Clustering(None, None, None, "all images are alike")
+    correlation = (between - within) / spread
+    effect = 1 + (float((size**2).sum()) / n - 1) * max(correlation, 0.0)
+    return Clustering(correlation, effect, n / effect)
+
+
+def adjusted(p_values: Floats, way: str = "holm") -> Floats:
+    """P-values for several questions that are asked at once: "holm" keeps the chance of any false finding (Holm 1979,
+    Scandinavian Journal of Statistics 6), "fdr" the share of false findings (Benjamini and Hochberg 1995). Those that
+    are NaN stay so, and count as not asked.
+    """
+    found, asked = np.full(len(p_values), np.nan), np.isfinite(p_values)
+    known = p_values[asked]
+    if way == "fdr":
+        found[asked] = stats.false_discovery_control(known) if len(known) else known
+        return found
+    order = np.argsort(known)
+    steps = np.maximum.accumulate(known[order] * np.arange(len(known), 0, -1))
+    back = np.empty(len(known))
+    back[order] = np.minimum(steps, 1.0)
+    found[asked] = back
+    return found

@@ -1,0 +1,315 @@
+"""How often a model under test is wrong on generated images, beside the very same sources (the paper's RQ2). Pure.
+
+Everything is compared by source: an original counts once, its test cases and reconstructions count with it. What a
+model says that cannot be compared with the label is left out and told, never counted as wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from evaluation.by_source import Clustering, Figure, Floats, adjusted, clustering, interval
+
+RIGHT, WRONG, UNKNOWN = 1, 0, -1
+BINS = 15
+"""Of equal width, for the calibration (Guo et al. 2017)."""
+FEWEST = 20
+"""Images of a row of a table: of fewer no figure is shown."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model says of images, column by column; all columns have one length."""
+
+    source: NDArray[np.int64]
+    """The number of the source of each image, from 0."""
+    right: NDArray[np.int8]
+    """`RIGHT`, `WRONG`, or `UNKNOWN` where it cannot be compared."""
+    said: NDArray[np.int64]
+    """The number of the class that it names, from 0; -1 for one that is none of the labels."""
+    confidence: Floats
+    """The probability of that class, 0 to 1."""
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def where(self, wanted: NDArray[np.bool_]) -> Answers:
+        """Those that are wanted."""
+        return Answers(self.source[wanted], self.right[wanted], self.said[wanted], self.confidence[wanted])
+
+    @property
+    def known(self) -> Answers:
+        """Those that can be compared."""
+        return self.where(self.right != UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Flips:
+    """What becomes of sources' answers in their test cases."""
+
+    newly_wrong: int
+    """Test cases that are wrong, of sources that are right."""
+    newly_right: int
+    pairs: int
+    net: Figure
+    """(newly wrong - newly right) / pairs, 0 to 1."""
+    p_value: float | None
+    """McNemar's exact test, where each source has one test case; None where it has more: they are not independent."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """Of how many sources all, some and none of the test cases are wrong."""
+
+    all_wrong: int
+    some_wrong: int
+    none_wrong: int
+    by_number: tuple[tuple[int, int, int], ...]
+    """Test cases of a source, how many of them are wrong, and of how many sources that is so."""
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """One class of a table."""
+
+    label: str
+    sources: int
+    cases: int
+    error_original: Figure
+    error_generated: Figure
+    difference: Figure
+    p_value: float | None
+    """Of the test that the difference is 0, by the means of the sources (t); None where there are too few."""
+    p_adjusted: float | None
+    """For all classes of the table, by Holm's way."""
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """What a model says of the images of each label, in shares of the row; `other` is what is none of the labels."""
+
+    labels: tuple[str, ...]
+    shares: Floats
+    """(labels, labels + 1), each row adds up to 1, or is NaN where there is no image; the last column is `other`."""
+    images: NDArray[np.int64]
+    """Of each row."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Whether a model is as sure as it is right."""
+
+    expected_error: float | None
+    """The mean distance between confidence and accuracy, 0 to 1 (ECE); None without images."""
+    confidence: tuple[float | None, ...]
+    """The mean of each bin; None for an empty one."""
+    accuracy: tuple[float | None, ...]
+    images: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Effectiveness:
+    """Where a model breaks, and how sure that is. Errors and differences are shares, 0 to 1."""
+
+    split: str
+    """That of all sources; "" where they have none."""
+    sources: int
+    cases: int
+    left_out: int
+    """Images, of all three kinds, that cannot be compared with a label."""
+    error_original: Figure
+    error_generated: Figure
+    error_reconstructed: Figure
+    """Of the same sources with their unedited captions; without a value where there are none."""
+    difference: Figure
+    """Generated less original."""
+    excess: Figure
+    """Generated less reconstructed: what the edits do beyond what drawing does."""
+    factor: Figure
+    """Generated over original."""
+    flips: Flips
+    together: Together
+    clustering: Clustering
+    classes: tuple[ClassRow, ...]
+    confusion: tuple[Confusion, Confusion]
+    """Of the originals, and of the generated images."""
+    calibration: tuple[Calibration, Calibration]
+
+
+def effectiveness(
+    original: Answers,
+    generated: Answers,
+    reconstructed: Answers | None,
+    label: NDArray[np.int64],
+    labels: Sequence[str],
+    splits: Sequence[str],
+    seed: int = 0,
+) -> Effectiveness:
+    """All figures. `original` has one answer a source; `label` numbers the label of each source among `labels`, and
+    `splits` names the split of each source, or "".
+
+    Only sources count of which the original and a test case can be compared. Raises ValueError for sources of several
+    splits: what was trained on and what was not are never mixed.
+    """
+    several = sorted({one or "without a split" for one in splits})
+    if len(several) > 1:
+        raise ValueError(f"sources of several splits are not mixed: {', '.join(several)}")
+    first, cases = original.known, generated.known
+    control = reconstructed.known if reconstructed is not None else None
+    left_out = len(original) + len(generated) - len(first) - len(cases)
+    if reconstructed is not None and control is not None:
+        left_out += len(reconstructed) - len(control)
+    both = np.intersect1d(first.source, cases.source)
+    first, cases = first.where(np.isin(first.source, both)), cases.where(np.isin(cases.source, both))
+    control = control.where(np.isin(control.source, both)) if control is not None and len(control) else None
+    sums = _sums(both, first, cases, control)
+    n, controls = len(cases), len(control) if control is not None else 0
+    with_control = sums[sums[:, 4] > 0]
+    no_control = Figure(None, why="there are no reconstructions of these sources")
+    wrong = (cases.right == WRONG).astype(np.float64)
+    return Effectiveness(
+        split=several[0] if splits and splits[0] else "",
+        sources=len(both),
+        cases=n,
+        left_out=left_out,
+        error_original=interval(sums, lambda held: _over(held[..., 1], held[..., 0]), len(both), seed),
+        error_generated=interval(sums, lambda held: _over(held[..., 3], held[..., 2]), n, seed),
+        error_reconstructed=interval(with_control, lambda held: _over(held[..., 5], held[..., 4]), controls, seed)
+        if len(with_control)
+        else no_control,
+        difference=interval(sums, _difference, n, seed),
+        excess=interval(with_control, _excess, n, seed) if len(with_control) else no_control,
+        factor=_factor(sums, n, seed),
+        flips=_flips(both, first, cases, sums, seed),
+        together=_together(sums),
+        clustering=clustering(wrong, cases.source),
+        classes=_classes(sums, label[both], labels, seed),
+        confusion=(_confusion(first, label, labels), _confusion(cases, label, labels)),
+        calibration=(calibration(first), calibration(cases)),
+    )
+
+
+def _over(part: Floats, whole: Floats) -> Floats:
+    """NaN where there is nothing to divide by."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(whole > 0, np.asarray(part) / np.where(whole > 0, whole, 1), np.nan)
+
+
+def _sums(both: NDArray[np.int64], first: Answers, cases: Answers, control: Answers | None) -> Floats:
+    """By source: originals, wrong ones; test cases, wrong ones; reconstructions, wrong ones."""
+    columns: list[Floats] = []
+    for answers in (first, cases, control):
+        if answers is None:
+            columns += [np.zeros(len(both))] * 2
+            continue
+        place = np.searchsorted(both, answers.source)
+        columns.append(_counted(place, np.ones(len(place)), len(both)))
+        columns.append(_counted(place, answers.right == WRONG, len(both)))
+    return np.stack(columns, axis=1)
+
+
+def _counted(place: NDArray[np.int64], weights: NDArray[Any], length: int) -> Floats:
+    return np.bincount(place, weights=weights, minlength=length).astype(np.float64)
+
+
+def _difference(held: Floats) -> Floats:
+    return _over(held[..., 3], held[..., 2]) - _over(held[..., 1], held[..., 0])
+
+
+def _excess(held: Floats) -> Floats:
+    return _over(held[..., 3], held[..., 2]) - _over(held[..., 5], held[..., 4])
+
+
+def _factor(sums: Floats, n: int, seed: int) -> Figure:
+    if len(sums) and not sums[:, 1].any():
+        return Figure(None, n=n, sources=len(sums), why="the model is right about every original")
+
+    def ratio(held: Floats) -> Floats:
+        return _over(_over(held[..., 3], held[..., 2]), _over(held[..., 1], held[..., 0]))
+
+    return interval(sums, ratio, n, seed)
+
+
+def _flips(both: NDArray[np.int64], first: Answers, cases: Answers, sums: Floats, seed: int) -> Flips:
+    before = np.full(len(both), UNKNOWN)
+    before[np.searchsorted(both, first.source)] = first.right
+    place = np.searchsorted(both, cases.source)
+    lost = (before[place] == RIGHT) & (cases.right == WRONG)
+    gained = (before[place] == WRONG) & (cases.right == RIGHT)
+    by_source = np.stack(
+        [np.bincount(place, weights=lost.astype(float) - gained, minlength=len(both)), sums[:, 2]], axis=1
+    )
+    net = interval(by_source, lambda held: _over(held[..., 0], held[..., 1]), len(cases), seed)
+    b, c = int(lost.sum()), int(gained.sum())
+    alone = len(cases) > 0 and len(cases) == len(both)
+    p_value = float(stats.binomtest(b, b + c).pvalue) if alone and b + c else None
+    return Flips(b, c, len(cases), net, p_value)
+
+
+def _together(sums: Floats) -> Together:
+    size, wrong = sums[:, 2].astype(int), sums[:, 3].astype(int)
+    pairs, number = np.unique(np.stack([size, wrong], axis=1), axis=0, return_counts=True)
+    by_number = tuple((int(m), int(k), int(of)) for (m, k), of in zip(pairs, number, strict=True))
+    every, none = int((size == wrong).sum()), int((wrong == 0).sum())
+    return Together(every, len(sums) - every - none, none, by_number)
+
+
+def _classes(sums: Floats, label: NDArray[np.int64], labels: Sequence[str], seed: int) -> tuple[ClassRow, ...]:
+    rows = []
+    for number, name in enumerate(labels):
+        own = sums[label == number]
+        if not len(own):
+            continue
+        cases, few = int(own[:, 2].sum()), ""
+        if cases < FEWEST:
+            few = f"fewer than {FEWEST} test cases"
+        original = interval(own, lambda held: _over(held[..., 1], held[..., 0]), len(own), seed)
+        generated = interval(own, lambda held: _over(held[..., 3], held[..., 2]), cases, seed)
+        difference = interval(own, _difference, cases, seed)
+        if few:
+            original, generated, difference = (
+                Figure(None, n=one.n, sources=one.sources, why=few) for one in (original, generated, difference)
+            )
+        rows.append(ClassRow(name, len(own), cases, original, generated, difference, None if few else _p_of(own), None))
+    p_values = np.array([np.nan if row.p_value is None else row.p_value for row in rows])
+    together = adjusted(p_values)
+    return tuple(
+        ClassRow(**{**row.__dict__, "p_adjusted": None if np.isnan(p) else float(p)})
+        for row, p in zip(rows, together, strict=True)
+    )
+
+
+def _p_of(sums: Floats) -> float | None:
+    """Of the test that test cases are as often wrong as their originals."""
+    change = sums[:, 3] / sums[:, 2] - sums[:, 1] / sums[:, 0]
+    if len(change) < 2 or not change.std():
+        return None if len(change) < 2 else float(not change.any())
+    return float(stats.ttest_1samp(change, 0.0).pvalue)
+
+
+def _confusion(answers: Answers, label: NDArray[np.int64], labels: Sequence[str]) -> Confusion:
+    rows, other = label[answers.source], len(labels)
+    said = np.where(answers.said < 0, other, answers.said)
+    counts = np.zeros((len(labels), len(labels) + 1))
+    np.add.at(counts, (rows, said), 1)
+    images = counts.sum(axis=1)
+    return Confusion(tuple(labels), _over(counts, images[:, None]), images.astype(np.int64))
+
+
+def calibration(answers: Answers, bins: int = BINS) -> Calibration:
+    """The expected calibration error with bins of equal width (Naeini et al. 2015), and what stands in the bins."""
+    place = np.minimum((answers.confidence * bins).astype(int), bins - 1)
+    images = _counted(place, np.ones(len(place)), bins)
+    sure, right = _counted(place, answers.confidence, bins), _counted(place, answers.right == RIGHT, bins)
+    error = float(np.abs(sure - right).sum() / len(answers)) if len(answers) else None
+
+    def mean(sums: Floats) -> tuple[float | None, ...]:
+        return tuple(float(one / of) if of else None for one, of in zip(sums, images, strict=True))
+
+    return Calibration(error, mean(sure), mean(right), tuple(int(one) for one in images))
