@@ -1,0 +1,261 @@
+"""What people's votes on a sample make of an error rate on all images: how many faults are valid ones. Pure.
+
+The images are parted into strata, such as "wrong, weather": a sample of each is judged with one question, and the law
+of total probability puts them together. Where every image has a score of how likely people find it valid, the score is
+used for all images and the votes mend its mistakes (prediction-powered inference, Angelopoulos et al. 2023, Science
+382; the weight of the score as in PPI++, 2023). A bad score makes no figure wrong, only its interval wider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from evaluation.by_source import CONFIDENCE, Figure, Floats, interval
+
+RESAMPLES = 4000
+TOGETHER = 200
+"""Resamples that are drawn at a time: their weights lie in memory together."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Images of which people judged some, column by column; all columns have one length."""
+
+    source: NDArray[np.int64]
+    """The number of the source of each image."""
+    wrong: NDArray[np.bool_]
+    """Whether the model under test is wrong."""
+    stratum: NDArray[np.int64]
+    """The number of the stratum of each image, from 0. Within one the judged images are a random sample."""
+    votes_for: NDArray[np.int64]
+    """Of how many votes the image is valid; 0 where nobody voted."""
+    votes: NDArray[np.int64]
+    """How many votes it has; 0 where it was not judged, or its votes were discarded."""
+    score: Floats | None = None
+    """How likely people find each image valid, 0 to 1; None where there is no such score."""
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True)
+class StratumRow:
+    """One stratum: what it is of all images, and how much of it is valid."""
+
+    name: str
+    images: int
+    judged: int
+    valid: int
+    share_valid: float | None
+    """None where nobody judged any of it."""
+
+
+@dataclass(frozen=True)
+class ValidityEffect:
+    """An error rate, and what is left of it when only valid images count. All shares, 0 to 1."""
+
+    as_measured: Figure
+    """Wrong images of all."""
+    times_valid: Figure
+    """The same times the share of judged wrong images that are valid: the paper's way."""
+    by_strata: Figure
+    """Wrong and valid images of all, by the strata."""
+    with_score: Figure
+    """The same by the score of all images, mended by the votes; without a value where there is no score."""
+    among_valid: Figure
+    """Wrong images of the valid ones: the error rate that a perfect reviewer would see."""
+    score_weight: float | None
+    """How much of the score is used: 0 for nothing, 1 for all of it."""
+    judged: int
+    not_judged_in: tuple[str, ...]
+    """Strata of which nobody judged an image: what holds of them is not known, and the figures leave them out."""
+    rows: tuple[StratumRow, ...]
+
+
+def validity_effect(held: Judged, strata: Sequence[str], seed: int = 0, resamples: int = RESAMPLES) -> ValidityEffect:
+    """All of it. `strata` are their names. Intervals by a bootstrap in which sources are drawn with replacement, and of
+    each judged image its votes: they count both how sources differ and how people do.
+    """
+    judged = held.votes > 0
+    valid = np.where(judged, 2 * held.votes_for > held.votes, False)
+    rows = tuple(_row(name, held.stratum == number, judged, valid) for number, name in enumerate(strata))
+    missing = tuple(row.name for row in rows if row.images and not row.judged)
+    known = ~np.isin(held.stratum, [number for number, row in enumerate(rows) if not row.judged])
+    if not known.any() or not (judged & held.wrong).any():
+        nobody = "nobody judged an image yet" if not judged.any() else "no wrong image was judged"
+        none = Figure(None, n=len(held), why=nobody)
+        measured = _plain(held.wrong, held.source, seed, resamples)
+        return ValidityEffect(measured, none, none, none, none, None, int(judged.sum()), missing, rows)
+    part = Judged(
+        held.source[known],
+        held.wrong[known],
+        held.stratum[known],
+        held.votes_for[known],
+        held.votes[known],
+        None if held.score is None else held.score[known],
+    )
+    weight = _score_weight(part, len(strata))
+    sums = _Sums(part, len(strata), weight or 0.0)
+    figures, drawn = sums.figures(), sums.resampled(seed, resamples)
+    sources = len(np.unique(part.source))
+
+    def figure(place: int) -> Figure:
+        value, spread = float(figures[0, place]), drawn[:, place]
+        low, high = np.nanquantile(spread, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+        return Figure(value, float(low), float(high), len(part), sources)
+
+    with_score = Figure(None, n=len(part), why="the images have no score") if weight is None else figure(3)
+    return ValidityEffect(
+        figure(0), figure(1), figure(2), with_score, figure(4), weight, int(judged.sum()), missing, rows
+    )
+
+
+def _row(name: str, own: NDArray[np.bool_], judged: NDArray[np.bool_], valid: NDArray[np.bool_]) -> StratumRow:
+    asked, good = int((own & judged).sum()), int((own & valid).sum())
+    return StratumRow(name, int(own.sum()), asked, good, good / asked if asked else None)
+
+
+def _plain(wrong: NDArray[np.bool_], source: NDArray[np.int64], seed: int, resamples: int) -> Figure:
+    _, number = np.unique(source, return_inverse=True)
+    sums = np.stack([np.bincount(number, weights=wrong), np.bincount(number).astype(np.float64)], axis=1)
+    return interval(sums, lambda held: held[..., 0] / held[..., 1], len(wrong), seed, resamples)
+
+
+class _Sums:
+    """The sums over sources that all figures are made of. Sources of which nobody judged an image, and which are alike,
+    are drawn together.
+    """
+
+    def __init__(self, held: Judged, strata: int, weight: float) -> None:
+        _, number = np.unique(held.source, return_inverse=True)
+        self._sources, self._strata, self._weight = int(number.max()) + 1, strata, weight
+        score = np.zeros(len(held)) if held.score is None else held.score
+        rows = np.zeros((self._sources, 2 * strata + 1))
+        """By source: images of each stratum, the scores of the wrong ones of each, and how many are wrong."""
+        np.add.at(rows, (number, held.stratum), 1.0)
+        np.add.at(rows, (number, strata + held.stratum), held.wrong * score)
+        rows[:, 2 * strata] = np.bincount(number, weights=held.wrong)
+        asked = np.flatnonzero(held.votes)
+        mark = np.zeros(self._sources)
+        own = np.unique(number[asked])
+        mark[own] = np.arange(1, len(own) + 1)  # a source with judged images is like no other
+        kinds, kind, times = np.unique(np.column_stack([rows, mark]), axis=0, return_inverse=True, return_counts=True)
+        self._rows, self._times = kinds[:, :-1], times
+        self._kind = kind.ravel()[number[asked]]
+        self._stratum = (held.stratum[asked][:, None] == np.arange(strata)).astype(np.float64)
+        self._wrong, self._score = held.wrong[asked].astype(np.float64), score[asked]
+        self._votes, self._for = held.votes[asked], held.votes_for[asked]
+
+    def figures(self) -> Floats:
+        """As they are: (1, 5), see `_of`."""
+        return self._of(self._times[None].astype(np.float64), (2 * self._for > self._votes).astype(np.float64)[None])
+
+    def resampled(self, seed: int, resamples: int) -> Floats:
+        """Of so many resamples: (resamples, 5)."""
+        chance, parts = np.random.default_rng(seed), []
+        for begin in range(0, resamples, TOGETHER):
+            some = min(TOGETHER, resamples - begin)
+            times = chance.multinomial(self._sources, self._times / self._sources, size=some).astype(np.float64)
+            said = chance.binomial(self._votes, self._for / self._votes, size=(some, len(self._votes)))
+            parts.append(self._of(times, (2 * said > self._votes).astype(np.float64)))
+        return np.concatenate(parts)
+
+    def _of(self, times: Floats, valid: Floats) -> Floats:
+        """As measured; times the share that is valid; by the strata; with the score; among the valid ones.
+
+        `times` is how often sources of each kind count, (resamples, kinds), and `valid` what people say of the judged
+        images, (resamples, judged).
+        """
+        sums = times @ self._rows
+        size, scores, wrong = sums[:, : self._strata], sums[:, self._strata : -1], sums[:, -1]
+        total, counts = size.sum(axis=1), times[:, self._kind]
+        asked = counts @ self._stratum
+
+        def by_strata(of_judged: Floats, of_all: Floats | None = None) -> Floats:
+            """The mean over all images of what is known of the judged ones, and of what is known of all."""
+            mean = _over((counts * of_judged) @ self._stratum, asked)
+            if of_all is not None:
+                mean = mean + _over(of_all, size)
+            found: Floats = np.nansum(np.where(size > 0, size * mean, 0.0), axis=1) / total
+            return found
+
+        good = _over((counts * self._wrong * valid).sum(axis=1), (counts * self._wrong).sum(axis=1))
+        both = by_strata(self._wrong * valid)
+        mended = by_strata(self._wrong * (valid - self._weight * self._score), self._weight * scores)
+        return np.stack([wrong / total, wrong / total * good, both, mended, _over(both, by_strata(valid))], axis=1)
+
+
+def _over(part: Floats, whole: Floats) -> Floats:
+    """NaN where there is nothing to divide by."""
+    return np.divide(part, whole, out=np.full(np.broadcast(part, whole).shape, np.nan), where=whole > 0)
+
+
+def _score_weight(held: Judged, strata: int) -> float | None:
+    """How much of the score makes the interval shortest: the covariance of score and votes over the variance of the
+    score, times 1 / (1 + judged / all), within strata (PPI++, equation 13); 0 to 1. None without a score.
+    """
+    if held.score is None:
+        return None
+    valid, judged = 2 * held.votes_for > held.votes, held.votes > 0
+    above = below = 0.0
+    for number in range(strata):
+        own = held.stratum == number
+        asked = own & judged & held.wrong
+        if asked.sum() < 2:
+            continue
+        covariance = np.cov(held.score[asked], valid[asked])
+        size = float(own.sum())
+        above += size**2 / asked.sum() * covariance[0, 1]
+        below += size**2 / asked.sum() * covariance[0, 0] * (1 + asked.sum() / size)
+    return float(np.clip(above / below, 0.0, 1.0)) if below > 0 else 0.0
+
+
+def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int, least: float = 0.001) -> str:
+    """Why two figures cannot both be true, in a sentence; "" where they can. Where `error` of all images fool the model
+    and only `valid_of_wrong` of those are valid, at most 1 - error x (1 - valid_of_wrong) of all images are valid: how
+    likely is it then that of `judged` ones `valid` or more are? Below `least` it is told.
+    """
+    most = 1 - error * (1 - valid_of_wrong)
+    chance = float(stats.binom.sf(valid - 1, judged, most)) if judged else 1.0
+    if chance >= least:
+        return ""
+    return (
+        f"These figures cannot both be true: if the model is wrong on {error:.1%} of the images, and "
+        f"{valid_of_wrong:.1%} of those are valid, at most {most:.1%} of all images are valid, but {valid} of {judged} "
+        f"were found to be. By chance that happens once in {1 / max(chance, 1e-300):.0e} studies: were both samples "
+        "asked the same question?"
+    )
+
+
+def expected_width(shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8) -> float:
+    """How wide the interval of wrong and valid images is likely to be, 0 to 1, when so many images of each stratum are
+    judged: `shares` are those of the strata of all images, and `valid` how many of them are likely to be valid.
+    """
+    variance = sum(share**2 * valid * (1 - valid) / size for share, size in zip(shares, sizes, strict=True) if size)
+    return float(2 * stats.norm.ppf((1 + CONFIDENCE) / 2) * variance**0.5)
+
+
+def sample_sizes(images: Sequence[int], judged: int, least: int = 5) -> tuple[int, ...]:
+    """How many images of each stratum to judge, of `judged` in all: first `least` of each, or all that there are, and
+    the others in proportion to the strata.
+    """
+    sizes = [min(number, least) for number in images]
+    while (left := judged - sum(sizes)) > 0:
+        open_ones = [place for place, number in enumerate(images) if sizes[place] < number]
+        if not open_ones:
+            break
+        total = sum(images[place] for place in open_ones)
+        wished = {place: left * images[place] / total for place in open_ones}
+        given = 0
+        for place in sorted(open_ones, key=lambda one: -wished[one]):
+            more = min(images[place] - sizes[place], max(1, int(wished[place])), left - given)
+            sizes[place] += more
+            given += more
+            if given == left:
+                break
+    return tuple(sizes)
