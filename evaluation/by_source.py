@@ -122,6 +122,36 @@ def mean_by_source(
     return Figure(value, value - reach, value + reach, len(values), sources)
 
 
+def means_of_groups(
+    values: Floats, weights: Floats, group: NDArray[np.int64], groups: int, n: NDArray[np.int64]
+) -> tuple[list[Figure], Floats]:
+    """The mean of one value a source in each of many groups, such as classes, as `mean_by_source` gives it; and the
+    p-values of the tests that they are 0, NaN where there are too few sources. `group` numbers the group of each
+    source, and `n` is how many images each group has.
+    """
+    sources = np.bincount(group, minlength=groups)
+    total = np.bincount(group, weights=weights, minlength=groups)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.bincount(group, weights=weights * values, minlength=groups) / total
+        away = np.bincount(group, weights=(weights * (values - mean[group])) ** 2, minlength=groups)
+        error = np.sqrt(sources / (sources - 1) * away) / total
+        reach = stats.t.ppf((1 + CONFIDENCE) / 2, sources - 1) * error
+        p_values = 2 * stats.t.sf(np.abs(mean) / error, sources - 1)
+    p_values = np.where((error == 0) & (sources > 1), (mean == 0).astype(float), p_values)
+    found = []
+    for number in range(groups):
+        images, of = int(n[number]), int(sources[number])
+        if not of:
+            found.append(Figure(None, n=images, why="there is nothing to count"))
+            continue
+        value = float(mean[number])
+        if of < FEWEST_SOURCES:
+            found.append(Figure(value, n=images, sources=of, why="no interval, since there is one source only"))
+        else:
+            found.append(Figure(value, value - float(reach[number]), value + float(reach[number]), images, of))
+    return found, p_values
+
+
 def clustering(wrong: Floats, source: NDArray[np.int64]) -> Clustering:
     """The intra-class correlation of one value an image, by the analysis of variance with unequal groups (Donner 1986,
     International Statistical Review 54), the design effect 1 + (m - 1) x correlation of Kish (1965), where m is the

@@ -7,14 +7,14 @@ model says that cannot be compared with the label is left out and told, never co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from evaluation.by_source import Clustering, Figure, Floats, adjusted, clustering, interval
+from evaluation.by_source import Clustering, Figure, Floats, adjusted, clustering, interval, means_of_groups
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15
@@ -76,7 +76,7 @@ class Together:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """One class of a table."""
+    """One class of a table. Its intervals are those of `mean_by_source`, since there may be a thousand classes."""
 
     label: str
     sources: int
@@ -84,8 +84,9 @@ class ClassRow:
     error_original: Figure
     error_generated: Figure
     difference: Figure
+    """The mean change of its sources."""
     p_value: float | None
-    """Of the test that the difference is 0, by the means of the sources (t); None where there are too few."""
+    """Of the test that it is 0 (t); None where there are too few."""
     p_adjusted: float | None
     """For all classes of the table, by Holm's way."""
 
@@ -189,7 +190,7 @@ def effectiveness(
         flips=_flips(both, first, cases, sums, seed),
         together=_together(sums),
         clustering=clustering(wrong, cases.source),
-        classes=_classes(sums, label[both], labels, seed),
+        classes=_classes(sums, label[both], labels),
         confusion=(_confusion(first, label, labels), _confusion(cases, label, labels)),
         calibration=(calibration(first), calibration(cases)),
     )
@@ -260,37 +261,36 @@ def _together(sums: Floats) -> Together:
     return Together(every, len(sums) - every - none, none, by_number)
 
 
-def _classes(sums: Floats, label: NDArray[np.int64], labels: Sequence[str], seed: int) -> tuple[ClassRow, ...]:
+def _classes(sums: Floats, label: NDArray[np.int64], labels: Sequence[str]) -> tuple[ClassRow, ...]:
+    images, wrong_images, cases, wrong_cases = sums[:, :4].T
+    groups = len(labels)
+    of_class = np.bincount(label, weights=cases, minlength=groups).astype(np.int64)
+    sources = np.bincount(label, minlength=groups)
+    alone = np.ones(len(sums))
+    original, _ = means_of_groups(wrong_images / images, alone, label, groups, sources)
+    generated, _ = means_of_groups(wrong_cases / cases, cases, label, groups, of_class)
+    change, p_values = means_of_groups(wrong_cases / cases - wrong_images / images, alone, label, groups, of_class)
+    p_values[of_class < FEWEST] = np.nan
     rows = []
-    for number, name in enumerate(labels):
-        own = sums[label == number]
-        if not len(own):
+    for number, p in enumerate(adjusted(p_values)):
+        held = _share(original[number]), _share(generated[number]), change[number]
+        if not sources[number]:
             continue
-        cases, few = int(own[:, 2].sum()), ""
-        if cases < FEWEST:
+        if of_class[number] < FEWEST:
             few = f"fewer than {FEWEST} test cases"
-        original = interval(own, lambda held: _over(held[..., 1], held[..., 0]), len(own), seed)
-        generated = interval(own, lambda held: _over(held[..., 3], held[..., 2]), cases, seed)
-        difference = interval(own, _difference, cases, seed)
-        if few:
-            original, generated, difference = (
-                Figure(None, n=one.n, sources=one.sources, why=few) for one in (original, generated, difference)
-            )
-        rows.append(ClassRow(name, len(own), cases, original, generated, difference, None if few else _p_of(own), None))
-    p_values = np.array([np.nan if row.p_value is None else row.p_value for row in rows])
-    together = adjusted(p_values)
-    return tuple(
-        ClassRow(**{**row.__dict__, "p_adjusted": None if np.isnan(p) else float(p)})
-        for row, p in zip(rows, together, strict=True)
-    )
+            held = tuple(Figure(None, n=one.n, sources=one.sources, why=few) for one in held)  # type: ignore[assignment]
+        tested = None if np.isnan(p) else (float(p_values[number]), float(p))
+        rows.append(
+            ClassRow(labels[number], int(sources[number]), int(of_class[number]), *held, *(tested or (None, None)))
+        )
+    return tuple(rows)
 
 
-def _p_of(sums: Floats) -> float | None:
-    """Of the test that test cases are as often wrong as their originals."""
-    change = sums[:, 3] / sums[:, 2] - sums[:, 1] / sums[:, 0]
-    if len(change) < 2 or not change.std():
-        return None if len(change) < 2 else float(not change.any())
-    return float(stats.ttest_1samp(change, 0.0).pvalue)
+def _share(found: Figure) -> Figure:
+    """With its ends between 0 and 1."""
+    if found.low is None or found.high is None:
+        return found
+    return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
 
 
 def _confusion(answers: Answers, label: NDArray[np.int64], labels: Sequence[str]) -> Confusion:

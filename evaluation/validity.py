@@ -78,8 +78,10 @@ class ValidityEffect:
 
 
 def validity_effect(held: Judged, strata: Sequence[str], seed: int = 0, resamples: int = RESAMPLES) -> ValidityEffect:
-    """All of it. `strata` are their names. Intervals by a bootstrap in which sources are drawn with replacement, and of
-    each judged image its votes: they count both how sources differ and how people do.
+    """All of it. `strata` are their names. Intervals by a bootstrap in which sources are drawn with replacement, each
+    with its images and their votes: they count how sources differ, and how people do (Davison and Hinkley 1997, section
+    3.8). Of a stratum whose judged images are all alike, which a bootstrap would take for certain, the share of valid
+    ones is drawn from its Jeffreys posterior.
     """
     judged = held.votes > 0
     valid = np.where(judged, 2 * held.votes_for > held.votes, False)
@@ -107,7 +109,7 @@ def validity_effect(held: Judged, strata: Sequence[str], seed: int = 0, resample
     def figure(place: int) -> Figure:
         value, spread = float(figures[0, place]), drawn[:, place]
         low, high = np.nanquantile(spread, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-        return Figure(value, float(low), float(high), len(part), sources)
+        return Figure(value, min(float(low), value), max(float(high), value), len(part), sources)
 
     with_score = Figure(None, n=len(part), why="the images have no score") if weight is None else figure(3)
     return ValidityEffect(
@@ -149,21 +151,41 @@ class _Sums:
         self._kind = kind.ravel()[number[asked]]
         self._stratum = (held.stratum[asked][:, None] == np.arange(strata)).astype(np.float64)
         self._wrong, self._score = held.wrong[asked].astype(np.float64), score[asked]
-        self._votes, self._for = held.votes[asked], held.votes_for[asked]
+        self._valid = (2 * held.votes_for[asked] > held.votes[asked]).astype(np.float64)
+        judged = self._stratum.sum(axis=0)
+        good = self._valid @ self._stratum
+        self._alike = [
+            (number, 0.5 + float(good[number]), 0.5 + float(judged[number] - good[number]))
+            for number in range(strata)
+            if judged[number] and good[number] in (0, judged[number])
+        ]
+        """Strata whose judged images are all valid, or all not, with the parameters of their posterior."""
 
     def figures(self) -> Floats:
         """As they are: (1, 5), see `_of`."""
-        return self._of(self._times[None].astype(np.float64), (2 * self._for > self._votes).astype(np.float64)[None])
+        return self._of(self._times[None].astype(np.float64), self._valid[None])
 
     def resampled(self, seed: int, resamples: int) -> Floats:
         """Of so many resamples: (resamples, 5)."""
         chance, parts = np.random.default_rng(seed), []
         for begin in range(0, resamples, TOGETHER):
             some = min(TOGETHER, resamples - begin)
-            times = chance.multinomial(self._sources, self._times / self._sources, size=some).astype(np.float64)
-            said = chance.binomial(self._votes, self._for / self._votes, size=(some, len(self._votes)))
-            parts.append(self._of(times, (2 * said > self._votes).astype(np.float64)))
+            valid = np.repeat(self._valid[None], some, axis=0)
+            for number, good, bad in self._alike:
+                valid[:, self._stratum[:, number] > 0] = chance.beta(good, bad, size=(some, 1))
+            parts.append(self._of(self._drawn(chance, some), valid))
         return np.concatenate(parts)
+
+    def _drawn(self, chance: np.random.Generator, some: int) -> Floats:
+        """How often sources of each kind are drawn: (some, kinds)."""
+        kinds = len(self._times)
+        if 4 * kinds < self._sources:
+            return chance.multinomial(self._sources, self._times / self._sources, size=some).astype(np.float64)
+        # Where nearly every source is a kind of its own, that takes longer than to draw them one by one.
+        of_place = np.repeat(np.arange(kinds), self._times)
+        drawn = of_place[chance.integers(0, self._sources, (some, self._sources))]
+        drawn += np.arange(some)[:, None] * kinds
+        return np.bincount(drawn.ravel(), minlength=some * kinds).reshape(some, kinds).astype(np.float64)
 
     def _of(self, times: Floats, valid: Floats) -> Floats:
         """As measured; times the share that is valid; by the strata; with the score; among the valid ones.

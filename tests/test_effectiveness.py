@@ -10,7 +10,7 @@ from sklearn.metrics import confusion_matrix
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from evaluation.by_source import Floats, adjusted, clustering, interval, mean_by_source
+from evaluation.by_source import Floats, adjusted, clustering, interval, mean_by_source, means_of_groups
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, Effectiveness, calibration, effectiveness
 
 LABELS = ("bird", "boat", "car")
@@ -92,6 +92,26 @@ def test_a_mean_counts_a_source_once() -> None:
     assert found.low == pytest.approx(means[0]) and found.high == pytest.approx(means[1])
     assert mean_by_source(values[:2], source[:2]).why == "no interval, since there is one source only"
     assert mean_by_source(values[:0], source[:0]).value is None
+
+
+def test_means_of_many_groups_are_those_of_each_group() -> None:
+    chance = np.random.default_rng(8)
+    values, weights, group = (
+        chance.normal(0.2, 1, 90),
+        chance.integers(1, 6, 90).astype(float),
+        chance.integers(0, 4, 90),
+    )
+    group[group == 2] = 1
+    values[group == 3] = 0.0
+    found, p_values = means_of_groups(values, weights, group, 5, np.arange(5))
+    for number in (0, 1):
+        own = group == number
+        alone = mean_by_source(values[own], np.arange(int(own.sum())), weights=weights[own])
+        assert (found[number].value, found[number].low) == pytest.approx((alone.value, alone.low))
+    assert found[2].why == found[4].why == "there is nothing to count" and np.isnan(p_values[4])
+    assert p_values[3] == 1.0
+    _, p_values = means_of_groups(values, np.ones(90), group, 4, np.arange(4))
+    assert p_values[0] == pytest.approx(stats.ttest_1samp(values[group == 0], 0).pvalue)
 
 
 def test_the_correlation_within_sources_is_that_of_an_analysis_of_variance() -> None:

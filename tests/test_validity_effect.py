@@ -56,7 +56,7 @@ def test_the_papers_figures_are_what_its_way_gives() -> None:
     assert found.times_valid.value == pytest.approx(0.47 * 81 / 98)
     assert found.by_strata.value == pytest.approx(0.47 * 81 / 98)
     wilson = stats.binomtest(81, 98).proportion_ci(method="wilson")
-    assert found.times_valid.low == pytest.approx(0.47 * wilson.low, abs=0.01)
+    assert found.times_valid.low == pytest.approx(0.47 * wilson.low, abs=0.012)
     assert found.times_valid.high == pytest.approx(0.47 * wilson.high, abs=0.01)
     assert found.with_score.value is None and found.score_weight is None
     assert [(row.judged, row.valid) for row in found.rows] == [(300, 299), (98, 81)]
