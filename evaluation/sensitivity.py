@@ -1,0 +1,99 @@
+"""Which edits hurt a model under test: the signed change of the probability of the true class, edit by edit (LANCE,
+Prabhu et al. 2023, section 3.3, which takes its size alone). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.by_source import Figure, Floats, adjusted, means_of_groups
+
+FEWEST = 20
+"""Images of a row: of fewer no figure is shown."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The probability of the true class on test cases, column by column; all columns have one length."""
+
+    source: NDArray[np.int64]
+    """The number of the source of each test case."""
+    after: Floats
+    """On the test case, 0 to 1; NaN where it is not known."""
+    before: Floats
+    """What it is compared with: on the reconstruction of its source, or on the source itself; NaN as above."""
+    newly_wrong: NDArray[np.bool_]
+    """Whether the model is wrong here alone."""
+
+
+@dataclass(frozen=True)
+class SensitivityRow:
+    """One kind of edit."""
+
+    name: str
+    n: int
+    """Test cases with this edit."""
+    sources: int
+    change: Figure
+    """The mean change of the probability of the true class, -1 to 1: below 0 the edit hurts."""
+    newly_wrong: float | None
+    """The share of the test cases that are wrong here alone; None where there are too few."""
+    p_value: float | None
+    p_adjusted: float | None
+    """For all rows of the table, by Holm's way."""
+
+    @property
+    def hurts(self) -> bool:
+        """Whether it lowers the probability, as sure as all of the table together can be."""
+        low_enough = self.p_adjusted is not None and self.p_adjusted < 0.05
+        return low_enough and self.change.value is not None and self.change.value < 0
+
+
+def sensitivity(changes: Changes, names: Sequence[Sequence[str]], fewest: int = FEWEST) -> tuple[SensitivityRow, ...]:
+    """A row for each name, what hurts most first and what has too few test cases last. `names` are those of each test
+    case, such as its edit types: one with several counts in each. What is not known of a test case leaves it out.
+    """
+    known = np.isfinite(changes.after) & np.isfinite(changes.before)
+    number: dict[Hashable, int] = {}
+    pairs = [
+        (case, number.setdefault(name, len(number)))
+        for case, own in enumerate(names)
+        if known[case]
+        for name in dict.fromkeys(own)
+    ]
+    if not pairs:
+        return ()
+    case, group = np.array(pairs).T
+    groups = len(number)
+    sources = int(changes.source.max()) + 1
+    cell, place, count = np.unique(group * sources + changes.source[case], return_inverse=True, return_counts=True)
+    total = np.bincount(place, weights=changes.after[case] - changes.before[case])
+    n = np.bincount(group, minlength=groups)
+    figures, p_values = means_of_groups(total / count, count.astype(np.float64), cell // sources, groups, n)
+    wrong = np.bincount(group, weights=changes.newly_wrong[case], minlength=groups) / n
+    p_values[n < fewest] = np.nan
+    rows = []
+    for name, at in number.items():
+        few = n[at] < fewest
+        figure = figures[at]
+        if few:
+            figure = Figure(None, n=figure.n, sources=figure.sources, why=f"fewer than {fewest} test cases")
+        rows.append((str(name), figure, None if few else float(wrong[at]), float(p_values[at])))
+    together = adjusted(np.array([p for *_, p in rows]))
+    found = [
+        SensitivityRow(
+            name,
+            figure.n,
+            figure.sources,
+            figure,
+            share,
+            None if np.isnan(p) else p,
+            None if np.isnan(p_all) else float(p_all),
+        )
+        for (name, figure, share, p), p_all in zip(rows, together, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda row: (row.change.value is None, row.change.value or 0.0, row.name)))
