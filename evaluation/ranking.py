@@ -1,0 +1,150 @@
+"""In which order to look at test cases, so that the first ones show as many different valid faults as there are. Pure.
+
+A fault is not an image: it is a class, the class that is said instead, and the edit that brings it about. Orders are
+judged by how soon they show faults: APFD, and how many distinct ones are among the first few images.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.by_source import Floats
+
+BUDGETS = (0.01, 0.05, 0.10)
+"""Shares of the images that are looked at first."""
+PRIOR = 4.0
+"""As many images as what is known of all counts for what is known of one kind of edit on one class."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """How good an order is."""
+
+    name: str
+    apfd: float | None
+    """Average percentage of faults detected (Rothermel et al. 2001), by the first image of each, divided by that of the
+    best order: 1 is perfect. None without a fault."""
+    faults: Mapping[float, int]
+    """By budget, how many distinct faults are among the first images."""
+    all_faults: int
+    images: Mapping[float, int]
+    """By budget, how many images those are."""
+
+
+def deep_gini(probabilities: Floats) -> Floats:
+    """1 - the sum of squares, of (images, classes): how unsure a classifier is (Feng et al. 2020)."""
+    return 1.0 - (probabilities**2).sum(axis=-1)
+
+
+def entropy(probabilities: Floats) -> Floats:
+    """Of (images, classes), in nats."""
+    safe = np.clip(probabilities, 1e-12, 1.0)
+    return -(probabilities * np.log(safe)).sum(axis=-1)
+
+
+def by_score(score: Floats) -> NDArray[np.int64]:
+    """The order with the largest score first; of equal ones the first."""
+    return np.argsort(-score, kind="stable")
+
+
+def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> NDArray[np.int64]:
+    """Our order: by the chance that an image shows a valid fault that none before it has shown. `wrong` and `valid` are
+    the chances that the model is wrong on it, and that people find it valid, 0 to 1; images of one `cell`, such as a
+    class, an alternative and what is said instead, are likely to show the same fault.
+    """
+    chance = np.clip(wrong * valid, 0.0, 1.0)
+    cells: dict[Hashable, list[int]] = {}
+    for place in np.argsort(-chance, kind="stable"):
+        cells.setdefault(cell[place], []).append(int(place))
+    heap = [(-float(chance[own[0]]), number, 0, 1.0) for number, own in enumerate(cells.values())]
+    members = list(cells.values())
+    heapq.heapify(heap)
+    order: list[int] = []
+    while heap:
+        _, number, at, unseen = heapq.heappop(heap)
+        own = members[number]
+        order.append(own[at])
+        unseen *= 1.0 - float(chance[own[at]])
+        if at + 1 < len(own):
+            heapq.heappush(heap, (-unseen * float(chance[own[at + 1]]), number, at + 1, unseen))
+    return np.array(order, dtype=np.int64)
+
+
+def chance_wrong(
+    known: Mapping[tuple[str, ...], tuple[int, int]], features: Sequence[tuple[str, ...]], prior: float = PRIOR
+) -> Floats:
+    """How likely the model is wrong on images that are not made yet, from what came of others: `known` has, by the
+    features of past images, how many were wrong of how many. Features go from the general to the particular, such as
+    (edit type, alternative, class): what is known of the first few counts for as many images as `prior` towards what is
+    known with one more (an empirical Bayes estimate level by level).
+    """
+    levels: dict[tuple[str, ...], tuple[int, int]] = {}
+    for feature, (wrong, of) in known.items():
+        for length in range(len(feature) + 1):
+            before = levels.get(feature[:length], (0, 0))
+            levels[feature[:length]] = (before[0] + wrong, before[1] + of)
+    estimates: dict[tuple[str, ...], float] = {}
+
+    def estimate(feature: tuple[str, ...]) -> float:
+        if feature not in estimates:
+            wrong, of = levels.get(feature, (0, 0))
+            general = estimate(feature[:-1]) if feature else 0.5
+            estimates[feature] = (wrong + prior * general) / (of + prior)
+        return estimates[feature]
+
+    return np.array([estimate(feature) for feature in features], dtype=np.float64)
+
+
+def combined(one: Floats, other: Floats, share: float) -> Floats:
+    """The chance that two chances of the same thing make together, where what they are from tells nothing of each
+    other: their odds times each other, by the odds of the `share` of all images for which it holds (Bayes).
+    """
+
+    def odds(chance: Floats) -> Floats:
+        safe = np.clip(chance, 1e-6, 1 - 1e-6)
+        found: Floats = safe / (1 - safe)
+        return found
+
+    both = odds(one) * odds(other) / odds(np.array(share))
+    return both / (1 + both)
+
+
+def judge(
+    name: str, order: NDArray[np.int64], fault: Sequence[Hashable | None], budgets: Sequence[float] = BUDGETS
+) -> Order:
+    """How good an order of all images is. `fault` is what each image shows, None for nothing: no fault, or no valid
+    one.
+    """
+    seen: dict[Hashable, int] = {}
+    for rank, place in enumerate(order, 1):
+        found = fault[place]
+        if found is not None:
+            seen.setdefault(found, rank)
+    n, k = len(order), len(seen)
+    apfd = None
+    if k:
+        best = _apfd(range(1, k + 1), n)
+        apfd = _apfd(list(seen.values()), n) / best
+    images = {budget: max(1, round(budget * n)) if n else 0 for budget in budgets}
+    faults = {budget: sum(rank <= number for rank in seen.values()) for budget, number in images.items()}
+    return Order(name, apfd, faults, k, images)
+
+
+def curve(order: NDArray[np.int64], fault: Sequence[Hashable | None]) -> NDArray[np.int64]:
+    """How many distinct faults the first images show, for each number of images from 1 on."""
+    seen: set[Hashable] = set()
+    found = []
+    for place in order:
+        if (one := fault[place]) is not None:
+            seen.add(one)
+        found.append(len(seen))
+    return np.array(found, dtype=np.int64)
+
+
+def _apfd(ranks: Sequence[int] | range, n: int) -> float:
+    return 1.0 - sum(ranks) / (len(ranks) * n) + 1.0 / (2 * n)
