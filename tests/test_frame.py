@@ -65,7 +65,13 @@ FORBIDDEN = {
 ALLOWED = {"pipeline/model_commands.py": {"evaluation"}}
 """A command line that lists, fetches and tries all models of a profile asks for those under test as well."""
 
-PACKAGE_OF = {"PIL": "pillow", "cv2": "opencv-python-headless", "umap": "umap-learn", "yaml": "pyyaml"}
+PACKAGE_OF = {
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "cv2": "opencv-python-headless",
+    "umap": "umap-learn",
+    "yaml": "pyyaml",
+}
 """Packages whose name is not that of their module."""
 
 

@@ -1,0 +1,151 @@
+"""How likely people find an image valid, foretold from its checks: learnt from votes, and held against votes that it
+has not seen. Pure but for scikit-learn, which fits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.by_source import Figure, Floats
+
+FOLDS = 5
+FEWEST = 20
+"""Images of each kind, valid and not, that are needed to learn from."""
+BINS = 10
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class ValidityScore:
+    """A logistic regression, as plain numbers that can be saved and read."""
+
+    names: tuple[str, ...]
+    """Of the checks, in the order of the columns."""
+    middle: tuple[float, ...]
+    """The median of each check, which stands for a value that is missing."""
+    mean: tuple[float, ...]
+    spread: tuple[float, ...]
+    weights: tuple[float, ...]
+    """Of the checks in units of their spread, then of their being missing."""
+    intercept: float
+
+    def __call__(self, checks: Floats) -> Floats:
+        """The chance of each image, 0 to 1, of (images, checks); NaN for a value that is missing."""
+        away = self._columns(checks) @ np.array(self.weights) + self.intercept
+        return 1.0 / (1.0 + np.exp(-away))
+
+    def _columns(self, checks: Floats) -> Floats:
+        missing = np.isnan(checks)
+        filled = np.where(missing, np.array(self.middle), checks)
+        return np.concatenate([(filled - np.array(self.mean)) / np.array(self.spread), missing], axis=1)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far a score agrees with people on images whose votes it has not seen."""
+
+    images: int
+    valid: int
+    auc: Figure
+    """The chance that a valid image has a higher score than one that is not (0.5: it knows nothing), with an interval
+    by a bootstrap over sources."""
+    bins: tuple[tuple[float, float, int], ...]
+    """A reliability diagram: mean score, share of valid images and number of images, of each bin that has some."""
+    threshold: float
+    precision: float | None
+    """Of the images with a score from the threshold on, how many are valid; None where there are none."""
+    recall: float | None
+    """Of the valid images, how many have such a score."""
+
+
+def learn(names: Sequence[str], checks: Floats, valid: NDArray[np.bool_]) -> ValidityScore:
+    """The score that fits these votes: `checks` is (images, checks), NaN where one is missing. Raises ValueError for
+    fewer than `FEWEST` images of either kind.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    if min(int(valid.sum()), int((~valid).sum())) < FEWEST:
+        raise ValueError(f"a score is learnt from at least {FEWEST} valid images and {FEWEST} that are not")
+    there = ~np.isnan(checks)
+    some = there.any(axis=0)
+    middle = np.zeros(checks.shape[1])
+    middle[some] = np.nanmedian(checks[:, some], axis=0)
+    filled = np.where(there, checks, middle)
+    spread = filled.std(axis=0)
+    mean, spread = filled.mean(axis=0), np.where(spread > 0, spread, 1.0)
+    columns = np.concatenate([(filled - mean) / spread, ~there], axis=1)
+    fitted = LogisticRegression(max_iter=1000).fit(columns, valid)
+    numbers = [tuple(float(each) for each in one) for one in (middle, mean, spread, fitted.coef_[0])]
+    return ValidityScore(tuple(names), numbers[0], numbers[1], numbers[2], numbers[3], float(fitted.intercept_[0]))
+
+
+def cross_fitted(
+    names: Sequence[str], checks: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64], folds: int = FOLDS
+) -> Floats:
+    """The score of each image by the votes on other sources: no image is foretold from votes on itself or its kin.
+    Raises ValueError as `learn`, also where a fold would have too little to learn from.
+    """
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    found = np.full(len(valid), np.nan)
+    parts = StratifiedGroupKFold(min(folds, len(np.unique(source))), shuffle=True, random_state=0)
+    for others, own in parts.split(checks, valid, source):
+        found[own] = learn(names, checks[others], valid[others])(checks[own])
+    return found
+
+
+def agreement(
+    score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64], threshold: float = 0.5, seed: int = 0
+) -> Agreement:
+    """How far a score agrees with votes."""
+    chosen = score >= threshold
+    hits = int((chosen & valid).sum())
+    place = np.minimum((score * BINS).astype(int), BINS - 1)
+    bins = tuple(
+        (float(score[own].mean()), float(valid[own].mean()), int(own.sum()))
+        for own in (place == number for number in range(BINS))
+        if own.any()
+    )
+    return Agreement(
+        len(valid),
+        int(valid.sum()),
+        _auc(score, valid, source, seed),
+        bins,
+        threshold,
+        hits / int(chosen.sum()) if chosen.any() else None,
+        hits / int(valid.sum()) if valid.any() else None,
+    )
+
+
+def _auc(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64], seed: int) -> Figure:
+    _, number = np.unique(source, return_inverse=True)
+    sources, n = (int(number.max()) + 1 if len(number) else 0), len(valid)
+    if valid.all() or not valid.any():
+        return Figure(None, n=n, sources=sources, why="all images are alike to people")
+    order = np.argsort(score, kind="stable")
+    _, tied = np.unique(score[order], return_inverse=True)
+    ones = valid[order].astype(np.float64)
+    chance = np.random.default_rng(seed)
+    times = chance.multinomial(sources, np.full(sources, 1 / sources), size=RESAMPLES)[:, number][:, order]
+    figures = _area(times.astype(np.float64), ones, tied)
+    figures = figures[np.isfinite(figures)]
+    low, high = np.quantile(figures, [0.025, 0.975])
+    value = float(_area(np.ones((1, n)), ones, tied)[0])
+    return Figure(value, float(low), float(high), n, sources)
+
+
+def _area(times: Floats, ones: Floats, tied: NDArray[np.int64]) -> Floats:
+    """The area under the curve of images in rising order of their score, each counted so many times: (resamples,).
+    Images with one score, which have one number in `tied`, count half against each other.
+    """
+    firsts = np.flatnonzero(np.diff(tied, prepend=-1))
+    valid = np.add.reduceat(times * ones, firsts, axis=1)
+    other = np.add.reduceat(times * (1 - ones), firsts, axis=1)
+    below = np.cumsum(other, axis=1) - other
+    area = (valid * (below + 0.5 * other)).sum(axis=1)
+    pairs = valid.sum(axis=1) * other.sum(axis=1)
+    return np.divide(area, pairs, out=np.full(len(area), np.nan), where=pairs > 0)
