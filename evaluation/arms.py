@@ -1,0 +1,130 @@
+"""What each of several trainings has brought, on the same images: means over seeds, with intervals over seeds and
+sources (the paper's RQ3). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.by_source import CONFIDENCE, Figure, Floats
+
+RESAMPLES = 4000
+FEWEST_SEEDS = 5
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the models of one arm, one for each seed, are right about on one set of images."""
+
+    source: NDArray[np.int64]
+    """The number of the source of each image."""
+    right: NDArray[np.bool_]
+    """(seeds, images)."""
+
+
+@dataclass(frozen=True)
+class ArmRow:
+    """One arm on one set. Accuracies are shares, 0 to 1."""
+
+    arm: str
+    set: str
+    seeds: int
+    accuracy: Figure
+    gain: Figure
+    """Beside the arm that everything is compared with, seed by seed; without a value for that arm itself."""
+
+
+@dataclass(frozen=True)
+class WonBack:
+    """How much of what the generated images cost an arm has won back."""
+
+    arm: str
+    share: Figure
+    """(arm on generated - baseline on generated) / (baseline on original - baseline on generated): 1 is all of it."""
+
+
+class Arms:
+    """The arms of one comparison, measured on the same sets by as many seeds each."""
+
+    def __init__(self, measured: Mapping[str, Mapping[str, Measured]], baseline: str, seed: int = 0) -> None:
+        """`measured` is by arm and by set. Raises ValueError for an arm that was measured on other images, or by
+        another number of seeds, than the `baseline`.
+        """
+        self._measured, self._baseline = measured, baseline
+        self._chance = np.random.default_rng(seed)
+        base = measured[baseline]
+        self.seeds = len(next(iter(base.values())).right)
+        for arm, sets in measured.items():
+            for name, held in sets.items():
+                if held.right.shape != base[name].right.shape or (held.source != base[name].source).any():
+                    raise ValueError(
+                        f"{arm} was measured on other images of {name}, or by other seeds, than {baseline}"
+                    )
+        self._draws = self._chance.multinomial(self.seeds, np.full(self.seeds, 1 / self.seeds), size=RESAMPLES)
+        self._sources = {name: self._drawn(held.source) for name, held in base.items()}
+
+    @property
+    def sets(self) -> Sequence[str]:
+        """What the arms were measured on."""
+        return tuple(self._measured[self._baseline])
+
+    def rows(self) -> tuple[ArmRow, ...]:
+        """Each arm on each set."""
+        found = []
+        for arm, sets in self._measured.items():
+            for name, held in sets.items():
+                value, drawn = self._accuracy(arm, name)
+                gain = Figure(None, why="the others are compared with it")
+                if arm != self._baseline:
+                    base, base_drawn = self._accuracy(self._baseline, name)
+                    gain = self._figure(value - base, drawn - base_drawn, held)
+                found.append(ArmRow(arm, name, self.seeds, self._figure(value, drawn, held), gain))
+        return tuple(found)
+
+    def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
+        """Of each arm but the baseline; without a value where the baseline loses nothing on the generated images."""
+        before, before_drawn = self._accuracy(self._baseline, original)
+        after, after_drawn = self._accuracy(self._baseline, generated)
+        found = []
+        for arm in self._measured:
+            if arm == self._baseline:
+                continue
+            value, drawn = self._accuracy(arm, generated)
+            held = self._measured[arm][generated]
+            lost, lost_drawn = before - after, before_drawn - after_drawn
+            if lost <= 0:
+                words = "the model loses nothing on the generated images"
+                found.append(WonBack(arm, Figure(None, n=held.right.shape[1], why=words)))
+                continue
+            with np.errstate(divide="ignore", invalid="ignore"):
+                shares = np.where(lost_drawn > 0, (drawn - after_drawn) / lost_drawn, np.nan)
+            found.append(WonBack(arm, self._figure((value - after) / lost, shares, held)))
+        return tuple(found)
+
+    def _drawn(self, source: NDArray[np.int64]) -> tuple[NDArray[np.int64], Floats]:
+        """The place of each image's source, and how often each source is drawn: (resamples, sources). The same for all
+        arms, so that they are compared on the same images.
+        """
+        _, number = np.unique(source, return_inverse=True)
+        sources = int(number.max()) + 1
+        return number, self._chance.multinomial(sources, np.full(sources, 1 / sources), size=RESAMPLES).astype(float)
+
+    def _accuracy(self, arm: str, name: str) -> tuple[float, Floats]:
+        """The mean over seeds and images, and that of each resample of seeds and sources."""
+        held, (number, times) = self._measured[arm][name], self._sources[name]
+        sources = times.shape[1]
+        right = np.stack([np.bincount(number, weights=one, minlength=sources) for one in held.right])
+        images = np.bincount(number, minlength=sources)
+        of_seeds = times @ right.T / (times @ images)[:, None]
+        return float(held.right.mean()), (of_seeds * self._draws).sum(axis=1) / self.seeds
+
+    def _figure(self, value: float, drawn: Floats, held: Measured) -> Figure:
+        sources = len(np.unique(held.source))
+        if self.seeds < 2 or sources < 2:
+            return Figure(value, n=held.right.shape[1], sources=sources, why="no interval with one seed or one source")
+        low, high = np.nanquantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+        return Figure(value, float(low), float(high), held.right.shape[1], sources)
