@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evaluation import class_tables
 from pipeline.errors import UserError
 from pipeline.masks import UNLABELLED
 from services.data_sets.reader import NO_MASK, UNKNOWN, Reader, content_of, seen
@@ -17,29 +18,12 @@ from services.data_sets.types import Content, DataSet, Layout
 from services.formats.sources import Report
 from storage.batch_types import Item
 
-# The 19 classes that Cityscapes is evaluated on, in the order of their train ids, and the ids that its files have for
-# them: cityscapesscripts/helpers/labels.py. ACDC and BDD100K have the train ids in their files.
-_CITYSCAPES = (
-    *((7, "road"), (8, "sidewalk"), (11, "building"), (12, "wall"), (13, "fence"), (17, "pole"), (19, "traffic light")),
-    *((20, "traffic sign"), (21, "vegetation"), (22, "terrain"), (23, "sky"), (24, "person"), (25, "rider")),
-    *((26, "car"), (27, "truck"), (28, "bus"), (31, "train"), (32, "motorcycle"), (33, "bicycle")),
-)
-CITYSCAPES_CLASSES = {train_id: name for train_id, (_, name) in enumerate(_CITYSCAPES)}
+# The 19 classes that Cityscapes is evaluated on. ACDC and BDD100K have their numbers in their files.
+CITYSCAPES_CLASSES = class_tables.class_table(class_tables.CITYSCAPES).names
 _LABEL_IDS = 34
-"""Numbers from 0 in its files; those that are not evaluated are of no class here."""
-TRAIN_ID_OF = dict.fromkeys(range(_LABEL_IDS), UNLABELLED) | {
-    label_id: train_id for train_id, (label_id, _) in enumerate(_CITYSCAPES)
-}
-# The 23 classes of SHIFT, which are the tags of the simulator CARLA: https://www.vis.xyz/shift/get_started
-SHIFT_CLASSES = dict(
-    enumerate(
-        (
-            *("unlabeled", "building", "fence", "other", "pedestrian", "pole", "road line", "road", "sidewalk"),
-            *("vegetation", "vehicle", "wall", "traffic sign", "sky", "ground", "bridge", "rail track", "guard rail"),
-            *("traffic light", "static", "dynamic", "water", "terrain"),
-        )
-    )
-)
+"""Numbers from 0 in the files of Cityscapes; those that are not evaluated are of no class here."""
+TRAIN_ID_OF = dict.fromkeys(range(_LABEL_IDS), UNLABELLED) | class_tables.train_ids()
+SHIFT_CLASSES = class_tables.class_table(class_tables.SHIFT).names
 _SHIFT_PARTS = ("discrete", "continuous")
 _SHIFT_RATES = ("images", "videos")
 _SHIFT_SPEEDS = ("1x", "10x", "100x")
