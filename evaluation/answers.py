@@ -1,0 +1,153 @@
+"""What a model under test says of images, in the labels of their data set: right, wrong or not to be compared.
+
+Takes predictions and a map of classes, and gives what `evaluation.effectiveness` and `evaluation.segmentation` count.
+Pure; knows no models and no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from evaluation.by_source import Floats
+from evaluation.class_mapping import ClassMap
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers
+from evaluation.segmentation import IGNORED, Pixels, confusion
+from evaluation.types import TOP, Prediction, decode_map
+from pipeline.masks import NamedMask
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """The likeliest classes of images, by number."""
+
+    classes: Numbers
+    """(images, guesses), the likeliest first; -1 where there is no guess, or it cannot be told which class it is."""
+    probabilities: Floats
+    """(images, guesses), 0 to 1; 0 where there is no guess."""
+
+
+@dataclass(frozen=True)
+class TrueClass:
+    """The probability of the true class of images."""
+
+    probability: Floats
+    """0 to 1, the sum over the classes of the label; NaN where it cannot be compared."""
+    exact: bool
+    """Whether all probabilities were known. Where only the likeliest guesses are, those of the label are summed, and
+    the true figure is at least that."""
+
+
+def guesses_of(mapping: ClassMap, predictions: Sequence[Prediction], most: int = TOP) -> Guesses:
+    """The guesses of predictions of the model of a map. Raises ValueError for a class that the model does not have.
+
+    Where classes of one name are right for different labels, a name does not say which is meant.
+    """
+    places: dict[str, list[int]] = {}
+    for number, name in enumerate(mapping.classes):
+        places.setdefault(name, []).append(number)
+    members = mapping.members
+    place = {name: own[0] if (members[:, own] == members[:, own[:1]]).all() else -1 for name, own in places.items()}
+    classes = np.full((len(predictions), most), -1, np.int64)
+    probabilities = np.zeros((len(predictions), most))
+    for row, prediction in enumerate(predictions):
+        for column, guess in enumerate(prediction.top[:most]):
+            if guess.label not in place:
+                raise ValueError(f"{prediction.model} says “{guess.label}”, which is none of the classes of the map")
+            classes[row, column] = place[guess.label]
+            probabilities[row, column] = guess.probability
+    return Guesses(classes, probabilities)
+
+
+def answers_of(
+    mapping: ClassMap,
+    label: Numbers,
+    source: Numbers,
+    guesses: Guesses,
+    probabilities: NDArray[Any] | None = None,
+) -> tuple[Answers, TrueClass]:
+    """The answers of a classifier, and the probability of the true class.
+
+    `label` numbers the label of each image among those of the map, `source` its source; `probabilities`, where they
+    are kept, has those of all classes, (images, classes), of any float type. An answer is right where the likeliest
+    class is one of the label's; its confidence is the sum over the classes of the label that it says. An image whose
+    label is unmapped, or of which nothing is known, is `UNKNOWN`.
+    """
+    classes, weights = guesses.classes, np.asarray(guesses.probabilities, np.float64)
+    if probabilities is not None and len(probabilities):
+        best = np.asarray(probabilities).argmax(axis=1)
+        classes = np.where((classes[:, :1] < 0) & (np.arange(classes.shape[1]) == 0), best[:, None], classes)
+    there, first = classes >= 0, classes[:, 0]
+    says = np.where(first >= 0, mapping.label_of_class[first], -1)
+    right = (first >= 0) & mapping.members[label, first]
+    said = np.where(right, label, says)
+    if probabilities is None:
+        true = _summed(mapping.members[label[:, None], classes] & there, weights)
+        named = _summed(mapping.members[said[:, None], classes] & there, weights)
+        own = weights[:, 0]
+    else:
+        true, named = _of_labels(mapping, probabilities, label), _of_labels(mapping, probabilities, said)
+        own = np.asarray(probabilities)[np.arange(len(first)), first].astype(np.float64)
+    confidence = np.minimum(np.where(said >= 0, named, own), 1.0)
+    mapped = np.array([len(one.classes) > 0 for one in mapping.labels], bool)
+    known = mapped[label] & (first >= 0) & np.isfinite(confidence) & np.isfinite(true)
+    confidence = np.where(np.isfinite(confidence), confidence, 0.0)
+    standing = np.where(known, np.where(right, RIGHT, WRONG), UNKNOWN).astype(np.int8)
+    answers = Answers(source, standing, said.astype(np.int64), confidence)
+    return answers, TrueClass(np.where(known, np.minimum(true, 1.0), np.nan), probabilities is not None)
+
+
+def _summed(wanted: NDArray[np.bool_], weights: Floats) -> Floats:
+    return np.asarray((weights * wanted).sum(axis=1))
+
+
+def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], label: Numbers) -> Floats:
+    """The sum over the classes of each image's label; 0 without a label (-1)."""
+    found = np.zeros(len(label))
+    for number, one in enumerate(mapping.labels):
+        rows = np.flatnonzero(label == number)
+        if len(rows) and one.classes:
+            own = np.asarray(probabilities)[np.ix_(rows, np.array(one.classes))]
+            found[rows] = own.astype(np.float64).sum(axis=1)
+    return found
+
+
+def count_pixels(mapping: ClassMap, mask: NamedMask, prediction: Prediction) -> Floats:
+    """How many pixels of a mask are said to be what, (groups, groups + 1) in the order of `mapping.groups`.
+
+    Measured at the size of the mask, to which the class map is brought (nearest). Pixels of no label, or of an
+    unmapped one, count nowhere; a class of the model that no label has is none of the groups. Raises ValueError for a
+    mask with a class that the map does not know.
+    """
+    groups = mapping.groups
+    group_of = {mapping.labels[number].label: at for at, group in enumerate(groups) for number in group}
+    true, said = (np.full(256, IGNORED, np.uint8) for _ in range(2))
+    labels = {one.label for one in mapping.labels}
+    for number, name in mask.classes.items():
+        if name not in labels:
+            raise ValueError(f"the mask has the class “{name}”, which is none of the labels of the map")
+        if 0 <= number < len(true):  # Cityscapes numbers its licence plates -1
+            true[number] = group_of.get(name, IGNORED)
+    for at, group in enumerate(groups):
+        for one in group:
+            said[list(mapping.labels[one].classes)] = at
+    numbers = decode_map(prediction.class_map)
+    if numbers.size != mask.image.size:
+        numbers = numbers.resize(mask.image.size, Image.Resampling.NEAREST)
+    return confusion(true[np.asarray(mask.image)], said[np.asarray(numbers)], len(groups))
+
+
+def pixels_of(
+    mapping: ClassMap, masks: Sequence[NamedMask], predictions: Sequence[Prediction], source: Numbers
+) -> Pixels:
+    """The counts of images with their masks, one each."""
+    size = len(mapping.groups)
+    counts = [count_pixels(mapping, mask, one) for mask, one in zip(masks, predictions, strict=True)]
+    return Pixels(source, np.stack(counts) if counts else np.zeros((0, size, size + 1)))
