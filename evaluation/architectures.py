@@ -1,7 +1,7 @@
 """Finds the network that a model under test names: of torchvision, of timm, or in a checkpoint file.
 
-The only place here that knows those libraries. Everything that can go wrong with a name, a file or a download comes out
-as a UserError.
+The only place here that knows those libraries; `adapters_transformers.py` is that for transformers. Everything that can
+go wrong with a name, a file or a download comes out as a UserError.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from evaluation.identity import ModelIdentity, Preprocessing, files_hash
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
 
@@ -30,17 +31,25 @@ class Network:
     """A network ready to be asked."""
 
     net: Any
-    """A torch module: normalised pixels (1, 3, h, w) in; logits (1, classes), or (1, classes, h, w), out."""
-    kind: Kind
-    classes: tuple[str, ...]
+    """A torch module: normalised pixels (n, 3, h, w) in; logits (n, classes), or (n, classes, h, w), out."""
+    identity: ModelIdentity
     prepare: Callable[[Any], Any]
     """An RGB image in, its pixels as the network wants them out, (3, h, w)."""
+
+    @property
+    def kind(self) -> Kind:
+        """What it does."""
+        return self.identity.kind
 
 
 def find_network(wanted: UnderTestSettings) -> Network:
     """The network, its weights loaded, on the CPU. Raises UserError for what cannot be found, fetched or fitted."""
     if wanted.source == "file":
         return _from_file(wanted)
+    if wanted.source == "transformers":
+        from evaluation.adapters_transformers import from_transformers
+
+        return from_transformers(wanted)
     if not wanted.name:
         raise UserError("Give the name of the model under test, such as resnet50.")
     return _from_torchvision(wanted.name) if wanted.source == "torchvision" else _from_timm(wanted.name)
@@ -74,8 +83,18 @@ def _from_torchvision(name: str) -> Network:
         weights = models.get_model_weights(name).DEFAULT
         net = models.get_model(name, weights=weights)
     except Exception as error:  # a download may fail in as many ways as there are networks
-        raise _not_fetched(name, "torchvision", error) from error
-    return Network(net, kinds[name], tuple(weights.meta["categories"]), weights.transforms())
+        raise not_fetched(name, "torchvision", error) from error
+    prepare = weights.transforms()
+    shown = Preprocessing(
+        size=_size(getattr(prepare, "crop_size", ())),
+        mean=tuple(getattr(prepare, "mean", ())),
+        std=tuple(getattr(prepare, "std", ())),
+        interpolation=getattr(getattr(prepare, "interpolation", None), "value", ""),
+        more=repr(prepare),
+    )
+    return Network(
+        net, ModelIdentity(name, str(weights), kinds[name], shown, tuple(weights.meta["categories"])), prepare
+    )
 
 
 def _from_timm(name: str) -> Network:
@@ -87,12 +106,23 @@ def _from_timm(name: str) -> Network:
     try:
         net = timm.create_model(name, pretrained=True)
     except Exception as error:
-        raise _not_fetched(name, "timm", error) from error
+        raise not_fetched(name, "timm", error) from error
     info = ImageNetInfo()
     known = net.num_classes == info.num_classes()
     classes = [info.index_to_description(i) if known else f"class {i}" for i in range(net.num_classes)]
-    prepare = create_transform(**resolve_model_data_config(net), is_training=False)
-    return Network(net, "classification", tuple(label.split(",")[0] for label in classes), prepare)
+    config = resolve_model_data_config(net)
+    come = net.pretrained_cfg
+    shown = Preprocessing(
+        size=_size(config["input_size"][1:]),
+        mean=tuple(config["mean"]),
+        std=tuple(config["std"]),
+        interpolation=str(config["interpolation"]),
+        more=json.dumps({name: config[name] for name in ("crop_pct", "crop_mode") if name in config}),
+    )
+    weights = str(come.get("hf_hub_id") or come.get("url") or come.get("tag") or "timm's own")
+    labels = tuple(label.split(",")[0] for label in classes)
+    prepare = create_transform(**config, is_training=False)
+    return Network(net, ModelIdentity(name, weights, "classification", shown, labels), prepare)
 
 
 def _from_file(wanted: UnderTestSettings) -> Network:
@@ -103,11 +133,15 @@ def _from_file(wanted: UnderTestSettings) -> Network:
         raise UserError(
             f"There is no file {wanted.file}: give the path of a checkpoint on the machine that serves this."
         )
+    try:
+        weights = files_hash([file])
+    except OSError as error:
+        raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
     state, header = _read(file)
     name = wanted.name or header.get("architecture", "")
     if not name:
         raise UserError(f"{file.name} does not say its architecture: name it, such as resnet18.")
-    classes = tuple(c.strip() for c in wanted.classes.split(",") if c.strip()) or _listed(header, "classes")
+    classes = classes_given(wanted) or listed(header, "classes")
     if not classes:
         raise UserError(f"{file.name} does not say its classes: give their names in order, with commas between.")
     net, kind = _empty(name, len(classes), any(key.startswith("aux_classifier.") for key in state))
@@ -121,8 +155,9 @@ def _from_file(wanted: UnderTestSettings) -> Network:
             f"{file.name} does not fit {name} with {len(classes)} classes: {reason[0][:200].rstrip('.')}."
         ) from error
     side = int(header.get("size") or (224 if kind == "classification" else 512))
-    mean, std = _listed(header, "mean") or IMAGENET_MEAN, _listed(header, "std") or IMAGENET_STD
-    return Network(net, kind, classes, _squeezed(side, mean, std))
+    mean, std = listed(header, "mean") or IMAGENET_MEAN, listed(header, "std") or IMAGENET_STD
+    shown = Preprocessing((side, side), tuple(mean), tuple(std), "bilinear", "squeezed")
+    return Network(net, ModelIdentity(name, weights, kind, shown, classes), squeezed((side, side), mean, std))
 
 
 def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
@@ -150,7 +185,13 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
     return {str(key).removeprefix("module."): value for key, value in held.items()}, {}
 
 
-def _listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:
+def classes_given(wanted: UnderTestSettings) -> tuple[str, ...]:
+    """The names of classes that a person gave; empty for none."""
+    return tuple(name.strip() for name in wanted.classes.split(",") if name.strip())
+
+
+def listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:
+    """A list in the header of a file; empty where there is none."""
     try:
         return tuple(json.loads(header.get(name, "[]")))
     except (ValueError, TypeError):
@@ -186,14 +227,19 @@ def torchvision_names() -> dict[str, Kind]:
     return names | dict.fromkeys(models.list_models(module=models.segmentation), "segmentation")
 
 
-def _squeezed(side: int, mean: Sequence[float], std: Sequence[float]) -> Callable[[Any], Any]:
-    """Squeezes a picture into a square and normalises it."""
+def _size(size: Sequence[int]) -> tuple[int, int] | None:
+    """Width and height of what torchvision and timm give as height and width, or as a side; None for nothing."""
+    return (int(size[-1]), int(size[0])) if size else None
+
+
+def squeezed(size: tuple[int, int], mean: Sequence[float], std: Sequence[float]) -> Callable[[Any], Any]:
+    """Squeezes a picture into a width and height and normalises it."""
     import torch
     from torchvision.transforms import v2
 
     steps = [
         v2.PILToTensor(),
-        v2.Resize((side, side), antialias=True),
+        v2.Resize((size[1], size[0]), antialias=True),
         v2.ToDtype(torch.float32, scale=True),
         v2.Normalize(list(mean), list(std)),
     ]
@@ -201,12 +247,14 @@ def _squeezed(side: int, mean: Sequence[float], std: Sequence[float]) -> Callabl
 
 
 def unknown(name: str, where: str, known: list[str]) -> UserError:
+    """What is said of a name that a library does not know."""
     near = difflib.get_close_matches(name, known, 3)
     hint = f"perhaps you mean {' or '.join(near)}" if near else "look the name up in its list of models"
     return UserError(f"There is no classifier or segmenter {name[:80]!r} in {where}: {hint}.")
 
 
-def _not_fetched(name: str, where: str, error: Exception) -> UserError:
+def not_fetched(name: str, where: str, error: Exception) -> UserError:
+    """What is said of weights that do not come."""
     return UserError(
         f"The weights of {name} of {where} could not be fetched ({type(error).__name__}): connect to the network and "
         "try again, or give a checkpoint file that is on this machine."

@@ -1,62 +1,142 @@
-"""A model under test: loaded by name or from a file, and asked what it sees in an image. Loads torch at first use."""
+"""A model under test: loaded by its settings, and asked what it sees in one image or in many."""
 
 from __future__ import annotations
 
+import itertools
+import os
 import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
+import numpy as np
 from PIL import Image
 
-from evaluation.architectures import Network, find_network
-from evaluation.types import LARGEST_MAP, TOP, Guess, Prediction, encode_map
+from evaluation.adapters import Adapter, Answers, load_adapter
+from evaluation.identity import ModelIdentity
+from evaluation.types import TOP, Guess, PredictedBatch, Prediction, encode_map
+from pipeline.errors import UserError, out_of_memory
 from pipeline.settings import UnderTestSettings
 from pipeline.types import TaskKind
 
+Picture = Image.Image | Callable[[], Image.Image]
+"""An image, or what reads it: then it is read on a thread beside the model, and not before its turn."""
+AHEAD = 2
+"""So many batches are prepared while one is asked about."""
+MOST_THREADS = 8
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    pixels: object
+    size: tuple[int, int]
+    """Width and height of the image itself."""
+
 
 class ModelUnderTest:
-    """One model under test. May be asked from any thread, one at a time."""
+    """One model under test. May be asked from any thread; it answers one batch at a time."""
 
     def __init__(self, wanted: UnderTestSettings) -> None:
         """Loads it. Raises UserError when that cannot be."""
-        import torch
-
         self.name = wanted.title
         self._lock = threading.Lock()
-        self._network: Network = find_network(wanted)
-        self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._network.net.to(self._device).eval()
+        self._adapter: Adapter = load_adapter(wanted)
+        self._at_once = self._adapter.at_once
 
     @property
     def kind(self) -> TaskKind:
         """What it does."""
-        return self._network.kind
+        return self._adapter.kind
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Which model it is: what its predictions are to be kept under."""
+        return self._adapter.identity
+
+    @property
+    def at_once(self) -> int:
+        """How many images it is asked about at once at most. Halved for good where memory ends."""
+        return self._at_once
 
     def predict(self, image: Image.Image) -> Prediction:
-        """What it sees in an RGB image of any size."""
-        import torch
+        """What it sees in an image of any size. Raises UserError where it cannot say."""
+        return self._ask([self._prepare(image)], 0).predictions[0]
 
-        with self._lock, torch.inference_mode():
-            pixels = self._network.prepare(image.convert("RGB"))
-            found = self._network.net(pixels[None].to(self._device))
-        logits = (found["out"] if isinstance(found, dict) else found).float().cpu()
-        if self.kind == "classification":
-            return Prediction("classification", self.name, top=self._top(logits[0]))
-        return Prediction("segmentation", self.name, classes=self._network.classes, class_map=self._map(logits, image))
+    def predict_many(self, images: Iterable[Picture], at_once: int = 0) -> Iterator[PredictedBatch]:
+        """What it sees in each image, a batch after the other in the order of `images`, which are prepared on other
+        threads meanwhile. `at_once` is how many are in a batch at most; 0 leaves it to model and machine.
 
-    def _top(self, logits: object) -> tuple[Guess, ...]:
-        import torch
+        What was given stays good whatever follows: UserError comes in place of a batch, and the error of an image that
+        cannot be read once all before it are answered. Whoever stops asking for batches has cancelled the rest.
+        """
+        most = max(1, at_once) if at_once else self._at_once
+        pictures, first = iter(images), 0
+        with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "prepare") as threads:
+            coming: deque[Future[_Prepared]] = deque()
+            try:
+                while True:
+                    wanted = (AHEAD + 1) * min(most, self._at_once) - len(coming)
+                    coming.extend(
+                        threads.submit(self._prepare, one) for one in itertools.islice(pictures, max(0, wanted))
+                    )
+                    if not coming:
+                        return
+                    ready = [coming[place] for place in range(min(most, self._at_once, len(coming)))]
+                    # What comes before an image that cannot be read is answered first.
+                    good = list(itertools.takewhile(lambda one: one.exception() is None, ready)) or ready[:1]
+                    batch = self._ask([one.result() for one in good], first)
+                    for _ in batch.predictions:
+                        coming.popleft()
+                    first += len(batch.predictions)
+                    yield batch
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)
 
-        assert isinstance(logits, torch.Tensor)
-        values, places = logits.softmax(0).topk(min(TOP, len(self._network.classes)))
-        return tuple(
-            Guess(self._network.classes[int(place)], float(value)) for value, place in zip(values, places, strict=True)
+    def _prepare(self, picture: Picture) -> _Prepared:
+        image = picture if isinstance(picture, Image.Image) else picture()
+        return _Prepared(self._adapter.prepare(image.convert("RGB")), image.size)
+
+    def _ask(self, prepared: Sequence[_Prepared], first: int) -> PredictedBatch:
+        """The answers to as many of the images, from the beginning, as memory holds at once."""
+        while True:
+            try:
+                with self._lock:
+                    answers = self._adapter.answer([one.pixels for one in prepared], [one.size for one in prepared])
+                return self._batch(answers, first)
+            except Exception as error:
+                if isinstance(error, UserError) or not out_of_memory(error):
+                    raise
+                if len(prepared) == 1:
+                    raise UserError(
+                        f"The model under test, {self.name}, has not enough memory for a single image of "
+                        f"{prepared[0].size[0]} × {prepared[0].size[1]} pixels: free some, or take a smaller model."
+                    ) from error
+            # Only here, where the error holds what it was computing no longer.
+            self._at_once = max(1, len(prepared) // 2)
+            prepared = prepared[: self._at_once]
+            _empty_cache()
+
+    def _batch(self, answers: Answers, first: int) -> PredictedBatch:
+        classes = self.identity.classes
+        rows = answers.probabilities
+        if rows is not None:
+            return PredictedBatch(first, tuple(self._guessed(row, classes) for row in rows), rows)
+        found = [
+            Prediction("segmentation", self.name, classes=classes, class_map=encode_map(numbers))
+            for numbers in answers.maps
+        ]
+        return PredictedBatch(first, tuple(found))
+
+    def _guessed(self, row: np.ndarray, classes: tuple[str, ...]) -> Prediction:
+        likeliest = np.argsort(-row, kind="stable")[:TOP]
+        return Prediction(
+            "classification", self.name, top=tuple(Guess(classes[place], float(row[place])) for place in likeliest)
         )
 
-    def _map(self, logits: object, image: Image.Image) -> bytes:
-        import torch
 
-        assert isinstance(logits, torch.Tensor)
-        scale = min(1.0, LARGEST_MAP / max(image.size))
-        width, height = (max(1, round(side * scale)) for side in image.size)
-        whole = torch.nn.functional.interpolate(logits, size=(height, width), mode="bilinear", align_corners=False)
-        numbers = whole[0].argmax(0).to(torch.uint8).numpy()
-        return encode_map(Image.fromarray(numbers))
+def _empty_cache() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

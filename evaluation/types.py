@@ -6,6 +6,7 @@ import io
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 from PIL import Image
 
 from pipeline.masks import colour
@@ -42,18 +43,31 @@ class Prediction:
     """A PNG of class numbers (mode L) in the image's aspect, at most `LARGEST_MAP` wide and high; segmentation only."""
 
 
+@dataclass(frozen=True, eq=False)
+class PredictedBatch:
+    """What a model under test says of some images that follow one another."""
+
+    first: int
+    """The place of the first of them among all that were asked about, from 0."""
+    predictions: tuple[Prediction, ...]
+    probabilities: np.ndarray | None = None
+    """(images, classes), float32, in the order of the model's classes; classification only."""
+
+
 def names_label(guess: str, label: str) -> bool:
     """Whether a model's class is the label of the task, in other letters or as a kind of it."""
     return guess.casefold() == label.casefold() or bool(classes_in(guess, Task("classification", label=label)))
 
 
+def map_size(size: tuple[int, int]) -> tuple[int, int]:
+    """Width and height of the class map that is kept of an image of that width and height."""
+    scale = min(1.0, LARGEST_MAP / max(size))
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
 def encode_map(numbers: Image.Image) -> bytes:
     """`Prediction.class_map` of an image whose pixels are class numbers (mode L), shrunk to `LARGEST_MAP`."""
-    small = numbers.copy()
-    if max(small.size) > LARGEST_MAP:
-        scale = LARGEST_MAP / max(small.size)
-        size = (max(1, round(small.width * scale)), max(1, round(small.height * scale)))
-        small = small.resize(size, Image.Resampling.NEAREST)
+    small = numbers.resize(map_size(numbers.size), Image.Resampling.NEAREST)
     file = io.BytesIO()
     small.save(file, "PNG")
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""Where the weights of a model under test are, or come from: a checkpoint file, torchvision's cache, timm's on the hub.
+"""Where the weights of a model under test are, or come from: a file, torchvision's cache, or the hub.
 
 Knows what those libraries know; asks no network.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
+from evaluation.adapters_transformers import FILES
 from evaluation.architectures import checkpoint_path, torchvision_names, unknown
 from pipeline.errors import UserError
 from pipeline.model_sections import ROOT, WebFile, Weights
@@ -21,11 +24,17 @@ def weights_of(wanted: UnderTestSettings) -> Weights:
     """The weights of a model under test. Raises UserError for a name that the library does not know, and for a file
     that can be none.
     """
-    if wanted.source == "file":
+    if wanted.source == "http":
+        raise UserError(
+            f"The weights of the model at {wanted.address} are its server's own: there is nothing to fetch."
+        )
+    if wanted.source in ("file", "onnx") or (wanted.source == "transformers" and wanted.file):
         file = checkpoint_path(wanted.file)
         return Weights(path=str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file))
     if not wanted.name:
         raise UserError("Give the name of the model under test, such as resnet50.")
+    if wanted.source == "transformers":
+        return _of_transformers(wanted)
     return _of_torchvision(wanted) if wanted.source == "torchvision" else _of_timm(wanted)
 
 
@@ -47,6 +56,16 @@ def _of_torchvision(wanted: UnderTestSettings) -> Weights:
         memory_full=memory,
         licence=str(chosen.meta.get("license", "")),
     )
+
+
+def _of_transformers(wanted: UnderTestSettings) -> Weights:
+    repository, _, revision = wanted.name.partition("@")
+    try:
+        return Weights(hub=repository, revision=revision or "main", files=FILES)
+    except ValidationError as error:
+        raise UserError(
+            f"{wanted.name!r} is no repository of the hub: give owner/name, such as google/vit-base-patch16-224."
+        ) from error
 
 
 def _of_timm(wanted: UnderTestSettings) -> Weights:

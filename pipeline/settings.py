@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any, ClassVar, Literal, get_args
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from pipeline.seeds import LARGEST
 from pipeline.types import EDIT_TYPES
@@ -190,19 +192,75 @@ class EditingSettings(_Settings):
 class UnderTestSettings(_Settings):
     """Which model under test looks at source and results. It changes no image, so nothing becomes stale by it."""
 
-    source: Literal["profile", "torchvision", "timm", "file"] = Field(
-        "profile", description="Where it comes from: the profile, torchvision or timm by name, or a checkpoint file"
+    later: ClassVar[frozenset[str]] = frozenset(("address", "timeout", "size", "mean", "std", "layout"))
+
+    source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
+        "profile",
+        description="Where it comes from: the profile; torchvision, timm or the hub (transformers) by name; a "
+        "checkpoint or ONNX file; or a server",
     )
-    name: str = Field("", max_length=120, description="Its name, such as resnet50; for a file its architecture")
-    file: str = Field("", max_length=1000, description="The checkpoint: a .safetensors, .pt or .pth with weights only")
+    name: str = Field(
+        "", max_length=120, description="Its name, such as resnet50; for a file its architecture; on the hub owner/name"
+    )
+    file: str = Field(
+        "",
+        max_length=1000,
+        description="The checkpoint: a .safetensors, .pt or .pth with weights only; an .onnx; a folder of transformers",
+    )
     classes: str = Field("", max_length=20000, description="Names of a file's classes in order, with commas between")
+    address: str = Field("", max_length=1000, description="Where a model behind HTTP is asked")
+    timeout: float = Field(60.0, gt=0, le=3600, description="Seconds within which a server answers one request")
+    size: str = Field("", max_length=20, description="What an ONNX file wants images scaled to: 224, or width x height")
+    mean: str = Field("", max_length=100, description="What is taken off each channel (0 to 1) for an ONNX file")
+    std: str = Field("", max_length=100, description="What each channel is then divided by")
+    layout: Literal["channels first", "channels last"] = Field(
+        "channels first", description="How an ONNX file wants its pixels: (3, height, width) or (height, width, 3)"
+    )
+
+    @field_validator("address")
+    @classmethod
+    def _on_the_web(cls, typed: str) -> str:
+        address = typed.strip().rstrip("/")
+        try:
+            parts = urlsplit(address)
+            whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            whole = False
+        if address and not whole:
+            raise ValueError("the address of a model begins with http:// or https:// and names a machine")
+        if address and "@" in parts.netloc:
+            raise ValueError("the address of a model is kept with its results: leave name and password out of it")
+        return address
+
+    @field_validator("size")
+    @classmethod
+    def _of_pixels(cls, typed: str) -> str:
+        size = "".join(typed.lower().replace("×", "x").split())
+        if size and not re.fullmatch(r"[1-9]\d{0,3}(x[1-9]\d{0,3})?", size):
+            raise ValueError("the size is a number of pixels such as 224, or width x height such as 1024x512")
+        return size
+
+    @field_validator("mean", "std")
+    @classmethod
+    def _of_channels(cls, typed: str, info: ValidationInfo) -> str:
+        try:
+            numbers = [float(number) for number in typed.split(",")] if typed.strip() else [0.5] * 3
+        except ValueError:
+            numbers = []
+        least = 0.0 if info.field_name == "mean" else 1e-6
+        if len(numbers) != 3 or not all(least <= number <= 1e3 for number in numbers):
+            raise ValueError(
+                f"{info.field_name} takes a number for each of three channels, with commas between, such as "
+                + ("0.485, 0.456, 0.406" if info.field_name == "mean" else "0.229, 0.224, 0.225")
+            )
+        return typed.strip()
 
     @property
     def title(self) -> str:
         """What the records and the page call it."""
         if self.source == "file":
             return f"{self.name} {self.file}".strip()
-        return f"{self.source} {self.name}"
+        return f"{self.source} {self.address if self.source == 'http' else self.name or self.file}"
 
 
 class Settings(_Settings):
