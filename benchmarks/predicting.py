@@ -1,0 +1,103 @@
+"""How fast a model under test is asked about many images, beside its bare network over the same images.
+
+The bare network is given batches that are decoded and prepared already; the model under test is given decoded images
+and prepares them itself, on threads beside the network. `python -m benchmarks.predicting` runs this alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.figures import Comparison, reported
+from evaluation.models import ModelUnderTest
+from pipeline.settings import UnderTestSettings
+
+ROUNDS = 3
+LEAST = 0.9
+"""Of the bare network's rate."""
+CASES = (("resnet50", 64, 384), ("deeplabv3_resnet50", 4, 512))
+"""Architecture, how many images, and their longer side: a classifier and a segmenter."""
+CLASSES = 20
+
+
+def measure() -> list[Comparison]:
+    """One comparison a case, in images a second."""
+    return [_compared(*case) for case in CASES]
+
+
+def _compared(name: str, count: int, side: int) -> Comparison:
+    with tempfile.TemporaryDirectory() as place:
+        model = ModelUnderTest(_random_weights(Path(place), name))
+    images = [_photograph(seed, side) for seed in range(count)]
+    ask, bare = _asked(model, images), _bare(model, images)
+    ask()
+    bare()
+    ratios, seconds = [], []
+    for _ in range(ROUNDS):
+        alone, ours = bare(), ask()
+        ratios.append(alone / ours)
+        seconds.append((ours, alone))
+    ours, alone = sorted(seconds)[len(seconds) // 2]
+    pixels = f"{side} × {side * 3 // 4} pixels"
+    words = f"{count / ours:.1f} images a second of {pixels}, the network alone {count / alone:.1f}"
+    return Comparison(f"rate of {name} under test, by its bare network's", tuple(ratios), least=LEAST, words=words)
+
+
+def _asked(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[], float]:
+    """Seconds for all images, with everything that is kept of them."""
+
+    def ask() -> float:
+        began = time.perf_counter()
+        answered = sum(len(batch.predictions) for batch in model.predict_many(images))
+        assert answered == len(images)
+        return time.perf_counter() - began
+
+    return ask
+
+
+def _bare(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[], float]:
+    """Seconds for the network alone, over batches that are ready."""
+    import torch
+
+    adapter: Any = model._adapter
+    pixels = torch.stack([adapter.prepare(image) for image in images])
+    net, device = adapter._net, adapter._device
+
+    def run() -> float:
+        began = time.perf_counter()
+        with torch.inference_mode():
+            for batch in pixels.split(model.at_once):
+                found = net(batch.to(device))
+                (found["out"] if isinstance(found, dict) else found).cpu()
+        return time.perf_counter() - began
+
+    return run
+
+
+def _random_weights(folder: Path, name: str) -> UnderTestSettings:
+    import torch
+
+    from evaluation.architectures import _empty
+
+    torch.manual_seed(0)
+    net, _ = _empty(name, CLASSES, auxiliary=False)
+    torch.save(net.state_dict(), folder / "model.pt")
+    classes = ", ".join(f"class {number}" for number in range(CLASSES))
+    return UnderTestSettings(source="file", file=str(folder / "model.pt"), name=name, classes=classes)
+
+
+def _photograph(seed: int, side: int) -> Image.Image:
+    """A photograph's mix of smooth and rough: noise on a coarse grid, made larger."""
+    coarse = np.random.default_rng(seed).integers(0, 256, (side // 10, side // 8, 3), np.uint8)
+    return Image.fromarray(coarse).resize((side, side * 3 // 4), Image.Resampling.BICUBIC)
+
+
+if __name__ == "__main__":
+    raise SystemExit(reported(measure()))
