@@ -331,8 +331,21 @@ class PredictionService:
             stays = model_key(checker) if checker is not None else ""
             for name in [name for name in self._models if stays not in (name, model)]:
                 del self._models[name]
+            self._require_known(wanted)
             self._models[model] = self.load(wanted)
         return self._models[model]
+
+    def _require_known(self, wanted: UnderTestSettings) -> None:
+        """Raises UserError for a server that the profile does not name. Settings come from scripts and from files of
+        others too, and images would be sent wherever they say.
+        """
+        profile = self._profile
+        known = (profile.model_under_test.classification, profile.model_under_test.segmentation)
+        if wanted.source == "http" and wanted.address not in {one.address for one in known if one is not None}:
+            raise UserError(
+                f"Images are sent to a model at {wanted.address} only where the profile names this address: write it "
+                "there, under model_under_test."
+            )
 
     def _compared(
         self, run: Run, task: Task, source: Prediction | None, found: Prediction
@@ -408,13 +421,16 @@ def _mask_check(figures: tuple[ClassFigures, ...] | None) -> MaskChecks:
 
 def model_key(wanted: UnderTestSettings) -> str:
     """What the predictions of a model are stored under; a file that was changed is another model."""
-    if wanted.source != "file":
+    if wanted.source not in ("file", "onnx"):
         return wanted.title
     try:
         changed = f"@{checkpoint_path(wanted.file).stat().st_mtime_ns:x}"
     except (UserError, OSError):
         changed = ""
-    return f"{wanted.title}{changed}{f' ({wanted.classes})' if wanted.classes else ''}"
+    pixels = [one for one in (wanted.size, wanted.mean, wanted.std) if one and wanted.source == "onnx"]
+    pixels += [wanted.layout] if wanted.source == "onnx" else []
+    told = "; ".join([*([wanted.classes] if wanted.classes else []), *pixels])
+    return f"{wanted.title}{changed}{f' ({told})' if told else ''}"
 
 
 def _frozen(classes: Mapping[int, str]) -> tuple[tuple[int, str], ...]:

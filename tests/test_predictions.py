@@ -190,6 +190,18 @@ def test_a_model_that_cannot_be_loaded_is_told_and_can_be_tried_again(bench: Ben
     assert bench.compare().problem == "" and bench.compare().source is not None
 
 
+def test_images_are_sent_to_no_server_that_the_profile_does_not_name(bench: Bench) -> None:
+    """Settings come with files and from scripts: whoever wrote them would get the images."""
+    asked = {"source": "http", "address": "http://127.0.0.1:9"}
+    stranger = Settings(under_test=UnderTestSettings.model_validate(asked))
+    bench.add(200)
+    assert "only where the profile names this address" in bench.compare(stranger).problem and bench.loads == 0
+    own = bench.profile.model_under_test.model_copy(update={"classification": stranger.under_test})
+    bench.predictions._profile = bench.profile.model_copy(update={"model_under_test": own})
+    bench.predictions.try_again(stranger.under_test)
+    assert bench.compare(stranger).problem == "" and bench.loads == 1
+
+
 def test_a_model_that_breaks_harms_nothing_else(bench: Bench) -> None:
     def breaks(_wanted: UnderTestSettings) -> Bright:
         raise ZeroDivisionError("oh")

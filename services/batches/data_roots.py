@@ -20,6 +20,8 @@ from services.batches.plan_file import BatchPlan
 
 CHECKPOINT = "under_test.file"
 """The setting that names a file."""
+ADDRESS = "under_test.address"
+"""The setting that names a server, which images are sent to."""
 
 
 class DataRoots:
@@ -67,6 +69,11 @@ class DataRoots:
             if part.is_absolute() or ".." in part.parts or "\0" in text:
                 raise _refusal(f"{name} is {text!r:.200}: a plan by a script names nothing outside its data set.")
             self._require(name, str(folder / part))
+        if address := plan.make.settings.get(ADDRESS, ""):
+            raise _refusal(
+                f"{ADDRESS} in make.settings is {address!r:.200}: a plan by a script names no server, since images "
+                "would be sent there."
+            )
         checkpoint = plan.make.settings.get(CHECKPOINT, "")
         if isinstance(checkpoint, str) and checkpoint:
             self._require(f"{CHECKPOINT} in make.settings", checkpoint)
