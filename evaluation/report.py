@@ -1,0 +1,251 @@
+"""What a test set says of a model under test, in words and tables: one sentence for a person, Markdown and LaTeX for a
+paper, rows for whoever calculates on. Pure.
+
+What is undefined is said in words; no NaN reaches a page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from evaluation.by_source import Figure
+from evaluation.effectiveness import Effectiveness
+from evaluation.sensitivity import SensitivityRow
+from evaluation.validity import ValidityEffect
+
+CANNOT_TELL = "cannot tell"
+_LATEX = str.maketrans({one: f"\\{one}" for one in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure, for a table of all of them: shares are 0 to 1."""
+
+    part: str
+    """Which table it is of, such as "classes"."""
+    name: str
+    """Of the row, such as a class."""
+    figure: str
+    value: float | None
+    low: float | None
+    high: float | None
+    images: int
+    sources: int
+    why: str
+    """Why there is no value, or no interval."""
+
+
+def per_cent(share: float | None, sign: bool = False) -> str:
+    """A share as a person reads it: "38.9 %", with its `sign` "+4.0 %"; "cannot tell" for None."""
+    if share is None:
+        return CANNOT_TELL
+    return f"{100 * share:+.1f} %" if sign else f"{100 * share:.1f} %"
+
+
+def with_interval(figure: Figure, points: bool = False) -> str:
+    """A figure with its interval, such as "38.9 % (34.8 to 41.8)"; as a difference in `points`. What is undefined in
+    words.
+    """
+    if figure.value is None:
+        return f"{CANNOT_TELL}: {figure.why}"
+    value = f"{100 * figure.value:+.1f} points" if points else per_cent(figure.value)
+    if figure.low is None or figure.high is None:
+        return f"{value} ({figure.why})"
+    ends = f"{100 * figure.low:+.1f} to {100 * figure.high:+.1f}" if points else _ends(figure.low, figure.high)
+    return f"{value} ({ends})"
+
+
+def _ends(low: float, high: float) -> str:
+    return f"{100 * low:.1f} to {100 * high:.1f}"
+
+
+def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, edits: Sequence[SensitivityRow]) -> str:
+    """What the figures say, in a few sentences."""
+    if found.error_generated.value is None:
+        return f"{model}: {CANNOT_TELL}; {found.error_generated.why}."
+    said = [
+        f"{model} is wrong on {per_cent(found.error_original.value)} of the originals and on "
+        f"{per_cent(found.error_generated.value)} of the {found.cases:,} test cases made of the same {found.sources:,} "
+        f"sources{f' (split {found.split})' if found.split else ''}."
+    ]
+    if found.excess.value is None:
+        said.append(f"How much of that is the edits' doing cannot be told: {found.excess.why}.")
+    else:
+        drawing = found.error_reconstructed.value
+        said.append(
+            f"Drawing alone makes it wrong on {per_cent(drawing)} (reconstructions); "
+            f"{with_interval(found.excess, points=True)} are the edits' doing."
+        )
+    if validity is not None and validity.by_strata.value is not None:
+        said.append(
+            f"By {validity.judged:,} judged images, {per_cent(validity.by_strata.value)} of all test cases are wrong "
+            "and valid."
+        )
+    elif validity is not None:
+        said.append(f"How many of these faults are valid cannot be told: {validity.by_strata.why}.")
+    hurts = [row.name for row in edits if row.hurts]
+    if hurts:
+        said.append(f"It is weakest where the edit is of {_listed(hurts[:2])}.")
+    return " ".join(said)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def rows(
+    found: Effectiveness,
+    validity: ValidityEffect | None = None,
+    edits: Mapping[str, Sequence[SensitivityRow]] | None = None,
+) -> Iterator[Row]:
+    """All figures, one a row; `edits` are tables of sensitivity by their names."""
+    whole = {
+        "error on originals": found.error_original,
+        "error on generated images": found.error_generated,
+        "error on reconstructions": found.error_reconstructed,
+        "generated less original": found.difference,
+        "generated less reconstructed": found.excess,
+        "generated over original": found.factor,
+        "net flips": found.flips.net,
+    }
+    for name, figure in whole.items():
+        yield _row("all", "", name, figure)
+    for name, number in (
+        ("newly wrong", found.flips.newly_wrong),
+        ("newly right", found.flips.newly_right),
+        ("sources with all test cases wrong", found.together.all_wrong),
+        ("sources with some test cases wrong", found.together.some_wrong),
+        ("sources with no test case wrong", found.together.none_wrong),
+        ("images left out", found.left_out),
+    ):
+        yield Row("all", "", name, float(number), None, None, found.cases, found.sources, "")
+    held = found.clustering
+    for name, value in (
+        ("intra-class correlation", held.correlation),
+        ("design effect", held.design_effect),
+        ("effective number of images", held.effective),
+    ):
+        yield Row("all", "", name, value, None, None, found.cases, found.sources, held.why if value is None else "")
+    for row in found.classes:
+        for name, figure in (
+            ("error on originals", row.error_original),
+            ("error on generated images", row.error_generated),
+            ("generated less original", row.difference),
+        ):
+            yield _row("classes", row.label, name, figure)
+    for title, table in (edits or {}).items():
+        for one in table:
+            yield _row(title, one.name, "change of the probability of the true class", one.change)
+    if validity is not None:
+        for name, figure in (
+            ("as measured", validity.as_measured),
+            ("times the share judged valid", validity.times_valid),
+            ("wrong and valid, by strata", validity.by_strata),
+            ("wrong and valid, with the score", validity.with_score),
+            ("error among valid images", validity.among_valid),
+        ):
+            yield _row("validity", "", name, figure)
+
+
+def _row(part: str, name: str, what: str, figure: Figure) -> Row:
+    return Row(part, name, what, figure.value, figure.low, figure.high, figure.n, figure.sources, figure.why)
+
+
+def markdown(
+    model: str,
+    test_set: str,
+    found: Effectiveness,
+    validity: ValidityEffect | None = None,
+    edits: Mapping[str, Sequence[SensitivityRow]] | None = None,
+) -> str:
+    """The report as Markdown."""
+    tables = edits or {}
+    first = next(iter(tables.values()), ())
+    lines = [f"# {_plain(model)} on {_plain(test_set)}", "", answer(model, found, validity, first), ""]
+    lines += ["| figure | |", "| --- | --- |"]
+    lines += [
+        f"| {name} | {with_interval(figure, points)} |"
+        for name, figure, points in (
+            ("error on originals", found.error_original, False),
+            ("error on generated images", found.error_generated, False),
+            ("error on reconstructions", found.error_reconstructed, False),
+            ("generated less original", found.difference, True),
+            ("generated less reconstructed", found.excess, True),
+        )
+    ]
+    factor = found.factor
+    times = f"{factor.value:.2f}" if factor.value is not None else f"{CANNOT_TELL}: {factor.why}"
+    if factor.low is not None and factor.high is not None:
+        times += f" ({factor.low:.2f} to {factor.high:.2f})"
+    lines.append(f"| generated over original | {times} |")
+    held = found.clustering
+    worth = f"{held.effective:,.0f} independent ones" if held.effective is not None else f"{CANNOT_TELL}: {held.why}"
+    lines.append(f"| what {found.cases:,} test cases are worth | {worth} |")
+    lines.append(f"| images that cannot be compared with a label | {found.left_out:,} |")
+    lines += ["", "Intervals: 95 %, by a bootstrap over sources."]
+    if found.classes:
+        lines += ["", "## By class", "", "| class | sources | test cases | original | generated | change |"]
+        lines += ["| --- | ---: | ---: | --- | --- | --- |"]
+        lines += [
+            f"| {_plain(row.label)} | {row.sources:,} | {row.cases:,} | {with_interval(row.error_original)} | "
+            f"{with_interval(row.error_generated)} | {with_interval(row.difference, points=True)} |"
+            for row in found.classes
+        ]
+    for title, table in tables.items():
+        lines += ["", f"## {_plain(title)}", "", "| edit | test cases | change of the true class | p, corrected |"]
+        lines += ["| --- | ---: | --- | --- |"]
+        lines += [
+            f"| {_plain(one.name)} | {one.n:,} | {_change(one.change)} | "
+            f"{f'{one.p_adjusted:.3f}' if one.p_adjusted is not None else CANNOT_TELL} |"
+            for one in table
+        ]
+    if validity is not None:
+        lines += ["", "## What validity does to it", "", "| figure | |", "| --- | --- |"]
+        lines += [f"| {row.figure} | {_of_row(row)} |" for row in rows(found, validity) if row.part == "validity"]
+        if validity.not_judged_in:
+            lines += ["", f"Nobody judged an image of: {', '.join(map(_plain, validity.not_judged_in))}."]
+    return "\n".join([*lines, ""])
+
+
+def _change(figure: Figure) -> str:
+    if figure.value is None:
+        return f"{CANNOT_TELL}: {figure.why}"
+    ends = f" ({figure.low:+.2f} to {figure.high:+.2f})" if figure.low is not None and figure.high is not None else ""
+    return f"{figure.value:+.2f}{ends}"
+
+
+def _of_row(row: Row) -> str:
+    return with_interval(Figure(row.value, row.low, row.high, row.images, row.sources, row.why))
+
+
+def latex(models: Mapping[str, Effectiveness]) -> str:
+    """The paper's Table I with what it lacks: errors of several models on originals and generated images, with
+    intervals, and the excess over reconstructions.
+    """
+    lines = [
+        r"\begin{tabular}{lrrr}",
+        r"\hline",
+        r"Model & Original (\%) & Generated (\%) & Excess (points) \\",
+        r"\hline",
+    ]
+    for name, found in models.items():
+        cells = [_cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)]
+        lines.append(f"{name.translate(_LATEX)} & {' & '.join(cells)} \\\\")
+    return "\n".join([*lines, r"\hline", r"\end{tabular}", ""])
+
+
+def _cell(figure: Figure, sign: bool = False) -> str:
+    if figure.value is None:
+        return "--"
+    form = "+.2f" if sign else ".2f"
+    value = f"{100 * figure.value:{form}}"
+    if figure.low is None or figure.high is None:
+        return value
+    return f"{value} [{100 * figure.low:{form}}, {100 * figure.high:{form}}]"
+
+
+def _plain(text: str) -> str:
+    """A name that opens no cell and no markup."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))

@@ -1,0 +1,67 @@
+"""The report of a model under test: its numbers are those of the figures, and nothing undefined is a number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evaluation.by_source import Figure
+from evaluation.effectiveness import RIGHT, WRONG, effectiveness
+from evaluation.report import answer, latex, markdown, per_cent, rows, with_interval
+from evaluation.sensitivity import Changes, sensitivity
+from evaluation.validity import Judged, validity_effect
+from tests.test_effectiveness import LABELS, a_world, answers, of_world
+
+
+def test_figures_as_a_person_reads_them() -> None:
+    assert per_cent(0.389) == "38.9 %" and per_cent(0.04, sign=True) == "+4.0 %" and per_cent(None) == "cannot tell"
+    assert with_interval(Figure(0.389, 0.348, 0.418)) == "38.9 % (34.8 to 41.8)"
+    assert with_interval(Figure(-0.213, -0.25, -0.19), points=True) == "-21.3 points (-25.0 to -19.0)"
+    assert with_interval(Figure(None, why="there is nothing to count")) == "cannot tell: there is nothing to count"
+    assert with_interval(Figure(0.5, why="no interval, since there is one source only")).startswith(
+        "50.0 % (no interval"
+    )
+
+
+def test_the_answer_and_the_tables_say_the_same_numbers() -> None:
+    original, generated, _, _ = a_world()
+    found = of_world()
+    wrong = generated.right == WRONG
+    said = answer("resnet50", found, None, ())
+    assert f"{100 * np.mean(original.right == WRONG):.1f} % of the originals" in said
+    assert "2,000 test cases made of the same 400 sources (split test)" in said and "the edits' doing" in said
+    votes = np.where(np.arange(len(wrong)) % 20 == 0, 3, 0)
+    judged = Judged(generated.source, wrong, wrong.astype(np.int64), votes, votes)
+    validity = validity_effect(judged, ("right", "wrong"), resamples=200)
+    assert f"{int((votes > 0).sum())} judged images" in answer("resnet50", found, validity, ())
+    after = np.where(wrong, 0.2, 0.9)
+    changes = Changes(generated.source, after, np.full(len(after), 0.9), wrong)
+    table = sensitivity(changes, [["weather"] if place % 2 else ["colour"] for place in range(len(after))])
+    assert "weakest where the edit is of" in answer("resnet50", found, validity, table)
+    text = markdown("resnet50", "driving|hard", found, validity, {"By edit type": table})
+    assert text.startswith("# resnet50 on driving\\|hard\n") and "## What validity does to it" in text
+    assert f"| error on generated images | {with_interval(found.error_generated)} |" in text
+    assert "| weather | 1,000 |" in text
+    every = {(row.part, row.name, row.figure): row for row in rows(found, validity, {"By edit type": table})}
+    assert every["all", "", "error on generated images"].value == found.error_generated.value
+    assert every["classes", "boat", "generated less original"].low == found.classes[1].difference.low
+    assert every["By edit type", "weather", "change of the probability of the true class"].images == 1000
+    assert not any(row.value != row.value for row in every.values())  # no NaN
+
+
+def test_the_table_of_the_paper_with_intervals() -> None:
+    found = of_world()
+    text = latex({"ResNet_18 & co": found})
+    (line,) = [line for line in text.splitlines() if line.startswith("ResNet")]
+    assert line.startswith(r"ResNet\_18 \& co & ") and line.endswith(r" \\")
+    value = found.error_generated
+    assert value.value is not None and value.low is not None and value.high is not None
+    assert f"{100 * value.value:.2f} [{100 * value.low:.2f}, {100 * value.high:.2f}]" in line
+
+
+def test_a_set_that_says_nothing_is_told_in_words() -> None:
+    nothing = effectiveness(answers([], []), answers([], []), None, np.zeros(0, dtype=np.int64), LABELS, [])
+    assert answer("m", nothing, None, ()) == "m: cannot tell; there is nothing to count."
+    assert "nan" not in markdown("m", "s", nothing).lower() and "& -- & -- & --" in latex({"m": nothing})
+    one = effectiveness(answers([0], [RIGHT]), answers([0], [WRONG]), None, np.array([2]), LABELS, [""])
+    assert "cannot be told: there are no reconstructions" in answer("m", one, None, ())
+    assert "nan" not in markdown("m", "s", one).lower()
