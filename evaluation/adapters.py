@@ -22,7 +22,7 @@ from pipeline.types import TaskKind
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class Output:
     """What a model says of some images, in their order."""
 
     probabilities: np.ndarray | None = None
@@ -42,7 +42,7 @@ class Adapter(Protocol):
     def prepare(self, image: Image.Image) -> Any:
         """An RGB image as the model wants it. Called from several threads."""
 
-    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Answers:
+    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
         """What the model says of prepared images, whose own widths and heights were `sizes`; what it says of one does
         not hang on the others. Raises UserError, or what `out_of_memory` knows where so many at once are too many.
         """
@@ -77,7 +77,7 @@ class TorchAdapter:
         """A tensor (3, height, width)."""
         return self._prepare(image)
 
-    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Answers:
+    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
         import torch
 
         def ask(pixels: Sequence[Any]) -> Any:
@@ -87,7 +87,7 @@ class TorchAdapter:
                 found = found["logits" if "logits" in found else "out"]
             return found.float()
 
-        return answers_of(self.kind, self.identity.classes, prepared, sizes, ask)
+        return output_of(self.kind, self.identity.classes, prepared, sizes, ask)
 
 
 def images_at_once(kind: TaskKind, gpu: bool) -> int:
@@ -97,9 +97,9 @@ def images_at_once(kind: TaskKind, gpu: bool) -> int:
     return 32 if kind == "classification" else 4
 
 
-def answers_of(
+def output_of(
     kind: TaskKind, classes: Sequence[str], prepared: Sequence[Any], sizes: Sequence[tuple[int, int]], ask: Any
-) -> Answers:
+) -> Output:
     """Asks by `ask` for each shape among the prepared images at once, as images are never padded to another's shape.
 
     `ask` takes images of one shape and gives logits (images, classes) or (images, classes, h, w) as a torch tensor.
@@ -117,8 +117,8 @@ def answers_of(
             for number, place in enumerate(members):
                 rows[place] = class_map(logits[number : number + 1], sizes[place])
     if kind == "classification":
-        return Answers(np.stack([rows[place] for place in range(len(prepared))]).astype(np.float32))
-    return Answers(maps=tuple(rows[place] for place in range(len(prepared))))
+        return Output(np.stack([rows[place] for place in range(len(prepared))]).astype(np.float32))
+    return Output(maps=tuple(rows[place] for place in range(len(prepared))))
 
 
 def _check(logits: Any, kind: TaskKind, classes: Sequence[str], count: int) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from PIL import Image
 
-from evaluation.adapters import Answers
+from evaluation.adapters import Output
 from evaluation.architectures import MOST_CLASSES, Kind, classes_given
 from evaluation.identity import UNKNOWN_VERSION, ModelIdentity, Preprocessing
 from evaluation.types import map_size
@@ -108,7 +108,7 @@ class HttpAdapter:
         image.save(file, "PNG", compress_level=1)
         return base64.b64encode(file.getvalue()).decode("ascii")
 
-    def answer(self, prepared: Sequence[str], sizes: Sequence[tuple[int, int]]) -> Answers:
+    def answer(self, prepared: Sequence[str], sizes: Sequence[tuple[int, int]]) -> Output:
         """What the server says. Raises Cancelled within a moment when the person asks to stop."""
         parts = [list(prepared[start : start + IMAGES]) for start in range(0, len(prepared), IMAGES)]
         answers = self._exchange([("POST", {"images": part}) for part in parts])
@@ -116,8 +116,8 @@ class HttpAdapter:
             entry for part, answer in zip(parts, answers, strict=True) for entry in self._entries(answer, len(part))
         ]
         if self.kind == "classification":
-            return Answers(np.stack([self._row(entry) for entry in found]))
-        return Answers(maps=tuple(self._map(entry, size) for entry, size in zip(found, sizes, strict=True)))
+            return Output(np.stack([self._row(entry) for entry in found]))
+        return Output(maps=tuple(self._map(entry, size) for entry, size in zip(found, sizes, strict=True)))
 
     # What the server says of itself
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.adapters import Answers, answers_of, images_at_once
+from evaluation.adapters import Output, images_at_once, output_of
 from evaluation.architectures import MOST_CLASSES, Kind, checkpoint_path, classes_given, listed, squeezed
 from evaluation.identity import ModelIdentity, Preprocessing, files_hash
 from pipeline.errors import UserError, out_of_memory
@@ -73,13 +73,13 @@ class OnnxAdapter:
         """A tensor (3, height, width)."""
         return self._squeezed(image)
 
-    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Answers:
+    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
         def ask(pixels: Sequence[Any]) -> Any:
             import torch
 
             return torch.from_numpy(self._logits(self._run(np.stack([one.numpy() for one in pixels]))))
 
-        return answers_of(self.kind, self.identity.classes, prepared, sizes, ask)
+        return output_of(self.kind, self.identity.classes, prepared, sizes, ask)
 
     def _read_input(self, wanted: UnderTestSettings, header: Mapping[str, str]) -> tuple[Any, int, tuple[int, int]]:
         """The input, its number of images (0: any), and the width and height to which images are scaled."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from evaluation.adapters import Adapter, Answers, load_adapter
+from evaluation.adapters import Adapter, Output, load_adapter
 from evaluation.identity import ModelIdentity
 from evaluation.types import TOP, Guess, PredictedBatch, Prediction, encode_map
 from pipeline.errors import UserError, out_of_memory
@@ -117,7 +117,7 @@ class ModelUnderTest:
             prepared = prepared[: self._at_once]
             _empty_cache()
 
-    def _batch(self, answers: Answers, first: int) -> PredictedBatch:
+    def _batch(self, answers: Output, first: int) -> PredictedBatch:
         classes = self.identity.classes
         rows = answers.probabilities
         if rows is not None:
