@@ -123,7 +123,7 @@ def test_data_elsewhere_are_refused_whether_they_are_there_or_not(
         ('profile = "demo"', 'profile = "{secret}/mine.toml"', "make.profile is"),
         ('profile = "demo"', 'profile = "{birds}/mine.toml"', "make.profile is"),
         ('"generation.steps" = 3', '"under_test.file" = "{secret}/keys.txt"', "under_test.file in make.settings is"),
-        ('"generation.steps" = 3', '"under_test.address" = "http://10.0.0.1"', "a plan by a script names no server"),
+        ('"generation.steps" = 3', '"under_test.address" = "http://10.0.0.1"', "under_test.address in"),
         ('"generation.steps" = 3', 'under_test = { file = "net.pt" }', "under_test.file in make.settings is"),
     ],
 )  # fmt: skip

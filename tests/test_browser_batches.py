@@ -20,7 +20,7 @@ from tests.scripted import ScriptedModels
 from tests.serving import serving_here, until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Locator, Page, Route
 
     from services.studio import Studio
 
@@ -97,6 +97,22 @@ def test_from_a_plan_by_a_look_at_its_captions_to_images_in_explore(desk: Desk, 
     shots.first.click()
     page.wait_for_url(re.compile(rf"/\?run=.+&image={case}"))
     expect(page.locator(f"[data-case='{case}']").first).to_be_visible()
+
+
+def test_a_file_that_is_taken_before_the_page_is_ready_is_not_lost(desk: Desk, tmp_path: Path) -> None:
+    file, page = tmp_path / "plan.toml", desk.page
+    file.write_text(plan_text(pictures(tmp_path / "data"), "Taken early"), encoding="utf-8")
+    held: list[Route] = []
+    script = re.compile(r"/batches[^/]*\.js")
+    page.route(script, lambda route: held.append(route))
+    with page.expect_request(script):
+        page.goto(f"{desk.url}batches/new", wait_until="commit")
+    page.set_input_files("#plan-file", file)
+    assert page.evaluate("window.batches === undefined") and held
+    for one in held:
+        one.continue_()
+    page.unroute(script)
+    expect(page.locator("#f-plan")).to_have_value(re.compile("Taken early"))
 
 
 def test_a_caption_of_the_sample_is_edited_in_explore_and_drawn_so(desk: Desk, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import sys
 import sysconfig
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ from services.batches.pools import (
     Does,
     InTurn,
     Returned,
+    is_alone,
     lost,
     single_threaded,
     with_helpers,
@@ -82,6 +84,11 @@ class _Slot:
     sent: int = 0
 
     @property
+    def is_open(self) -> bool:
+        """Whether another lot may be sent to it, as far as there is room."""
+        return self.begins is None and not any(is_alone(lot) for lot in self.lots.values())
+
+    @property
     def awaited(self) -> tuple[Any, ...]:
         """What it is going to answer."""
         return tuple(self.lots) if self.begins is None else (self.begins,)
@@ -100,6 +107,8 @@ class RayPool:
         self._order, self._make = order, make
         self._deaths = 0
         self._slots: list[_Slot] = []
+        self._held: deque[Lot] = deque()
+        """Lots that wait for an actor that has none."""
         there = self._ray.cluster_resources()
         self._gpus = int(there.get("GPU", 0)) > 0
         number = workers or int(there.get("GPU" if self._gpus else "CPU", 0))
@@ -119,15 +128,25 @@ class RayPool:
             raise
 
     def room(self) -> int:
-        return sum(AHEAD - len(slot.lots) for slot in self._slots if slot.begins is None)
+        return 0 if self._held else sum(AHEAD - len(slot.lots) for slot in self._slots if slot.is_open)
 
     def send(self, lot: Lot) -> None:
-        slot = min((slot for slot in self._slots if slot.begins is None), key=lambda one: len(one.lots))
-        slot.lots[slot.actor.do.remote(slot.sent, lot)] = lot
-        slot.sent += 1
+        if is_alone(lot):
+            self._held.append(lot)
+            self._send_held()
+        else:
+            _send(min((slot for slot in self._slots if slot.is_open), key=lambda one: len(one.lots)), lot)
+
+    def _send_held(self) -> None:
+        """A lot of one piece, which may be one that kills, has an actor for itself: what an actor has answered just
+        before it dies gets lost, and an innocent lot beside it would be blamed.
+        """
+        for slot in self._slots:
+            if self._held and slot.begins is None and not slot.lots:
+                _send(slot, self._held.popleft())
 
     def out(self) -> int:
-        return sum(len(slot.lots) for slot in self._slots)
+        return sum(len(slot.lots) for slot in self._slots) + len(self._held)
 
     def wait(self, seconds: float) -> Sequence[Returned]:
         awaited = {reference: slot for slot in self._slots for reference in slot.awaited}
@@ -153,6 +172,7 @@ class RayPool:
                 continue
             self._deaths = 0
             returned.append(Returned(slot.lots.pop(reference), said))
+        self._send_held()
         return returned
 
     def close(self) -> None:
@@ -247,6 +267,11 @@ class _Actor:
             return self._turns.do(number, lot)
         except CannotLoad as error:
             return error
+
+
+def _send(slot: _Slot, lot: Lot) -> None:
+    slot.lots[slot.actor.do.remote(slot.sent, lot)] = lot
+    slot.sent += 1
 
 
 def _last_line(error: Exception) -> str:

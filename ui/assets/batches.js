@@ -122,11 +122,14 @@
     for (const one of choices) one.addEventListener("click", () => offer(one.dataset.start, one.textContent));
     document.getElementById("replace").addEventListener("click", () => put(offered));
     document.getElementById("keep").addEventListener("click", () => { ask.hidden = true; text.focus(); });
-    document.getElementById("plan-file").addEventListener("change", async (event) => {
-      const [file] = event.target.files;
+    const picker = document.getElementById("plan-file");
+    async function take() {
+      const [file] = picker.files;
       if (file) offer(await file.text(), file.name);
-      event.target.value = "";   // so that the same file can be chosen again
-    });
+      picker.value = "";   // so that the same file can be chosen again
+    }
+    picker.addEventListener("change", take);
+    if (picker.files.length) take();   // chosen before this script was there
     if (text.value !== given) chosen(text.value);   // the browser has brought back what was typed before
   }
   batches.ready = true;
