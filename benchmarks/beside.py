@@ -240,7 +240,7 @@ def resuming(sizes: Sizes) -> Iterator[Figure]:
                     if process.poll() is not None:
                         said.seek(0)
                         raise RuntimeError(said.read())
-                    time.sleep(0.02)
+                    time.sleep(0.1)  # each look takes a core some milliseconds
                 taken = time.perf_counter() - began
             finally:
                 process.terminate()

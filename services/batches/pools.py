@@ -5,6 +5,7 @@ Each worker has at most two lots, so that it need not wait for the next one.
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -16,13 +17,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from typing import Any, Protocol
+
+from tqdm import tqdm
 
 from pipeline.errors import UserError
 from pipeline.profile import Profile
 from pipeline.seams import Models
 from services.batches.beside import end_with_parent, helpers_here
+from services.batches.recruits import Recruit, recruited
 from services.batches.work import Lot, Order, Worker
 from storage.batch_types import Done
 
@@ -162,8 +165,7 @@ class HerePool:
 class _Slot:
     """A worker process with what it has."""
 
-    process: SpawnProcess
-    connection: Connection
+    worker: Recruit
     lots: dict[int, Lot] = field(default_factory=dict)
     """By their numbers, in the order in which they were sent."""
     sent: int = 0
@@ -172,19 +174,24 @@ class _Slot:
 class ProcessPool:
     """Does lots in processes of this machine, each with its own models. One that dies is replaced."""
 
-    def __init__(self, order: Order, workers: int, make: Callable[[Order], Does] = Worker) -> None:
+    def __init__(
+        self,
+        order: Order,
+        workers: int,
+        make: Callable[[Order], Does] = Worker,
+        waiting: list[Recruit] | None = None,
+    ) -> None:
         """One thread a worker, so that the numbers are the same however many there are. `make` makes a worker in its
-        process.
+        process. Those that are `waiting` for an order are taken, and away.
         """
-        self._order, self._make = with_helpers(order, workers), make
-        self._context = multiprocessing.get_context("spawn")
+        self._order, self._make, self._waiting = with_helpers(order, workers), make, waiting or []
         self._deaths = 0
         self._slots = [self._started() for _ in range(workers)]
 
     def ready(self) -> None:
         """Wait until all workers are there. Nobody need call it."""
         for slot in self._slots:
-            slot.connection.poll(None)  # it says so before anything else
+            slot.worker.connection.poll(None)  # it says so before anything else
 
     def room(self) -> int:
         return sum(AHEAD - len(slot.lots) for slot in self._slots)
@@ -195,19 +202,19 @@ class ProcessPool:
         slot.sent += 1
         # Where it has just died the lot comes back with the others that it had.
         with suppress(OSError):
-            slot.connection.send(lot)
+            slot.worker.connection.send(lot)
 
     def out(self) -> int:
         return sum(len(slot.lots) for slot in self._slots)
 
     def wait(self, seconds: float) -> Sequence[Returned]:
-        ready = wait([slot.connection for slot in self._slots if slot.lots], seconds)
+        ready = wait([slot.worker.connection for slot in self._slots if slot.lots], seconds)
         returned: list[Returned] = []
         for place, slot in enumerate(self._slots):
-            if slot.connection not in ready:
+            if slot.worker.connection not in ready:
                 continue
             try:
-                said = slot.connection.recv()
+                said = slot.worker.connection.recv()
             except (EOFError, OSError):
                 returned += self._buried(place)
                 continue
@@ -223,27 +230,27 @@ class ProcessPool:
     def close(self) -> None:
         for slot in self._slots:
             if slot.lots:
-                slot.process.terminate()
-            slot.connection.close()  # one that has nothing to do ends by itself, and leaves nothing behind
+                slot.worker.process.terminate()
+            slot.worker.connection.close()  # one that has nothing to do ends by itself, and leaves nothing behind
         for slot in self._slots:
-            slot.process.join(ENDS_WITHIN)
-            slot.process.terminate()
-            slot.process.join()
+            slot.worker.process.join(ENDS_WITHIN)
+            slot.worker.process.terminate()
+            slot.worker.process.join()
         self._slots = []
 
     @property
     def processes(self) -> tuple[int, ...]:
         """The ids of the workers' processes."""
-        return tuple(slot.process.pid or 0 for slot in self._slots)
+        return tuple(slot.worker.process.pid or 0 for slot in self._slots)
 
     def _buried(self, place: int) -> list[Returned]:
         """Another worker in the place of one that died; what it had, of which it was at the first."""
         slot = self._slots[place]
-        slot.process.join()
-        slot.connection.close()
+        slot.worker.process.join()
+        slot.worker.connection.close()
         self._deaths += 1
         if self._deaths >= MOST_DEATHS_AT_START * len(self._slots):
-            code = slot.process.exitcode or 0
+            code = slot.worker.process.exitcode or 0
             how = f"by the signal {signal.Signals(-code).name}" if code < 0 else f"with the code {code}"
             raise UserError(
                 f"{self._deaths} workers ended one after another without a lot done, the last one {how}: there may be "
@@ -253,28 +260,10 @@ class ProcessPool:
         return lost(list(slot.lots.values()), self._order.helpers)
 
     def _started(self) -> _Slot:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(
-            target=_serve, args=(theirs, self._order, self._make), daemon=True, name="batch worker"
-        )
-        with _one_thread():
-            process.start()
-        theirs.close()  # or the end of the worker would not end the connection
-        return _Slot(process, ours)
-
-
-class _one_thread:
-    """While a process is started it is told to calculate in one thread, and to leave Ctrl-C to this process."""
-
-    def __enter__(self) -> None:
-        self._before = os.environ.get("OMP_NUM_THREADS")
-        os.environ["OMP_NUM_THREADS"] = "1"
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is None:
-            del os.environ["OMP_NUM_THREADS"]
-        else:
-            os.environ["OMP_NUM_THREADS"] = self._before
+        worker = self._waiting.pop() if self._waiting else recruited()
+        with suppress(OSError):  # one that has died while it waited is buried as any other
+            worker.connection.send((self._order, self._make))
+        return _Slot(worker)
 
 
 def single_threaded(profile: Profile) -> Profile:
@@ -285,11 +274,12 @@ def single_threaded(profile: Profile) -> Profile:
     return profile.model_copy(update={"language": language.model_copy(update={"threads": 1})})
 
 
-def _serve(connection: Connection, order: Order, make: Callable[[Order], Does]) -> None:
-    """The life of a worker process: it ends when whoever started it does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def serve(connection: Connection, order: Order, make: Callable[[Order], Does]) -> None:
+    """The life of a worker process with an order, which `services.batches.recruits` has begun: it ends when whoever
+    started it does.
+    """
     end_with_parent()
+    tqdm.set_lock(threading.RLock())  # its own is one of processes, which stays behind where this one is ended
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             if order.helpers:
@@ -298,9 +288,11 @@ def _serve(connection: Connection, order: Order, make: Callable[[Order], Does]) 
             worker = make(replace(order, profile=single_threaded(order.profile)))
             connection.send(None)
             if order.helpers:
+                gc.enable()
                 _several(connection, worker, order.helpers)
             for number in count():
                 connection.send((number, worker.do(connection.recv())))
+                gc.enable()  # with the first lot came the models
         except UserError as error:  # such as a model that cannot be loaded: whoever waits is told, and this worker ends
             connection.send(UserError(str(error)))
 
