@@ -6,6 +6,7 @@ Knows nothing of models or images. `require` raises UserError where a stage cann
 from __future__ import annotations
 
 from difflib import SequenceMatcher
+from functools import lru_cache
 
 from pipeline.contradictions import new_contradictions
 from pipeline.errors import UserError
@@ -66,6 +67,11 @@ def keyword_checks(keyword: str, caption: str, task: Task, forced: bool = False)
     )
 
 
+def may_change(keyword: str, caption: str, task: Task) -> bool:
+    """Whether a keyword passes all of `keyword_checks`, for whoever asks of a hundred phrases and not why."""
+    return bool(tokens(keyword)) and contains(caption, keyword) and not is_protected(keyword, task)
+
+
 def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
     """Whether an alternative changes its keyword and leaves the protected words alone, unless that is `forced`."""
     if not tokens(alternative):
@@ -86,6 +92,7 @@ def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool 
     return tuple(checks)
 
 
+@lru_cache(maxsize=512)  # a reply is looked at when it comes, and again when it is kept
 def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
     """Whether a counterfactual caption carries its edits, keeps every protected word, and makes sense.
 

@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.checks import failed, keyword_checks
+from pipeline.checks import may_change
 from pipeline.types import EDIT_TYPES, Task
 
 Schema = Mapping[str, Any]
@@ -39,7 +39,7 @@ _OPENINGS = (
 
 def keywords_schema(caption: str, task: Task) -> Schema | None:
     """Of the words of the caption that the task leaves free, each with its edit type. None where there are none."""
-    free = [text for text in _phrases(caption) if not failed(keyword_checks(text, caption, task))]
+    free = [text for text in _phrases(caption) if may_change(text, caption, task)]
     if not free:
         return None
     each = _object(
