@@ -26,7 +26,7 @@ from ui.frame import not_there, signed_in
 from ui.views.markup import Html, el
 from ui.views.parts import button, key, short_model
 
-COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "tag", "profile", "method")
+COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "tag", "batch", "profile", "method")
 """Facets that points can be coloured by."""
 KEYS = (
     (("←", "→", "↑", "↓"), "move"),
