@@ -1,0 +1,180 @@
+"""What is asked of an evaluation and what comes back: the values that services, page, command line and scripts share.
+
+All shares are 0 to 1. What cannot be told is None, and a sentence says why. Plain frozen dataclasses; no models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from evaluation.class_mapping import MappingReport
+from evaluation.effectiveness import Effectiveness
+from evaluation.identity import ModelIdentity
+from evaluation.segmentation import SegmentationEffect
+from evaluation.sensitivity import SensitivityRow
+from evaluation.validity import ValidityEffect
+from pipeline.settings import UnderTestSettings
+from pipeline.types import TaskKind
+from storage.catalogue_types import CatalogueFilter
+
+WITHOUT_SPLIT = "without a split"
+"""`Subject.split` for the sources that have none, where others have one."""
+EditTable = Literal["edit type", "keyword", "alternative", "class"]
+EDIT_TABLES: tuple[EditTable, ...] = get_args(EditTable)
+"""The tables of `Evaluated.edits`, in the order in which they are shown."""
+CellKind = Literal[
+    "generated", "originals", "controls", "wrong", "right", "newly wrong", "newly right", "left out",
+    "all wrong", "some wrong", "none wrong", "class", "confusion", "edit type", "keyword", "alternative",
+]  # fmt: skip
+CELL_KINDS: tuple[CellKind, ...] = get_args(CellKind)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a model is evaluated on: a version of a test set, or the images of a filter. Exactly one of the two."""
+
+    version: int | None = None
+    """`storage.test_set_types.SetVersion.number`."""
+    wanted: CatalogueFilter | None = None
+    """As Curate has it; the reconstructions among its images count as controls, never as cases."""
+    split: str = ""
+    """Only sources of this split; `WITHOUT_SPLIT` for those of none; "" where all are of one."""
+
+
+@dataclass(frozen=True)
+class SubjectView:
+    """A subject as it is shown before a model is chosen."""
+
+    subject: Subject
+    title: str
+    kind: TaskKind | None
+    """None where there is no image."""
+    sources: int
+    cases: int
+    """Generated images, without the reconstructions."""
+    controls: int
+    """Reconstructions of the same sources, wherever they are in the workspace."""
+    splits: tuple[str, ...]
+    """Those of its sources, `WITHOUT_SPLIT` among them; one of several has to be chosen."""
+    problem: str
+    """Why it cannot be evaluated, in one sentence; "" where it can."""
+    can_make_control: bool = False
+    """Whether `make-control-set` could add reconstructions: some source has none, and its file is in the workspace."""
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model that can be chosen for a subject."""
+
+    key: str
+    """For addresses: stable, letters, digits and hyphens."""
+    title: str
+    kind: TaskKind | None
+    """None where nobody has loaded it yet."""
+    settings: UnderTestSettings
+    from_profile: bool
+    predicted: int
+    """Images of the subject (originals, cases and controls) that it has read already."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question: what does this model make of this subject?"""
+
+    subject: Subject
+    model: UnderTestSettings
+    mapping: str = ""
+    """The text of a file of one's own that maps labels to classes (CSV, or TOML with [labels]); "" for none."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What has to be read by the model before there are figures."""
+
+    images: int
+    """Originals, cases and controls, each picture once."""
+    read: int
+    """Those of which a prediction is kept, and where a mask is needed, its pixels are counted."""
+    unreadable: int = 0
+    """Those that could not be read the last time: they are left out."""
+
+    @property
+    def left(self) -> int:
+        return self.images - self.read - self.unreadable
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number that opens images: `EvaluationService.entries` gives their entries in the catalogue."""
+
+    kind: CellKind
+    name: str = ""
+    """Of the row: the class (also of "confusion"), the edit type, the keyword or the alternative; "" for all."""
+    said: str = ""
+    """Of "confusion": the label that the model says; "" for what is none of the labels."""
+    only_wrong: bool = False
+    """Of "class" and the tables of edits: only those that are wrong here alone."""
+
+
+@dataclass(frozen=True)
+class EditRow:
+    """A row of a table of edits."""
+
+    row: SensitivityRow
+    cell: Cell
+    """All of its test cases."""
+    worst: tuple[int, ...] = ()
+    """Entries of the catalogue: the test cases that lost most, the worst first, at most `WORST`; those that a person
+    rejected are left out."""
+
+
+WORST = 6
+
+
+@dataclass(frozen=True)
+class ClassMapping:
+    """What the labels of the subject are for the model, as it is shown before anything is computed."""
+
+    identity: ModelIdentity
+    report: MappingReport
+    problem: str = ""
+    """Why nothing can be compared, in one sentence; "" where something can."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """All that the page and a report show. Every part may be None; `notes` says why."""
+
+    subject: SubjectView
+    model: str
+    """What the page calls it."""
+    kind: TaskKind
+    identity: ModelIdentity | None
+    """None for predictions of an earlier version of the studio, which kept none."""
+    mapping: MappingReport
+    pending: Pending
+    """Figures are of what was read; `pending.left` is what is missing."""
+    effectiveness: Effectiveness | None
+    """Of a classifier."""
+    segmentation: SegmentationEffect | None
+    """Of a segmenter."""
+    edits: Mapping[EditTable, tuple[EditRow, ...]]
+    """What hurts most first; empty of a segmenter."""
+    against_control: bool
+    """Whether `edits` compares with the reconstructions of the same sources; else with the originals."""
+    validity: ValidityEffect | None
+    answer: str
+    """In a few sentences."""
+    notes: tuple[str, ...]
+    """What a person has to know, each one sentence."""
+    labels: tuple[str, ...] = ()
+    """Of the subject, in the order of tables and confusion matrices."""
+    thumbnails: Mapping[int, str] = field(default_factory=dict)
+    """By entry of `EditRow.worst`: the SHA-256 of its image."""
+
+    @property
+    def sensitivity(self) -> Mapping[str, tuple[SensitivityRow, ...]]:
+        """The tables of edits as `evaluation.report` takes them."""
+        return {table: tuple(one.row for one in rows) for table, rows in self.edits.items()}
