@@ -21,6 +21,7 @@ from storage import (
     decision_tables,
     first_tables,
     imports_tables,
+    model_tables,
     panels,
     source_triggers,
     state_tables,
@@ -55,6 +56,7 @@ STEPS = (
     "m020_sources",
     "m021_batches",
     "m022_batch_facet",
+    "m023_models_under_test",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -77,6 +79,7 @@ APPEND_ONLY = (
     *test_set_tables.APPEND_ONLY,
     *decision_tables.APPEND_ONLY,
     *imports_tables.APPEND_ONLY,
+    *model_tables.APPEND_ONLY,
 )
 """The tables whose rows never change and never go."""
 
@@ -406,6 +409,14 @@ def m022_batch_facet(db: sqlite_utils.Database) -> None:
     """Images that are found by the batch that has made them."""
     for statement in batch_facet.STATEMENTS:
         db.execute(statement)
+
+
+@studio()
+def m023_models_under_test(db: sqlite_utils.Database) -> None:
+    """Which models predictions are of, all probabilities of classifiers, and what segmenters make of masks."""
+    for statement in model_tables.STATEMENTS:
+        db.execute(statement)
+    _only_append(db, model_tables.APPEND_ONLY)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

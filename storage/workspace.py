@@ -16,11 +16,13 @@ import sqlite_utils
 from pipeline.errors import UserError
 from storage import migrations
 from storage.batches import Batches
+from storage.case_columns import CaseColumns
 from storage.catalogue import Catalogue
 from storage.database import Database
 from storage.decisions import Decisions
 from storage.images import Images
 from storage.imports import Imports
+from storage.models_under_test import ModelsUnderTest
 from storage.predictions import Predictions, convert_readings
 from storage.presence import Presence
 from storage.rows import insert_row, now
@@ -62,6 +64,10 @@ class Workspace:
         """What was done to each run, to be taken back and done again."""
         self.jobs = Jobs(self._database)
         self.predictions = Predictions(self._database, self.images)
+        self.models_under_test = ModelsUnderTest(self._database)
+        """Which models the predictions are of, and all that each says of many images at once."""
+        self.case_columns = CaseColumns(self._database)
+        """What an evaluation counts: all images that can be curated, column by column."""
         self.studies = Studies(self._database)
         """The validity studies, with their workers, their assignments, and who is signed in."""
         self.test_sets = TestSets(self._database, self.images)

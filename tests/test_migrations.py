@@ -15,6 +15,7 @@ import pytest
 import sqlite_utils
 from PIL import Image
 
+from evaluation.identity import ModelIdentity, Preprocessing
 from evaluation.types import Guess, Prediction, decode_map
 from pipeline.types import Caption, StageValue, Task, Trace
 from storage import migrations, state_tables
@@ -24,6 +25,7 @@ from storage.database import Database
 from storage.decisions import Target
 from storage.images import StoredImage
 from storage.imports import ImportRow, NewImage
+from storage.models_under_test import PIXELS, NewPixelCount, NewProbabilities
 from storage.test_set_types import ImageHashes, SetEntry
 from storage.workspace import Workspace
 from study.panel import Panel
@@ -68,6 +70,7 @@ def filled(folder: Path) -> None:
         workspace.decisions.answer_repeat(session, 1, "accepted")
         workspace.steps.take_back(run_id, "review 1")
         workspace.predictions.append(workspace.runs.get(run_id).source_sha, "a classifier", PREDICTION)
+        _judged_by_a_model(workspace, workspace.runs.get(run_id).source_sha)
         studies, study_id = workspace.studies, started(workspace, training=1)
         (worker,) = crew(studies, study_id, 1)
         judged = vote(studies, studies.assignments.claim(study_id, worker, "item")).item.id
@@ -88,6 +91,16 @@ def filled(folder: Path) -> None:
         workspace.imports.finish(brought, "folder", {}, [ImportRow("b.png", "It is damaged.", "refused")])
         workspace.test_sets.keep_hashes({sha: ImageHashes("0" * 64, 0)})
         workspace.vectors.add("an embedder", [1], np.ones((1, 4)))
+
+
+def _judged_by_a_model(workspace: Workspace, sha: str) -> None:
+    models, identity = (
+        workspace.models_under_test,
+        ModelIdentity("net", "v1", "classification", Preprocessing(), ("a",)),
+    )
+    known = models.record("a net", identity, "a net", {})
+    models.keep_probabilities(known.id, [NewProbabilities(sha, np.ones(1))])
+    models.keep_pixel_counts([NewPixelCount(1, sha, np.zeros(1, PIXELS))])
 
 
 def test_the_list_of_steps_is_complete() -> None:

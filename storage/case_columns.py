@@ -1,0 +1,249 @@
+"""What an evaluation counts: the images of the catalogue column by column, for a hundred thousand of them at once.
+
+One look at each table, no object an image. What never changes of an image is read once and then only for those that
+came since; what people decide is read again after each decision. All numbers of rows are places in these columns, and
+all texts are numbers in a list of the texts that there are.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import sqlite_utils
+from numpy.typing import NDArray
+
+from storage import entry_sets
+from storage.catalogue_selection import Selection
+from storage.catalogue_types import CatalogueFilter
+from storage.database import Database, Repository, read
+
+OPEN, ACCEPTED, REJECTED = 0, 1, 2
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """A column of texts."""
+
+    values: list[str]
+    """Each once."""
+    numbers: Numbers
+    """Of each row, its text among `values`; -1 for none."""
+
+    def of(self, rows: Any) -> list[str]:
+        """The texts of rows, "" for none."""
+        return [self.values[number] if number >= 0 else "" for number in self.numbers[rows].tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class EditColumns:
+    """All edits of all images; an image with several has several rows."""
+
+    row: Numbers
+    """Of which image each edit is: its place in the columns of images, ascending."""
+    types: Texts
+    keywords: Texts
+    alternatives: Texts
+
+
+@dataclass(frozen=True, eq=False)
+class CaseTable:
+    """All images of the catalogue, those of deleted runs among them; all columns have one length."""
+
+    entry: Numbers
+    """The number in the catalogue, ascending."""
+    test_case: Numbers
+    """-1 of an image that was brought in."""
+    images: Texts
+    """SHA-256."""
+    sources: Texts
+    """SHA-256 of the source image; -1 where there is none in the workspace."""
+    runs: Texts
+    segmentation: NDArray[np.bool_]
+    recipes: Texts
+    profiles: Texts
+    methods: Texts
+    labels: Texts
+    """As people decided; -1 for none."""
+    verdict: NDArray[np.int8]
+    """`OPEN`, `ACCEPTED` or `REJECTED`."""
+    there: NDArray[np.bool_]
+    """False while its run is deleted."""
+    edits: EditColumns
+
+    def __len__(self) -> int:
+        return len(self.entry)
+
+    def rows_of(self, entries: Numbers) -> Numbers:
+        """The places of entries that are in the catalogue."""
+        return np.searchsorted(self.entry, entries)
+
+
+class SetRow(NamedTuple):
+    """An image of a version of a test set."""
+
+    image: str
+    source: str
+    label: str
+    split: str
+    mask: str
+    mask_classes: str
+    """In JSON: the name of each class number."""
+    entry: int
+    """In the catalogue; 0 of a source, and of an image that is in none."""
+    is_source: bool
+
+
+class RunFacts(NamedTuple):
+    """What holds of the source of a run."""
+
+    label: str
+    """That of its task; "" for none."""
+    mask: str
+    mask_classes: str
+    """In JSON."""
+    split: str
+    """That of the data set that a batch has read it from; "" for none."""
+
+
+class CaseColumns(Repository):
+    """The columns of one workspace; they are kept as long as they hold. May be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._held: CaseTable | None = None
+        self._version: tuple[Any, ...] = ()
+        self._static: tuple[Any, ...] = ()
+        self._lock = threading.Lock()
+
+    def table(self) -> CaseTable:
+        """All images as they are now."""
+        with self._lock:
+            return self._table()
+
+    @read
+    def _table(self, db: sqlite_utils.Database) -> CaseTable:
+        static = db.execute(
+            "SELECT (SELECT max(id) FROM catalogue), (SELECT count(*) FROM catalogue WHERE source IS NOT NULL), "
+            "(SELECT max(id) FROM catalogue_labels)"
+        ).fetchone()
+        changing = db.execute(
+            "SELECT (SELECT max(id) FROM reviews), (SELECT max(id) FROM run_states), (SELECT max(id) FROM undo_log)"
+        ).fetchone()
+        if self._held is None or self._static != static:
+            self._held, self._static, self._version = _read(db), static, changing
+        elif self._version != changing:
+            self._held, self._version = _decided(db, self._held), changing
+        return self._held
+
+    @read
+    def entries(self, db: sqlite_utils.Database, wanted: CatalogueFilter) -> Numbers:
+        """The numbers in the catalogue of the images that fit, ascending."""
+        return entry_sets.entries_of(Selection(db, wanted).whole)
+
+    @read
+    def set_rows(self, db: sqlite_utils.Database, version: int) -> list[SetRow]:
+        """The images of a version of a test set, in the order in which they came."""
+        query = """
+            SELECT image, source, label, split, coalesce(mask, ''), mask_classes, coalesce(
+                (SELECT id FROM catalogue WHERE catalogue.test_case = entries.test_case),
+                (SELECT min(id) FROM catalogue WHERE catalogue.image = entries.image AND there),
+                0
+            ), role = 'source'
+            FROM test_set_entries AS entries WHERE version = ? ORDER BY entries.id
+        """
+        return [SetRow(*row) for row in db.execute(query, [version])]
+
+    @read
+    def runs(self, db: sqlite_utils.Database) -> dict[str, RunFacts]:
+        """What holds of the source of each run."""
+        splits = dict(db.execute("SELECT run, split FROM batch_sources WHERE run IS NOT NULL AND split <> ''"))
+        query = """
+            SELECT run_summaries.run, coalesce(json_extract(task, '$.label'), ''), coalesce(mask, ''), mask_classes
+            FROM run_summaries JOIN run_states ON run_states.id = run_summaries.state
+        """
+        return {run: RunFacts(*found, splits.get(run, "")) for run, *found in db.execute(query)}
+
+    @read
+    def brought(self, db: sqlite_utils.Database) -> dict[int, RunFacts]:
+        """The same of images that were brought in, by their entry."""
+        query = "SELECT entry, label, coalesce(mask, ''), mask_classes, split FROM imported_images WHERE made"
+        return {entry: RunFacts(*found) for entry, *found in db.execute(query)}
+
+    @read
+    def votes(self, db: sqlite_utils.Database) -> list[tuple[int, str]]:
+        """The test case and the outcome of each item of a study whose votes agree."""
+        query = """
+            SELECT test_case, outcome FROM study_items
+            WHERE kind = 'item' AND test_case IS NOT NULL AND outcome <> '' ORDER BY id
+        """
+        return db.execute(query).fetchall()
+
+
+def _read(db: sqlite_utils.Database) -> CaseTable:
+    query = """
+        SELECT id, coalesce(test_case, -1), image, coalesce(source, ''), coalesce(run, ''), kind = 'segmentation',
+            recipe, profile, method, label FROM catalogue ORDER BY id
+    """
+    rows = db.execute(query).fetchall()
+    columns: Sequence[Any] = list(zip(*rows, strict=True)) if rows else [()] * 10
+    entry = np.array(columns[0], np.int64)
+    empty = np.zeros(len(entry), np.int8)
+    table = CaseTable(
+        entry,
+        np.array(columns[1], np.int64),
+        texts_of(columns[2]),
+        texts_of(columns[3]),
+        texts_of(columns[4]),
+        np.array(columns[5], bool),
+        texts_of(columns[6]),
+        texts_of(columns[7]),
+        texts_of(columns[8]),
+        texts_of(columns[9]),
+        empty,
+        empty.astype(bool),
+        _edits(db, entry),
+    )
+    return _decided(db, table)
+
+
+def _decided(db: sqlite_utils.Database, table: CaseTable) -> CaseTable:
+    selection = Selection(db, CatalogueFilter())
+    verdict = np.full(len(table), OPEN, np.int8)
+    for number, value in ((ACCEPTED, "accepted"), (REJECTED, "rejected")):
+        verdict[entry_sets.has(selection.value("review", value), table.entry)] = number
+    there = entry_sets.has(selection.value("there", ""), table.entry)
+    return CaseTable(**{**table.__dict__, "verdict": verdict, "there": there})
+
+
+def _edits(db: sqlite_utils.Database, entry: Numbers) -> EditColumns:
+    """The same words are in many captions: each text is taken apart once."""
+    made = """
+        SELECT catalogue.id, counterfactual FROM catalogue JOIN test_cases ON test_cases.id = catalogue.test_case
+        WHERE catalogue.edits > 0
+    """
+    brought = "SELECT entry, '{\"edits\": ' || edits || '}' FROM imported_images WHERE made AND edits <> '[]'"
+    known: dict[str, list[dict[str, Any]]] = {}
+    found: list[tuple[int, str, str, str]] = []
+    for query in (made, brought):
+        for number, text in db.execute(query):
+            edits = known.get(text)
+            if edits is None:
+                edits = known[text] = json.loads(text).get("edits", [])
+            found += [(number, one["edit_type"], one["keyword"], one["alternative"]) for one in edits]
+    found.sort(key=lambda one: one[0])
+    numbers, types, keywords, alternatives = zip(*found, strict=True) if found else ((),) * 4
+    row = np.searchsorted(entry, np.array(numbers, np.int64))
+    return EditColumns(row, texts_of(types), texts_of(keywords), texts_of(alternatives))
+
+
+def texts_of(column: Sequence[str]) -> Texts:
+    """A column of texts, "" for none."""
+    known: dict[str, int] = {"": -1}
+    numbers = [known.setdefault(text, len(known) - 1) for text in column]
+    return Texts(list(known)[1:], np.array(numbers, np.int64))

@@ -1,0 +1,230 @@
+"""The models under test of a workspace by their identity, and what they say of many images at once, as columns.
+
+A model is found by what it hangs on (`evaluation.identity`), so one whose weights or server changed is another model
+with predictions of its own. Predictions of before there were identities stay with the first model that is loaded under
+their key.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import sqlite_utils
+from numpy.typing import NDArray
+
+from evaluation.identity import ModelIdentity, Preprocessing
+from evaluation.types import TOP
+from storage.database import Repository, read, write
+from storage.rows import Row, insert_row, now, pack, whole
+
+NO_CLASS = 0xFFFF
+"""In `Likeliest.numbers`: there is no further guess."""
+PIXELS = np.dtype([("mask", "u1"), ("said", "u1"), ("pixels", "<u4")])
+"""One entry of `PixelCount.counts`: a class of the mask, what the model says, and of how many pixels."""
+_FAST = 1
+"""Level of zlib: rows are read far more often than they need to be small."""
+_AT_ONCE = 4096
+"""Rows that are taken out of the database at a time."""
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A model under test that was loaded once."""
+
+    id: int
+    key: str
+    """What its predictions are stored under."""
+    title: str
+    identity: ModelIdentity
+
+
+@dataclass(frozen=True)
+class AskedModel:
+    """Settings by which a model was loaded."""
+
+    model: StoredModel
+    settings: dict[str, Any]
+    """Those of `UnderTestSettings`, plain."""
+
+
+class NewProbabilities(NamedTuple):
+    """All that a classifier says of an image, to be saved."""
+
+    image: str
+    numbers: NDArray[Any]
+    """A probability for each class, 0 to 1, of any float type."""
+
+
+class NewPixelCount(NamedTuple):
+    """What a segmenter makes of the pixels of a mask, to be saved."""
+
+    prediction: int
+    mask: str
+    counts: NDArray[Any]
+    """Of the type `PIXELS`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProbabilityRows:
+    """What a classifier says of some images, a row each."""
+
+    images: list[str]
+    """Their SHA-256. An image may be there twice: the later row counts."""
+    likeliest: NDArray[np.uint16]
+    """(images, `TOP`): numbers of classes, the likeliest first; `NO_CLASS` where the model has no more."""
+    numbers: NDArray[np.float16]
+    """(images, classes), 0 to 1."""
+
+
+class ModelsUnderTest(Repository):
+    """The models, and all their probabilities. All methods may be called from any thread."""
+
+    @write
+    def record(
+        self,
+        db: sqlite_utils.Database,
+        asked: str,
+        identity: ModelIdentity,
+        title: str,
+        settings: dict[str, Any],
+    ) -> StoredModel:
+        """The model that was loaded when somebody asked for `asked`; from now on that means this one."""
+        for row in db.query("SELECT * FROM models_under_test WHERE digest = ?", [identity.digest]):
+            model = _stored(row)
+            break
+        else:
+            taken = db.execute("SELECT 1 FROM models_under_test WHERE key = ?", [asked]).fetchone()
+            new = {
+                "digest": identity.digest,
+                "key": f"{asked} [{identity.digest}]" if taken else asked,
+                "title": whole(title),
+                "name": whole(identity.name),
+                "weights": whole(identity.weights),
+                "kind": identity.kind,
+                "preprocessing": pack(asdict(identity.preprocessing)),
+                "classes": pack(list(identity.classes)),
+                "created": now(),
+            }
+            model = StoredModel(insert_row(db, "models_under_test", new), str(new["key"]), title, identity)
+        last = "SELECT model, settings FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1"
+        said = pack(settings)
+        if db.execute(last, [asked]).fetchone() != (model.id, said):
+            row = {"asked": asked, "model": model.id, "settings": said, "created": now()}
+            insert_row(db, "models_asked", row)
+        return model
+
+    @read
+    def asked_for(self, db: sqlite_utils.Database, asked: str) -> StoredModel | None:
+        """The model that was loaded for `asked` the last time; None where none was."""
+        query = """
+            SELECT * FROM models_under_test WHERE id = (
+                SELECT model FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1
+            )
+        """
+        return next((_stored(row) for row in db.query(query, [asked])), None)
+
+    @read
+    def all(self, db: sqlite_utils.Database) -> tuple[AskedModel, ...]:
+        """All models with the settings by which each was loaded the last time, the latest first."""
+        query = """
+            SELECT models_under_test.*, settings FROM models_under_test JOIN models_asked ON models_asked.id = (
+                SELECT max(id) FROM models_asked WHERE model = models_under_test.id
+            ) ORDER BY models_asked.id DESC
+        """
+        return tuple(AskedModel(_stored(row), json.loads(row["settings"])) for row in db.query(query))
+
+    @write
+    def keep_probabilities(self, db: sqlite_utils.Database, model: int, new: Iterable[NewProbabilities]) -> None:
+        """Save what a classifier says of images that are in the workspace, all or none."""
+        time = now()
+        rows = ((model, one.image, *_packed(one.numbers), time) for one in new)
+        insert = "INSERT INTO probabilities (model, image, likeliest, numbers, created) VALUES (?, ?, ?, ?, ?)"
+        db.conn.executemany(insert, rows)
+
+    @read
+    def probabilities(self, db: sqlite_utils.Database, model: int, after: int = 0) -> tuple[ProbabilityRows, int]:
+        """All that a classifier said in rows behind the row `after`, and the last row there is."""
+        images: list[str] = []
+        likeliest: list[bytes] = []
+        parts: list[NDArray[np.float16]] = []
+        last = after
+        for rows in _parts(db, "SELECT id, image, likeliest, numbers FROM probabilities", model, after):
+            last = rows[-1][0]
+            images += [row[1] for row in rows]
+            likeliest += [row[2] for row in rows]
+            some = np.frombuffer(b"".join([zlib.decompress(row[3]) for row in rows]), "<f2")
+            parts.append(some.reshape(len(rows), -1))
+        found = np.frombuffer(b"".join(likeliest), "<u2").reshape(len(images), TOP)
+        numbers = np.concatenate(parts) if parts else np.zeros((0, 0), np.float16)
+        return ProbabilityRows(images, found, numbers), last
+
+    @read
+    def latest(self, db: sqlite_utils.Database, key: str, after: int = 0) -> dict[str, int]:
+        """By the SHA-256 of an image, the number of what the model of a key said of it last; only what it said after
+        that number.
+        """
+        query = "SELECT image, max(id) FROM predictions WHERE model = ? AND id > ? GROUP BY image"
+        return dict(db.execute(query, [key, after]).fetchall())
+
+    @read
+    def guesses(self, db: sqlite_utils.Database, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
+        """The image and the likeliest classes, plain, of some predictions."""
+        query = "SELECT image, top FROM json_each(?) AS wanted CROSS JOIN predictions ON predictions.id = wanted.value"
+        return [(image, json.loads(top)) for image, top in db.execute(query, [pack(list(predictions))])]
+
+    @write
+    def keep_pixel_counts(self, db: sqlite_utils.Database, new: Iterable[NewPixelCount]) -> None:
+        """Save what a segmenter makes of masks, all or none; what is there stays."""
+        time = now()
+        rows = (
+            (one.prediction, one.mask, zlib.compress(one.counts.astype(PIXELS).tobytes(), _FAST), time) for one in new
+        )
+        insert = """
+            INSERT INTO pixel_counts (prediction, mask, counts, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+        """
+        db.conn.executemany(insert, rows)
+
+    @read
+    def pixel_counts(self, db: sqlite_utils.Database, key: str) -> dict[tuple[str, str], NDArray[Any]]:
+        """By image and mask, how many pixels of each class of the mask the model of a key calls what (`PIXELS`)."""
+        query = """
+            SELECT image, mask, counts FROM predictions JOIN pixel_counts ON prediction = predictions.id
+            WHERE model = ? ORDER BY pixel_counts.id
+        """
+        return {
+            (image, mask): np.frombuffer(zlib.decompress(counts), PIXELS)
+            for image, mask, counts in db.execute(query, [key])
+        }
+
+
+def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:
+    likeliest = np.full(TOP, NO_CLASS, "<u2")
+    best = np.argsort(-numbers, kind="stable")[:TOP]
+    likeliest[: len(best)] = best
+    return likeliest.tobytes(), zlib.compress(numbers.astype("<f2").tobytes(), _FAST)
+
+
+def _parts(db: sqlite_utils.Database, query: str, model: int, after: int) -> Iterator[list[tuple[Any, ...]]]:
+    found = db.execute(f"{query} WHERE model = ? AND id > ? ORDER BY id", [model, after])
+    while rows := found.fetchmany(_AT_ONCE):
+        yield rows
+
+
+def _stored(row: Row) -> StoredModel:
+    held = json.loads(row["preprocessing"])
+    size = held["size"]
+    prepared = Preprocessing(
+        size=tuple(size) if size else None,
+        mean=tuple(held["mean"]),
+        std=tuple(held["std"]),
+        interpolation=held["interpolation"],
+        more=held["more"],
+    )
+    classes = tuple(json.loads(row["classes"]))
+    identity = ModelIdentity(row["name"], row["weights"], row["kind"], prepared, classes)
+    return StoredModel(row["id"], row["key"], row["title"], identity)
