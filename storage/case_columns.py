@@ -167,7 +167,7 @@ class CaseColumns(Repository):
             SELECT run_summaries.run, coalesce(json_extract(task, '$.label'), ''), coalesce(mask, ''), mask_classes
             FROM run_summaries JOIN run_states ON run_states.id = run_summaries.state
         """
-        return {run: RunFacts(*found, splits.get(run, "")) for run, *found in db.execute(query)}
+        return {run: RunFacts(*found, splits.get(run, "")) for run, *found in db.execute(query)}  # type: ignore[call-arg]
 
     @read
     def brought(self, db: sqlite_utils.Database) -> dict[int, RunFacts]:
