@@ -6,7 +6,7 @@ Pure; knows no models and no files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,50 +72,57 @@ def answers_of(
     source: Numbers,
     guesses: Guesses,
     probabilities: NDArray[Any] | None = None,
+    rows: Numbers | None = None,
 ) -> tuple[Answers, TrueClass]:
     """The answers of a classifier, and the probability of the true class.
 
     `label` numbers the label of each image among those of the map, `source` its source; `probabilities`, where they
-    are kept, has those of all classes, (images, classes), of any float type. An answer is right where the likeliest
+    are kept, has those of all classes, (images, classes), of any float type; `rows`, where it is given, says which of
+    its rows is that of each image. An answer is right where the likeliest
     class is one of the label's; its confidence is the sum over the classes of the label that it says. An image whose
     label is unmapped, or of which nothing is known, is `UNKNOWN`.
     """
     classes, weights = guesses.classes, np.asarray(guesses.probabilities, np.float64)
-    if probabilities is not None and len(probabilities):
-        best = np.asarray(probabilities).argmax(axis=1)
-        classes = np.where((classes[:, :1] < 0) & (np.arange(classes.shape[1]) == 0), best[:, None], classes)
+    whole = None if probabilities is None else np.asarray(probabilities)
+    place = np.arange(len(label)) if rows is None else rows
+    unclear = np.flatnonzero(classes[:, 0] < 0)
+    if whole is not None and len(unclear):
+        classes = classes.copy()
+        classes[unclear, 0] = whole[place[unclear]].argmax(axis=1)
     there, first = classes >= 0, classes[:, 0]
     says = np.where(first >= 0, mapping.label_of_class[first], -1)
     right = (first >= 0) & mapping.members[label, first]
     said = np.where(right, label, says)
-    if probabilities is None:
+    if whole is None:
         true = _summed(mapping.members[label[:, None], classes] & there, weights)
         named = _summed(mapping.members[said[:, None], classes] & there, weights)
         own = weights[:, 0]
     else:
-        true, named = _of_labels(mapping, probabilities, label), _of_labels(mapping, probabilities, said)
-        own = np.asarray(probabilities)[np.arange(len(first)), first].astype(np.float64)
+        true, named = (_of_labels(mapping, whole, place, wanted) for wanted in (label, said))
+        own = whole[place, first].astype(np.float64)
     confidence = np.minimum(np.where(said >= 0, named, own), 1.0)
     mapped = np.array([len(one.classes) > 0 for one in mapping.labels], bool)
     known = mapped[label] & (first >= 0) & np.isfinite(confidence) & np.isfinite(true)
     confidence = np.where(np.isfinite(confidence), confidence, 0.0)
     standing = np.where(known, np.where(right, RIGHT, WRONG), UNKNOWN).astype(np.int8)
     answers = Answers(source, standing, said.astype(np.int64), confidence)
-    return answers, TrueClass(np.where(known, np.minimum(true, 1.0), np.nan), probabilities is not None)
+    return answers, TrueClass(np.where(known, np.minimum(true, 1.0), np.nan), whole is not None)
 
 
 def _summed(wanted: NDArray[np.bool_], weights: Floats) -> Floats:
     return np.asarray((weights * wanted).sum(axis=1))
 
 
-def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], label: Numbers) -> Floats:
-    """The sum over the classes of each image's label; 0 without a label (-1)."""
+def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, label: Numbers) -> Floats:
+    """The sum over the classes of each image's label; 0 without a label (-1). `place` is the row of each image."""
     found = np.zeros(len(label))
+    order = np.argsort(label, kind="stable")
+    ends = np.searchsorted(label[order], np.arange(len(mapping.labels) + 1))
     for number, one in enumerate(mapping.labels):
-        rows = np.flatnonzero(label == number)
-        if len(rows) and one.classes:
-            own = np.asarray(probabilities)[np.ix_(rows, np.array(one.classes))]
-            found[rows] = own.astype(np.float64).sum(axis=1)
+        images = order[ends[number] : ends[number + 1]]
+        if len(images) and one.classes:
+            own = probabilities[np.ix_(place[images], np.array(one.classes))]
+            found[images] = own.astype(np.float64).sum(axis=1)
     return found
 
 
@@ -126,22 +133,56 @@ def count_pixels(mapping: ClassMap, mask: NamedMask, prediction: Prediction) -> 
     unmapped one, count nowhere; a class of the model that no label has is none of the groups. Raises ValueError for a
     mask with a class that the map does not know.
     """
-    groups = mapping.groups
-    group_of = {mapping.labels[number].label: at for at, group in enumerate(groups) for number in group}
+    true, said = groups_of_numbers(mapping, mask.classes)
+    return confusion(true[np.asarray(mask.image)], said[_fitted(mask, prediction)], len(mapping.groups))
+
+
+def groups_of_numbers(mapping: ClassMap, mask_classes: Mapping[int, str]) -> tuple[NDArray[np.uint8], ...]:
+    """The place among `mapping.groups` of each class number of a mask, and of each of the model: (256,) each, `IGNORED`
+    for none. Raises ValueError for a class of the mask that the map does not know.
+    """
+    group_of = {mapping.labels[number].label: at for at, group in enumerate(mapping.groups) for number in group}
     true, said = (np.full(256, IGNORED, np.uint8) for _ in range(2))
     labels = {one.label for one in mapping.labels}
-    for number, name in mask.classes.items():
+    for number, name in mask_classes.items():
         if name not in labels:
             raise ValueError(f"the mask has the class “{name}”, which is none of the labels of the map")
         if 0 <= number < len(true):  # Cityscapes numbers its licence plates -1
             true[number] = group_of.get(name, IGNORED)
-    for at, group in enumerate(groups):
+    for at, group in enumerate(mapping.groups):
         for one in group:
             said[list(mapping.labels[one].classes)] = at
+    return true, said
+
+
+def _fitted(mask: NamedMask, prediction: Prediction) -> NDArray[np.uint8]:
     numbers = decode_map(prediction.class_map)
     if numbers.size != mask.image.size:
         numbers = numbers.resize(mask.image.size, Image.Resampling.NEAREST)
-    return confusion(true[np.asarray(mask.image)], said[np.asarray(numbers)], len(groups))
+    return np.asarray(numbers)
+
+
+def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers, Numbers, Numbers]:
+    """What pixels of a mask are said to be, by the numbers of classes of both: class of the mask, class of the model,
+    and how many pixels, for each pair that there is. It holds whatever is mapped to what.
+    """
+    said = _fitted(NamedMask(mask, {}), prediction)
+    pairs = np.asarray(mask).astype(np.int64).ravel() * 256 + said.ravel()
+    found = np.bincount(pairs, minlength=1)
+    there = np.flatnonzero(found)
+    return there // 256, there % 256, found[there]
+
+
+def count_pairs(
+    true: NDArray[np.uint8], said: NDArray[np.uint8], pairs: tuple[Numbers, Numbers, Numbers], groups: int
+) -> Floats:
+    """The counts of `count_pixels` from those of `pairs_of_pixels`, with the two of `groups_of_numbers`."""
+    masks, models, pixels = pairs
+    row, column = true[masks].astype(np.int64), np.minimum(said[models], groups).astype(np.int64)
+    inside = row < groups
+    place = row[inside] * (groups + 1) + column[inside]
+    counts = np.bincount(place, weights=pixels[inside], minlength=groups * (groups + 1))
+    return counts.reshape(groups, groups + 1).astype(np.float64)
 
 
 def pixels_of(

@@ -331,11 +331,11 @@ class PredictionService:
             stays = model_key(checker) if checker is not None else ""
             for name in [name for name in self._models if stays not in (name, model)]:
                 del self._models[name]
-            self._require_known(wanted)
+            self.require_known(wanted)
             self._models[model] = self.load(wanted)
         return self._models[model]
 
-    def _require_known(self, wanted: UnderTestSettings) -> None:
+    def require_known(self, wanted: UnderTestSettings) -> None:
         """Raises UserError for a server that the profile does not name. Settings come from scripts and from files of
         others too, and images would be sent wherever they say.
         """

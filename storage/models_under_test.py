@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from evaluation.identity import ModelIdentity, Preprocessing
 from evaluation.types import TOP
 from storage.database import Repository, read, write
+from storage.images import StoredImage
+from storage.predictions import NewPrediction, insert_predictions
 from storage.rows import Row, insert_row, now, pack, whole
 
 NO_CLASS = 0xFFFF
@@ -139,10 +141,20 @@ class ModelsUnderTest(Repository):
         return tuple(AskedModel(_stored(row), json.loads(row["settings"])) for row in db.query(query))
 
     @write
-    def keep_probabilities(self, db: sqlite_utils.Database, model: int, new: Iterable[NewProbabilities]) -> None:
-        """Save what a classifier says of images that are in the workspace, all or none."""
+    def keep(
+        self,
+        db: sqlite_utils.Database,
+        model: StoredModel,
+        predictions: Sequence[NewPrediction],
+        maps: Sequence[StoredImage | None] = (),
+        probabilities: Iterable[NewProbabilities] = (),
+    ) -> None:
+        """Save what a model says of images, all or none: `maps` are the files of the class maps of `predictions`, and
+        `probabilities` all that a classifier says. Raises UserError for an image that is not in the workspace.
+        """
+        insert_predictions(db, predictions, maps or [None] * len(predictions))
         time = now()
-        rows = ((model, one.image, *_packed(one.numbers), time) for one in new)
+        rows = ((model.id, one.image, *_packed(one.numbers), time) for one in probabilities)
         insert = "INSERT INTO probabilities (model, image, likeliest, numbers, created) VALUES (?, ?, ?, ?, ?)"
         db.conn.executemany(insert, rows)
 
@@ -188,6 +200,12 @@ class ModelsUnderTest(Repository):
             INSERT INTO pixel_counts (prediction, mask, counts, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
         """
         db.conn.executemany(insert, rows)
+
+    @read
+    def counted(self, db: sqlite_utils.Database, key: str) -> set[tuple[int, str]]:
+        """The predictions of the model of a key, each with a mask that its pixels are counted for."""
+        query = "SELECT prediction, mask FROM predictions JOIN pixel_counts ON prediction = predictions.id"
+        return set(db.execute(f"{query} WHERE model = ?", [key]).fetchall())
 
     @read
     def pixel_counts(self, db: sqlite_utils.Database, key: str) -> dict[tuple[str, str], NDArray[Any]]:

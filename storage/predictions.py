@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -49,23 +49,20 @@ class Predictions(Repository):
     def extend(self, new: Iterable[NewPrediction]) -> tuple[int, ...]:
         """Save many at once, all or none; returns their ids in order. Raises as `append`."""
         predictions = tuple(new)
-        maps = [
+        return self._extend(predictions, self.save_maps(predictions))
+
+    def save_maps(self, predictions: Sequence[NewPrediction]) -> list[StoredImage | None]:
+        """The files of the class maps, which come before the rows; None where a prediction has none."""
+        return [
             self._images.save(decode_map(one.prediction.class_map)) if one.prediction.class_map else None
             for one in predictions
         ]
-        return self._extend(predictions, maps)
 
     @write
     def _extend(
         self, db: sqlite_utils.Database, new: tuple[NewPrediction, ...], maps: list[StoredImage | None]
     ) -> tuple[int, ...]:
-        for sha in {one.sha for one in new}:
-            if not db.execute("SELECT 1 FROM images WHERE sha = ?", [sha]).fetchone():
-                raise UserError(f"This workspace has no image {sha[:80]!r}.")
-        return tuple(
-            _insert(db, one.sha, one.model, one.prediction, stored, now())
-            for one, stored in zip(new, maps, strict=True)
-        )
+        return insert_predictions(db, new, maps)
 
     @read
     def latest(self, db: sqlite_utils.Database, sha: str, model: str) -> Prediction | None:
@@ -74,6 +71,20 @@ class Predictions(Repository):
         for row in db.query(query, [sha, model]):
             return prediction_of(row, self._images.folder)
         return None
+
+
+def insert_predictions(
+    db: sqlite_utils.Database, new: Sequence[NewPrediction], maps: Sequence[StoredImage | None]
+) -> tuple[int, ...]:
+    """Add what models said of images that are in the workspace; their ids in order. `maps` are the files of their class
+    maps. Raises UserError when no image has one of the hashes.
+    """
+    for sha in {one.sha for one in new}:
+        if not db.execute("SELECT 1 FROM images WHERE sha = ?", [sha]).fetchone():
+            raise UserError(f"This workspace has no image {sha[:80]!r}.")
+    return tuple(
+        _insert(db, one.sha, one.model, one.prediction, stored, now()) for one, stored in zip(new, maps, strict=True)
+    )
 
 
 def prediction_of(row: Row, images: Path) -> Prediction | None:

@@ -99,7 +99,7 @@ def _judged_by_a_model(workspace: Workspace, sha: str) -> None:
         ModelIdentity("net", "v1", "classification", Preprocessing(), ("a",)),
     )
     known = models.record("a net", identity, "a net", {})
-    models.keep_probabilities(known.id, [NewProbabilities(sha, np.ones(1))])
+    models.keep(known, [], probabilities=[NewProbabilities(sha, np.ones(1))])
     models.keep_pixel_counts([NewPixelCount(1, sha, np.zeros(1, PIXELS))])
 
 

@@ -1,0 +1,255 @@
+"""Has a model under test read all images of a subject: a piece of work with progress, cancel and a way to go on.
+
+What was read is kept batch by batch under the model's identity, so nothing is computed twice, and a work that was
+stopped goes on where it was. An image that cannot be read is passed over and told; what a model cannot do ends the work
+with one sentence, and what it did before stays.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from evaluation.answers import pairs_of_pixels
+from evaluation.identity import ModelIdentity
+from evaluation.types import PredictedBatch, Prediction
+from pipeline.errors import UserError, one_line
+from pipeline.settings import UnderTestSettings
+from services.evaluation.subjects import Cases
+from services.model_outcomes import RunMasks, measure
+from services.predictions import model_key
+from services.test_sets.hashes import OnCount
+from storage.models_under_test import PIXELS, NewPixelCount, NewProbabilities, StoredModel
+from storage.predictions import NewPrediction
+from storage.workspace import Workspace
+
+SAVED_AT_ONCE = 128
+"""Images whose predictions are saved in one transaction, or more where a batch is larger."""
+COUNTED_AT_ONCE = 256
+
+
+class BatchPredictor(Protocol):
+    """A loaded model under test, as `evaluation.models.ModelUnderTest`."""
+
+    name: str
+
+    @property
+    def identity(self) -> ModelIdentity: ...
+
+    def predict_many(
+        self, images: Sequence[Callable[[], Image.Image]], at_once: int = 0
+    ) -> Iterator[PredictedBatch]: ...
+
+
+LoadMany = Callable[[UnderTestSettings], BatchPredictor]
+
+
+@dataclass(frozen=True)
+class Read:
+    """What became of the images of a subject."""
+
+    read: int
+    """Those that were read now."""
+    broken: tuple[tuple[str, str], ...]
+    """SHA-256 and sentence of those that cannot be read."""
+
+    @property
+    def note(self) -> str:
+        """What a person has to know, in a sentence; "" for nothing."""
+        if not self.broken:
+            return ""
+        several = len(self.broken) > 1
+        return (
+            f"{len(self.broken):,} {'images' if several else 'image'} could not be read and "
+            f"{'are' if several else 'is'} left out: {self.broken[0][1]}"
+        )
+
+
+class Predicting:
+    """Loads models under test and has them read images. One model is held; work comes from one thread at a time."""
+
+    def __init__(
+        self, workspace: Workspace, require_known: Callable[[UnderTestSettings], None], load: LoadMany | None = None
+    ) -> None:
+        """`require_known` refuses servers that images must not be sent to."""
+        self._workspace, self._require_known = workspace, require_known
+        self.load: LoadMany = load or _load
+        """How a model is loaded."""
+        self._held: tuple[str, BatchPredictor] | None = None
+        self._lock = threading.Lock()
+        self._broken: dict[str, str] = {}
+
+    def stored(self, wanted: UnderTestSettings) -> StoredModel | None:
+        """The model that these settings mean, where it was loaded before."""
+        return self._workspace.models_under_test.asked_for(model_key(wanted))
+
+    def identify(self, wanted: UnderTestSettings) -> StoredModel:
+        """The model that these settings mean now, loaded and written down. Raises UserError when that cannot be."""
+        self._require_known(wanted)
+        with self._lock:
+            return self._loaded(wanted)[1]
+
+    def broken(self, shas: Sequence[str]) -> dict[str, str]:
+        """Those of these images that could not be read the last time, each with the sentence."""
+        return {sha: self._broken[sha] for sha in shas if sha in self._broken}
+
+    def read(self, wanted: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
+        """Have the model read all images of a subject that it has not read, and count the pixels of masks.
+
+        `on_count` is told how many of all are done; what it raises stops the work, and what was done is kept. Raises
+        UserError for what the model cannot do.
+        """
+        self._require_known(wanted)
+        pictures = cases.pictures
+        on_count(0, len(pictures))
+        with self._lock:
+            model, stored = self._loaded(wanted)
+            known = self._workspace.models_under_test.latest(stored.key)
+            waiting = [sha for sha in pictures if sha not in known]
+            for sha in waiting:  # a file may have been put right since
+                self._broken.pop(sha, None)
+            done = len(pictures) - len(waiting)
+            on_count(done, len(pictures))
+            read = self._read(model, stored, waiting, lambda number: on_count(done + number, len(pictures)))
+        if stored.identity.kind == "segmentation":
+            self.count_pixels(stored, cases, on_count)
+            measure(self._workspace, RunMasks(self._workspace), stored.key)
+        return Read(read, tuple(self.broken(pictures).items()))
+
+    def count_pixels(self, stored: StoredModel, cases: Cases, on_count: OnCount) -> None:
+        """Count what the model makes of the pixels of each mask, where it was not done yet."""
+        models = self._workspace.models_under_test
+        known, counted = models.latest(stored.key), models.counted(stored.key)
+        wanted = {
+            (known[sha], mask): sha
+            for images in cases.all_images
+            for sha, (mask, _) in zip(images.shas, images.masks, strict=True)
+            if mask and sha in known and (known[sha], mask) not in counted
+        }
+        found: list[NewPixelCount] = []
+        masks: tuple[str, Image.Image] | None = None
+        for number, ((prediction, mask), sha) in enumerate(sorted(wanted.items(), key=lambda one: one[0][1])):
+            try:
+                masks = masks if masks is not None and masks[0] == mask else (mask, self._workspace.images.load(mask))
+                said = self._workspace.predictions.latest(sha, stored.key)
+                if said is not None and said.class_map:
+                    found.append(NewPixelCount(prediction, mask, _packed(masks[1], said)))
+            except (UserError, OSError, ValueError) as error:
+                self._broken[sha] = one_line(error)
+            if len(found) >= COUNTED_AT_ONCE:
+                models.keep_pixel_counts(found)
+                found = []
+                on_count(number, len(wanted))
+        models.keep_pixel_counts(found)
+
+    def _read(
+        self, model: BatchPredictor, stored: StoredModel, shas: Sequence[str], on_count: Callable[[int], None]
+    ) -> int:
+        begun, read = 0, 0
+        saver = _Saver(self._workspace, stored)
+        try:
+            while begun < len(shas):
+                coming = shas[begun:]
+                done = 0
+                try:
+                    for batch in model.predict_many([self._opener(sha) for sha in coming]):
+                        some = coming[done : done + len(batch.predictions)]
+                        saver.add(some, batch)
+                        done += len(some)
+                        on_count(begun + done)
+                    begun += done
+                    read += done
+                    break
+                except Exception:
+                    # All before a picture that cannot be opened was answered; anything else is the model's own.
+                    if done >= len(coming) or coming[done] not in self._broken:
+                        raise
+                    begun += done + 1
+                    read += done
+                    on_count(begun)
+        finally:
+            saver.close()
+        return read
+
+    def _opener(self, sha: str) -> Callable[[], Image.Image]:
+        def opened() -> Image.Image:
+            try:
+                return self._workspace.images.load(sha)
+            except (UserError, OSError, ValueError) as error:
+                self._broken[sha] = one_line(error)
+                raise
+
+        return opened
+
+    def _loaded(self, wanted: UnderTestSettings) -> tuple[BatchPredictor, StoredModel]:
+        asked = model_key(wanted)
+        # A server may have another model by now, which only it can tell: it is asked each time.
+        if self._held is None or self._held[0] != asked or wanted.source == "http":
+            self._held = None
+            self._held = (asked, self.load(wanted))
+        model = self._held[1]
+        record = self._workspace.models_under_test.record
+        return model, record(asked, model.identity, wanted.title, wanted.model_dump(mode="json"))
+
+
+class _Saver:
+    """Saves what comes on a thread of its own, so that the model does not wait for the disk."""
+
+    def __init__(self, workspace: Workspace, stored: StoredModel) -> None:
+        self._workspace, self._stored = workspace, stored
+        self._thread = ThreadPoolExecutor(1, "save predictions")
+        self._running: Future[None] | None = None
+        self._predictions: list[NewPrediction] = []
+        self._probabilities: list[NewProbabilities] = []
+
+    def add(self, shas: Sequence[str], batch: PredictedBatch) -> None:
+        """Raises what the saving of an earlier batch did."""
+        key = self._stored.key
+        self._predictions += [NewPrediction(sha, key, one) for sha, one in zip(shas, batch.predictions, strict=True)]
+        if batch.probabilities is not None:
+            self._probabilities += [
+                NewProbabilities(sha, row) for sha, row in zip(shas, batch.probabilities, strict=True)
+            ]
+        if len(self._predictions) >= SAVED_AT_ONCE:
+            self._flush()
+
+    def close(self) -> None:
+        """Save the rest, and wait for it."""
+        try:
+            self._flush()
+            if self._running is not None:
+                self._running.result()
+        finally:
+            self._thread.shutdown()
+
+    def _flush(self) -> None:
+        if self._running is not None:
+            self._running.result()
+        predictions, probabilities = self._predictions, self._probabilities
+        self._predictions, self._probabilities = [], []
+        self._running = self._thread.submit(self._save, predictions, probabilities)
+
+    def _save(self, predictions: list[NewPrediction], probabilities: list[NewProbabilities]) -> None:
+        if predictions:
+            maps = self._workspace.predictions.save_maps(predictions)
+            self._workspace.models_under_test.keep(self._stored, predictions, maps, probabilities)
+
+
+def _packed(mask: Image.Image, said: Prediction) -> NDArray[Any]:
+    masks, models, pixels = pairs_of_pixels(mask, said)
+    counts = np.zeros(len(pixels), PIXELS)
+    counts["mask"], counts["said"], counts["pixels"] = masks, models, pixels
+    return counts
+
+
+def _load(wanted: UnderTestSettings) -> BatchPredictor:
+    from evaluation.models import ModelUnderTest
+
+    return ModelUnderTest(wanted)
