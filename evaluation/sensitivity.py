@@ -4,7 +4,7 @@ Prabhu et al. 2023, section 3.3, which takes its size alone). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,17 +57,30 @@ def sensitivity(changes: Changes, names: Sequence[Sequence[str]], fewest: int = 
     """A row for each name, what hurts most first and what has too few test cases last. `names` are those of each test
     case, such as its edit types: one with several counts in each. What is not known of a test case leaves it out.
     """
+    number: dict[str, int] = {}
+    pairs = [(case, number.setdefault(name, len(number))) for case, own in enumerate(names) for name in own]
+    case, group = np.array(pairs, np.int64).reshape(-1, 2).T
+    return sensitivity_of_pairs(changes, case, group, tuple(number), fewest)
+
+
+def sensitivity_of_pairs(
+    changes: Changes,
+    case: NDArray[np.int64],
+    group: NDArray[np.int64],
+    names: Sequence[str],
+    fewest: int = FEWEST,
+) -> tuple[SensitivityRow, ...]:
+    """The same of pairs: `case` is the place of a test case, and `group` the number among `names` of an edit of it. A
+    pair that is there twice counts once.
+    """
     known = np.isfinite(changes.after) & np.isfinite(changes.before)
-    number: dict[Hashable, int] = {}
-    pairs = [
-        (case, number.setdefault(name, len(number)))
-        for case, own in enumerate(names)
-        if known[case]
-        for name in dict.fromkeys(own)
-    ]
-    if not pairs:
+    inside = known[case]
+    pairs = np.unique(case[inside] * max(1, len(names)) + group[inside])
+    if not len(pairs):
         return ()
-    case, group = np.array(pairs).T
+    case, group = np.divmod(pairs, len(names))
+    there, group = np.unique(group, return_inverse=True)
+    number = {names[at]: place for place, at in enumerate(there.tolist())}
     groups = len(number)
     sources = int(changes.source.max()) + 1
     cell, place, count = np.unique(group * sources + changes.source[case], return_inverse=True, return_counts=True)
@@ -82,7 +95,7 @@ def sensitivity(changes: Changes, names: Sequence[Sequence[str]], fewest: int = 
         figure = figures[at]
         if few:
             figure = Figure(None, n=figure.n, sources=figure.sources, why=f"fewer than {fewest} test cases")
-        rows.append((str(name), figure, None if few else float(wrong[at]), float(p_values[at])))
+        rows.append((name, figure, None if few else float(wrong[at]), float(p_values[at])))
     together = adjusted(np.array([p for *_, p in rows]))
     found = [
         SensitivityRow(

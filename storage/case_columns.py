@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +74,14 @@ class CaseTable:
     """`OPEN`, `ACCEPTED` or `REJECTED`."""
     there: NDArray[np.bool_]
     """False while its run is deleted."""
+    task_labels: Texts
+    """What the source is labelled, by the task of the run; -1 for none."""
+    splits: Texts
+    """That of the data set that the source was read from; -1 for none."""
+    masks: Texts
+    """SHA-256 of the mask of the run as it is now; -1 for none."""
+    mask_classes: Texts
+    """In JSON: the names of its class numbers."""
     edits: EditColumns
 
     def __len__(self) -> int:
@@ -99,18 +107,6 @@ class SetRow(NamedTuple):
     is_source: bool
 
 
-class RunFacts(NamedTuple):
-    """What holds of the source of a run."""
-
-    label: str
-    """That of its task; "" for none."""
-    mask: str
-    mask_classes: str
-    """In JSON."""
-    split: str
-    """That of the data set that a batch has read it from; "" for none."""
-
-
 class CaseColumns(Repository):
     """The columns of one workspace; they are kept as long as they hold. May be called from any thread."""
 
@@ -133,7 +129,8 @@ class CaseColumns(Repository):
             "(SELECT max(id) FROM catalogue_labels)"
         ).fetchone()
         changing = db.execute(
-            "SELECT (SELECT max(id) FROM reviews), (SELECT max(id) FROM run_states), (SELECT max(id) FROM undo_log)"
+            "SELECT (SELECT max(id) FROM reviews), (SELECT max(id) FROM run_states), (SELECT max(id) FROM undo_log), "
+            "(SELECT count(*) FROM batch_sources WHERE run IS NOT NULL)"
         ).fetchone()
         if self._held is None or self._static != static:
             self._held, self._static, self._version = _read(db), static, changing
@@ -160,22 +157,6 @@ class CaseColumns(Repository):
         return [SetRow(*row) for row in db.execute(query, [version])]
 
     @read
-    def runs(self, db: sqlite_utils.Database) -> dict[str, RunFacts]:
-        """What holds of the source of each run."""
-        splits = dict(db.execute("SELECT run, split FROM batch_sources WHERE run IS NOT NULL AND split <> ''"))
-        query = """
-            SELECT run_summaries.run, coalesce(json_extract(task, '$.label'), ''), coalesce(mask, ''), mask_classes
-            FROM run_summaries JOIN run_states ON run_states.id = run_summaries.state
-        """
-        return {run: RunFacts(*found, splits.get(run, "")) for run, *found in db.execute(query)}  # type: ignore[call-arg]
-
-    @read
-    def brought(self, db: sqlite_utils.Database) -> dict[int, RunFacts]:
-        """The same of images that were brought in, by their entry."""
-        query = "SELECT entry, label, coalesce(mask, ''), mask_classes, split FROM imported_images WHERE made"
-        return {entry: RunFacts(*found) for entry, *found in db.execute(query)}
-
-    @read
     def votes(self, db: sqlite_utils.Database) -> list[tuple[int, str]]:
         """The test case and the outcome of each item of a study whose votes agree."""
         query = """
@@ -193,7 +174,7 @@ def _read(db: sqlite_utils.Database) -> CaseTable:
     rows = db.execute(query).fetchall()
     columns: Sequence[Any] = list(zip(*rows, strict=True)) if rows else [()] * 10
     entry = np.array(columns[0], np.int64)
-    empty = np.zeros(len(entry), np.int8)
+    empty, none = np.zeros(len(entry), np.int8), texts_of(())
     table = CaseTable(
         entry,
         np.array(columns[1], np.int64),
@@ -207,6 +188,7 @@ def _read(db: sqlite_utils.Database) -> CaseTable:
         texts_of(columns[9]),
         empty,
         empty.astype(bool),
+        *(none, none, none, none),
         _edits(db, entry),
     )
     return _decided(db, table)
@@ -218,7 +200,30 @@ def _decided(db: sqlite_utils.Database, table: CaseTable) -> CaseTable:
     for number, value in ((ACCEPTED, "accepted"), (REJECTED, "rejected")):
         verdict[entry_sets.has(selection.value("review", value), table.entry)] = number
     there = entry_sets.has(selection.value("there", ""), table.entry)
-    return CaseTable(**{**table.__dict__, "verdict": verdict, "there": there})
+    return replace(table, verdict=verdict, there=there, **_facts(db, table))
+
+
+def _facts(db: sqlite_utils.Database, table: CaseTable) -> dict[str, Any]:
+    """What holds of the source of each image: by its run, or by the import that has brought it in."""
+    splits = dict(db.execute("SELECT run, split FROM batch_sources WHERE run IS NOT NULL AND split <> ''"))
+    query = """
+        SELECT run_summaries.run, coalesce(json_extract(task, '$.label'), ''), coalesce(mask, ''), mask_classes
+        FROM run_summaries JOIN run_states ON run_states.id = run_summaries.state
+    """
+    nothing = ("", "", "", "{}")
+    of_run = {run: (label, splits.get(run, ""), mask, names) for run, label, mask, names in db.execute(query)}
+    runs = [of_run.get(run, nothing) for run in table.runs.values] + [nothing]
+    query = "SELECT entry, label, split, coalesce(mask, ''), mask_classes FROM imported_images WHERE made"
+    brought = {entry: found for entry, *found in db.execute(query)}
+    rows = table.rows_of(np.array(sorted(brought), np.int64)).tolist()
+    own = [brought[entry] for entry in sorted(brought)]
+    found = {}
+    for place, name in enumerate(("task_labels", "splits", "masks", "mask_classes")):
+        column = texts_of([*(run[place] for run in runs), *(one[place] for one in own)])
+        numbers = column.numbers[: len(runs)][table.runs.numbers]  # -1, for no run, is the last one
+        numbers[rows] = column.numbers[len(runs) :]
+        found[name] = Texts(column.values, numbers)
+    return found
 
 
 def _edits(db: sqlite_utils.Database, entry: Numbers) -> EditColumns:

@@ -7,9 +7,8 @@ Test cases and reconstructions are never mixed: whatever a filter or a test set 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +18,7 @@ from pipeline.errors import UserError
 from pipeline.recipes import RECONSTRUCTION
 from pipeline.types import TaskKind
 from services.evaluation.types import WITHOUT_SPLIT, Subject, SubjectView
-from storage.case_columns import REJECTED, CaseTable, RunFacts, SetRow
+from storage.case_columns import REJECTED, CaseTable, SetRow, Texts
 from storage.workspace import Workspace
 
 Numbers = NDArray[np.int64]
@@ -92,7 +91,7 @@ def read_cases(workspace: Workspace, subject: Subject) -> Cases:
         assert subject.wanted is not None
         title, entries = "Images of a filter", columns.entries(subject.wanted)
     table = columns.table()  # after the entries: it has all of them
-    return _Reading(workspace, subject, title, table, rows, originals).cases(table.rows_of(entries))
+    return _Reading(subject, title, table, rows, originals).cases(table.rows_of(entries))
 
 
 class _Reading:
@@ -100,7 +99,6 @@ class _Reading:
 
     def __init__(
         self,
-        workspace: Workspace,
         subject: Subject,
         title: str,
         table: CaseTable,
@@ -108,18 +106,28 @@ class _Reading:
         originals: Mapping[str, SetRow],
     ) -> None:
         self._subject, self._title, self._table = subject, title, table
-        self._rows, self._originals = rows, originals
-        self._runs, self._brought = workspace.case_columns.runs(), workspace.case_columns.brought()
+        self._originals = originals
         unedited = np.array([name == RECONSTRUCTION.name for name in table.recipes.values] + [False])
         self._is_control = unedited[table.recipes.numbers]
         self._left_out: list[str] = []
+        self._labels, self._splits = table.labels, table.splits
+        self._masks, self._mask_classes = table.masks, table.mask_classes
+        if rows:  # what a version says of an image counts in it
+            own = table.rows_of(np.array(list(rows), np.int64))
+            held = list(rows.values())
+            self._labels = _with(table.labels, own, [one.label for one in held])
+            self._splits = _with(table.splits, own, [one.split for one in held])
+            masked = [(at, one) for at, one in zip(own.tolist(), held, strict=True) if one.mask]
+            places = np.array([at for at, _ in masked], np.int64)
+            self._masks = _with(table.masks, places, [one.mask for _, one in masked])
+            self._mask_classes = _with(table.mask_classes, places, [one.mask_classes for _, one in masked])
 
     def cases(self, chosen: Numbers) -> Cases:
         table = self._table
         kept = chosen[~self._is_control[chosen]]
         controls_only = len(kept) == 0 and len(chosen) > 0
         with_source = table.sources.numbers[kept] >= 0
-        self._leave_out(int((~with_source).sum()), "have no source image in the workspace")
+        self._leave_out(int((~with_source).sum()), "no source image in the workspace")
         kept = kept[with_source]
         kinds = table.segmentation[kept]
         problem = ""
@@ -130,75 +138,78 @@ class _Reading:
             )
         segments = bool(kinds.any())
         kept = kept[kinds == segments]
-        splits = self._splits(kept)
-        there = tuple(sorted({split or WITHOUT_SPLIT for split in splits}))
+        names = [*self._splits.values, WITHOUT_SPLIT]
+        numbers = self._splits.numbers[kept]
+        counts = {names[number]: count for number, count in _counted(numbers)}  # -1 is the last
+        there = tuple(sorted(counts))
         if self._subject.split:
-            own = np.array([(split or WITHOUT_SPLIT) == self._subject.split for split in splits], bool)
-            kept, splits = kept[own], [split for split, is_own in zip(splits, own, strict=True) if is_own]
+            number = names.index(self._subject.split) if self._subject.split in there else len(names)
+            kept = kept[numbers == (-1 if number == len(names) - 1 else number)]
             if not len(kept) and not problem:
                 problem = f"None of its sources is of the split “{self._subject.split}”: choose another one."
         elif len(there) > 1 and not problem:
-            counts = Counter(split or WITHOUT_SPLIT for split in splits)
             said = ", ".join(f"{name} ({counts[name]:,} test cases)" for name in there)
             problem = f"Its sources are of several splits, which are never mixed: {said}. Choose one of them."
         if not problem and not len(kept):
             problem = "It has reconstructions alone, and no test case." if controls_only else "It has no test case."
-        return self._built(kept, splits, segments, there, problem)
+        return self._built(kept, segments, there, problem)
 
-    def _splits(self, rows: Numbers) -> list[str]:
-        table = self._table
-        found = []
-        runs, entries = table.runs.of(rows), table.entry[rows].tolist()
-        for run, entry in zip(runs, entries, strict=True):
-            held: SetRow | RunFacts | None = self._rows.get(entry) or self._runs.get(run) or self._brought.get(entry)
-            found.append(held.split if held is not None else "")
-        return found
-
-    def _built(
-        self, rows: Numbers, splits: Sequence[str], segments: bool, there: tuple[str, ...], problem: str
-    ) -> Cases:
+    def _built(self, rows: Numbers, segments: bool, there: tuple[str, ...], problem: str) -> Cases:
         table = self._table
         known, first, source = np.unique(table.sources.numbers[rows], return_index=True, return_inverse=True)
         of_source = np.full(len(table.sources.values) + 1, -1)
         of_source[known] = np.arange(len(known))
         controls = self._controls(rows, of_source, segments)
+        control_source = of_source[table.sources.numbers[controls]]
         source_rows = rows[first]
         shas = [table.sources.values[number] for number in known.tolist()]
         kind: TaskKind | None = None if not len(rows) else "segmentation" if segments else "classification"
-        labels = [self._label(row) for row in rows.tolist()]
-        of_sources = [self._source_label(sha, row) for sha, row in zip(shas, source_rows.tolist(), strict=True)]
-        masks: list[list[MaskOf]] = [[], [], []]
+        masks: tuple[list[MaskOf], ...] = ([], [], [])
+        own_label, label = np.full(len(rows), -1), np.full(len(shas), -1)
         if segments:
-            own = [self._mask(row) for row in rows.tolist()]
-            before = [self._source_mask(sha, row) for sha, row in zip(shas, source_rows.tolist(), strict=True)]
-            drawn = [self._mask(row) for row in controls.tolist()]
-            masks = [before, own, drawn]
-            names = _mask_names([*before, *own])
-            number = dict.fromkeys(("", *labels, *of_sources), -1)
+            before = self._masks_of(source_rows)
+            for place, sha in enumerate(shas):
+                held = self._originals.get(sha)
+                if held is not None and held.mask:
+                    before[place] = held.mask, held.mask_classes
+            masks = before, self._masks_of(rows), self._masks_of(controls)
+            names = _mask_names([*before, *masks[1]])
             if not problem and not any(mask for mask, _ in before):
                 problem = "None of its sources has a mask: a segmenter cannot be measured without one."
         else:
-            names = tuple(sorted({*labels, *of_sources} - {""}))
-            number = {name: place for place, name in enumerate(names)} | {"": -1}
+            names, own_label, label = self._labelled(rows, source_rows, shas)
             if not problem and not names:
                 problem = "None of its images has a label: a classifier cannot be measured without one."
-        label = np.array([number[one] for one in of_sources], np.int64)
-        control_source = of_source[table.sources.numbers[controls]]
-        before_after = (
-            Images(np.full(len(shas), -1), np.arange(len(shas)), label, shas, masks[0]),
-            Images(rows, source, np.array([number[one] for one in labels], np.int64), table.images.of(rows), masks[1]),
-            Images(controls, control_source, label[control_source], table.images.of(controls), masks[2]),
-        )
-        if not segments:
-            self._leave_out(sum(not one for one in labels), "have no label")
+            self._leave_out(int((own_label < 0).sum()), "no label")
+        originals = Images(np.full(len(shas), -1), np.arange(len(shas)), label, shas, masks[0])
+        generated = Images(rows, source, own_label, table.images.of(rows), masks[1])
+        drawn = Images(controls, control_source, label[control_source], table.images.of(controls), masks[2])
         has_control = np.zeros(len(shas), bool)
         has_control[control_source] = True
         view = SubjectView(
             *(self._subject, self._title, kind, len(shas), len(rows), len(controls), there, problem),
             can_make_control=bool(len(shas)) and not bool(has_control.all()),
         )
-        split = tuple(splits[place] for place in first.tolist())
-        return Cases(view, table, *before_after, names, split, tuple(self._left_out))
+        split = tuple(Texts(self._splits.values, self._splits.numbers[source_rows]).of(slice(None)))
+        return Cases(view, table, originals, generated, drawn, names, split, tuple(self._left_out))
+
+    def _labelled(self, rows: Numbers, first: Numbers, shas: list[str]) -> tuple[tuple[str, ...], Numbers, Numbers]:
+        """The labels that there are, and the number of that of each image and of each source. A source has that which
+        the version says, else that of the task of its run, else that of its first image.
+        """
+        own, tasks = self._labels, self._table.task_labels
+        of_tasks = tasks.of(first)
+        of_sources = [one or other for one, other in zip(of_tasks, own.of(first), strict=True)]
+        for place, sha in enumerate(shas):
+            held = self._originals.get(sha)
+            if held is not None and held.label:
+                of_sources[place] = held.label
+        used = {own.values[number] for number in np.unique(own.numbers[rows]).tolist() if number >= 0}
+        names = tuple(sorted({*used, *of_sources} - {""}))
+        number = {name: place for place, name in enumerate(names)}
+        of_own = np.array([*(number.get(name, -1) for name in own.values), -1], np.int64)
+        label = np.array([number.get(name, -1) for name in of_sources], np.int64)
+        return names, of_own[own.numbers[rows]], label
 
     def _controls(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
         """The reconstructions of the sources that are drawn as some of the test cases are."""
@@ -215,49 +226,32 @@ class _Reading:
             )
         return found[alike]
 
-    def _label(self, row: int) -> str:
-        """As the version says it, else as people decided."""
-        held = self._rows.get(int(self._table.entry[row]))
-        number = int(self._table.labels.numbers[row])
-        return held.label if held is not None else self._table.labels.values[number] if number >= 0 else ""
+    def _masks_of(self, rows: Numbers) -> list[MaskOf]:
+        return list(zip(self._masks.of(rows), self._mask_classes.of(rows), strict=True))
 
-    def _facts(self, row: int) -> RunFacts | None:
-        (run,) = self._table.runs.of([row])
-        return self._runs.get(run) or self._brought.get(int(self._table.entry[row]))
-
-    def _source_label(self, sha: str, row: int) -> str:
-        """That of the source in the version, else of the task of its run, else that of its first image."""
-        if sha in self._originals and self._originals[sha].label:
-            return self._originals[sha].label
-        facts = self._facts(row)
-        return facts.label if facts is not None and facts.label else self._label(row)
-
-    def _mask(self, row: int) -> MaskOf:
-        held = self._rows.get(int(self._table.entry[row]))
-        if held is not None and held.mask:
-            return held.mask, held.mask_classes
-        facts = self._facts(row)
-        return (facts.mask, facts.mask_classes) if facts is not None and facts.mask else NO_MASK
-
-    def _source_mask(self, sha: str, row: int) -> MaskOf:
-        if sha in self._originals and self._originals[sha].mask:
-            return self._originals[sha].mask, self._originals[sha].mask_classes
-        return self._mask(row)
-
-    def _leave_out(self, number: int, why: str) -> None:
+    def _leave_out(self, number: int, what: str) -> None:
         if number:
-            self._left_out.append(f"{number:,} {'images' if number > 1 else 'image'} left out: they {why}.")
+            have = "images are left out: they have" if number > 1 else "image is left out: it has"
+            self._left_out.append(f"{number:,} {have} {what}.")
+
+
+def _counted(numbers: Numbers) -> Iterator[tuple[int, int]]:
+    found, counts = np.unique(numbers, return_counts=True)
+    return zip(found.tolist(), counts.tolist(), strict=True)
+
+
+def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
+    """The column with other texts in some rows."""
+    known: dict[str, int] = {"": -1} | {text: place for place, text in enumerate(column.values)}
+    numbers = column.numbers.copy()
+    numbers[rows] = [known.setdefault(text, len(known) - 1) for text in texts]
+    return Texts(list(known)[1:], numbers)
 
 
 def _mask_names(masks: Sequence[MaskOf]) -> tuple[str, ...]:
     """The classes of masks, by their numbers; the same name of two numbers once."""
     found: dict[str, int] = {}
-    for text in sorted({classes for _, classes in masks}):
+    for text in sorted({classes for mask, classes in masks if mask}):
         for number, name in json.loads(text).items():
             found[name] = min(found.get(name, int(number)), int(number))
     return tuple(sorted(found, key=lambda name: (found[name], name)))
-
-
-def without_split(subject: Subject) -> Subject:
-    """The same subject with all its splits."""
-    return replace(subject, split="")
