@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from evaluation.by_source import Figure
 from evaluation.effectiveness import Effectiveness
+from evaluation.segmentation import SegmentationEffect
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 
@@ -89,6 +90,78 @@ def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, ed
     if hurts:
         said.append(f"It is weakest where the edit is of {_listed(hurts[:2])}.")
     return " ".join(said)
+
+
+def segmentation_answer(model: str, found: SegmentationEffect) -> str:
+    """What the figures of a segmenter say, in a few sentences."""
+    if found.miou_generated.value is None or found.miou_original.value is None:
+        why = found.miou_generated.why or found.miou_original.why
+        return f"{model}: {CANNOT_TELL}; {why}."
+    said = [
+        f"{model} reaches a mIoU of {per_cent(found.miou_original.value)} on the originals and of "
+        f"{per_cent(found.miou_generated.value)} on the {found.cases:,} test cases made of the same {found.sources:,} "
+        f"sources{f' (split {found.split})' if found.split else ''}."
+    ]
+    if found.excess.value is None:
+        said.append(f"How much of that is the edits' doing cannot be told: {found.excess.why}.")
+    else:
+        said.append(
+            f"Drawing alone brings it to {per_cent(found.miou_reconstructed.value)} (reconstructions); "
+            f"{with_interval(found.excess, points=True)} are the edits' doing."
+        )
+    lost = [
+        (one.iou_generated - one.iou_original, one.name)
+        for one in found.classes
+        if one.iou_generated is not None and one.iou_original is not None and one.iou_generated < one.iou_original
+    ]
+    if lost:
+        said.append(f"It loses most of {_listed([name for _, name in sorted(lost)[:2]])}.")
+    return " ".join(said)
+
+
+def segmentation_rows(found: SegmentationEffect) -> Iterator[Row]:
+    """All figures of a segmenter, one a row."""
+    for name, figure in _segmentation_figures(found):
+        yield _row("all", "", name, figure)
+    for one in found.classes:
+        for name, value in (
+            ("IoU on originals", one.iou_original),
+            ("IoU on generated images", one.iou_generated),
+            ("IoU on reconstructions", one.iou_reconstructed),
+            ("pixel accuracy on originals", one.accuracy_original),
+            ("pixel accuracy on generated images", one.accuracy_generated),
+        ):
+            why = "" if value is not None else "the class is not there"
+            yield Row("classes", one.name, name, value, None, None, found.cases, found.sources, why)
+
+
+def segmentation_markdown(model: str, test_set: str, found: SegmentationEffect) -> str:
+    """The report of a segmenter as Markdown."""
+    lines = [f"# {_plain(model)} on {_plain(test_set)}", "", segmentation_answer(model, found), ""]
+    lines += ["| figure | |", "| --- | --- |"]
+    lines += [
+        f"| {name} | {with_interval(figure, name.startswith('generated less'))} |"
+        for name, figure in _segmentation_figures(found)
+    ]
+    lines += ["", "Intervals: 95 %, by a bootstrap over sources.", "", "## By class", ""]
+    lines += ["| class | IoU original | IoU generated | IoU reconstructed |", "| --- | ---: | ---: | ---: |"]
+    lines += [
+        f"| {_plain(one.name)} | "
+        f"{' | '.join(map(per_cent, (one.iou_original, one.iou_generated, one.iou_reconstructed)))} |"
+        for one in found.classes
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _segmentation_figures(found: SegmentationEffect) -> list[tuple[str, Figure]]:
+    return [
+        ("mIoU on originals", found.miou_original),
+        ("mIoU on generated images", found.miou_generated),
+        ("mIoU on reconstructions", found.miou_reconstructed),
+        ("generated less original", found.difference),
+        ("generated less reconstructed", found.excess),
+        ("mIoU on generated images whose mask holds", found.miou_where_kept),
+    ]
 
 
 def _listed(names: Sequence[str]) -> str:

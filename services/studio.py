@@ -23,6 +23,7 @@ from services.curation.near_duplicates import NearDuplicates
 from services.curation.plans import CellPlans
 from services.editing import Editing
 from services.estimates import Estimates
+from services.evaluation.service import EvaluationService
 from services.exchange import Exchange
 from services.execution import Execution
 from services.jobs import JobQueue
@@ -74,6 +75,8 @@ class Studio:
     image_map: ImageMap
     batches: BatchRuns
     """Whole data sets on their way to test cases."""
+    evaluations: EvaluationService
+    """What test sets say of models under test."""
     test_sets: TestSetServices
     revisions: Revisions
     """Whether there is anything new to show."""
@@ -83,6 +86,7 @@ class Studio:
     def close(self) -> None:
         """Stop the work that is going on; the workspace stays open."""
         self.batches.close()
+        self.evaluations.close()
         self.thumbnails.close()
         self.imports.close()
         self.image_map.stop()
@@ -125,6 +129,8 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
         curation.register(commands)
     batches = BatchRuns(workspace, changes, allowed)
     batches.register(commands)
+    evaluations = EvaluationService(profile, workspace, predictions.require_known, changes)
+    evaluations.register(commands)
     thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
     gallery = Gallery(workspace, meaning, near_duplicates, image_map, thumbnails.give_way)
     return Studio(
@@ -150,6 +156,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
         near_duplicates=near_duplicates,
         image_map=image_map,
         batches=batches,
+        evaluations=evaluations,
         test_sets=test_set_services(workspace, commands, changes, gallery.ids),
         revisions=Revisions(workspace.saved, changes),
         thumbnails=thumbnails,

@@ -63,8 +63,14 @@ def sent_by(parts: dict[str, str]) -> set[tuple[str, frozenset[str]]]:
 
 
 def _of_others(model: type[Command]) -> bool:
-    """Of the pages of studies, of Curate and of batches."""
-    others = ("services.studies.", "services.test_sets.", "services.curation.", "services.batches.")
+    """Of the pages of studies, of Curate, of batches and of evaluations."""
+    others = (
+        "services.studies.",
+        "services.test_sets.",
+        "services.curation.",
+        "services.batches.",
+        "services.evaluation.",
+    )
     return model.__module__.startswith(others)
 
 

@@ -173,7 +173,7 @@ class _Reading:
                 if held is not None and held.mask:
                     before[place] = held.mask, held.mask_classes
             masks = before, self._masks_of(rows), self._masks_of(controls)
-            names = _mask_names([*before, *masks[1]])
+            names = _mask_names([*before, *masks[1], *masks[2]])
             if not problem and not any(mask for mask, _ in before):
                 problem = "None of its sources has a mask: a segmenter cannot be measured without one."
         else:

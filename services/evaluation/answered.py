@@ -1,0 +1,166 @@
+"""What a model says of the images of a subject, as columns: answers of a classifier, counts of pixels of a segmenter.
+
+All that a model ever said is read once and held; after that only what came since.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.answers import Guesses, answers_of, count_pairs, groups_of_numbers
+from evaluation.by_source import Floats
+from evaluation.class_mapping import ClassMap
+from evaluation.effectiveness import Answers
+from evaluation.segmentation import Pixels
+from evaluation.types import TOP
+from services.evaluation.subjects import Cases, Images
+from storage.models_under_test import NO_CLASS, ProbabilityRows, StoredModel
+from storage.workspace import Workspace
+
+Numbers = NDArray[np.int64]
+MODELS_HELD = 2
+"""Models whose probabilities are held in memory: 250 MB each for 125,000 images and 1,000 classes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """What a classifier says of some images; those of which nothing is known, or that have no label, are not there."""
+
+    place: Numbers
+    """Of each, its place among the images."""
+    answers: Answers
+    true: Floats
+    """The probability of the true class; NaN where it cannot be compared."""
+    inexact: int
+    """Of how many only the likeliest classes are known."""
+
+
+@dataclass
+class _Held:
+    """All that one classifier said."""
+
+    last: int = 0
+    row: dict[str, int] = field(default_factory=dict)
+    likeliest: NDArray[Any] = field(default_factory=lambda: np.zeros((0, TOP), np.uint16))
+    numbers: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
+    exact: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+
+    def add(self, rows: ProbabilityRows, exact: bool) -> None:
+        first = len(self.exact)
+        self.row.update(zip(rows.images, range(first, first + len(rows.images)), strict=True))
+        self.likeliest = np.concatenate([self.likeliest, rows.likeliest]) if first else rows.likeliest
+        self.numbers = np.concatenate([self.numbers, rows.numbers]) if first else rows.numbers
+        self.exact = np.concatenate([self.exact, np.full(len(rows.images), exact)])
+
+
+class ModelAnswers:
+    """The answers of the models under test of one workspace. May be used from any thread."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._held: dict[int, _Held] = {}
+        self._pixels: tuple[tuple[int, int], dict[tuple[str, str], NDArray[Any]]] | None = None
+        self._lock = threading.Lock()
+
+    def classified(self, model: StoredModel, mapping: ClassMap, images: Images) -> Answered:
+        """What a classifier says of images with a label."""
+        with self._lock:
+            held = self._all(model, images.shas)
+            row = np.array([held.row.get(sha, -1) for sha in images.shas], np.int64)
+            likeliest, numbers, exact = held.likeliest, held.numbers, held.exact
+        place = np.flatnonzero((row >= 0) & (images.label >= 0))
+        row = row[place]
+        label, source = images.label[place], images.source[place]
+        if not len(place):
+            nothing = np.zeros(0, np.int64)
+            none = Answers(nothing, nothing.astype(np.int8), nothing, np.zeros(0))
+            return Answered(place, none, np.zeros(0), 0)
+        classes = likeliest[row].astype(np.int64)
+        classes[classes == NO_CLASS] = -1
+        guesses = Guesses(classes, np.zeros(classes.shape))
+        answers, true = answers_of(mapping, label, source, guesses, numbers, row)
+        return Answered(place, answers, true.probability, int((~exact[row]).sum()))
+
+    def segmented(self, model: StoredModel, mapping: ClassMap, images: Images) -> tuple[Numbers, Pixels]:
+        """The places of those images of which a segmenter has said something and that have a mask, and their counts."""
+        groups = len(mapping.groups)
+        with self._lock:
+            known = self._counts(model)
+        numbers: dict[str, tuple[NDArray[np.uint8], ...]] = {}
+        place, counts = [], []
+        for at, (sha, (mask, names)) in enumerate(zip(images.shas, images.masks, strict=True)):
+            found = known.get((sha, mask)) if mask else None
+            if found is None:
+                continue
+            if names not in numbers:
+                classes = {int(number): name for number, name in json.loads(names).items()}
+                numbers[names] = groups_of_numbers(mapping, classes)
+            true, said = numbers[names]
+            pairs = tuple(found[name].astype(np.int64) for name in ("mask", "said", "pixels"))
+            place.append(at)
+            counts.append(count_pairs(true, said, (pairs[0], pairs[1], pairs[2]), groups))
+        where = np.array(place, np.int64)
+        whole = np.stack(counts) if counts else np.zeros((0, groups, groups + 1))
+        return where, Pixels(images.source[where], whole)
+
+    def read_of(self, model: StoredModel, cases: Cases) -> int:
+        """How many of the pictures of a subject the model has read; of a segmenter also counted."""
+        known = self._workspace.models_under_test.latest(model.key)
+        if model.identity.kind == "classification" or cases.view.kind != "segmentation":
+            return sum(sha in known for sha in cases.pictures)
+        with self._lock:
+            counts = self._counts(model)
+        missing = {
+            sha
+            for images in cases.all_images
+            for sha, (mask, _) in zip(images.shas, images.masks, strict=True)
+            if sha not in known or (mask and (sha, mask) not in counts)
+        }
+        return len(cases.pictures) - len(missing)
+
+    def _all(self, model: StoredModel, shas: Sequence[str]) -> _Held:
+        held = self._held.pop(model.id, None) or _Held()
+        rows, held.last = self._workspace.models_under_test.probabilities(model.id, held.last)
+        if len(rows.images):
+            held.add(rows, exact=True)
+        if any(sha not in held.row for sha in shas):
+            self._add_earlier(model, held, shas)
+        self._held[model.id] = held
+        while len(self._held) > MODELS_HELD:
+            del self._held[next(iter(self._held))]
+        return held
+
+    def _add_earlier(self, model: StoredModel, held: _Held, shas: Sequence[str]) -> None:
+        """What was predicted image by image has the likeliest classes alone: the others count as 0."""
+        known = self._workspace.models_under_test.latest(model.key)
+        wanted = [known[sha] for sha in dict.fromkeys(shas) if sha in known and sha not in held.row]
+        place = {name: number for number, name in reversed(list(enumerate(model.identity.classes)))}
+        images: list[str] = []
+        likeliest, numbers = [], []
+        for image, top in self._workspace.models_under_test.guesses(wanted):
+            guesses = [(place[one["label"]], one["probability"]) for one in top if one["label"] in place]
+            if not guesses or len(guesses) < len(top):
+                continue  # of a model that this one has taken the place of
+            first = np.full(TOP, NO_CLASS, np.uint16)
+            first[: len(guesses)] = [number for number, _ in guesses][:TOP]
+            row = np.zeros(len(model.identity.classes), np.float16)
+            for number, probability in guesses:
+                row[number] = probability
+            images.append(image)
+            likeliest.append(first)
+            numbers.append(row)
+        if images:
+            held.add(ProbabilityRows(images, np.stack(likeliest), np.stack(numbers)), exact=False)
+
+    def _counts(self, model: StoredModel) -> dict[tuple[str, str], NDArray[Any]]:
+        signature = (model.id, self._workspace.saved())
+        if self._pixels is None or self._pixels[0] != signature:
+            self._pixels = signature, self._workspace.models_under_test.pixel_counts(model.key)
+        return self._pixels[1]

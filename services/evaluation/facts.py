@@ -1,0 +1,162 @@
+"""An evaluation as data and as files: JSON-ready facts for scripts, and Markdown, LaTeX, CSV and Parquet for papers and
+whoever calculates on. What is undefined is None with its reason; no NaN is in any of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any, Literal, get_args
+
+from evaluation.report import (
+    Row,
+    latex,
+    markdown,
+    rows,
+    segmentation_markdown,
+    segmentation_rows,
+)
+from pipeline.errors import UserError
+from services.evaluation.types import Evaluated
+
+FileKind = Literal["markdown", "latex", "csv", "parquet", "json"]
+FILE_KINDS: tuple[FileKind, ...] = get_args(FileKind)
+SUFFIXES: dict[FileKind, str] = {
+    "markdown": ".md",
+    "latex": ".tex",
+    "csv": ".csv",
+    "parquet": ".parquet",
+    "json": ".json",
+}
+
+
+def rows_of(found: Evaluated) -> Iterator[Row]:
+    """All figures, one a row."""
+    if found.effectiveness is not None:
+        yield from rows(found.effectiveness, found.validity, found.sensitivity)
+    if found.segmentation is not None:
+        yield from segmentation_rows(found.segmentation)
+
+
+def facts_of(found: Evaluated) -> dict[str, Any]:
+    """Everything that is shown, JSON-ready."""
+    shown, identity = found.subject, found.identity
+    return {
+        "subject": {
+            "title": shown.title,
+            "split": shown.subject.split,
+            "sources": shown.sources,
+            "test_cases": shown.cases,
+            "reconstructions": shown.controls,
+        },
+        "model": found.model,
+        "kind": found.kind,
+        "identity": identity and {"digest": identity.digest, "name": identity.name, "weights": identity.weights},
+        "answer": found.answer,
+        "notes": list(found.notes),
+        "images": asdict(found.pending) | {"left": found.pending.left},
+        "mapping": {
+            "summary": found.mapping.summary,
+            "unmapped": [row.label for row in found.mapping.unmapped],
+            "classes_of_no_label": list(found.mapping.left_over),
+        },
+        "against": "reconstructions" if found.against_control else "originals",
+        "figures": [_number_or_none(asdict(row)) for row in rows_of(found)],
+        "confusion": _confusion(found),
+    }
+
+
+def file_of(found: Evaluated, kind: FileKind) -> bytes:
+    """A file of an evaluation. Raises UserError for one that its kind of task does not have."""
+    if kind == "markdown":
+        return (_markdown(found) + _notes(found)).encode()
+    if kind == "latex":
+        return _latex(found).encode()
+    if kind == "csv":
+        return _csv(rows_of(found)).encode()
+    if kind == "parquet":
+        return _parquet(rows_of(found))
+    import json
+
+    return json.dumps(facts_of(found), ensure_ascii=False, indent=1, allow_nan=False).encode()
+
+
+def _markdown(found: Evaluated) -> str:
+    if found.segmentation is not None:
+        return segmentation_markdown(found.model, found.subject.title, found.segmentation)
+    assert found.effectiveness is not None
+    tables = {f"By {table}": rows for table, rows in found.sensitivity.items() if table != "class"}
+    return markdown(found.model, found.subject.title, found.effectiveness, found.validity, tables)
+
+
+def _notes(found: Evaluated) -> str:
+    lines = [f"- {' '.join(note.split())}" for note in found.notes]
+    return "\n".join(["", "## Notes", "", *lines, ""]) if lines else ""
+
+
+def _latex(found: Evaluated) -> str:
+    if found.effectiveness is None:
+        raise UserError("The table in the paper's form is that of a classifier: take Markdown or CSV for a segmenter.")
+    return latex({found.model: found.effectiveness})
+
+
+def _csv(found: Iterable[Row]) -> str:
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, fieldnames=list(Row.__dataclass_fields__), lineterminator="\n")
+    writer.writeheader()
+    for row in found:
+        plain = {name: _safe(value) for name, value in _number_or_none(asdict(row)).items()}
+        writer.writerow(plain)
+    return file.getvalue()
+
+
+def _safe(value: Any) -> Any:
+    """A text that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def _parquet(found: Iterable[Row]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    texts, numbers = ("part", "name", "figure", "why"), ("value", "low", "high")
+    schema = pyarrow.schema(
+        [
+            (name, pyarrow.string() if name in texts else pyarrow.float64() if name in numbers else pyarrow.int64())
+            for name in Row.__dataclass_fields__
+        ]
+    )
+    file = io.BytesIO()
+    plain = [_number_or_none(asdict(row)) for row in found]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(plain, schema), file)
+    return file.getvalue()
+
+
+def _confusion(found: Evaluated) -> list[dict[str, Any]]:
+    """Row by row: the label, what the model says, and the share of the row, on originals and on generated images."""
+    if found.effectiveness is None:
+        return []
+    labels = [*found.labels, "none of the labels"]
+    before, after = found.effectiveness.confusion
+    return [
+        {
+            "label": name,
+            "said": said,
+            "originals": _finite(before.shares[i, j]),
+            "generated": _finite(after.shares[i, j]),
+        }
+        for i, name in enumerate(found.labels)
+        for j, said in enumerate(labels)
+        if before.shares[i, j] > 0 or after.shares[i, j] > 0
+    ]
+
+
+def _finite(number: Any) -> float | None:
+    return float(number) if math.isfinite(number) else None
+
+
+def _number_or_none(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: _finite(value) if isinstance(value, float) else value for name, value in row.items()}

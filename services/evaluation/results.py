@@ -1,0 +1,357 @@
+"""From the images of a subject and what a model says of them to all figures that are shown. Decides nothing of what is
+saved: columns come in, and an `Evaluated` goes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.by_source import Floats
+from evaluation.class_mapping import ClassMap, report_of
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Effectiveness, effectiveness
+from evaluation.report import answer, segmentation_answer
+from evaluation.segmentation import SegmentationEffect, segmentation_effect
+from evaluation.sensitivity import Changes, SensitivityRow, sensitivity_of_pairs
+from evaluation.validity import Judged, ValidityEffect, validity_effect
+from services.evaluation.answered import Answered, ModelAnswers
+from services.evaluation.subjects import Cases, Images
+from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, Pending
+from storage.case_columns import REJECTED
+from storage.models_under_test import StoredModel
+
+Numbers = NDArray[np.int64]
+NO_EDIT, SEVERAL_TYPES = "no edit", "several edit types"
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The figures, and the columns behind them, by which numbers open their images."""
+
+    evaluated: Evaluated
+    cases: Cases
+    right: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    """Of each test case: `RIGHT`, `WRONG` or `UNKNOWN`. Empty of a segmenter."""
+    said: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    before: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    """Of each source, how the model stands on the original."""
+    before_said: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    compared: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    """Of each source, whether it counts: the original and a test case can be compared."""
+
+
+@dataclass(frozen=True)
+class _Edits:
+    """Pairs of a test case, by its place, and the number of one of its edits."""
+
+    case: Numbers
+    group: Numbers
+    names: Sequence[str]
+
+
+def evaluate(
+    model: StoredModel,
+    title: str,
+    cases: Cases,
+    mapping: ClassMap,
+    answers: ModelAnswers,
+    pending: Pending,
+    votes: Sequence[tuple[int, str]],
+    holding: NDArray[np.bool_],
+) -> Found:
+    """All figures. `votes` are test cases with what the votes of a study say, and `holding` says of each test case
+    whether its mask demonstrably holds. Raises ValueError for sources of several splits.
+    """
+    notes = list(cases.left_out)
+    if pending.left > 0:
+        notes.append(f"{pending.left:,} of {pending.images:,} images are not read yet: the figures leave them out.")
+    if pending.unreadable:
+        notes.append(f"{pending.unreadable:,} images could not be read: the figures leave them out.")
+    if model.identity.note:
+        notes.append(model.identity.note)
+    if not len(cases.controls):
+        notes.append("There are no reconstructions of these sources: what drawing alone does cannot be told.")
+    both = _Evaluation(model, title, cases, mapping, answers, pending, votes, notes)
+    return both.segmented(holding) if cases.view.kind == "segmentation" else both.classified()
+
+
+class _Evaluation:
+    def __init__(
+        self,
+        model: StoredModel,
+        title: str,
+        cases: Cases,
+        mapping: ClassMap,
+        answers: ModelAnswers,
+        pending: Pending,
+        votes: Sequence[tuple[int, str]],
+        notes: list[str],
+    ) -> None:
+        self._model, self._title, self._cases, self._mapping = model, title, cases, mapping
+        self._answers, self._pending, self._votes, self._notes = answers, pending, votes, notes
+
+    def classified(self) -> Found:
+        cases = self._cases
+        first, cased, control = (
+            self._answers.classified(self._model, self._mapping, images) for images in cases.all_images
+        )
+        inexact = first.inexact + cased.inexact + control.inexact
+        if inexact:
+            self._notes.append(
+                f"Of {inexact:,} images only the likeliest classes are kept, since they were read one by one: the "
+                "probability of a true class that is not among them counts as 0."
+            )
+        found = effectiveness(
+            first.answers,
+            cased.answers,
+            control.answers if len(cases.controls) else None,
+            np.maximum(cases.originals.label, 0),
+            cases.labels,
+            cases.split,
+        )
+        right, said = _spread(cased, len(cases.generated))
+        before, before_said = _spread(first, len(cases.originals))
+        has_case = np.zeros(len(cases.originals), bool)
+        has_case[cases.generated.source[right != UNKNOWN]] = True
+        compared = (before != UNKNOWN) & has_case
+        tables, against_control = self._edits(first, cased, control, before, right)
+        validity = self._validity(right, compared)
+        by_type = [one.row for one in tables["edit type"]]
+        worst = {entry for rows in tables.values() for row in rows for entry in row.worst}
+        evaluated = self._evaluated(
+            effectiveness=found,
+            edits=tables,
+            against_control=against_control,
+            validity=validity,
+            answer=answer(self._title, found, validity, by_type),
+            thumbnails=self._shas(worst),
+        )
+        return Found(evaluated, cases, right, said, before, before_said, compared)
+
+    def segmented(self, holding: NDArray[np.bool_]) -> Found:
+        cases = self._cases
+        (_, first), (place, cased), (_, control) = (
+            self._answers.segmented(self._model, self._mapping, images) for images in cases.all_images
+        )
+        without = len(cases.generated) - len(place)
+        masked = sum(bool(mask) for mask, _ in cases.generated.masks)
+        if masked < len(cases.generated):
+            self._notes.append(
+                f"{len(cases.generated) - masked:,} of {len(cases.generated):,} test cases have no mask."
+            )
+        elif without and not self._pending.left:
+            self._notes.append(f"Of {without:,} test cases no class map is kept.")
+        names = self._mapping.group_names
+        effect = segmentation_effect(
+            first, cased, control if len(control) else None, holding[place], names, cases.split
+        )
+        self._notes.append("Edits are not ranked for a segmenter: no probability of one true class is known.")
+        evaluated = self._evaluated(segmentation=effect, answer=segmentation_answer(self._title, effect))
+        return Found(evaluated, cases)
+
+    def _evaluated(
+        self,
+        answer: str,
+        effectiveness: Effectiveness | None = None,
+        segmentation: SegmentationEffect | None = None,
+        edits: dict[EditTable, tuple[EditRow, ...]] | None = None,
+        against_control: bool = False,
+        validity: ValidityEffect | None = None,
+        thumbnails: dict[int, str] | None = None,
+    ) -> Evaluated:
+        cases, mapping = self._cases, self._mapping
+        return Evaluated(
+            subject=cases.view,
+            model=self._title,
+            kind=self._model.identity.kind,
+            identity=self._model.identity,
+            mapping=report_of(mapping),
+            pending=self._pending,
+            effectiveness=effectiveness,
+            segmentation=segmentation,
+            edits=edits or {},
+            against_control=against_control,
+            validity=validity,
+            answer=answer,
+            notes=tuple(self._notes),
+            labels=cases.labels if segmentation is None else mapping.group_names,
+            thumbnails=thumbnails or {},
+        )
+
+    # Edits
+
+    def _edits(
+        self,
+        first: Answered,
+        cased: Answered,
+        control: Answered,
+        before: NDArray[np.int8],
+        right: NDArray[np.int8],
+    ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool]:
+        cases = self._cases
+        after = np.full(len(cases.generated), np.nan)
+        after[cased.place] = cased.true
+        of_source = _means(control, len(cases.originals))
+        against_control = bool(np.isfinite(of_source).any())
+        if not against_control:
+            of_source = _means(first, len(cases.originals))
+        compare_with = of_source[cases.generated.source]
+        missing = int((np.isfinite(after) & ~np.isfinite(compare_with)).sum())
+        if against_control and missing:
+            self._notes.append(
+                f"The tables of edits leave out {missing:,} test cases whose sources have no reconstruction."
+            )
+        newly = (right == WRONG) & (before[cases.generated.source] == RIGHT)
+        changes = Changes(cases.generated.source, after, compare_with, newly)
+        tables: dict[EditTable, tuple[EditRow, ...]] = {}
+        for table in EDIT_TABLES:
+            edits = edits_of(cases, table)
+            rows = sensitivity_of_pairs(changes, edits.case, edits.group, edits.names)
+            tables[table] = self._with_worst(table, rows, edits, after - compare_with)
+        return tables, against_control
+
+    def _with_worst(
+        self, table: EditTable, rows: Sequence[SensitivityRow], edits: _Edits, lost: Floats
+    ) -> tuple[EditRow, ...]:
+        cases = self._cases
+        row = cases.generated.row[edits.case]
+        shown = np.isfinite(lost[edits.case]) & (lost[edits.case] < 0) & (cases.table.verdict[row] != REJECTED)
+        case, group = edits.case[shown], edits.group[shown]
+        order = np.lexsort((lost[case], group))
+        case, group = case[order], group[order]
+        ends = np.searchsorted(group, np.arange(len(edits.names) + 1))
+        number = {name: place for place, name in enumerate(edits.names)}
+        entry = cases.table.entry
+        found = []
+        for one in rows:
+            at = number[one.name]
+            worst = dict.fromkeys(case[ends[at] : min(ends[at + 1], ends[at] + 2 * WORST)].tolist())
+            entries = [int(entry[cases.generated.row[place]]) for place in worst][:WORST]
+            found.append(EditRow(one, Cell(table, one.name), tuple(entries)))
+        return tuple(found)
+
+    def _shas(self, entries: set[int]) -> dict[int, str]:
+        table, wanted = self._cases.table, sorted(entries)
+        return dict(zip(wanted, table.images.of(table.rows_of(np.array(wanted, np.int64))), strict=True))
+
+    # Validity
+
+    def _validity(self, right: NDArray[np.int8], compared: NDArray[np.bool_]) -> ValidityEffect | None:
+        cases = self._cases
+        place_of = dict(zip(cases.table.test_case[cases.generated.row].tolist(), range(len(right)), strict=True))
+        known = (right != UNKNOWN) & compared[cases.generated.source]
+        votes, good = np.zeros(len(right), np.int64), np.zeros(len(right), np.int64)
+        for test_case, outcome in self._votes:
+            place = place_of.get(test_case)
+            if place is not None and outcome in ("valid", "invalid"):
+                votes[place], good[place] = 1, outcome == "valid"
+        if not (votes[known] > 0).any():
+            self._notes.append(
+                "No study has judged an image of these test cases: how many of the faults are valid cannot be told."
+            )
+            return None
+        stratum, names = _strata(cases, right == WRONG)
+        self._notes.append(
+            "What validity does is right where the judged images are a random sample within each stratum (right or "
+            "wrong, by edit type)."
+        )
+        judged = Judged(
+            cases.generated.source[known], (right == WRONG)[known], stratum[known], good[known], votes[known]
+        )
+        return validity_effect(judged, names)
+
+
+def edits_of(cases: Cases, table: EditTable) -> _Edits:
+    """The edits of the test cases of a subject."""
+    generated = cases.generated
+    if table == "class":
+        case = np.flatnonzero(generated.label >= 0)
+        return _Edits(case, generated.label[case], cases.labels)
+    edits = cases.table.edits
+    column = {"edit type": edits.types, "keyword": edits.keywords, "alternative": edits.alternatives}[table]
+    place = np.full(len(cases.table), -1)
+    place[generated.row] = np.arange(len(generated))
+    case = place[edits.row]
+    wanted = (case >= 0) & (column.numbers >= 0)
+    return _Edits(case[wanted], column.numbers[wanted], column.values)
+
+
+def _strata(cases: Cases, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[str, ...]]:
+    """The stratum of each test case: right or wrong, and its edit type."""
+    edits = edits_of(cases, "edit type")
+    types = len(edits.names)
+    kind = np.full(len(wrong), types)
+    kind[edits.case] = edits.group
+    different = np.unique(edits.case * (types + 1) + edits.group) // (types + 1)
+    kind[np.bincount(different, minlength=len(wrong)) > 1] = types + 1
+    names = [*edits.names, NO_EDIT, SEVERAL_TYPES]
+    stratum = kind * 2 + wrong
+    there, stratum = np.unique(stratum, return_inverse=True)
+    said = tuple(f"{'wrong' if one % 2 else 'right'}, {names[one // 2]}" for one in there.tolist())
+    return stratum, said
+
+
+def _spread(answered: Answered, images: int) -> tuple[NDArray[np.int8], Numbers]:
+    """Of each image how the model stands, and what it says."""
+    right, said = np.full(images, UNKNOWN, np.int8), np.full(images, -1)
+    right[answered.place], said[answered.place] = answered.answers.right, answered.answers.said
+    return right, said
+
+
+def _means(answered: Answered, sources: int) -> Floats:
+    """The mean probability of the true class by source; NaN where it is not known."""
+    known = np.isfinite(answered.true)
+    source = answered.answers.source[known]
+    number = np.bincount(source, minlength=sources)
+    total = np.bincount(source, weights=answered.true[known], minlength=sources)
+    return np.divide(total, number, out=np.full(sources, np.nan), where=number > 0)
+
+
+def entries_of(found: Found, cell: Cell) -> tuple[int, ...]:
+    """The entries of the catalogue behind a number, ascending. Of "originals" those are the test cases of the sources,
+    as originals are no entries.
+    """
+    cases, table = found.cases, found.cases.table
+    images: Images = cases.controls if cell.kind == "controls" else cases.generated
+    wanted = _wanted(found, cell) if len(images) else np.zeros(0, bool)
+    return tuple(sorted(table.entry[images.row[wanted]].tolist()))
+
+
+def _wanted(found: Found, cell: Cell) -> NDArray[np.bool_]:
+    cases = found.cases
+    source, label = cases.generated.source, cases.generated.label
+    if cell.kind == "controls":
+        return np.ones(len(cases.controls), bool)
+    everything = np.ones(len(source), bool)
+    if cell.kind in ("generated", "originals") or not len(found.right):
+        return everything
+    counts = (found.right != UNKNOWN) & found.compared[source]
+    wrong, before = counts & (found.right == WRONG), found.before[source]
+    number = {name: place for place, name in enumerate(cases.labels)}
+    if cell.kind in ("all wrong", "some wrong", "none wrong"):
+        n = np.bincount(source[counts], minlength=len(found.before))
+        k = np.bincount(source[wrong], minlength=len(found.before))
+        held = {"all wrong": k == n, "some wrong": (k > 0) & (k < n), "none wrong": k == 0}[cell.kind]
+        return counts & held[source]
+    if cell.kind in ("class", "confusion"):
+        inside = counts & (label == number.get(cell.name, -2))
+        if cell.kind == "confusion":
+            return inside & (found.said == (number.get(cell.said, -2) if cell.said else -1))
+        return inside & wrong & (before == RIGHT) if cell.only_wrong else inside
+    if cell.kind in ("edit type", "keyword", "alternative"):
+        edits = edits_of(cases, cell.kind)  # type: ignore[arg-type]
+        inside = np.zeros(len(source), bool)
+        names = list(edits.names)
+        if cell.name in names:
+            inside[edits.case[edits.group == names.index(cell.name)]] = True
+        return inside & wrong & (before == RIGHT) if cell.only_wrong else inside
+    return {
+        "wrong": wrong,
+        "right": counts & (found.right == RIGHT),
+        "newly wrong": wrong & (before == RIGHT),
+        "newly right": counts & (found.right == RIGHT) & (before == WRONG),
+        "left out": found.right == UNKNOWN,
+    }[cell.kind]

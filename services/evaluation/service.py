@@ -1,0 +1,413 @@
+"""What can be asked of evaluations, by pages, scripts and the command line: subjects, models, predictions, figures."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report_of
+from evaluation.metrics import MASK_KEPT
+from pipeline.errors import UserError
+from pipeline.profile import Profile
+from pipeline.settings import UnderTestSettings
+from services.changes import Changes
+from services.commands import Command, Commands, refused
+from services.curation.views import View, ViewText
+from services.edit_conflicts import LARGEST_ID
+from services.evaluation.answered import ModelAnswers
+from services.evaluation.facts import FileKind, facts_of, file_of
+from services.evaluation.predicting import Predicting
+from services.evaluation.results import Found, entries_of, evaluate
+from services.evaluation.subjects import Cases, read_cases
+from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
+from services.predictions import LONGEST_CLASSES, LONGEST_NAME, LONGEST_PATH
+from services.queries import Query
+from services.test_sets.hashes import OnCount
+from services.test_sets.work import WorkQueue, WorkView
+from storage.catalogue_types import CatalogueFilter
+from storage.models_under_test import StoredModel
+from storage.workspace import Workspace
+
+READING = "reading images"
+LOOKING = "looking at the model"
+HELD = 8
+"""Evaluations, and subjects, that are kept until something is saved."""
+LONGEST_MAPPING = 100_000
+NOT_LOADED = "Nobody has loaded this model yet: begin, and it says what classes it knows."
+
+
+class OnSubject(Command):
+    """What is evaluated."""
+
+    version: int | None = Field(
+        None, ge=1, le=LARGEST_ID, description="The number of a version of a test set, as list_evaluation_subjects says"
+    )
+    view: ViewText = ""
+    split: str = Field("", max_length=40, description="Only sources of this split, where there are several")
+
+    @property
+    def subject(self) -> Subject:
+        """Raises UserError where it is none."""
+        if self.version is not None:
+            return Subject(self.version, None, self.split)
+        view = View.read(self.view)
+        if not view.is_filter:
+            raise UserError(
+                "What looks alike, or lies in a region of the map, cannot be evaluated: take a filter, or put the "
+                "images into a test set.",
+                field="view",
+            )
+        return Subject(None, view.wanted, self.split)
+
+
+class OnModel(OnSubject):
+    """What is evaluated, and the model."""
+
+    source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
+        "profile", description="Where the model comes from; profile: the one that the profile names"
+    )
+    model: str = Field("", max_length=LONGEST_NAME, description="Its name, such as resnet50")
+    file: str = Field("", max_length=LONGEST_PATH, description="The path of its file on the machine of the studio")
+    classes: str = Field("", max_length=LONGEST_CLASSES, description="The names of a file's classes, in order")
+    key: str = Field("", max_length=80, description="In place of these: the “key” of list_models_under_test")
+    mapping: str = Field(
+        "", max_length=LONGEST_MAPPING, description="A file that maps labels to classes, CSV or TOML; as text"
+    )
+
+
+class ListEvaluationSubjects(Query):
+    """List the versions of test sets, with how many sources and test cases each has and why it cannot be evaluated."""
+
+    name: ClassVar[str] = "list-evaluation-subjects"
+
+
+class ListModelsUnderTest(OnSubject):
+    """List the models that can be asked about a test set, and how many of its images each has read."""
+
+    name: ClassVar[str] = "list-models-under-test"
+    looks: ClassVar[bool] = True
+
+
+class BeginPredictions(OnModel):
+    """Have a model read all images of a test set that it has not read; what it has read is kept."""
+
+    name: ClassVar[str] = "begin-predictions"
+
+
+class CancelPredictions(Command):
+    """Stop a model that reads images; what it has read is kept."""
+
+    name: ClassVar[str] = "cancel-predictions"
+    work: int = Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")
+
+
+class ShowPredictions(Query):
+    """Tell how far a model that reads images is."""
+
+    name: ClassVar[str] = "show-predictions"
+    work: int = Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")
+
+
+class ShowEvaluation(OnModel):
+    """Tell what a test set says of a model: errors with intervals, excess over reconstruction, edits that hurt."""
+
+    name: ClassVar[str] = "show-evaluation"
+    looks: ClassVar[bool] = True
+
+
+class EvaluationService:
+    """The evaluations of one workspace. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        workspace: Workspace,
+        require_known: Callable[[UnderTestSettings], None],
+        changes: Changes | None = None,
+    ) -> None:
+        self._profile, self._workspace = profile, workspace
+        self.predicting = Predicting(workspace, require_known)
+        self._answers = ModelAnswers(workspace)
+        self.work = WorkQueue(changes, name="work with a model under test")
+        """Models that read images; `of(about(asked))` finds that of a question."""
+        self._cases: dict[tuple[str, int], Cases] = {}
+        self._found: dict[tuple[str, int], Found] = {}
+        self._lock = threading.Lock()
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done and asked here."""
+        commands.add(ListEvaluationSubjects, lambda _: {"subjects": [_subject_facts(one) for one in self.subjects()]})
+        commands.add(ListModelsUnderTest, self._list_models)
+        commands.add(BeginPredictions, lambda sent: work_facts(self.begin(self.asked(sent))))
+        commands.add(CancelPredictions, self._cancel)
+        commands.add(ShowPredictions, lambda asked: work_facts(self.work.view(asked.work)))
+        commands.add(ShowEvaluation, lambda asked: facts_of(self.evaluate(self.asked(asked))))
+
+    def close(self) -> None:
+        """Stop what is read; it goes on where it was when it is begun again."""
+        self.work.close()
+
+    # What there is
+
+    def subjects(self) -> tuple[SubjectView, ...]:
+        """All versions of all test sets, the latest set first and of each set the latest version."""
+        versions = [one for held in self._workspace.test_sets.all() for one in reversed(held.versions)]
+        return tuple(self.view(Subject(version=one.number)) for one in versions)
+
+    def view(self, subject: Subject) -> SubjectView:
+        """A subject as it is now. Raises UserError for a version that is gone."""
+        return self.cases(subject).view
+
+    def models(self, subject: Subject) -> tuple[ModelChoice, ...]:
+        """The models that can be chosen: those of the profile, then those that were asked before, the latest first."""
+        cases = self.cases(subject)
+        kind = cases.view.kind
+        offered = self._profile.model_under_test
+        of_profile = [one for one in (offered.classification, offered.segmentation) if one is not None]
+        if kind is not None:
+            of_profile = [one for one in (offered.of(kind),) if one is not None]
+        found: dict[str, ModelChoice] = {}
+        for wanted in of_profile:
+            choice = self._choice(wanted, cases, True)
+            found.setdefault(choice.key, choice)
+        for asked in self._workspace.models_under_test.all():
+            if kind in (None, asked.model.identity.kind):
+                try:
+                    wanted = UnderTestSettings.model_validate(asked.settings)
+                except ValidationError:  # of a version that knew other kinds of models
+                    continue
+                choice = self._choice(wanted, cases, False, asked.model)
+                found.setdefault(choice.key, choice)
+        return tuple(found.values())
+
+    def cases(self, subject: Subject) -> Cases:
+        """The images of a subject, as columns. Raises UserError."""
+        key = (repr(subject), self._workspace.saved())
+        with self._lock:
+            if key not in self._cases:
+                _keep(self._cases, key, read_cases(self._workspace, subject))
+            return self._cases[key]
+
+    # Asking a model
+
+    def asked(self, sent: OnModel) -> Asked:
+        """What a command asks. Raises UserError for a model that there is not."""
+        subject = sent.subject
+        return Asked(subject, self._wanted(sent, subject), sent.mapping)
+
+    def mapping(self, asked: Asked) -> ClassMapping | None:
+        """What the labels are for the model, before anything is computed; None where nobody has loaded it yet (`look`).
+        Raises UserError for a file of one's own that cannot be read.
+        """
+        stored = self.predicting.stored(asked.model)
+        if stored is None:
+            return None
+        cases = self.cases(asked.subject)
+        mapping, problem = self._mapping(asked, cases, stored), self._misfit(cases, stored)
+        if not problem and not any(one.classes for one in mapping.labels):
+            problem = "None of the labels is a class of the model: map them by a file of your own."
+        return ClassMapping(stored.identity, report_of(mapping), problem)
+
+    def look(self, asked: Asked) -> WorkView:
+        """Begin to load the model, so that `mapping` can be told."""
+
+        def work(on_count: OnCount) -> str:
+            on_count(0, 0)
+            return self.predicting.identify(asked.model).identity.digest
+
+        return self._line_up(LOOKING, about(asked), work)
+
+    def begin(self, asked: Asked) -> WorkView:
+        """Have the model read what it has not read. One that is at it already goes on. The result of the work is a
+        `services.evaluation.predicting.Read`. Raises UserError for a subject that cannot be evaluated.
+        """
+        self._require(self.cases(asked.subject))
+
+        def work(on_count: OnCount) -> Any:
+            cases = self.cases(asked.subject)
+            misfit = self._misfit(cases, self.predicting.identify(asked.model))
+            if misfit:
+                raise UserError(misfit)
+            return self.predicting.read(asked.model, cases, on_count)
+
+        return self._line_up(READING, about(asked), work)
+
+    def pending(self, asked: Asked) -> Pending:
+        """How many images of a subject the model has still to read."""
+        cases, stored = self.cases(asked.subject), self.predicting.stored(asked.model)
+        broken = self.predicting.broken(cases.pictures)
+        if stored is None:
+            return Pending(len(cases.pictures), 0)
+        return Pending(len(cases.pictures), self._answers.read_of(stored, cases), len(broken))
+
+    # Figures
+
+    def evaluate(self, asked: Asked) -> Evaluated:
+        """All figures, of what the model has read. Raises UserError where there can be none: for a subject that cannot
+        be evaluated, a model that nobody has loaded, and one of another kind of task.
+        """
+        return self._figures(asked).evaluated
+
+    def entries(self, asked: Asked, cell: Cell) -> tuple[int, ...]:
+        """The entries of the catalogue behind a number of `evaluate`, ascending."""
+        return entries_of(self._figures(asked), cell)
+
+    def filter_of(self, asked: Asked, cell: Cell) -> CatalogueFilter:
+        """The same as a filter of the catalogue."""
+        return CatalogueFilter(within=self.entries(asked, cell))
+
+    def file(self, asked: Asked, kind: FileKind) -> bytes:
+        """An export of the figures. Raises UserError as `evaluate`."""
+        return file_of(self.evaluate(asked), kind)
+
+    # How it is done
+
+    def _figures(self, asked: Asked) -> Found:
+        key = (repr(asked), self._workspace.saved())
+        with self._lock:
+            if key in self._found:
+                return self._found[key]
+        cases = self.cases(asked.subject)
+        self._require(cases)
+        stored = self.predicting.stored(asked.model)
+        if stored is None:
+            raise UserError(NOT_LOADED)
+        misfit = self._misfit(cases, stored)
+        if misfit:
+            raise UserError(misfit)
+        columns = self._workspace.case_columns
+        holding = np.zeros(0, bool)
+        if cases.view.kind == "segmentation":
+            kept = columns.entries(CatalogueFilter(checks={MASK_KEPT: ("passed",)}))
+            holding = np.isin(cases.table.entry[cases.generated.row], kept)
+        mapping, title = self._mapping(asked, cases, stored), asked.model.title
+        votes, pending = columns.votes(), self.pending(asked)
+        found = evaluate(stored, title, cases, mapping, self._answers, pending, votes, holding)
+        with self._lock:
+            _keep(self._found, key, found)
+        return found
+
+    def _mapping(self, asked: Asked, cases: Cases, stored: StoredModel) -> ClassMap:
+        own = None
+        if asked.mapping.strip():
+            is_table = re.search(r"(?m)^\s*\[labels\]\s*$", asked.mapping)
+            own = read_mapping(asked.mapping.encode(), "mapping.toml" if is_table else "mapping.csv")
+        return map_classes(cases.labels, stored.identity.classes, cases.view.kind or stored.identity.kind, own)
+
+    def _misfit(self, cases: Cases, stored: StoredModel) -> str:
+        if cases.view.kind in (None, stored.identity.kind):
+            return ""
+        does = {"classification": "classifier", "segmentation": "segmenter"}
+        assert cases.view.kind is not None
+        return (
+            f"{stored.title} is a {does[stored.identity.kind]}, and these images are of a {cases.view.kind}: choose a "
+            f"{does[cases.view.kind]}."
+        )
+
+    def _require(self, cases: Cases) -> None:
+        if cases.view.problem:
+            raise UserError(cases.view.problem, field="subject")
+
+    def _line_up(self, kind: str, named: str, act: Callable[[OnCount], Any]) -> WorkView:
+        with self._lock:
+            for one in self.work.of(named):
+                if one.active and not one.stopping and one.kind == kind:
+                    return one
+            return self.work.view(self.work.start(kind, named, act))
+
+    def _choice(
+        self, wanted: UnderTestSettings, cases: Cases, from_profile: bool, stored: StoredModel | None = None
+    ) -> ModelChoice:
+        stored = stored or self.predicting.stored(wanted)
+        read = self._answers.read_of(stored, cases) if stored is not None else 0
+        kind = stored.identity.kind if stored is not None else cases.view.kind
+        return ModelChoice(model_choice_key(wanted), wanted.title, kind, wanted, from_profile, read)
+
+    def _wanted(self, sent: OnModel, subject: Subject) -> UnderTestSettings:
+        if sent.key:
+            for choice in self.models(subject):
+                if choice.key == sent.key:
+                    return choice.settings
+            raise UserError("There is no such model any more: take one from the list.", field="key")
+        if sent.source == "profile":
+            kind = self.view(subject).kind
+            wanted = self._profile.model_under_test.of(kind) if kind is not None else None
+            if wanted is None:
+                raise UserError("The profile names no model under test for these images: choose one.", field="source")
+            return wanted
+        given = {"source": sent.source, "name": sent.model, "file": sent.file, "classes": sent.classes}
+        if sent.source == "http":
+            given = {"source": "http", "address": sent.model, "classes": sent.classes}
+        try:
+            return UnderTestSettings.model_validate(given)
+        except ValidationError as error:
+            raise refused(error, UnderTestSettings) from error
+
+    def _list_models(self, sent: ListModelsUnderTest) -> dict[str, Any]:
+        subject = sent.subject
+        return {
+            "subject": _subject_facts(self.view(subject)),
+            "models": [
+                {
+                    "key": one.key,
+                    "title": one.title,
+                    "kind": one.kind,
+                    "from_profile": one.from_profile,
+                    "predicted": one.predicted,
+                }
+                for one in self.models(subject)
+            ],
+        }
+
+    def _cancel(self, sent: CancelPredictions) -> dict[str, Any]:
+        self.work.cancel(sent.work)
+        return work_facts(self.work.view(sent.work))
+
+
+def about(asked: Asked) -> str:
+    """What work with a question is found by."""
+    return hashlib.sha256(repr((asked.subject, asked.model)).encode()).hexdigest()[:24]
+
+
+def model_choice_key(wanted: UnderTestSettings) -> str:
+    """`ModelChoice.key` of settings."""
+    return f"{wanted.source}-{hashlib.sha256(wanted.model_dump_json().encode()).hexdigest()[:12]}"
+
+
+def work_facts(view: WorkView) -> dict[str, Any]:
+    """A piece of work, JSON-ready."""
+    note = getattr(view.result, "note", "")
+    return {
+        "work": view.id,
+        "state": "stopping" if view.stopping and view.active else view.state,
+        "done": view.done,
+        "total": view.total,
+        "seconds_left": view.seconds_left,
+        "error": view.error,
+        "note": note,
+    }
+
+
+def _subject_facts(view: SubjectView) -> dict[str, Any]:
+    return {
+        "version": view.subject.version,
+        "title": view.title,
+        "kind": view.kind,
+        "sources": view.sources,
+        "test_cases": view.cases,
+        "reconstructions": view.controls,
+        "splits": list(view.splits),
+        "problem": view.problem,
+    }
+
+
+def _keep(held: dict[Any, Any], key: Any, value: Any) -> None:
+    held[key] = value
+    while len(held) > HELD:
+        del held[next(iter(held))]
