@@ -6,6 +6,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -286,7 +287,7 @@ class EvaluationService:
         if cases.view.kind == "segmentation":
             kept = columns.entries(CatalogueFilter(checks={MASK_KEPT: ("passed",)}))
             holding = np.isin(cases.table.entry[cases.generated.row], kept)
-        mapping, title = self._mapping(asked, cases, stored), asked.model.title
+        mapping, title = self._mapping(asked, cases, stored), title_of(asked.model)
         votes, pending = columns.votes(), self.pending(asked)
         found = evaluate(stored, title, cases, mapping, self._answers, pending, votes, holding)
         with self._lock:
@@ -306,8 +307,8 @@ class EvaluationService:
         does = {"classification": "classifier", "segmentation": "segmenter"}
         assert cases.view.kind is not None
         return (
-            f"{stored.title} is a {does[stored.identity.kind]}, and these images are of a {cases.view.kind}: choose a "
-            f"{does[cases.view.kind]}."
+            f"{stored.identity.name} is a {does[stored.identity.kind]}, and these images are of a {cases.view.kind}: "
+            f"choose a {does[cases.view.kind]}."
         )
 
     def _require(self, cases: Cases) -> None:
@@ -327,7 +328,7 @@ class EvaluationService:
         stored = stored or self.predicting.stored(wanted)
         read = self._answers.read_of(stored, cases) if stored is not None else 0
         kind = stored.identity.kind if stored is not None else cases.view.kind
-        return ModelChoice(model_choice_key(wanted), wanted.title, kind, wanted, from_profile, read)
+        return ModelChoice(model_choice_key(wanted), title_of(wanted), kind, wanted, from_profile, read)
 
     def _wanted(self, sent: OnModel, subject: Subject) -> UnderTestSettings:
         if sent.key:
@@ -378,6 +379,13 @@ def about(asked: Asked) -> str:
 def model_choice_key(wanted: UnderTestSettings) -> str:
     """`ModelChoice.key` of settings."""
     return f"{wanted.source}-{hashlib.sha256(wanted.model_dump_json().encode()).hexdigest()[:12]}"
+
+
+def title_of(wanted: UnderTestSettings) -> str:
+    """What page and report call a model: a file by its name alone, wherever it lies."""
+    if wanted.source in ("file", "onnx") or (wanted.source == "transformers" and not wanted.name):
+        return f"{wanted.name} {Path(wanted.file).name}".strip()
+    return wanted.title
 
 
 def work_facts(view: WorkView) -> dict[str, Any]:

@@ -148,7 +148,7 @@ class _Reading:
             if not len(kept) and not problem:
                 problem = f"None of its sources is of the split “{self._subject.split}”: choose another one."
         elif len(there) > 1 and not problem:
-            said = ", ".join(f"{name} ({counts[name]:,} test cases)" for name in there)
+            said = ", ".join(f"{name} ({counts[name]:,} test case{'s' if counts[name] > 1 else ''})" for name in there)
             problem = f"Its sources are of several splits, which are never mixed: {said}. Choose one of them."
         if not problem and not len(kept):
             problem = "It has reconstructions alone, and no test case." if controls_only else "It has no test case."

@@ -1,0 +1,350 @@
+"""From a workspace to the figures of a model: what is shown is what was said, every number opens its images, and what
+cannot be told is said in words.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from evaluation.answers import pixels_of
+from evaluation.class_mapping import map_classes
+from evaluation.effectiveness import RIGHT, WRONG
+from evaluation.models import ModelUnderTest
+from evaluation.segmentation import segmentation_effect
+from pipeline.errors import UserError
+from pipeline.masks import NamedMask
+from pipeline.profile import load_profile
+from pipeline.types import Task
+from services.commands import Malformed
+from services.evaluation.facts import FILE_KINDS, facts_of
+from services.evaluation.service import EvaluationService
+from services.evaluation.types import EDIT_TABLES, Asked, Cell, Subject
+from services.studio import Studio
+from storage.catalogue_types import CatalogueFilter
+from storage.workspace import Workspace
+from study.types import NewItem
+from tests.cases import made_case
+from tests.evaluation_cases import fill
+from tests.set_cases import picture, run_of
+from tests.study_desk import crew, rules, vote
+
+CLASSIFIER = load_profile("demo").model_under_test.of("classification")
+SEGMENTER = load_profile("demo").model_under_test.of("segmentation")
+assert CLASSIFIER is not None and SEGMENTER is not None
+OBJECTS = Subject(wanted=CatalogueFilter(facets={"kind": ("classification",)}))
+STREETS = Subject(wanted=CatalogueFilter(facets={"kind": ("segmentation",)}))
+BIRDS, ROADS = Asked(OBJECTS, CLASSIFIER), Asked(STREETS, SEGMENTER)
+
+
+def service_of(workspace: Workspace) -> EvaluationService:
+    return EvaluationService(load_profile("demo"), workspace, lambda wanted: None)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "workspace") as opened:
+        yield opened
+
+
+@pytest.fixture
+def service(workspace: Workspace) -> Iterator[EvaluationService]:
+    made = service_of(workspace)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvaluationService]:
+    """A service on a workspace of both kinds that both models of the demo have read. Tests save nothing in it."""
+    with Workspace(tmp_path_factory.mktemp("whole")) as workspace:
+        fill(workspace, 14)
+        fill(workspace, 4, road=True)
+        made = service_of(workspace)
+        for asked in (BIRDS, ROADS):
+            read_all(made, asked)
+        yield made
+        made.close()
+
+
+def read_all(service: EvaluationService, asked: Asked) -> None:
+    done = service.work.wait(service.begin(asked).id, 60)
+    assert done.state == "done", done.error
+
+
+def test_errors_are_those_of_the_model_asked_image_by_image(whole: EvaluationService) -> None:
+    found, cases = whole.evaluate(BIRDS).effectiveness, whole.cases(OBJECTS)
+    assert found is not None
+    model, load = ModelUnderTest(CLASSIFIER), whole._workspace.images.load
+
+    def wrong(images: object) -> np.ndarray:
+        says = [model.predict(load(sha)).top[0].label for sha in images.shas]  # type: ignore[attr-defined]
+        labels = [cases.labels[number] for number in images.label]  # type: ignore[attr-defined]
+        return np.array([one != label for one, label in zip(says, labels, strict=True)])
+
+    assert found.error_original.value == pytest.approx(wrong(cases.originals).mean())
+    assert found.error_generated.value == pytest.approx(wrong(cases.generated).mean())
+    assert found.error_reconstructed.value == pytest.approx(wrong(cases.controls).mean())
+    assert (found.sources, found.cases, found.left_out) == (14, 140, 0)
+
+
+def test_every_number_opens_its_images(whole: EvaluationService) -> None:
+    evaluated, cases = whole.evaluate(BIRDS), whole.cases(OBJECTS)
+    found = evaluated.effectiveness
+    assert found is not None and found.error_generated.value is not None
+
+    def number(kind: str, name: str = "", said: str = "") -> int:
+        return len(whole.entries(BIRDS, Cell(kind, name, said)))  # type: ignore[arg-type]
+
+    assert number("generated") == 140 and number("controls") == 14
+    assert number("wrong") == round(found.error_generated.value * 140) and number("wrong") + number("right") == 140
+    assert number("newly wrong") == found.flips.newly_wrong and number("newly right") == found.flips.newly_right
+    together = found.together
+    assert number("all wrong") == 10 * together.all_wrong and number("none wrong") == 10 * together.none_wrong
+    assert number("some wrong") == 10 * together.some_wrong
+    for at, label in enumerate(evaluated.labels):
+        row = found.confusion[1]
+        cells = [number("confusion", label, said) for said in (*evaluated.labels, "")]
+        assert sum(cells) == number("class", label) == row.images[at]
+        if cells and sum(cells):
+            np.testing.assert_allclose(np.array(cells) / sum(cells), row.shares[at])
+    for table in EDIT_TABLES:
+        for one in evaluated.edits[table]:
+            entries = whole.entries(BIRDS, one.cell)
+            assert len(entries) == one.row.n and set(one.worst) <= set(entries)
+    foggy = whole.entries(BIRDS, Cell("alternative", "foggy"))
+    catalogue = whole._workspace.catalogue
+    by_facet = CatalogueFilter(facets={"weather": ("foggy",), "kind": ("classification",)})
+    assert foggy == catalogue.ids(by_facet) == catalogue.ids(whole.filter_of(BIRDS, Cell("alternative", "foggy")))
+    assert set(evaluated.thumbnails.values()) <= set(cases.generated.shas)
+
+
+def test_edits_are_measured_against_reconstructions(whole: EvaluationService) -> None:
+    evaluated, cases = whole.evaluate(BIRDS), whole.cases(OBJECTS)
+    assert evaluated.against_control
+    model, load = ModelUnderTest(CLASSIFIER), whole._workspace.images.load
+    classes = model.identity.classes
+
+    def true(sha: str, label: int) -> float:
+        (batch,) = model.predict_many([load(sha)])
+        assert batch.probabilities is not None
+        return float(batch.probabilities[0][classes.index(cases.labels[label])])
+
+    drawn = {
+        int(source): true(sha, int(cases.originals.label[source]))
+        for sha, source in zip(cases.controls.shas, cases.controls.source, strict=True)
+    }
+    weather = [row for row in evaluated.edits["edit type"] if row.row.name == "weather"]
+    entries = set(whole.entries(BIRDS, weather[0].cell))
+    change = [
+        true(sha, int(label)) - drawn[int(source)]
+        for sha, label, source, row in zip(
+            cases.generated.shas, cases.generated.label, cases.generated.source, cases.generated.row, strict=True
+        )
+        if int(cases.table.entry[row]) in entries
+    ]
+    assert weather[0].row.change.value == pytest.approx(np.mean(change), abs=2e-3), "kept as float16"
+
+
+def test_a_segmenter_is_measured_by_the_masks(whole: EvaluationService) -> None:
+    evaluated, cases = whole.evaluate(ROADS), whole.cases(STREETS)
+    found = evaluated.segmentation
+    assert found is not None and evaluated.effectiveness is None
+    model, load = ModelUnderTest(SEGMENTER), whole._workspace.images.load
+    mapping = map_classes(cases.labels, model.identity.classes, "segmentation")
+    pixels = []
+    for images in cases.all_images:
+        masks = [
+            NamedMask(load(sha), {int(number): name for number, name in json.loads(names).items()})
+            for sha, names in images.masks
+        ]
+        predictions = [model.predict(load(sha)) for sha in images.shas]
+        pixels.append(pixels_of(mapping, masks, predictions, images.source))
+    kept = np.zeros(len(cases.generated), bool)
+    expected = segmentation_effect(*pixels, kept, mapping.group_names, cases.split)
+    assert found.miou_generated == expected.miou_generated and found.classes == expected.classes
+    assert found.excess == expected.excess
+    assert evaluated.answer.startswith("segmenter.safetensors reaches a mIoU of ")
+
+
+def test_a_filter_has_the_figures_of_its_images_alone(whole: EvaluationService) -> None:
+    foggy = Asked(
+        Subject(wanted=CatalogueFilter(facets={"kind": ("classification",), "weather": ("foggy",)})), CLASSIFIER
+    )
+    evaluated = whole.evaluate(foggy)
+    assert evaluated.effectiveness is not None
+    of_all = set(whole.entries(BIRDS, Cell("wrong"))) & set(whole.entries(foggy, Cell("generated")))
+    assert set(whole.entries(foggy, Cell("wrong"))) == of_all
+    assert evaluated.effectiveness.sources == evaluated.subject.sources == len(whole.cases(foggy.subject).controls)
+
+
+def test_what_is_unmapped_is_told_before_and_a_file_has_the_last_word(whole: EvaluationService) -> None:
+    label = whole.cases(OBJECTS).labels[0]
+    usual = whole.mapping(BIRDS)
+    assert usual is not None and not usual.report.unmapped and not usual.problem
+    without = Asked(OBJECTS, CLASSIFIER, f"label,model class\n{label},\n")
+    told = whole.mapping(without)
+    assert told is not None and [row.label for row in told.report.unmapped] == [label]
+    found = whole.evaluate(without).effectiveness
+    assert found is not None and found.left_out > 0
+    assert set(whole.entries(without, Cell("left out"))) == set(whole.entries(BIRDS, Cell("class", label)))
+    toml = Asked(OBJECTS, CLASSIFIER, f'[labels]\n"{label}" = []\n')
+    assert facts_of(whole.evaluate(toml))["figures"] == facts_of(whole.evaluate(without))["figures"]
+    with pytest.raises(UserError, match="line 2"):
+        whole.mapping(Asked(OBJECTS, CLASSIFIER, "label,model class\nbird\n"))
+
+
+def test_files_say_the_same_and_hold_no_nan(whole: EvaluationService) -> None:
+    for asked, kinds in ((BIRDS, FILE_KINDS), (ROADS, [kind for kind in FILE_KINDS if kind != "latex"])):
+        evaluated = whole.evaluate(asked)
+        files = {kind: whole.file(asked, kind) for kind in kinds}
+        assert not any(b"nan" in file.lower().split() for kind, file in files.items() if kind != "parquet")
+        facts = json.loads(files["json"])
+        table = pyarrow.parquet.read_table(io.BytesIO(files["parquet"])).to_pylist()
+        lines = list(csv.DictReader(io.StringIO(files["csv"].decode())))
+        assert facts == facts_of(evaluated) and len(facts["figures"]) == len(table) == len(lines) > 20
+        for figure, row, line in zip(facts["figures"], table, lines, strict=True):
+            assert figure == row and (line["value"] == "") == (row["value"] is None)
+        assert evaluated.answer in files["markdown"].decode().replace("\\", "")
+    with pytest.raises(UserError, match="take Markdown"):
+        whole.file(ROADS, "latex")
+
+
+def judged(workspace: Workspace, cases: dict[int, str]) -> None:
+    """A study in which two people answered so about the images of these test cases."""
+    studies = workspace.studies
+    study = studies.create("Birds", rules())
+    items = [NewItem(workspace.test_cases.get(case).image_sha, label="bird", test_case=case) for case in cases]
+    numbers = dict(zip(studies.add_items(study, items), cases.values(), strict=True))
+    studies.start(study)
+    for worker in crew(studies, study, 2):
+        while (claimed := studies.assignments.claim(study, worker, "item")) is not None:
+            vote(studies, claimed, numbers[claimed.item.id])
+
+
+def test_votes_say_how_many_faults_are_valid(workspace: Workspace, service: EvaluationService) -> None:
+    fill(workspace, 6)
+    read_all(service, BIRDS)
+    before = service.evaluate(BIRDS)
+    assert before.validity is None and any(note.startswith("No study has judged") for note in before.notes)
+    found, cases = service._figures(BIRDS), service.cases(OBJECTS)
+    test_case = cases.table.test_case[cases.generated.row]
+    wrong, right = (test_case[found.right == standing].tolist() for standing in (WRONG, RIGHT))
+    assert len(wrong) >= 8 and len(right) >= 8
+    # All that is wrong and every second right one is judged; of the wrong ones a half is found valid.
+    answers = {case: "yes" if place % 2 else "no" for place, case in enumerate(wrong)}
+    judged(workspace, answers | dict.fromkeys(right[::2], "yes"))
+    validity = service.evaluate(BIRDS).validity
+    assert validity is not None and validity.judged == len(wrong) + len(right[::2])
+    valid = sum(answer == "yes" for answer in answers.values())
+    assert validity.by_strata.value == pytest.approx(valid / 60), "all wrong ones are judged: nothing is guessed"
+    assert validity.as_measured.value == pytest.approx(len(wrong) / 60)
+    assert validity.by_strata.low is not None and validity.by_strata.low < valid / 60
+    assert {row.name.partition(", ")[0] for row in validity.rows} == {"wrong", "right"}
+    assert "are wrong and valid" in service.evaluate(BIRDS).answer
+
+
+def test_a_subject_that_says_little_is_told_and_breaks_nothing(
+    workspace: Workspace, service: EvaluationService
+) -> None:
+    with pytest.raises(UserError, match="It has no test case"):
+        service.begin(BIRDS)
+    run_of(workspace, 1, [10], "bird")
+    with pytest.raises(UserError, match="Nobody has loaded this model yet"):
+        service.evaluate(BIRDS)
+    read_all(service, BIRDS)
+    evaluated = service.evaluate(BIRDS)
+    found = evaluated.effectiveness
+    assert found is not None and (found.sources, found.cases) == (1, 1)
+    assert found.error_generated.why == "no interval, since there is one source only"
+    assert evaluated.labels == ("bird",) and not evaluated.against_control and evaluated.validity is None
+    assert any("no reconstructions" in note for note in evaluated.notes)
+    json.dumps(facts_of(evaluated), allow_nan=False)
+    run_of(workspace, 2, [20], "gearbox")
+    read_all(service, BIRDS)
+    mapping = service.mapping(BIRDS)
+    assert mapping is not None and [row.label for row in mapping.report.unmapped] == ["gearbox"]
+    assert service.evaluate(BIRDS).effectiveness.left_out == 2  # type: ignore[union-attr]
+    only = Asked(Subject(wanted=CatalogueFilter(facets={"class": ("gearbox",)})), CLASSIFIER)
+    assert service.mapping(only).problem.startswith("None of the labels is a class")  # type: ignore[union-attr]
+    nothing = service.evaluate(only)
+    assert "cannot tell" in nothing.answer
+    json.dumps(facts_of(nothing), allow_nan=False)
+
+
+def test_masks_that_are_missing_are_told(workspace: Workspace, service: EvaluationService) -> None:
+    fill(workspace, 1, road=True)
+    street = Task("segmentation", protected=("road",))
+    run = workspace.runs.create(picture(1), street, "demo", "No mask", {})
+    workspace.test_cases.append(run, None, made_case(picture(2), task=street))
+    read_all(service, ROADS)
+    evaluated = service.evaluate(ROADS)
+    assert evaluated.segmentation is not None and evaluated.segmentation.cases == 10
+    assert "1 of 11 test cases have no mask." in evaluated.notes and not evaluated.pending.left
+
+
+def test_a_model_of_another_kind_is_refused(workspace: Workspace, service: EvaluationService) -> None:
+    run_of(workspace, 1, [10], "bird")
+    asked = Asked(OBJECTS, SEGMENTER)
+    done = service.work.wait(service.begin(asked).id, 60)
+    assert done.state == "failed" and "choose a classifier" in done.error
+    with pytest.raises(UserError, match="choose a classifier"):
+        service.evaluate(asked)
+
+
+def test_figures_follow_what_is_read_and_what_is_decided(workspace: Workspace, service: EvaluationService) -> None:
+    first, second = run_of(workspace, 1, [10, 11], "bird", accepted=False)
+    read_all(service, BIRDS)
+    assert service.evaluate(BIRDS).effectiveness.cases == 2  # type: ignore[union-attr]
+    run_of(workspace, 2, [20], "bird", accepted=False)
+    evaluated = service.evaluate(BIRDS)
+    assert evaluated.pending.left == 2 and "2 of 5 images are not read yet: the figures leave them out." in (
+        evaluated.notes
+    )
+    workspace.test_cases.review(first, "accepted")
+    good = Asked(Subject(wanted=CatalogueFilter(facets={"review": ("accepted",)})), CLASSIFIER)
+    assert service.evaluate(good).effectiveness.cases == 1  # type: ignore[union-attr]
+    workspace.test_cases.review(second, "accepted")
+    assert service.evaluate(good).effectiveness.cases == 2  # type: ignore[union-attr]
+
+
+def test_predictions_of_before_there_were_identities_are_used(workspace: Workspace, service: EvaluationService) -> None:
+    from services.predictions import model_key
+
+    run_of(workspace, 1, [10, 11], "bird")
+    model, asked = ModelUnderTest(CLASSIFIER), BIRDS
+    for sha in service.cases(OBJECTS).pictures:
+        workspace.predictions.append(sha, model_key(CLASSIFIER), model.predict(workspace.images.load(sha)))
+    service.predicting.identify(CLASSIFIER)
+    assert service.pending(asked).left == 0
+    evaluated = service.evaluate(asked)
+    assert evaluated.effectiveness is not None and evaluated.effectiveness.cases == 2
+    assert any(note.startswith("Of 3 images only the likeliest classes are kept") for note in evaluated.notes)
+    found = service._figures(asked)
+    says = [model.predict(workspace.images.load(sha)).top[0].label for sha in service.cases(OBJECTS).generated.shas]
+    assert found.right.tolist() == [RIGHT if one == "bird" else WRONG for one in says]
+
+
+def test_by_commands_a_script_reads_the_same(studio: Studio) -> None:
+    fill(studio.workspace, 2)
+    listed = studio.commands.send("list-models-under-test", {"view": "kind=classification"})
+    (model,) = listed["models"]
+    assert listed["subject"]["test_cases"] == 20 and model["from_profile"] and model["predicted"] == 0
+    sent = {"view": "kind=classification", "key": model["key"]}
+    work = studio.commands.send("begin-predictions", sent)["work"]
+    assert studio.evaluations.work.wait(work, 60).state == "done"
+    told = studio.commands.send("show-evaluation", sent)
+    assert told == facts_of(studio.evaluations.evaluate(BIRDS))
+    assert studio.commands.send("list-evaluation-subjects", {}) == {"subjects": []}
+    for wrong in ({"view": "like=fog"}, {"key": "none"}, {"source": "file", "file": "/nowhere.safetensors"}):
+        with pytest.raises(UserError):
+            studio.commands.send("show-evaluation", {**sent, "key": "", **wrong})
+    with pytest.raises(Malformed):
+        studio.commands.send("show-evaluation", {"source": "pickle"})
