@@ -227,19 +227,20 @@ def _facts(db: sqlite_utils.Database, table: CaseTable) -> dict[str, Any]:
 
 
 def _edits(db: sqlite_utils.Database, entry: Numbers) -> EditColumns:
-    """The same words are in many captions: each text is taken apart once."""
+    """The same edits are in many captions: each text is taken apart once."""
     made = """
-        SELECT catalogue.id, counterfactual FROM catalogue JOIN test_cases ON test_cases.id = catalogue.test_case
+        SELECT catalogue.id, json_extract(counterfactual, '$.edits')
+        FROM catalogue JOIN test_cases ON test_cases.id = catalogue.test_case
         WHERE catalogue.edits > 0
     """
-    brought = "SELECT entry, '{\"edits\": ' || edits || '}' FROM imported_images WHERE made AND edits <> '[]'"
+    brought = "SELECT entry, edits FROM imported_images WHERE made AND edits <> '[]'"
     known: dict[str, list[dict[str, Any]]] = {}
     found: list[tuple[int, str, str, str]] = []
     for query in (made, brought):
         for number, text in db.execute(query):
             edits = known.get(text)
             if edits is None:
-                edits = known[text] = json.loads(text).get("edits", [])
+                edits = known[text] = json.loads(text)
             found += [(number, one["edit_type"], one["keyword"], one["alternative"]) for one in edits]
     found.sort(key=lambda one: one[0])
     numbers, types, keywords, alternatives = zip(*found, strict=True) if found else ((),) * 4

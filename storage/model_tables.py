@@ -40,7 +40,7 @@ STATEMENTS = (
         model INTEGER NOT NULL REFERENCES models_under_test (id),
         image TEXT NOT NULL REFERENCES images (sha),
         likeliest BLOB NOT NULL,  -- numbers of classes, the likeliest first: 16 bits each, little-endian
-        numbers BLOB NOT NULL,  -- a float16 for each class, compressed by zlib
+        numbers BLOB NOT NULL,  -- a float16 for each class; by zlib where that makes it much shorter
         created TEXT NOT NULL
     ) STRICT
     """,

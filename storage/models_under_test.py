@@ -30,6 +30,7 @@ PIXELS = np.dtype([("mask", "u1"), ("said", "u1"), ("pixels", "<u4")])
 """One entry of `PixelCount.counts`: a class of the mask, what the model says, and of how many pixels."""
 _FAST = 1
 """Level of zlib: rows are read far more often than they need to be small."""
+_WORTH = 0.6
 _AT_ONCE = 4096
 """Rows that are taken out of the database at a time."""
 
@@ -159,18 +160,21 @@ class ModelsUnderTest(Repository):
         db.conn.executemany(insert, rows)
 
     @read
-    def probabilities(self, db: sqlite_utils.Database, model: int, after: int = 0) -> tuple[ProbabilityRows, int]:
+    def probabilities(
+        self, db: sqlite_utils.Database, model: StoredModel, after: int = 0
+    ) -> tuple[ProbabilityRows, int]:
         """All that a classifier said in rows behind the row `after`, and the last row there is."""
+        size = 2 * len(model.identity.classes)
         images: list[str] = []
         likeliest: list[bytes] = []
         parts: list[NDArray[np.float16]] = []
         last = after
-        for rows in _parts(db, "SELECT id, image, likeliest, numbers FROM probabilities", model, after):
+        for rows in _parts(db, "SELECT id, image, likeliest, numbers FROM probabilities", model.id, after):
             last = rows[-1][0]
             images += [row[1] for row in rows]
             likeliest += [row[2] for row in rows]
-            some = np.frombuffer(b"".join([zlib.decompress(row[3]) for row in rows]), "<f2")
-            parts.append(some.reshape(len(rows), -1))
+            whole = [row[3] if len(row[3]) == size else zlib.decompress(row[3]) for row in rows]
+            parts.append(np.frombuffer(b"".join(whole), "<f2").reshape(len(rows), -1))
         found = np.frombuffer(b"".join(likeliest), "<u2").reshape(len(images), TOP)
         numbers = np.concatenate(parts) if parts else np.zeros((0, 0), np.float16)
         return ProbabilityRows(images, found, numbers), last
@@ -224,7 +228,10 @@ def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:
     likeliest = np.full(TOP, NO_CLASS, "<u2")
     best = np.argsort(-numbers, kind="stable")[:TOP]
     likeliest[: len(best)] = best
-    return likeliest.tobytes(), zlib.compress(numbers.astype("<f2").tobytes(), _FAST)
+    plain = numbers.astype("<f2").tobytes()
+    packed = zlib.compress(plain, _FAST)
+    # What saves little is not worth the time that reading takes. A row of full length is one that was not compressed.
+    return likeliest.tobytes(), packed if len(packed) < _WORTH * len(plain) else plain
 
 
 def _parts(db: sqlite_utils.Database, query: str, model: int, after: int) -> Iterator[list[tuple[Any, ...]]]:

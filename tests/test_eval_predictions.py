@@ -98,7 +98,7 @@ def test_all_images_are_read_once_and_kept_by_the_identity(workspace: Workspace,
     assert stored is not None and stored.identity == loaded[0].identity and stored.key == model_key(CLASSIFIER)
     # What is kept is what the model says, to float16.
     sha = service.cases(ALL).generated.shas[0]
-    rows, _ = workspace.models_under_test.probabilities(stored.id)
+    rows, _ = workspace.models_under_test.probabilities(stored)
     (batch,) = ModelUnderTest(CLASSIFIER).predict_many([workspace.images.load(sha)])
     assert batch.probabilities is not None
     kept = rows.numbers[rows.images.index(sha)]
@@ -209,8 +209,8 @@ def test_changed_weights_are_another_model_with_predictions_of_its_own(
     read_all(service, asked)
     after = service.predicting.stored(second)
     assert before is not None and after is not None and before.identity.digest != after.identity.digest
-    one, _ = workspace.models_under_test.probabilities(before.id)
-    other, _ = workspace.models_under_test.probabilities(after.id)
+    one, _ = workspace.models_under_test.probabilities(before)
+    other, _ = workspace.models_under_test.probabilities(after)
     assert sorted(one.images) == sorted(other.images) and not np.allclose(one.numbers, other.numbers)
 
 

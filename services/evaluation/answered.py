@@ -21,6 +21,7 @@ from evaluation.effectiveness import Answers
 from evaluation.segmentation import Pixels
 from evaluation.types import TOP
 from services.evaluation.subjects import Cases, Images
+from storage.case_columns import CaseTable
 from storage.models_under_test import NO_CLASS, ProbabilityRows, StoredModel
 from storage.workspace import Workspace
 
@@ -51,6 +52,8 @@ class _Held:
     likeliest: NDArray[Any] = field(default_factory=lambda: np.zeros((0, TOP), np.uint16))
     numbers: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
     exact: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    places: tuple[CaseTable, int, Numbers, Numbers] | None = None
+    """Of which table, of how many rows here, and the row of each of its images and of each of its sources."""
 
     def add(self, rows: ProbabilityRows, exact: bool) -> None:
         first = len(self.exact)
@@ -58,6 +61,17 @@ class _Held:
         self.likeliest = np.concatenate([self.likeliest, rows.likeliest]) if first else rows.likeliest
         self.numbers = np.concatenate([self.numbers, rows.numbers]) if first else rows.numbers
         self.exact = np.concatenate([self.exact, np.full(len(rows.images), exact)])
+
+    def rows_of(self, cases: Cases, images: Images) -> Numbers:
+        """The row of each image; -1 where nothing is known of it."""
+        table, size = cases.table, len(self.exact)
+        if self.places is None or self.places[0] is not table or self.places[1] != size:
+            found = [
+                np.array([self.row.get(sha, -1) for sha in column.values], np.int64)
+                for column in (table.images, table.sources)
+            ]
+            self.places = table, size, found[0], found[1]
+        return (self.places[3] if images is cases.originals else self.places[2])[images.number]
 
 
 class ModelAnswers:
@@ -69,11 +83,11 @@ class ModelAnswers:
         self._pixels: tuple[tuple[int, int], dict[tuple[str, str], NDArray[Any]]] | None = None
         self._lock = threading.Lock()
 
-    def classified(self, model: StoredModel, mapping: ClassMap, images: Images) -> Answered:
-        """What a classifier says of images with a label."""
+    def classified(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> Answered:
+        """What a classifier says of images of a subject with a label."""
         with self._lock:
-            held = self._all(model, images.shas)
-            row = np.array([held.row.get(sha, -1) for sha in images.shas], np.int64)
+            held = self._all(model, cases)
+            row = held.rows_of(cases, images)
             likeliest, numbers, exact = held.likeliest, held.numbers, held.exact
         place = np.flatnonzero((row >= 0) & (images.label >= 0))
         row = row[place]
@@ -112,11 +126,14 @@ class ModelAnswers:
 
     def read_of(self, model: StoredModel, cases: Cases) -> int:
         """How many of the pictures of a subject the model has read; of a segmenter also counted."""
-        known = self._workspace.models_under_test.latest(model.key)
-        if model.identity.kind == "classification" or cases.view.kind != "segmentation":
+        if model.identity.kind != cases.view.kind:
+            known = self._workspace.models_under_test.latest(model.key)
             return sum(sha in known for sha in cases.pictures)
         with self._lock:
+            if model.identity.kind == "classification":
+                return len(cases.pictures) - len(self._missing(self._all(model, cases), cases))
             counts = self._counts(model)
+        known = self._workspace.models_under_test.latest(model.key)
         missing = {
             sha
             for images in cases.all_images
@@ -125,13 +142,21 @@ class ModelAnswers:
         }
         return len(cases.pictures) - len(missing)
 
-    def _all(self, model: StoredModel, shas: Sequence[str]) -> _Held:
+    def _missing(self, held: _Held, cases: Cases) -> set[str]:
+        return {
+            images.shas[place]
+            for images in cases.all_images
+            for place in np.flatnonzero(held.rows_of(cases, images) < 0).tolist()
+        }
+
+    def _all(self, model: StoredModel, cases: Cases) -> _Held:
         held = self._held.pop(model.id, None) or _Held()
-        rows, held.last = self._workspace.models_under_test.probabilities(model.id, held.last)
+        rows, held.last = self._workspace.models_under_test.probabilities(model, held.last)
         if len(rows.images):
             held.add(rows, exact=True)
-        if any(sha not in held.row for sha in shas):
-            self._add_earlier(model, held, shas)
+        missing = self._missing(held, cases)
+        if missing:
+            self._add_earlier(model, held, sorted(missing))
         self._held[model.id] = held
         while len(self._held) > MODELS_HELD:
             del self._held[next(iter(self._held))]
@@ -140,7 +165,7 @@ class ModelAnswers:
     def _add_earlier(self, model: StoredModel, held: _Held, shas: Sequence[str]) -> None:
         """What was predicted image by image has the likeliest classes alone: the others count as 0."""
         known = self._workspace.models_under_test.latest(model.key)
-        wanted = [known[sha] for sha in dict.fromkeys(shas) if sha in known and sha not in held.row]
+        wanted = [known[sha] for sha in shas if sha in known]
         place = {name: number for number, name in reversed(list(enumerate(model.identity.classes)))}
         images: list[str] = []
         likeliest, numbers = [], []

@@ -15,7 +15,7 @@ from evaluation.class_mapping import ClassMap, report_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Effectiveness, effectiveness
 from evaluation.report import answer, segmentation_answer
 from evaluation.segmentation import SegmentationEffect, segmentation_effect
-from evaluation.sensitivity import Changes, SensitivityRow, sensitivity_of_pairs
+from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity_of_pairs
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.answered import Answered, ModelAnswers
 from services.evaluation.subjects import Cases, Images
@@ -24,6 +24,8 @@ from storage.case_columns import REJECTED
 from storage.models_under_test import StoredModel
 
 Numbers = NDArray[np.int64]
+MOST_ROWS = 200
+"""Rows of a table of edits up to which also those without a figure are listed."""
 NO_EDIT, SEVERAL_TYPES = "no edit", "several edit types"
 
 
@@ -96,7 +98,7 @@ class _Evaluation:
     def classified(self) -> Found:
         cases = self._cases
         first, cased, control = (
-            self._answers.classified(self._model, self._mapping, images) for images in cases.all_images
+            self._answers.classified(self._model, self._mapping, cases, images) for images in cases.all_images
         )
         inexact = first.inexact + cased.inexact + control.inexact
         if inexact:
@@ -208,10 +210,22 @@ class _Evaluation:
         changes = Changes(cases.generated.source, after, compare_with, newly)
         tables: dict[EditTable, tuple[EditRow, ...]] = {}
         for table in EDIT_TABLES:
-            edits = edits_of(cases, table)
+            edits = self._shown(table, edits_of(cases, table))
             rows = sensitivity_of_pairs(changes, edits.case, edits.group, edits.names)
             tables[table] = self._with_worst(table, rows, edits, after - compare_with)
         return tables, against_control
+
+    def _shown(self, table: EditTable, edits: _Edits) -> _Edits:
+        """Without those of too few test cases, where there are many."""
+        sizes = np.bincount(edits.group, minlength=len(edits.names))
+        few = (sizes > 0) & (sizes < FEWEST)
+        if (sizes > 0).sum() <= MOST_ROWS or not few.any():
+            return edits
+        self._notes.append(
+            f"{int(few.sum()):,} values of the table “{table}” have fewer than {FEWEST} test cases and are not listed."
+        )
+        kept = ~few[edits.group]
+        return _Edits(edits.case[kept], edits.group[kept], edits.names)
 
     def _with_worst(
         self, table: EditTable, rows: Sequence[SensitivityRow], edits: _Edits, lost: Floats

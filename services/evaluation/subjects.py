@@ -37,6 +37,8 @@ class Images:
     """The number of the source of each, from 0."""
     label: Numbers
     """Its number among `Cases.labels`; -1 for none."""
+    number: Numbers
+    """Its number among the images of the table, or of an original among the sources."""
     shas: list[str]
     masks: list[MaskOf]
     """Of a segmentation; else empty."""
@@ -181,9 +183,10 @@ class _Reading:
             if not problem and not names:
                 problem = "None of its images has a label: a classifier cannot be measured without one."
             self._leave_out(int((own_label < 0).sum()), "no label")
-        originals = Images(np.full(len(shas), -1), np.arange(len(shas)), label, shas, masks[0])
-        generated = Images(rows, source, own_label, table.images.of(rows), masks[1])
-        drawn = Images(controls, control_source, label[control_source], table.images.of(controls), masks[2])
+        originals = Images(np.full(len(shas), -1), np.arange(len(shas)), label, known, shas, masks[0])
+        generated = Images(rows, source, own_label, table.images.numbers[rows], table.images.of(rows), masks[1])
+        numbers = table.images.numbers[controls]
+        drawn = Images(controls, control_source, label[control_source], numbers, table.images.of(controls), masks[2])
         has_control = np.zeros(len(shas), bool)
         has_control[control_source] = True
         view = SubjectView(
