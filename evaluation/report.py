@@ -266,6 +266,19 @@ def markdown(
             f"{with_interval(row.error_generated)} | {with_interval(row.difference, points=True)} |"
             for row in found.classes
         ]
+    if tables:
+        lines.append(edits_markdown(tables).rstrip("\n"))
+    if validity is not None:
+        lines += ["", "## What validity does to it", "", "| figure | |", "| --- | --- |"]
+        lines += [f"| {row.figure} | {_of_row(row)} |" for row in rows(found, validity) if row.part == "validity"]
+        if validity.not_judged_in:
+            lines += ["", f"Nobody judged an image of: {', '.join(map(_plain, validity.not_judged_in))}."]
+    return "\n".join([*lines, ""])
+
+
+def edits_markdown(tables: Mapping[str, Sequence[SensitivityRow]]) -> str:
+    """Tables of edits by their titles, as Markdown."""
+    lines = list[str]()
     for title, table in tables.items():
         lines += ["", f"## {_plain(title)}", "", "| edit | test cases | change of the true class | p, corrected |"]
         lines += ["| --- | ---: | --- | --- |"]
@@ -274,11 +287,6 @@ def markdown(
             f"{f'{one.p_adjusted:.3f}' if one.p_adjusted is not None else CANNOT_TELL} |"
             for one in table
         ]
-    if validity is not None:
-        lines += ["", "## What validity does to it", "", "| figure | |", "| --- | --- |"]
-        lines += [f"| {row.figure} | {_of_row(row)} |" for row in rows(found, validity) if row.part == "validity"]
-        if validity.not_judged_in:
-            lines += ["", f"Nobody judged an image of: {', '.join(map(_plain, validity.not_judged_in))}."]
     return "\n".join([*lines, ""])
 
 

@@ -13,9 +13,18 @@ from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, TIMES, WEATHERS, Scene, random_scene
 from pipeline.lineage import Lineage, TestCase
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
+from pipeline.profile import load_profile
 from pipeline.recipes import DEFAULT, RECONSTRUCTION
-from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
+from pipeline.settings import UnderTestSettings
+from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, TaskKind, Trace
 from storage.workspace import Workspace
+
+
+def model_of(kind: TaskKind) -> UnderTestSettings:
+    """The model under test of the demo."""
+    wanted = load_profile("demo").model_under_test.of(kind)
+    assert wanted is not None
+    return wanted
 
 
 def drawn(scene: Scene) -> Image.Image:

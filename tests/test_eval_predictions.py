@@ -22,12 +22,12 @@ from services.predictions import model_key
 from services.studio import Studio
 from storage.catalogue_types import CatalogueFilter
 from storage.workspace import Workspace
-from tests.evaluation_cases import fill
+from tests.evaluation_cases import fill, model_of
 from tests.model_cases import CLASSES, ModelServer, onnx_file, serving
 from tests.set_cases import run_of
 
-CLASSIFIER = load_profile("demo").model_under_test.of("classification")
-SEGMENTER = load_profile("demo").model_under_test.of("segmentation")
+CLASSIFIER = model_of("classification")
+SEGMENTER = model_of("segmentation")
 ALL = Subject(wanted=CatalogueFilter())
 
 
@@ -82,7 +82,6 @@ def read_all(service: EvaluationService, asked: Asked) -> object:
 
 
 def test_all_images_are_read_once_and_kept_by_the_identity(workspace: Workspace, service: EvaluationService) -> None:
-    assert CLASSIFIER is not None
     fill(workspace, 3)
     loaded, asked = counting(service), Asked(ALL, CLASSIFIER)
     assert service.mapping(asked) is None, "nobody loaded it yet"
@@ -109,7 +108,6 @@ def test_all_images_are_read_once_and_kept_by_the_identity(workspace: Workspace,
 
 
 def test_a_cancelled_work_keeps_what_it_read_and_goes_on(workspace: Workspace, service: EvaluationService) -> None:
-    assert CLASSIFIER is not None
     fill(workspace, 4)
     loaded, asked = counting(service), Asked(ALL, CLASSIFIER)
     cases, calls = service.cases(ALL), list[tuple[int, int]]()
@@ -155,7 +153,6 @@ def test_cancel_by_command_stops_the_work(studio: Studio) -> None:
 
 
 def test_a_broken_image_is_passed_over_and_told(workspace: Workspace, service: EvaluationService) -> None:
-    assert CLASSIFIER is not None
     fill(workspace, 2)
     asked, cases = Asked(ALL, CLASSIFIER), service.cases(ALL)
     broken = cases.generated.shas[3]
@@ -175,7 +172,6 @@ def test_a_broken_image_is_passed_over_and_told(workspace: Workspace, service: E
 def test_a_model_that_fails_ends_the_work_with_its_sentence_and_keeps_what_it_did(
     workspace: Workspace, service: EvaluationService
 ) -> None:
-    assert CLASSIFIER is not None
     fill(workspace, 2)
     loaded, asked = counting(service), Asked(ALL, CLASSIFIER)
     load = service.predicting.load
@@ -228,7 +224,6 @@ def test_another_identity_under_the_same_settings_gets_a_key_of_its_own(workspac
 
 
 def test_pixels_of_masks_are_counted_once(workspace: Workspace, service: EvaluationService) -> None:
-    assert SEGMENTER is not None
     fill(workspace, 2, road=True)
     asked = Asked(ALL, SEGMENTER)
     read_all(service, asked)

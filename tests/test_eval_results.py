@@ -32,13 +32,12 @@ from storage.catalogue_types import CatalogueFilter
 from storage.workspace import Workspace
 from study.types import NewItem
 from tests.cases import made_case
-from tests.evaluation_cases import fill
+from tests.evaluation_cases import fill, model_of
 from tests.set_cases import picture, run_of
 from tests.study_desk import crew, rules, vote
 
-CLASSIFIER = load_profile("demo").model_under_test.of("classification")
-SEGMENTER = load_profile("demo").model_under_test.of("segmentation")
-assert CLASSIFIER is not None and SEGMENTER is not None
+CLASSIFIER = model_of("classification")
+SEGMENTER = model_of("segmentation")
 OBJECTS = Subject(wanted=CatalogueFilter(facets={"kind": ("classification",)}))
 STREETS = Subject(wanted=CatalogueFilter(facets={"kind": ("segmentation",)}))
 BIRDS, ROADS = Asked(OBJECTS, CLASSIFIER), Asked(STREETS, SEGMENTER)
@@ -168,7 +167,7 @@ def test_a_segmenter_is_measured_by_the_masks(whole: EvaluationService) -> None:
         predictions = [model.predict(load(sha)) for sha in images.shas]
         pixels.append(pixels_of(mapping, masks, predictions, images.source))
     kept = np.zeros(len(cases.generated), bool)
-    expected = segmentation_effect(*pixels, kept, mapping.group_names, cases.split)
+    expected = segmentation_effect(pixels[0], pixels[1], pixels[2], kept, mapping.group_names, cases.split)
     assert found.miou_generated == expected.miou_generated and found.classes == expected.classes
     assert found.excess == expected.excess
     assert evaluated.answer.startswith("segmenter.safetensors reaches a mIoU of ")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -79,9 +80,12 @@ def file_of(found: Evaluated, kind: FileKind) -> bytes:
         return _csv(rows_of(found)).encode()
     if kind == "parquet":
         return _parquet(rows_of(found))
-    import json
+    return json_text(facts_of(found)).encode()
 
-    return json.dumps(facts_of(found), ensure_ascii=False, indent=1, allow_nan=False).encode()
+
+def json_text(facts: dict[str, Any]) -> str:
+    """Facts as they are written."""
+    return json.dumps(facts, ensure_ascii=False, indent=1, allow_nan=False)
 
 
 def _markdown(found: Evaluated) -> str:

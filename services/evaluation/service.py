@@ -210,7 +210,7 @@ class EvaluationService:
         if stored is None:
             return None
         cases = self.cases(asked.subject)
-        mapping, problem = self._mapping(asked, cases, stored), self._misfit(cases, stored)
+        mapping, problem = self._mapping(asked, cases, stored), self.misfit(cases, stored)
         if not problem and not any(one.classes for one in mapping.labels):
             problem = "None of the labels is a class of the model: map them by a file of your own."
         return ClassMapping(stored.identity, report_of(mapping), problem)
@@ -232,7 +232,7 @@ class EvaluationService:
 
         def work(on_count: OnCount) -> Any:
             cases = self.cases(asked.subject)
-            misfit = self._misfit(cases, self.predicting.identify(asked.model))
+            misfit = self.misfit(cases, self.predicting.identify(asked.model))
             if misfit:
                 raise UserError(misfit)
             return self.predicting.read(asked.model, cases, on_count)
@@ -279,7 +279,7 @@ class EvaluationService:
         stored = self.predicting.stored(asked.model)
         if stored is None:
             raise UserError(NOT_LOADED)
-        misfit = self._misfit(cases, stored)
+        misfit = self.misfit(cases, stored)
         if misfit:
             raise UserError(misfit)
         columns = self._workspace.case_columns
@@ -301,7 +301,8 @@ class EvaluationService:
             own = read_mapping(asked.mapping.encode(), "mapping.toml" if is_table else "mapping.csv")
         return map_classes(cases.labels, stored.identity.classes, cases.view.kind or stored.identity.kind, own)
 
-    def _misfit(self, cases: Cases, stored: StoredModel) -> str:
+    def misfit(self, cases: Cases, stored: StoredModel) -> str:
+        """Why a model cannot be asked about these images, in a sentence; "" where it can."""
         if cases.view.kind in (None, stored.identity.kind):
             return ""
         does = {"classification": "classifier", "segmentation": "segmenter"}

@@ -1,0 +1,212 @@
+"""`python -m evaluation`: what a test set says of a model under test, without a browser; the same as the page Evaluate.
+
+The report goes to stdout, as Markdown or with `--json` as data; progress to stderr. What the model has not read yet is
+read first, and kept. A person's mistake ends with one sentence and exit code 2. When images could not be read it is 3,
+a Ctrl-C gives 130, SIGTERM 143, and a reader that closed the pipe 141. Whatever ends it, what was read is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from pydantic import ValidationError
+
+from evaluation.report import edits_markdown
+from pipeline.errors import Cancelled, UserError
+from pipeline.machine import share_cores
+from pipeline.profile import load_profile
+from pipeline.progress import Pace, Progress
+from pipeline.refusals import reason
+from pipeline.settings import UnderTestSettings
+from pipeline.terminal import ProgressLine, Terminated, stop_on_signals
+from services.curation.views import View
+from services.evaluation.facts import facts_of, file_of, json_text
+from services.evaluation.service import EvaluationService
+from services.evaluation.types import Asked, Evaluated, Subject
+from services.test_sets.versions import version_of
+from storage.workspace import DATABASE, Workspace
+
+WRONG, SOME_FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 3, 130, 141, 143
+"""Exit codes; 0 when all went well."""
+SOURCES = ("torchvision", "timm", "transformers")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and gives the exit code."""
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the lines has enough of them, as `head` does
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return PIPE_CLOSED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    options = _parser().parse_args(arguments)
+    folder = Path(options.workspace)
+    share_cores()
+    try:
+        if not (folder / DATABASE).is_file():
+            raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
+        with Workspace(folder) as workspace, stop_on_signals() as stop:
+            found = _evaluated(workspace, options, stop.asked)
+        print(_report(found, options))
+        return SOME_FAILED if found.pending.unreadable else 0
+    except UserError as error:
+        print(_shown(str(error)), file=sys.stderr)
+        return WRONG
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        print(_shown(f"{error.filename or folder}: {error.strerror or error}"), file=sys.stderr)
+        return WRONG
+    except Terminated:
+        return TERMINATED
+    except (Cancelled, KeyboardInterrupt):
+        return INTERRUPTED
+
+
+def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> Evaluated:
+    profile = load_profile(options.profile)
+    service = EvaluationService(profile, workspace, lambda wanted: None)  # who sits here says where images go
+    try:
+        asked = _asked(service, workspace, options)
+        cases = service.cases(asked.subject)
+        if cases.view.problem:
+            raise UserError(cases.view.problem)
+        line = ProgressLine()
+        pace: Pace | None = None
+
+        def on_count(done: int, total: int) -> None:
+            nonlocal pace
+            if stop.is_set():
+                raise Cancelled
+            pace = pace if pace is not None and pace.total == total else Pace(total)
+            line(Progress("reading images", done, total, pace.seconds_left(done)))
+
+        stored = service.predicting.identify(asked.model)
+        misfit = service.misfit(cases, stored)
+        if misfit:
+            raise UserError(misfit)
+        try:
+            read = service.predicting.read(asked.model, cases, on_count)
+        finally:
+            line.clear()
+        if read.note:
+            print(_shown(read.note), file=sys.stderr)
+        return service.evaluate(asked)
+    finally:
+        service.close()
+
+
+def _asked(service: EvaluationService, workspace: Workspace, options: argparse.Namespace) -> Asked:
+    if options.view is not None and options.test_set:
+        raise UserError("Name a test set, or a filter with --view: not both.")
+    if options.view is not None:
+        view = View.read(options.view)
+        if not view.is_filter:
+            raise UserError("What looks alike, or lies in a region of the map, cannot be evaluated: take a filter.")
+        subject = Subject(None, view.wanted, options.split)
+    elif options.test_set:
+        subject = Subject(version_of(workspace, options.test_set).number, None, options.split)
+    else:
+        raise UserError("Name a test set, such as “Birds@2”, or a filter with --view.")
+    mapping = Path(options.mapping).read_text(encoding="utf-8") if options.mapping else ""
+    return Asked(subject, _model(service, subject, options), mapping)
+
+
+def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace) -> UnderTestSettings:
+    """That of the profile, or what `--model` says: torchvision:resnet50, an address, an .onnx or another file."""
+    said = options.model
+    if not said:
+        found = next((one for one in service.models(subject) if one.from_profile), None)
+        if found is None:
+            raise UserError("The profile names no model under test for these images: say one with --model.")
+        return found.settings
+    source, _, name = said.partition(":")
+    if source in SOURCES and name:
+        given = {"source": source, "name": name}
+    elif said.startswith(("http://", "https://")):
+        given = {"source": "http", "address": said}
+    elif Path(said).is_dir():
+        given = {"source": "transformers", "file": said}
+    elif Path(said).is_file():
+        given = {"source": "onnx" if said.endswith(".onnx") else "file", "file": str(Path(said).absolute())}
+    else:
+        raise UserError(f"There is no model {said[:200]!r}: say timm:NAME, torchvision:NAME, a file or an address.")
+    for pair in options.set:
+        key, _, value = pair.partition("=")
+        given[key.strip()] = value.strip()
+    try:
+        return UnderTestSettings.model_validate(given)
+    except ValidationError as error:
+        raise UserError(f"The model cannot be asked for: {reason(error, UnderTestSettings)}.") from error
+
+
+def _report(found: Evaluated, options: argparse.Namespace) -> str:
+    if options.command == "sensitivity" and found.effectiveness is None:
+        raise UserError("A segmenter has no probability of one true class: ask for its effectiveness.")
+    if options.json:
+        facts = facts_of(found)
+        if options.command == "sensitivity":
+            facts["figures"] = [row for row in facts["figures"] if row["part"] in found.edits]
+        return json_text(facts)
+    if options.command == "sensitivity":
+        tables = {f"By {table}": rows for table, rows in found.sensitivity.items()}
+        compared = "reconstructions of the same sources" if found.against_control else "the originals"
+        head = f"# Which edits hurt {_shown(found.model)}\n\nAgainst {compared}.\n"
+        return head + edits_markdown(tables)
+    return file_of(found, "latex" if options.latex else "markdown").decode().rstrip("\n")
+
+
+def _shown(line: str) -> str:
+    """A line without what a terminal would obey."""
+    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends a mistake in the options with one sentence, and not with all options."""
+
+    def error(self, message: str) -> NoReturn:
+        said = message.removeprefix("argument ")
+        self.exit(WRONG, f"{said[:1].upper()}{said[1:]}. All that it takes: {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m evaluation", description="What a test set says of a model under test.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    usual = os.environ.get("WORKSPACE") or "workspace"
+    for name, words in (
+        ("effectiveness", "how often it is wrong on generated images, beside the very same sources"),
+        ("sensitivity", "which edits hurt it"),
+    ):
+        sub = commands.add_parser(name, help=words, description=words)
+        sub.add_argument("test_set", metavar="VERSION", nargs="?", default="", help="Birds@2, Birds@draft, or Birds")
+        sub.add_argument("--view", help="in place of it a filter, as the address of the gallery says it: class=bird")
+        sub.add_argument("--split", default="", help="only sources of this split, where there are several")
+        sub.add_argument("--model", default="", help="timm:NAME, torchvision:NAME, transformers:NAME, FILE or address")
+        sub.add_argument(
+            "--set", metavar="NAME=VALUE", action="append", default=[], help="of the model, as in a profile"
+        )
+        sub.add_argument("--mapping", metavar="FILE", help="which label is which class: CSV or TOML")
+        sub.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+        sub.add_argument("--profile", default="demo", help="whose model is asked where --model says none (demo)")
+        sub.add_argument("--json", action="store_true", help="everything as data")
+        if name == "effectiveness":
+            sub.add_argument("--latex", action="store_true", help="the table in the paper's form")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
