@@ -267,7 +267,7 @@ class _Evaluation:
                 "No study has judged an image of these test cases: how many of the faults are valid cannot be told."
             )
             return None
-        stratum, names = _strata(cases, right == WRONG)
+        stratum, names = strata_of(cases, right == WRONG)
         self._notes.append(
             "What validity does is right where the judged images are a random sample within each stratum (right or "
             "wrong, by edit type)."
@@ -293,7 +293,7 @@ def edits_of(cases: Cases, table: EditTable) -> _Edits:
     return _Edits(case[wanted], column.numbers[wanted], column.values)
 
 
-def _strata(cases: Cases, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[str, ...]]:
+def strata_of(cases: Cases, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[str, ...]]:
     """The stratum of each test case: right or wrong, and its edit type."""
     edits = edits_of(cases, "edit type")
     types = len(edits.names)

@@ -25,6 +25,7 @@ from services.evaluation.answered import ModelAnswers
 from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.predicting import Predicting
 from services.evaluation.results import Found, entries_of, evaluate
+from services.evaluation.study import StudyPlan, draft_study, plan_study
 from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
 from services.predictions import LONGEST_CLASSES, LONGEST_NAME, LONGEST_PATH
@@ -40,6 +41,8 @@ LOOKING = "looking at the model"
 HELD = 8
 """Evaluations, and subjects, that are kept until something is saved."""
 LONGEST_MAPPING = 100_000
+STUDY_IMAGES = 300
+"""As many as the paper had judged."""
 NOT_LOADED = "Nobody has loaded this model yet: begin, and it says what classes it knows."
 
 
@@ -122,6 +125,15 @@ class ShowEvaluation(OnModel):
     looks: ClassVar[bool] = True
 
 
+class DraftEvaluationStudy(OnModel):
+    """Draft a validity study of images that a model gets right and wrong, drawn so that it says how many of the faults
+    are valid; gives the study, which nobody sees before it is started.
+    """
+
+    name: ClassVar[str] = "draft-evaluation-study"
+    judged: int = Field(STUDY_IMAGES, ge=10, le=5_000, description="So many images are to be judged, at most")
+
+
 class EvaluationService:
     """The evaluations of one workspace. All methods may be called from any thread."""
 
@@ -148,6 +160,7 @@ class EvaluationService:
         commands.add(BeginPredictions, lambda sent: work_facts(self.begin(self.asked(sent))))
         commands.add(CancelPredictions, self._cancel)
         commands.add(ShowPredictions, lambda asked: work_facts(self.work.view(asked.work)))
+        commands.add(DraftEvaluationStudy, lambda sent: {"study": self.draft_study(self.asked(sent), sent.judged)})
         commands.add(ShowEvaluation, lambda asked: facts_of(self.evaluate(self.asked(asked))))
 
     def close(self) -> None:
@@ -266,6 +279,18 @@ class EvaluationService:
     def file(self, asked: Asked, kind: FileKind) -> bytes:
         """An export of the figures. Raises UserError as `evaluate`."""
         return file_of(self.evaluate(asked), kind)
+
+    # A study of validity
+
+    def study_plan(self, asked: Asked, judged: int = STUDY_IMAGES) -> StudyPlan:
+        """What a study of so many images would say. Raises UserError where none can be drafted."""
+        return plan_study(self._figures(asked), judged)
+
+    def draft_study(self, asked: Asked, judged: int = STUDY_IMAGES) -> str:
+        """The id of a new draft with such a sample. Raises UserError as `study_plan`."""
+        found, stored = self._figures(asked), self.predicting.stored(asked.model)
+        assert stored is not None
+        return draft_study(self._workspace, found, plan_study(found, judged), stored.key)
 
     # How it is done
 
