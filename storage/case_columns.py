@@ -24,6 +24,7 @@ from storage.database import Database, Repository, read
 
 OPEN, ACCEPTED, REJECTED = 0, 1, 2
 Numbers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +108,17 @@ class SetRow(NamedTuple):
     is_source: bool
 
 
+class Outcome(NamedTuple):
+    """What the votes of a study say of a test case."""
+
+    test_case: int
+    outcome: str
+    """Such as "valid" or "invalid"."""
+    study: str
+    title: str
+    """Of the study."""
+
+
 class CaseColumns(Repository):
     """The columns of one workspace; they are kept as long as they hold. May be called from any thread."""
 
@@ -157,13 +169,29 @@ class CaseColumns(Repository):
         return [SetRow(*row) for row in db.execute(query, [version])]
 
     @read
-    def votes(self, db: sqlite_utils.Database) -> list[tuple[int, str]]:
-        """The test case and the outcome of each item of a study whose votes agree."""
+    def outcomes(self, db: sqlite_utils.Database) -> list[Outcome]:
+        """What the votes of studies say of test cases, in the order in which the items came."""
         query = """
-            SELECT test_case, outcome FROM study_items
-            WHERE kind = 'item' AND test_case IS NOT NULL AND outcome <> '' ORDER BY id
+            SELECT test_case, outcome, study, studies.name FROM study_items JOIN studies ON studies.id = study
+            WHERE kind = 'item' AND test_case IS NOT NULL AND outcome <> '' ORDER BY study_items.id
         """
-        return db.execute(query).fetchall()
+        return [Outcome(*row) for row in db.execute(query)]
+
+    @read
+    def checks(self, db: sqlite_utils.Database) -> dict[str, tuple[Numbers, Floats]]:
+        """By the name of each check that has figures: the entries that have it, ascending, and their figures."""
+        begin = "check:"
+        measures = db.execute(
+            "SELECT id, substr(value, ?) FROM catalogue_values WHERE facet = 'measure' AND substr(value, 1, ?) = ?",
+            [len(begin) + 1, len(begin), begin],
+        ).fetchall()
+        query = "SELECT entry, number FROM catalogue_numbers WHERE measure = ? ORDER BY entry"
+        found = {}
+        for measure, name in measures:
+            rows = np.array(db.execute(query, [measure]).fetchall(), np.float64).reshape(-1, 2)
+            if len(rows):
+                found[name] = rows[:, 0].astype(np.int64), rows[:, 1]
+        return found
 
 
 def _read(db: sqlite_utils.Database) -> CaseTable:

@@ -67,6 +67,7 @@ def facts_of(found: Evaluated) -> dict[str, Any]:
         "against": "reconstructions" if found.against_control else "originals",
         "figures": [_number_or_none(asdict(row)) for row in rows_of(found)],
         "confusion": _confusion(found),
+        "validity_score": found.score and asdict(found.score),
     }
 
 

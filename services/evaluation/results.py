@@ -18,9 +18,10 @@ from evaluation.segmentation import SegmentationEffect, segmentation_effect
 from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity_of_pairs
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.answered import Answered, ModelAnswers
+from services.evaluation.scoring import OUTCOMES, Scored
 from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, Pending
-from storage.case_columns import REJECTED
+from storage.case_columns import REJECTED, Outcome
 from storage.models_under_test import StoredModel
 
 Numbers = NDArray[np.int64]
@@ -61,11 +62,13 @@ def evaluate(
     mapping: ClassMap,
     answers: ModelAnswers,
     pending: Pending,
-    votes: Sequence[tuple[int, str]],
+    votes: Sequence[Outcome],
+    score: Scored | str,
     holding: NDArray[np.bool_],
 ) -> Found:
-    """All figures. `votes` are test cases with what the votes of a study say, and `holding` says of each test case
-    whether its mask demonstrably holds. Raises ValueError for sources of several splits.
+    """All figures. `votes` are what studies say of test cases, `score` how likely people find images valid or why
+    nobody can tell, and `holding` says of each test case whether its mask demonstrably holds. Raises ValueError for
+    sources of several splits.
     """
     notes = list(cases.left_out)
     if pending.left > 0:
@@ -76,7 +79,7 @@ def evaluate(
         notes.append(model.identity.note)
     if not len(cases.controls):
         notes.append("There are no reconstructions of these sources: what drawing alone does cannot be told.")
-    both = _Evaluation(model, title, cases, mapping, answers, pending, votes, notes)
+    both = _Evaluation(model, title, cases, mapping, answers, pending, votes, score, notes)
     return both.segmented(holding) if cases.view.kind == "segmentation" else both.classified()
 
 
@@ -89,11 +92,13 @@ class _Evaluation:
         mapping: ClassMap,
         answers: ModelAnswers,
         pending: Pending,
-        votes: Sequence[tuple[int, str]],
+        votes: Sequence[Outcome],
+        score: Scored | str,
         notes: list[str],
     ) -> None:
         self._model, self._title, self._cases, self._mapping = model, title, cases, mapping
         self._answers, self._pending, self._votes, self._notes = answers, pending, votes, notes
+        self._score = score
 
     def classified(self) -> Found:
         cases = self._cases
@@ -181,6 +186,7 @@ class _Evaluation:
             notes=tuple(self._notes),
             labels=cases.labels if segmentation is None else mapping.group_names,
             thumbnails=thumbnails or {},
+            score=None if isinstance(self._score, str) else self._score.view,
         )
 
     # Edits
@@ -258,10 +264,10 @@ class _Evaluation:
         place_of = dict(zip(cases.table.test_case[cases.generated.row].tolist(), range(len(right)), strict=True))
         known = (right != UNKNOWN) & compared[cases.generated.source]
         votes, good = np.zeros(len(right), np.int64), np.zeros(len(right), np.int64)
-        for test_case, outcome in self._votes:
-            place = place_of.get(test_case)
-            if place is not None and outcome in ("valid", "invalid"):
-                votes[place], good[place] = 1, outcome == "valid"
+        for one in self._votes:
+            place = place_of.get(one.test_case)
+            if place is not None and one.outcome in OUTCOMES:
+                votes[place], good[place] = 1, OUTCOMES[one.outcome]
         if not (votes[known] > 0).any():
             self._notes.append(
                 "No study has judged an image of these test cases: how many of the faults are valid cannot be told."
@@ -272,8 +278,13 @@ class _Evaluation:
             "What validity does is right where the judged images are a random sample within each stratum (right or "
             "wrong, by edit type)."
         )
+        chance = None
+        if isinstance(self._score, str):
+            self._notes.append(self._score)
+        else:
+            chance = self._score.chance[cases.generated.row][known]
         judged = Judged(
-            cases.generated.source[known], (right == WRONG)[known], stratum[known], good[known], votes[known]
+            cases.generated.source[known], (right == WRONG)[known], stratum[known], good[known], votes[known], chance
         )
         return validity_effect(judged, names)
 

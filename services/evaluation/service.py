@@ -25,6 +25,7 @@ from services.evaluation.answered import ModelAnswers
 from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.predicting import Predicting
 from services.evaluation.results import Found, entries_of, evaluate
+from services.evaluation.scoring import score_images
 from services.evaluation.study import StudyPlan, draft_study, plan_study
 from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
@@ -43,6 +44,7 @@ HELD = 8
 LONGEST_MAPPING = 100_000
 STUDY_IMAGES = 300
 """As many as the paper had judged."""
+NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
 NOT_LOADED = "Nobody has loaded this model yet: begin, and it says what classes it knows."
 
 
@@ -313,8 +315,9 @@ class EvaluationService:
             kept = columns.entries(CatalogueFilter(checks={MASK_KEPT: ("passed",)}))
             holding = np.isin(cases.table.entry[cases.generated.row], kept)
         mapping, title = self._mapping(asked, cases, stored), title_of(asked.model)
-        votes, pending = columns.votes(), self.pending(asked)
-        found = evaluate(stored, title, cases, mapping, self._answers, pending, votes, holding)
+        votes, pending = columns.outcomes(), self.pending(asked)
+        score = score_images(cases.table, columns.checks(), votes) if votes else NOT_JUDGED
+        found = evaluate(stored, title, cases, mapping, self._answers, pending, votes, score, holding)
         with self._lock:
             _keep(self._found, key, found)
         return found

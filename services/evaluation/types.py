@@ -15,6 +15,7 @@ from evaluation.identity import ModelIdentity
 from evaluation.segmentation import SegmentationEffect
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
+from evaluation.validity_score import Agreement
 from pipeline.settings import UnderTestSettings
 from pipeline.types import TaskKind
 from storage.catalogue_types import CatalogueFilter
@@ -144,6 +145,26 @@ class ClassMapping:
 
 
 @dataclass(frozen=True)
+class StudyShown:
+    """A score of validity that was learnt from other studies, held against the votes of this one."""
+
+    study: str
+    agreement: Agreement
+
+
+@dataclass(frozen=True)
+class ScoreView:
+    """A score of validity: what it was learnt from, and how far it agrees with people."""
+
+    studies: tuple[str, ...]
+    """Those with votes that it was learnt from."""
+    own: Agreement
+    """With votes on other sources than those that each score was learnt from."""
+    shown: tuple[StudyShown, ...]
+    """With each study that the others foretell; empty where there are too few."""
+
+
+@dataclass(frozen=True)
 class Evaluated:
     """All that the page and a report show. Every part may be None; `notes` says why."""
 
@@ -173,6 +194,8 @@ class Evaluated:
     """Of the subject, in the order of tables and confusion matrices."""
     thumbnails: Mapping[int, str] = field(default_factory=dict)
     """By entry of `EditRow.worst`: the SHA-256 of its image."""
+    score: ScoreView | None = None
+    """Of the chance that people find an image valid; None where none can be learnt."""
 
     @property
     def sensitivity(self) -> Mapping[str, tuple[SensitivityRow, ...]]:

@@ -1,0 +1,136 @@
+"""How likely people find each image valid, foretold from its checks by the votes of studies; and how far that agrees
+with people: with those of a study that it has not learnt from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.by_source import Floats
+from evaluation.validity_score import FEWEST, Agreement, agreement, cross_fitted, learn
+from services.evaluation.types import ScoreView, StudyShown
+from storage.case_columns import CaseTable, Outcome
+
+Numbers = NDArray[np.int64]
+OUTCOMES = {"valid": True, "invalid": False}
+"""What the votes of a study may say of an image; of others nothing is learnt."""
+FEWEST_SHOWN = 10
+"""Judged images of a study of which the agreement is shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The chance of each image that people find it valid."""
+
+    chance: Floats
+    """Of each row of the table, 0 to 1. Of an image that was judged it comes from the votes on other sources."""
+    view: ScoreView
+
+
+@dataclass(frozen=True, eq=False)
+class _Votes:
+    """Judged images, one row for each image and study; columns of one length."""
+
+    row: Numbers
+    """In the table of images."""
+    valid: NDArray[np.bool_]
+    study: Numbers
+    source: Numbers
+
+    def where(self, wanted: NDArray[np.bool_]) -> _Votes:
+        return _Votes(self.row[wanted], self.valid[wanted], self.study[wanted], self.source[wanted])
+
+
+def score_images(
+    table: CaseTable, checks: Mapping[str, tuple[Numbers, Floats]], outcomes: Sequence[Outcome]
+) -> Scored | str:
+    """The score of all images, or in one sentence why there is none. `checks` are, by name, the entries that have the
+    check and its figures; `outcomes` are those of studies, in the order in which they were judged.
+    """
+    names = tuple(sorted(checks))
+    if not names:
+        return "No score of validity is learnt: the images have no checks with figures."
+    held, studies = _votes(table, outcomes)
+    if min(int(held.valid.sum()), int((~held.valid).sum())) < FEWEST:
+        return (
+            f"No score of validity is learnt: that takes {FEWEST} images that people found valid and {FEWEST} that "
+            f"they found not to be, and there are {int(held.valid.sum()):,} and {int((~held.valid).sum()):,}."
+        )
+    figures = np.full((len(table), len(names)), np.nan)
+    for column, name in enumerate(names):
+        entries, numbers = checks[name]
+        figures[table.rows_of(entries), column] = numbers
+    last = _last(held)
+    try:
+        own = cross_fitted(names, figures[last.row], last.valid, last.source)
+    except ValueError:
+        return (
+            "No score of validity is learnt: the judged images come from too few sources to hold it against votes that "
+            "it has not seen."
+        )
+    chance = learn(names, figures[last.row], last.valid)(figures)
+    chance[last.row] = own
+    shown = [
+        found for place, name in enumerate(studies) if (found := _shown(names, figures, held, place, name)) is not None
+    ]
+    return Scored(chance, ScoreView(tuple(studies), agreement(own, last.valid, last.source), tuple(shown)))
+
+
+def _votes(table: CaseTable, outcomes: Sequence[Outcome]) -> tuple[_Votes, list[str]]:
+    row_of = {case: row for row, case in enumerate(table.test_case.tolist()) if case >= 0}
+    number: dict[str, int] = {}
+    titles: list[str] = []
+    found: list[tuple[int, bool, int]] = []
+    for one in outcomes:
+        row = row_of.get(one.test_case)
+        if row is None or one.outcome not in OUTCOMES:
+            continue
+        if one.study not in number:
+            number[one.study] = len(titles)
+            titles.append(one.title)
+        found.append((row, OUTCOMES[one.outcome], number[one.study]))
+    rows, valid, study = zip(*found, strict=True) if found else ((), (), ())
+    row_numbers = np.array(rows, np.int64)
+    source = table.sources.numbers[row_numbers].copy()
+    alone = source < 0  # an image without a source is like no other
+    source[alone] = len(table.sources.values) + row_numbers[alone]
+    return _Votes(row_numbers, np.array(valid, bool), np.array(study, np.int64), source), titles
+
+
+def _last(held: _Votes) -> _Votes:
+    """One row an image: of several studies what the last one says."""
+    _, at = np.unique(held.row[::-1], return_index=True)
+    wanted = np.zeros(len(held.row), bool)
+    wanted[len(held.row) - 1 - at] = True
+    return held.where(wanted)
+
+
+def _shown(names: Sequence[str], figures: Floats, held: _Votes, study: int, title: str) -> StudyShown | None:
+    """What was learnt from all other studies, and from other sources, held against the votes of this one."""
+    own = held.where(held.study == study)
+    others = held.where((held.study != study) & ~np.isin(held.source, own.source))
+    both = own.valid.any() and not own.valid.all()
+    if len(own.row) < FEWEST_SHOWN or not both or min(int(others.valid.sum()), int((~others.valid).sum())) < FEWEST:
+        return None
+    last = _last(others)
+    try:
+        learnt = learn(names, figures[last.row], last.valid)
+    except ValueError:
+        return None
+    return StudyShown(title, agreement(learnt(figures[own.row]), own.valid, own.source))
+
+
+def agreement_words(found: Agreement) -> str:
+    """How far a score agrees with people, in a sentence."""
+    auc = found.auc
+    if auc.value is None:
+        return f"How far it agrees with people cannot be told: {auc.why}."
+    ends = f" ({auc.low:.2f} to {auc.high:.2f})" if auc.low is not None and auc.high is not None else ""
+    return (
+        f"Of two images, one valid and one not, it gives the valid one the higher score in {auc.value:.2f}{ends} of "
+        f"all cases; 0.5 would be guessing. {found.images:,} judged images."
+    )
