@@ -22,8 +22,8 @@ class Measured:
 
     source: NDArray[np.int64]
     """The number of the source of each image."""
-    right: NDArray[np.bool_]
-    """(seeds, images)."""
+    right: NDArray[np.bool_] | Floats
+    """(seeds, images); of a segmenter the share of the pixels of each image, 0 to 1."""
 
 
 @dataclass(frozen=True)

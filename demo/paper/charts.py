@@ -1,0 +1,69 @@
+"""The pictures of the report: figures with their intervals as dots with bars, and some test cases to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+INK, GREY, FAINT = "#1d2733", "#68737f", "#e3e7eb"
+COLOURS = ("#2f6db3", "#c8553d", "#3d8b5f")
+_LABEL, _PLOT, _END, _ROW, _TOP, _FOOT = 270, 380, 90, 22, 34, 34
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One figure."""
+
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    colour: int = 0
+    """Of `COLOURS`."""
+
+
+def forest(title: str, bars: Sequence[Bar], low: float, high: float, file: Path, unit: str = "%") -> None:
+    """Figures below each other, from `low` to `high`; one without a value says so. Shares are shown in per cent."""
+    height = _TOP + _ROW * len(bars) + _FOOT
+    image = Image.new("RGB", (_LABEL + _PLOT + _END, height), "white")
+    draw, font, bold = ImageDraw.Draw(image), ImageFont.load_default(13), ImageFont.load_default(15)
+    draw.text((10, 8), title, INK, bold)
+
+    def x(value: float) -> float:
+        return _LABEL + _PLOT * (min(max(value, low), high) - low) / (high - low)
+
+    for step in range(6):
+        value = low + (high - low) * step / 5
+        draw.line((x(value), _TOP, x(value), height - _FOOT + 4), FAINT)
+        draw.text((x(value), height - _FOOT + 8), f"{100 * value:.0f} {unit}", GREY, font, anchor="ma")
+    for place, bar in enumerate(bars):
+        y = _TOP + _ROW * place + _ROW / 2
+        draw.text((_LABEL - 10, y), bar.name, INK, font, anchor="rm")
+        if bar.value is None:
+            draw.text((_LABEL + 6, y), "cannot tell", GREY, font, anchor="lm")
+            continue
+        colour = COLOURS[bar.colour]
+        if bar.low is not None and bar.high is not None:
+            draw.line((x(bar.low), y, x(bar.high), y), colour, 3)
+        draw.ellipse((x(bar.value) - 5, y - 5, x(bar.value) + 5, y + 5), colour)
+        draw.text((_LABEL + _PLOT + 12, y), f"{100 * bar.value:.1f} {unit}", INK, font, anchor="lm")
+    image.save(file, optimize=True)
+
+
+def sheet(pairs: Sequence[tuple[Path, Path, str]], file: Path, columns: int = 4) -> None:
+    """Source and generated image beside each other, with what was edited below."""
+    side, line, gap = 96, 18, 8
+    width, height = 2 * side + gap, side + line + gap
+    rows = (len(pairs) + columns - 1) // columns
+    image = Image.new("RGB", (columns * width + gap, rows * height + gap), "white")
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(11)
+    for place, (source, made, words) in enumerate(pairs):
+        left, top = gap + place % columns * width, gap + place // columns * height
+        for column, one in enumerate((source, made)):
+            with Image.open(one) as opened:
+                image.paste(opened.convert("RGB").resize((side, side)), (left + column * side, top))
+        draw.text((left, top + side + 2), words, INK, font)
+    image.save(file, optimize=True)

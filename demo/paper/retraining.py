@@ -1,0 +1,254 @@
+"""RQ3: what retraining with generated images gains, beside the controls at equal optimiser updates.
+
+Sources are parted before anything is learnt, and what is made of a source stays on its side. Models are trained on from
+the weights under test. No arm learns from a weather edit: that is the unseen edit type.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from demo.judges import CLASSES
+from demo.paper.annotators import vote
+from demo.paper.learning import KINDS, Training, learnt, right_of
+from demo.paper.prioritising import doubtful_first, ours
+from demo.paper.reading import CANNOT_TELL, VALID, Numbers, Read
+from demo.paper.size import Size
+from demo.paper.validity import sides_of
+from demo.paper.world import Family, mask_file, side
+from demo.scene import Scene
+from evaluation.arms import ArmRow, Arms, Measured, WonBack
+from evaluation.by_source import Figure, Floats
+from evaluation.retraining import Arm, Augmentation, Example, TrainingRecipe
+from evaluation.segmentation import mean_iou
+from evaluation.sides import SIDES, Pictured, Shared, Side, shared
+from pipeline.near_duplicates import perceptual_hash
+
+UNSEEN = "weather"
+"""The edit type that no arm learns from."""
+ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstructions"
+GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
+ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
+CONTROLS = (AUGMENTED, CONTROL)
+ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
+SETS = (ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT)
+"""What every arm is measured on: sources that none has learnt from, and what was made of them."""
+_BATCH: Mapping[Family, int] = {"object": 16, "road": 8}
+_RATE: Mapping[Family, float] = {"object": 0.003, "road": 0.01}
+_LOOKS = 4
+_MOST_TUNE = 100
+"""Generated images that the tuning looks at, beside the originals."""
+
+
+@dataclass(frozen=True)
+class Retraining:
+    """All of RQ3 for one family. Accuracies are shares of images, of a segmenter shares of pixels."""
+
+    rows: tuple[ArmRow, ...]
+    won_back: tuple[WonBack, ...]
+    beside_controls: Mapping[tuple[str, str], Figure]
+    """By arm and control: how much more the arm is right about the generated images of unseen sources."""
+    miou: Mapping[tuple[str, str], float]
+    """Of a segmenter, by arm and set: the mean over the seeds."""
+    examples: Mapping[str, int]
+    """How many images each arm learns from."""
+    images: Mapping[str, int]
+    """How many images each set has."""
+    shared: tuple[Shared, ...]
+    """Images that are on two sides: there must be none."""
+    seeds: int
+    recipe: TrainingRecipe
+
+    def row(self, arm: str, on: str) -> ArmRow:
+        """One arm on one set."""
+        return next(one for one in self.rows if (one.arm, one.set) == (arm, on))
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The images of a family as examples, with their sides."""
+
+    found: Read
+    data: Path
+    shift: Sequence[tuple[Path, Scene]]
+
+    def original(self, where: Side) -> tuple[list[Example], list[int]]:
+        """The sources of a side, and their numbers."""
+        rows = [at for at, one in enumerate(self.found.sources) if side(one) == where]
+        return [self._example(self.data / self.found.sources[at].key, at) for at in rows], rows
+
+    def made(self, rows: Numbers) -> tuple[list[Example], list[int]]:
+        """Some of the cases, and the numbers of their sources."""
+        cases = [self.found.cases[row] for row in rows]
+        return [self._example(Path(one.image), one.source) for one in cases], [one.source for one in cases]
+
+    def controls(self, where: Side) -> list[Example]:
+        """The reconstructions of a side."""
+        own = [one for one in self.found.controls if side(self.found.sources[one.source]) == where]
+        return [self._example(Path(one.image), one.source) for one in own]
+
+    def natural(self) -> tuple[list[Example], list[int]]:
+        """The shift set: each scene is a source of its own."""
+        found = []
+        for file, scene in self.shift:
+            target: int | Path = CLASSES.index(scene.label) if self.found.family == "object" else mask_file(file)
+            found.append(Example(file, target))
+        return found, list(range(len(found)))
+
+    def _example(self, image: Path, source: int) -> Example:
+        one = self.found.sources[source]
+        if self.found.family == "object":
+            return Example(image, CLASSES.index(one.scene.label))
+        return Example(image, self.data / one.key.replace("images", "masks"))
+
+    @property
+    def rows(self) -> dict[tuple[Side, bool], Numbers]:
+        """The cases by side and by whether their edit type is unseen."""
+        sides, unseen = np.array(sides_of(self.found)), np.array(self.found.edit_types) == UNSEEN
+        return {(one, held): np.flatnonzero((sides == one) & (unseen == held)) for one in SIDES for held in (True, False)}
+
+
+def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraining:
+    """All of it; trainings that are done already stay."""
+    family, found = parts.found.family, parts.found
+    recipe = TrainingRecipe(
+        "short fine-tuning", size.updates, _BATCH[family], "sgd", _RATE[family], weight_decay=1e-4, looks=_LOOKS
+    )
+    arms, sets, sources = arms_of(parts), dict[str, tuple[Example, ...]](), dict[str, list[int]]()
+    rows, valid = parts.rows, found.truth == VALID
+    for name, (examples, own) in {
+        ON_ORIGINAL: parts.original("test"),
+        ON_GENERATED: parts.made(_where(rows["test", False], valid)),
+        ON_UNSEEN: parts.made(_where(rows["test", True], valid)),
+        ON_SHIFT: parts.natural(),
+    }.items():
+        if examples:
+            sets[name], sources[name] = tuple(examples), own
+    tune = (*parts.original("tune")[0], *parts.made(rows["tune", False][:: max(1, len(rows["tune", False]) // _MOST_TUNE)])[0])
+    trainings = {
+        (arm.name, seed): Training(
+            family, arm, seed, recipe, tune, sets, folder / family / f"{ARMS.index(arm.name)}-{seed}"
+        )
+        for arm in arms
+        for seed in range(size.seeds)
+    }
+    said = _all(trainings, workers)
+    kind = KINDS[family]
+    measured = {
+        arm.name: {
+            name: Measured(
+                np.array(sources[name], np.int64),
+                np.stack([right_of(kind, said[arm.name, seed][name]) for seed in range(size.seeds)]),
+            )
+            for name in sets
+        }
+        for arm in arms
+    }
+    compared = Arms(measured, ORIGINAL)
+    return Retraining(
+        compared.rows(),
+        compared.won_back(ON_ORIGINAL, ON_GENERATED) if ON_GENERATED in sets and ON_ORIGINAL in sets else (),
+        _beside(measured),
+        _miou(said, sets, size.seeds) if kind == "segmentation" else {},
+        {arm.name: len(arm.examples) for arm in arms},
+        {name: len(own) for name, own in sets.items()},
+        shared_images(parts),
+        size.seeds,
+        recipe,
+    )
+
+
+def arms_of(parts: Parts) -> tuple[Arm, ...]:
+    """What each arm learns from: the originals of the training side, and what is made of them."""
+    found, rows = parts.found, parts.rows["train", False]
+    originals, _ = parts.original("train")
+    cast = vote(found.truth[rows] == VALID, seed=7)
+    accepted = rows[cast.valid & (found.truth[rows] != CANNOT_TELL)]
+    order = ours(found, rows) if found.family == "object" else doubtful_first(found, rows)
+    learnt_from: Mapping[str, Sequence[Example]] = {
+        ORIGINAL: (),
+        AUGMENTED: (),
+        CONTROL: parts.controls("train"),
+        GENERATED: parts.made(rows)[0],
+        BY_VOTES: parts.made(accepted)[0],
+        RANKED: parts.made(order[: (len(order) + 1) // 2])[0],
+    }
+
+    def way(name: str) -> Augmentation:
+        # A road's masks must stay in place: there an arm with an augmentation jitters colours, whatever its name.
+        return "randaugment" if name == AUGMENTED else ""
+
+    return tuple(Arm(name, (*originals, *more), way(name)) for name, more in learnt_from.items())
+
+
+def shared_images(parts: Parts) -> tuple[Shared, ...]:
+    """Pictures that are on two sides, or look alike: originals, and what was made of them."""
+    sides: dict[Side, list[Pictured]] = {one: [] for one in SIDES}
+    found = parts.found
+    for source in found.sources:
+        sides[side(source)].append(_pictured(parts.data / source.key, source.number))
+    for made in (*found.cases, *found.controls):
+        source = found.sources[made.source]
+        sides[side(source)].append(_pictured(Path(made.image), source.number))
+    return tuple(shared(sides))
+
+
+def _pictured(file: Path, source: int) -> Pictured:
+    data = file.read_bytes()
+    with Image.open(file) as image:
+        look = perceptual_hash(image)
+    return Pictured(file.name, f"{source}", hashlib.sha256(data).hexdigest(), look)
+
+
+def _where(rows: Numbers, wanted: NDArray[np.bool_]) -> Numbers:
+    return rows[wanted[rows]]
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _all(trainings: Mapping[tuple[str, int], Training], workers: int) -> dict[tuple[str, int], dict[str, Floats]]:
+    if workers < 2:
+        return {key: learnt(one) for key, one in trainings.items()}
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_one_thread) as processes:
+        running = {processes.submit(learnt, one): key for key, one in trainings.items()}
+        for number, ended in enumerate(as_completed(running), 1):
+            ended.result()
+            if number % 5 == 0 or number == len(running):
+                print(f"  {number} of {len(running)} trainings are done", flush=True)
+        return {key: ended.result() for ended, key in running.items()}
+
+
+def _beside(measured: Mapping[str, Mapping[str, Measured]]) -> dict[tuple[str, str], Figure]:
+    if ON_GENERATED not in measured[ORIGINAL]:
+        return {}
+    found = {}
+    for control in CONTROLS:
+        pairs = {name: {ON_GENERATED: held[ON_GENERATED]} for name, held in measured.items()}
+        for row in Arms(pairs, control).rows():
+            if row.arm not in (ORIGINAL, *CONTROLS):
+                found[row.arm, control] = row.gain
+    return found
+
+
+def _miou(
+    said: Mapping[tuple[str, int], Mapping[str, Floats]], sets: Mapping[str, Sequence[Example]], seeds: int
+) -> dict[tuple[str, str], float]:
+    return {
+        (arm, name): float(np.mean([mean_iou(said[arm, seed][name].sum(axis=0)) for seed in range(seeds)]))
+        for arm in ARMS
+        for name in sets
+    }

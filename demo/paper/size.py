@@ -1,0 +1,64 @@
+"""How large a run of the paper's questions is: the whole, or a small one that shows that every part works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything is made and measured."""
+
+    name: str
+    sources: int
+    """Of each task."""
+    workers: int
+    """Processes; with one, all is done in the process that asks."""
+    captions: int
+    """Test cases of a source, at most; each has one edit."""
+    steps: int
+    """Denoising steps of an image."""
+    shift: int
+    """Scenes of each task that the renderer itself draws in fog and at night."""
+    judged: int
+    """Images of one simulated study."""
+    studies: int
+    """Simulated studies whose intervals are held against the truth."""
+    study_sources: int
+    """Sources of one of those."""
+    seeds: int
+    """Trainings of an arm that differ by chance alone."""
+    updates: int
+    """Optimiser updates of every training."""
+    renders: int
+    """Scenes by which the renderer tells whether a cell of class and condition is weak."""
+
+
+FULL = Size(
+    "full",
+    sources=500,
+    workers=2,
+    captions=5,
+    steps=5,
+    shift=200,
+    judged=300,
+    studies=400,
+    study_sources=200,
+    seeds=5,
+    updates=200,
+    renders=30,
+)
+SMALL = Size(
+    "small",
+    sources=12,
+    workers=1,
+    captions=5,
+    steps=2,
+    shift=4,
+    judged=30,
+    studies=8,
+    study_sources=10,
+    seeds=2,
+    updates=2,
+    renders=2,
+)
