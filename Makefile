@@ -19,7 +19,7 @@ APP_ARGS = $(if $(PROFILE),--profile "$(PROFILE)") $(if $(WORKSPACE),--workspace
   $(if $(PORT),--port "$(PORT)") $(if $(findstring command,$(origin HOST)),--host "$(HOST)")
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast soak lint format demo-report bench bench-gpu cluster screenshots train $(RECIPES:%=train-%) $(UNDER_TEST:%=train-%) requirements hooks chromium clean
+.PHONY: help run test test-fast soak lint format demo-report paper-demo bench bench-gpu cluster screenshots train $(RECIPES:%=train-%) $(UNDER_TEST:%=train-%) requirements hooks chromium clean
 
 help: ## This list
 	@echo "DILLEMA Studio"
@@ -57,6 +57,9 @@ format: $(TEST_READY) ## Put style and layout right where a tool can
 
 demo-report: $(RUN_READY) ## Measure the embedded models on unseen scenes and write docs/demo-report.md
 	@$(BIN)/python -m demo.report $(ARGS); missed=$$?; $(BIN)/python -m demo.report_checks && exit $$missed
+
+paper-demo: $(RUN_READY) ## The paper's RQ1 to RQ3 on the drawn world, into docs/paper-demo.md (up to an hour; resumes; ARGS=--small tries it)
+	@exec $(BIN)/python -m demo.paper $(ARGS)
 
 bench: $(TEST_READY) chromium ## Measure what people wait for, against its bounds (a quarter of an hour; ARGS="--minutes 1" is shorter, ARGS=--large adds a million test cases)
 	@exec $(BIN)/python -m benchmarks $(ARGS)

@@ -1,4 +1,4 @@
-"""Simulated annotators of stated quality: what they say of images of which the drawn world knows whether they are valid.
+"""Simulated annotators of stated quality: what they say of images whose validity the drawn world knows.
 
 They behave as those of `study.simulate` do, but vote here and not over HTTP; what their votes agree on is worked out as
 in every study.
@@ -63,5 +63,5 @@ def vote(valid: NDArray[np.bool_], seed: int) -> Votes:
 def crew_in_words() -> str:
     """Who they are."""
     kinds = Counter(one.accuracy for one in CREW)
-    listed = ", ".join(f"{number} who are right {share:.0%} of the time" for share, number in kinds.items())
+    listed = ", ".join(f"{number} who are right {100 * share:.0f} % of the time" for share, number in kinds.items())
     return f"{len(CREW)} simulated annotators ({listed}); five vote on each image, and four have to agree"

@@ -1,4 +1,4 @@
-"""RQ2: where the models under test break, how much of that is the edits' doing, and whether it is where it was planted."""
+"""RQ2: where the models under test break, how much of that the edits do, and whether it is where it was planted."""
 
 from __future__ import annotations
 
@@ -91,9 +91,7 @@ def _segmenter(found: Read) -> Breaking:
     whole = segmentation_effect(original, generated, control, found.kept, SEMANTIC_CLASSES, splits)
     rows = []
     for name, own in _masks(found):
-        part = segmentation_effect(
-            original, generated.where(own), control, found.kept[own], SEMANTIC_CLASSES, splits
-        )
+        part = segmentation_effect(original, generated.where(own), control, found.kept[own], SEMANTIC_CLASSES, splits)
         rows.append(TypeRow(name, part.cases, name in PLANTED_TYPES, part.miou_generated, part.excess))
     after, before = right_pixels(generated), _of_controls(found, right_pixels(control))
     changes = Changes(found.of_case, after, before, np.zeros(len(after), bool))
@@ -125,18 +123,30 @@ def right_before_edit(found: Read) -> NDArray[np.bool_]:
     return np.asarray(found.answers()[0][0].right[found.of_case] == RIGHT)
 
 
-def at_least(figure: Figure, original: Figure, wrong: Figure) -> tuple[float | None, str]:
+def factor_of(whole: Effectiveness) -> tuple[float | None, str]:
+    """How many times the error on originals that on generated images is, with its interval; as `times_of` where the
+    model is right about every original.
+    """
+    factor = whole.factor
+    if factor.value is None:
+        return times_of(whole.error_original, whole.error_generated.value)
+    ends = f" ({factor.low:.1f} to {factor.high:.1f})" if factor.low is not None and factor.high is not None else ""
+    return factor.value, f"{factor.value:.1f} times{ends}"
+
+
+def times_of(original: Figure, error: float | None) -> tuple[float | None, str]:
     """How many times the error on originals another error is. Where the model is right about every original, the upper
     end of the exact interval of its error (Clopper and Pearson 1934) stands for it: the factor is at least that.
     """
-    if figure.value is not None:
-        ends = f" ({figure.low:.1f} to {figure.high:.1f})" if figure.low is not None and figure.high is not None else ""
-        return figure.value, f"{figure.value:.1f} times{ends}"
-    if original.value is None or wrong.value is None or not original.n:
-        return None, f"cannot tell: {figure.why}"
-    most = float(stats.beta.ppf(0.975, 1, original.n)) if original.value == 0 else original.value
-    found = wrong.value / most
-    return found, f"at least {found:.1f} times: it is right about every original, so at most {most:.2%} are wrong"
+    if original.value is None or error is None:
+        return None, f"cannot tell: {original.why or 'there is nothing to compare'}"
+    if original.value > 0:
+        return error / original.value, f"{error / original.value:.1f} times"
+    most = float(stats.beta.ppf(0.975, 1, original.n))
+    words = (
+        f"at least {error / most:.1f} times: right about all {original.n:,} originals, so at most {most:.2%} are wrong"
+    )
+    return error / most, words
 
 
 def named_planted(rows: Sequence[SensitivityRow]) -> int:

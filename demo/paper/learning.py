@@ -50,7 +50,8 @@ def learnt(training: Training) -> dict[str, Floats]:
     if not file.exists():
         said = _measured(training)
         half = file.with_suffix(".half.npz")
-        np.savez_compressed(half, **{f"{place}": one for place, one in enumerate(said.values())})
+        named: dict[str, Any] = {f"{place}": one for place, one in enumerate(said.values())}
+        np.savez_compressed(half, **named)
         half.replace(file)
     with np.load(file) as held:
         return {name: held[f"{place}"] for place, name in enumerate(training.sets)}

@@ -5,12 +5,10 @@ The one module of the demo that knows workspaces. A batch that was stopped goes 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 from demo.paper.size import Size
 from demo.paper.world import Family, mask_classes
@@ -20,7 +18,7 @@ from pipeline.models import load_models
 from pipeline.profile import load_profile
 from pipeline.recipes import DILLEMA, RECONSTRUCTION
 from pipeline.seams import Models
-from pipeline.types import CounterfactualCaption, from_plain, to_plain
+from pipeline.types import CounterfactualCaption
 from services.batches.engine import Engine, Told
 from services.batches.plan_file import plan_from_text
 from services.batches.pools import HerePool, Pool, ProcessPool
@@ -74,7 +72,7 @@ class Made:
 
 
 def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ...]:
-    """The test cases and the reconstructions of all sources. Raises UserError where a batch does not come to its end."""
+    """The test cases and the reconstructions of all sources. Raises UserError for a batch that was stopped."""
     made = list[Made]()
     with Workspace(folder / "workspace") as workspace:
         service = BatchService(workspace)
@@ -159,21 +157,3 @@ def _made(workspace: Workspace, batch: int, recipe: str) -> Iterator[Made]:
                 told=case.lineage.counterfactual,
                 checks={check.name: check.value for check in case.checks},
             )
-
-
-def save(file: Path, made: tuple[Made, ...]) -> None:
-    """Writes them down, a line each."""
-    lines = (json.dumps({**asdict(one), "told": to_plain(one.told)}, ensure_ascii=False) for one in made)
-    half = file.with_suffix(".half")
-    half.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    half.replace(file)
-
-
-def load(file: Path) -> tuple[Made, ...]:
-    """What `save` has written."""
-
-    def one(line: str) -> Made:
-        held: dict[str, Any] = json.loads(line)
-        return Made(**{**held, "told": from_plain(CounterfactualCaption, held["told"])})
-
-    return tuple(one(line) for line in file.read_text(encoding="utf-8").splitlines())

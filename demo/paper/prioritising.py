@@ -87,7 +87,6 @@ def ours(found: Read, rows: Numbers, seed: int = 4) -> Numbers:
     """Our order of some cases: what the model says is known, and so whether it is wrong; how likely people find an
     image valid is foretold by votes on other sources; and an image whose like was shown comes later.
     """
-    answers, _ = found.answers()[1]
     wrong = (wrong_cases(found) & right_before_edit(found)).astype(np.float64)
     score = score_of_each(found, seed)
     valid = score if score is not None else np.ones(len(found.cases))
@@ -95,7 +94,7 @@ def ours(found: Read, rows: Numbers, seed: int = 4) -> Numbers:
     # A fault that is there counts for nearly one: a little is left for what a model is only unsure about.
     doubt = 0.01 * deep_gini(found.said[1])
     chance = np.maximum(wrong, doubt)
-    return rows[by_new_faults(chance[rows], valid[rows], [(*cells[row], int(answers.said[row])) for row in rows])]
+    return rows[by_new_faults(chance[rows], valid[rows], [cells[row] for row in rows])]
 
 
 def doubtful_first(found: Read, rows: Numbers) -> Numbers:

@@ -111,7 +111,7 @@ class Read:
         return map_classes(SEMANTIC_CLASSES, self.classes, "segmentation")
 
     def answers(self) -> tuple[tuple[Answers, Floats], ...]:
-        """Of a classifier: its answers to sources, cases and controls, and the probability of the true class of each."""
+        """Of a classifier: its answers to sources, cases and controls, with the probability of the true class."""
         found = []
         places = (np.arange(len(self.sources)), self.of_case, self.of_control)
         for rows, own in zip(self.said, places, strict=True):

@@ -114,7 +114,9 @@ class Parts:
     def rows(self) -> dict[tuple[Side, bool], Numbers]:
         """The cases by side and by whether their edit type is unseen."""
         sides, unseen = np.array(sides_of(self.found)), np.array(self.found.edit_types) == UNSEEN
-        return {(one, held): np.flatnonzero((sides == one) & (unseen == held)) for one in SIDES for held in (True, False)}
+        return {
+            (one, held): np.flatnonzero((sides == one) & (unseen == held)) for one in SIDES for held in (True, False)
+        }
 
 
 def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraining:
@@ -133,7 +135,10 @@ def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraini
     }.items():
         if examples:
             sets[name], sources[name] = tuple(examples), own
-    tune = (*parts.original("tune")[0], *parts.made(rows["tune", False][:: max(1, len(rows["tune", False]) // _MOST_TUNE)])[0])
+    tune = (
+        *parts.original("tune")[0],
+        *parts.made(rows["tune", False][:: max(1, len(rows["tune", False]) // _MOST_TUNE)])[0],
+    )
     trainings = {
         (arm.name, seed): Training(
             family, arm, seed, recipe, tune, sets, folder / family / f"{ARMS.index(arm.name)}-{seed}"

@@ -76,9 +76,7 @@ def source(family: Family, number: int) -> Source:
     rng = random.Random(f"fair {seed}")
     label = OBJECT_CLASSES[number % len(OBJECT_CLASSES)] if family == "object" else None
     scene = random_scene(seed, family, label)
-    return Source(
-        family, number, scene.with_look(weather=rng.choice(FAIR_WEATHERS), time=rng.choice(FAIR_TIMES))
-    )
+    return Source(family, number, scene.with_look(weather=rng.choice(FAIR_WEATHERS), time=rng.choice(FAIR_TIMES)))
 
 
 def shift_scenes(family: Family, number: int) -> Iterator[Scene]:
