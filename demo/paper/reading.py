@@ -183,7 +183,8 @@ def _judges() -> Any:
     return Judges(), MaskChecker(load_profile("demo"))
 
 
-def _one_thread() -> None:
+def one_thread() -> None:
+    """Of torch, in a process of several."""
     import torch
 
     torch.set_num_threads(1)
@@ -194,7 +195,7 @@ def judge_all(family: Family, cases: Sequence[Made], workers: int) -> list[Judge
     if workers < 2:
         return [judged(family, one) for one in cases]
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_one_thread) as processes:
+    with ProcessPoolExecutor(workers, mp_context=spawn, initializer=one_thread) as processes:
         return list(processes.map(partial(judged, family), cases, chunksize=20))
 
 

@@ -364,12 +364,10 @@ def _rq3(held: Results, names: dict[str, str]) -> Iterator[str]:
     shifts = " and ".join(f"{look['weather']} {look['time']}s" for look in SHIFTS)
     yield (
         "Sources are parted first (60 % train, 15 % tune, 25 % test), and what is made of one stays on its side. "
-        "Models "
-        f"are trained on from the weights under test by {recipe.updates} updates (SGD, momentum {recipe.momentum}; "
-        "batches "
-        f"of {held.retraining['object'].recipe.batch} and {held.retraining['road'].recipe.batch}), the same number "
-        "for every "
-        "arm; the state is chosen on the tuning side. **No arm learns from weather edits**: they are the unseen edit "
+        f"Models are trained on from the weights under test by {recipe.updates} updates, the same number for every arm "
+        f"({_recipe(held, 'object')} for the classifier, {_recipe(held, 'road')} for the segmenter; set on small runs "
+        "with the first 60 and 24 of the sources, whatever their side: their share of the test side was seen then); "
+        "the state is chosen on the tuning side. **No arm learns from weather edits**: they are the unseen edit "
         f"type. The natural shift is drawn by the renderer itself: {shifts}. Generated tests hold the images that are "
         "valid by the truth. “valid” learns from what simulated annotators accept. A segmenter's accuracy is the "
         "share "
@@ -398,6 +396,12 @@ def _rq3(held: Results, names: dict[str, str]) -> Iterator[str]:
     yield f"![Accuracy of every arm on generated images of unseen sources]({names['arms']})"
     yield ""
     yield f"Intervals here are over seeds and sources together; goals are held against “{MAIN_ARM}”, the paper's arm."
+
+
+def _recipe(held: Results, family: Family) -> str:
+    own = held.retraining[family].recipe
+    name = "SGD" if own.optimiser == "sgd" else "Adam"
+    return f"{name} at {own.learning_rate:g}, batches of {own.batch}"
 
 
 def _chart_edits(held: Results, file: Path) -> None:
