@@ -57,12 +57,20 @@ class Clustering:
 
 
 def interval(
-    sums: Floats, statistic: Statistic, n: int, seed: int = 0, samples: int = SAMPLES, confidence: float = CONFIDENCE
+    sums: Floats,
+    statistic: Statistic,
+    n: int,
+    seed: int = 0,
+    samples: int = SAMPLES,
+    confidence: float = CONFIDENCE,
+    share: bool = False,
 ) -> Figure:
     """A figure of sums over sources, (sources, k), with a bias-corrected and accelerated bootstrap interval (Efron
     1987, Journal of the American Statistical Association 82): sources are drawn with replacement, as many as there are.
 
-    `n` is the number of images, which is only told. No interval with fewer than two sources, or where all are alike.
+    `n` is the number of images, which is only told. No interval with fewer than two sources, or where all are alike: a
+    bootstrap would take that for certain. Of a `share` that is 0 or 1 of all sources the interval is exact (Clopper and
+    Pearson 1934, Biometrika 26), and counts a source as one image.
     """
     sources = len(sums)
     if not sources:
@@ -71,6 +79,9 @@ def interval(
     if not np.isfinite(value):
         return Figure(None, n=n, sources=sources, why="it is undefined for these images")
     kinds, of_kind = np.unique(sums, axis=0, return_counts=True)
+    if share and value in (0.0, 1.0) and sources >= FEWEST_SOURCES:
+        exact = stats.binomtest(round(value * sources), sources).proportion_ci(confidence)
+        return Figure(value, float(exact.low), float(exact.high), n, sources)
     if sources < FEWEST_SOURCES or len(kinds) == 1:
         why = "there is one source only" if sources < FEWEST_SOURCES else "all sources are alike"
         return Figure(value, n=n, sources=sources, why=f"no interval, since {why}")
@@ -79,6 +90,8 @@ def interval(
     figures = figures[np.isfinite(figures)]
     if len(figures) < samples / 2:
         return Figure(value, n=n, sources=sources, why="no interval, since too few resamples have a figure")
+    if not np.ptp(figures):
+        return Figure(value, n=n, sources=sources, why="no interval, since all sources are alike in it")
     low, high = _bca(value, figures, statistic(sums.sum(axis=0) - kinds), of_kind, confidence)
     return Figure(value, low, high, n, sources)
 

@@ -179,9 +179,11 @@ def effectiveness(
         sources=len(both),
         cases=n,
         left_out=left_out,
-        error_original=interval(sums, lambda held: _over(held[..., 1], held[..., 0]), len(both), seed),
-        error_generated=interval(sums, lambda held: _over(held[..., 3], held[..., 2]), n, seed),
-        error_reconstructed=interval(with_control, lambda held: _over(held[..., 5], held[..., 4]), controls, seed)
+        error_original=interval(sums, lambda held: _over(held[..., 1], held[..., 0]), len(both), seed, share=True),
+        error_generated=interval(sums, lambda held: _over(held[..., 3], held[..., 2]), n, seed, share=True),
+        error_reconstructed=interval(
+            with_control, lambda held: _over(held[..., 5], held[..., 4]), controls, seed, share=True
+        )
         if len(with_control)
         else no_control,
         difference=interval(sums, _difference, n, seed),

@@ -125,7 +125,7 @@ def _row(name: str, own: NDArray[np.bool_], judged: NDArray[np.bool_], valid: ND
 def _plain(wrong: NDArray[np.bool_], source: NDArray[np.int64], seed: int, resamples: int) -> Figure:
     _, number = np.unique(source, return_inverse=True)
     sums = np.stack([np.bincount(number, weights=wrong), np.bincount(number).astype(np.float64)], axis=1)
-    return interval(sums, lambda held: held[..., 0] / held[..., 1], len(wrong), seed, resamples)
+    return interval(sums, lambda held: held[..., 0] / held[..., 1], len(wrong), seed, resamples, share=True)
 
 
 class _Sums:

@@ -9,6 +9,7 @@ from scipy import stats
 from sklearn.metrics import confusion_matrix
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportion_confint
 
 from evaluation.by_source import Floats, adjusted, clustering, interval, mean_by_source, means_of_groups
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, Effectiveness, calibration, effectiveness
@@ -82,6 +83,22 @@ def test_intervals_cover_what_is_true_as_often_as_they_say() -> None:
         naive += alone.low <= 0.3 <= alone.high
     assert 0.92 <= covered / 400 <= 0.98
     assert naive / 400 < 0.8  # images that are counted as independent promise too much
+
+
+def test_where_nothing_is_wrong_it_is_not_certain_that_nothing_ever_is() -> None:
+    def share(held: Floats) -> Floats:
+        return np.asarray(held[..., 1] / held[..., 0])
+
+    sums = np.array([[2.0, 0.0], [3.0, 0.0], [2.0, 0.0]] * 10)
+    exact = proportion_confint(0, 30, method="beta")
+    found = interval(sums, share, 70, share=True)
+    assert (found.value, found.low, found.high) == pytest.approx((0.0, *exact))
+    every = np.stack([sums[:, 0], sums[:, 0]], axis=1)
+    found = interval(every, share, 70, share=True)
+    assert (found.value, found.low, found.high) == pytest.approx((1.0, *proportion_confint(30, 30, method="beta")))
+    # A difference that is 0 for every source, whatever else is in the sums.
+    found = interval(np.stack([sums[:, 0], sums[:, 1]], axis=1), lambda held: held[..., 1] / held[..., 0], 70)
+    assert found.value == 0 and found.low is None and found.why == "no interval, since all sources are alike in it"
 
 
 def test_a_mean_counts_a_source_once() -> None:
