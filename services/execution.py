@@ -22,6 +22,7 @@ from pipeline.lineage import Failure, Lineage, TestCase
 from pipeline.progress import Progress, stop_if, stoppable
 from pipeline.recipes import edits_in_words, recipe_of
 from pipeline.seeds import LARGEST
+from pipeline.settings import Settings
 from pipeline.stages import alternatives
 from pipeline.stages.generation import PlannedImage
 from pipeline.types import GENERATION, Alternatives, Keyword, KeywordAlternatives, StageName, StageValue
@@ -360,13 +361,17 @@ class Execution:
         caption = replace(lineage.counterfactual, used=True)
         self.start_images(command.run, (PlannedImage(caption, SystemRandom().randint(0, LARGEST)),), lineage.recipe)
 
-    def start_images(self, run_id: str, images: Sequence[PlannedImage], recipe_name: str = "") -> None:
-        """Line up images of a run, with the settings that it has now; of its recipe where none is named."""
+    def start_images(
+        self, run_id: str, images: Sequence[PlannedImage], recipe_name: str = "", settings: Settings | None = None
+    ) -> int:
+        """Line up images of a run; of its recipe where none is named, and with the settings that it has now where none
+        are given. Returns the number of the job in the queue.
+        """
         run = self.workspace.runs.get(run_id)
         recipe = recipe_of(recipe_name or run.recipe)
         if refused := recipe.cannot_draw(self.driver.profile):
             raise UserError(refused)
-        settings = self.runs.settings(run, recipe.name)
+        settings = settings or self.runs.settings(run, recipe.name)
         values = {name: stored.value.value for name, stored in run.values.items()}
         key = drawing_key(recipe, run.task, self.runs.pixels(run.source_sha), values, settings)
         names = [f"{edits_in_words(recipe.name, image.counterfactual)} · seed {image.seed}" for image in images]
@@ -382,7 +387,7 @@ class Execution:
         # Recorded before it waits its turn: what a kill of the server takes away is then known to be missing.
         job_id = self.workspace.jobs.start(run_id, len(images), key)
         try:
-            self.jobs.submit(
+            return self.jobs.submit(
                 run_id,
                 (GENERATION,),
                 lambda handle: self._draw(request, run_id, job_id, handle),

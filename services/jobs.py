@@ -278,6 +278,12 @@ class JobQueue:
             job = self._jobs.get(job_id)
             return None if job is None else job.view
 
+    def wait(self, job_id: int, seconds: float) -> JobView | None:
+        """The same, once it is over or so much time has gone by."""
+        with self._changed:
+            self._changed.wait_for(lambda: (job := self._jobs.get(job_id)) is None or not job.view.active, seconds)
+            return self.view(job_id)
+
     def known(self, job_id: int) -> JobView:
         """The same. Raises UserError for a number that none has had since the studio was started."""
         view = self.view(job_id)
@@ -397,6 +403,8 @@ class JobQueue:
             if job is not None:
                 job.view = replace(job.view, **changes)  # type: ignore[arg-type]
                 self._changes.tell()
+                if not job.view.active:
+                    self._changed.notify_all()
 
     def _forget(self) -> None:
         over = [number for number, job in self._jobs.items() if not job.view.active]

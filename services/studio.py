@@ -129,7 +129,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
         curation.register(commands)
     batches = BatchRuns(workspace, changes, allowed)
     batches.register(commands)
-    evaluations = EvaluationService(profile, workspace, predictions.require_known, changes)
+    evaluations = EvaluationService(profile, workspace, predictions.require_known, changes, execution)
     evaluations.register(commands)
     thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
     gallery = Gallery(workspace, meaning, near_duplicates, image_map, thumbnails.give_way)

@@ -22,6 +22,7 @@ from services.commands import Command, Commands, refused
 from services.curation.views import View, ViewText
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.answered import ModelAnswers
+from services.evaluation.control import ControlPlan, ControlSets
 from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.predicting import Predicting
 from services.evaluation.results import Found, entries_of, evaluate
@@ -29,6 +30,7 @@ from services.evaluation.scoring import score_images
 from services.evaluation.study import StudyPlan, draft_study, plan_study
 from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
+from services.execution import Execution
 from services.predictions import LONGEST_CLASSES, LONGEST_NAME, LONGEST_PATH
 from services.queries import Query
 from services.test_sets.hashes import OnCount
@@ -127,6 +129,28 @@ class ShowEvaluation(OnModel):
     looks: ClassVar[bool] = True
 
 
+class MakeControlSet(OnSubject):
+    """Draw the reconstructions that sources of a test set lack: their own captions without an edit, and all else as
+    their test cases were drawn. What is there is not drawn again.
+    """
+
+    name: ClassVar[str] = "make-control-set"
+
+
+class CancelControlSet(Command):
+    """Stop to draw reconstructions; what was drawn stays."""
+
+    name: ClassVar[str] = "cancel-control-set"
+    work: int = Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")
+
+
+class ShowControlSet(Query):
+    """Tell how far the drawing of reconstructions is."""
+
+    name: ClassVar[str] = "show-control-set"
+    work: int = Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")
+
+
 class DraftEvaluationStudy(OnModel):
     """Draft a validity study of images that a model gets right and wrong, drawn so that it says how many of the faults
     are valid; gives the study, which nobody sees before it is started.
@@ -145,12 +169,16 @@ class EvaluationService:
         workspace: Workspace,
         require_known: Callable[[UnderTestSettings], None],
         changes: Changes | None = None,
+        execution: Execution | None = None,
     ) -> None:
+        """`execution` draws control sets; None where nothing is drawn."""
         self._profile, self._workspace = profile, workspace
         self.predicting = Predicting(workspace, require_known)
         self._answers = ModelAnswers(workspace)
         self.work = WorkQueue(changes, name="work with a model under test")
         """Models that read images; `of(about(asked))` finds that of a question."""
+        self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
+        """Draws control sets; `controls.work.of(about_control(subject))` finds that of a subject."""
         self._cases: dict[tuple[str, int], Cases] = {}
         self._found: dict[tuple[str, int], Found] = {}
         self._lock = threading.Lock()
@@ -162,12 +190,17 @@ class EvaluationService:
         commands.add(BeginPredictions, lambda sent: work_facts(self.begin(self.asked(sent))))
         commands.add(CancelPredictions, self._cancel)
         commands.add(ShowPredictions, lambda asked: work_facts(self.work.view(asked.work)))
+        commands.add(MakeControlSet, lambda sent: work_facts(self.make_control(sent.subject)))
+        commands.add(CancelControlSet, self._cancel_control)
+        commands.add(ShowControlSet, lambda asked: work_facts(self._controls.work.view(asked.work)))
         commands.add(DraftEvaluationStudy, lambda sent: {"study": self.draft_study(self.asked(sent), sent.judged)})
         commands.add(ShowEvaluation, lambda asked: facts_of(self.evaluate(self.asked(asked))))
 
     def close(self) -> None:
-        """Stop what is read; it goes on where it was when it is begun again."""
+        """Stop what is read and drawn; it goes on where it was when it is begun again."""
         self.work.close()
+        if self.controls is not None:
+            self.controls.close()
 
     # What there is
 
@@ -261,6 +294,24 @@ class EvaluationService:
         if stored is None:
             return Pending(len(cases.pictures), 0)
         return Pending(len(cases.pictures), self._answers.read_of(stored, cases), len(broken))
+
+    # The control set
+
+    def control_plan(self, subject: Subject) -> ControlPlan:
+        """What `make_control` would draw, and how long that takes. Raises UserError where nothing is drawn at all."""
+        return self._controls.plan(subject)
+
+    def make_control(self, subject: Subject) -> WorkView:
+        """Begin to draw the reconstructions that its sources lack; what is at it already goes on. The result of the
+        work is a `services.evaluation.control.ControlsDrawn`. Raises UserError where nothing can be drawn.
+        """
+        return self._controls.make(subject, about_control(subject))
+
+    @property
+    def _controls(self) -> ControlSets:
+        if self.controls is None:
+            raise UserError("Nothing is drawn here: ask the studio for reconstructions.")
+        return self.controls
 
     # Figures
 
@@ -395,6 +446,10 @@ class EvaluationService:
             ],
         }
 
+    def _cancel_control(self, sent: CancelControlSet) -> dict[str, Any]:
+        self._controls.work.cancel(sent.work)
+        return work_facts(self._controls.work.view(sent.work))
+
     def _cancel(self, sent: CancelPredictions) -> dict[str, Any]:
         self.work.cancel(sent.work)
         return work_facts(self.work.view(sent.work))
@@ -403,6 +458,11 @@ class EvaluationService:
 def about(asked: Asked) -> str:
     """What work with a question is found by."""
     return hashlib.sha256(repr((asked.subject, asked.model)).encode()).hexdigest()[:24]
+
+
+def about_control(subject: Subject) -> str:
+    """What the drawing of a control set is found by."""
+    return hashlib.sha256(repr(subject).encode()).hexdigest()[:24]
 
 
 def model_choice_key(wanted: UnderTestSettings) -> str:

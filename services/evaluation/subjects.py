@@ -63,6 +63,10 @@ class Cases:
     """Of each source; "" for none."""
     left_out: tuple[str, ...]
     """What of it is not counted, each in one sentence."""
+    lacking: Numbers
+    """A test case, by its place, of each source without a reconstruction: one that tells how it would be drawn. Sources
+    of images that were brought in, or drawn by a method that has no reconstructions, are not among them.
+    """
 
     @cached_property
     def pictures(self) -> tuple[str, ...]:
@@ -187,14 +191,13 @@ class _Reading:
         generated = Images(rows, source, own_label, table.images.numbers[rows], table.images.of(rows), masks[1])
         numbers = table.images.numbers[controls]
         drawn = Images(controls, control_source, label[control_source], numbers, table.images.of(controls), masks[2])
-        has_control = np.zeros(len(shas), bool)
-        has_control[control_source] = True
+        lacking = self._lacking(rows, source, of_source, segments)
         view = SubjectView(
             *(self._subject, self._title, kind, len(shas), len(rows), len(controls), there, problem),
-            can_make_control=bool(len(shas)) and not bool(has_control.all()),
+            can_make_control=len(lacking) > 0,
         )
         split = tuple(Texts(self._splits.values, self._splits.numbers[source_rows]).of(slice(None)))
-        return Cases(view, table, originals, generated, drawn, names, split, tuple(self._left_out))
+        return Cases(view, table, originals, generated, drawn, names, split, tuple(self._left_out), lacking)
 
     def _labelled(self, rows: Numbers, first: Numbers, shas: list[str]) -> tuple[tuple[str, ...], Numbers, Numbers]:
         """The labels that there are, and the number of that of each image and of each source. A source has that which
@@ -216,18 +219,41 @@ class _Reading:
 
     def _controls(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
         """The reconstructions of the sources that are drawn as some of the test cases are."""
-        table = self._table
-        fits = self._is_control & table.there & (table.segmentation == segments) & (table.verdict != REJECTED)
-        found = np.flatnonzero(fits & (of_source[table.sources.numbers] >= 0))
-        drawn = np.unique(table.profiles.numbers[rows] * len(table.methods.values) + table.methods.numbers[rows])
-        own = table.profiles.numbers[found] * len(table.methods.values) + table.methods.numbers[found]
-        alike = np.isin(own, drawn)
+        found = self._reconstructed(of_source, segments)
+        found = found[self._table.verdict[found] != REJECTED]
+        alike = np.isin(self._drawn_by(found), np.unique(self._drawn_by(rows)))
         if not alike.all():
             words = "reconstructions of its sources are" if (~alike).sum() > 1 else "reconstruction of its sources is"
             self._left_out.append(
                 f"{int((~alike).sum()):,} {words} left out, drawn by another profile or method than its test cases."
             )
         return found[alike]
+
+    def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, segments: bool) -> Numbers:
+        """The places of test cases by which reconstructions can be drawn: the first of each source that has none. One
+        that a person rejected is there: the same one would come again.
+        """
+        table = self._table
+        by_method = np.array([name == RECONSTRUCTION.method for name in table.methods.values] + [False])
+        usable = (table.test_case[rows] >= 0) & table.there[rows] & by_method[table.methods.numbers[rows]]
+        place = np.flatnonzero(usable)
+        known, first = np.unique(source[place], return_index=True)
+        found = self._reconstructed(of_source, segments)
+        alike = np.isin(self._drawn_by(found), np.unique(self._drawn_by(rows)))
+        there = of_source[table.sources.numbers[found[alike]]]
+        lacking: Numbers = place[first[~np.isin(known, there)]]
+        return lacking
+
+    def _reconstructed(self, of_source: Numbers, segments: bool) -> Numbers:
+        """All reconstructions of these sources, whatever drew them and whatever people said of them."""
+        table = self._table
+        fits = self._is_control & table.there & (table.segmentation == segments)
+        return np.flatnonzero(fits & (of_source[table.sources.numbers] >= 0))
+
+    def _drawn_by(self, rows: Numbers) -> Numbers:
+        """A number for the profile and the method of each image."""
+        table = self._table
+        return table.profiles.numbers[rows] * len(table.methods.values) + table.methods.numbers[rows]
 
     def _masks_of(self, rows: Numbers) -> list[MaskOf]:
         return list(zip(self._masks.of(rows), self._mask_classes.of(rows), strict=True))

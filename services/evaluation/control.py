@@ -1,0 +1,199 @@
+"""The control set of an evaluation: the sources of its test cases drawn once more from their own captions, without an
+edit, and in all else as the test cases were: profile, method, settings and seed. What exceeds it is what the edits do.
+
+Each reconstruction is an image of the run of its source, so that source, mask and label are the run's. It is drawn by
+the queue of runs, one after the other; what is there is not drawn again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline.errors import Cancelled, UserError
+from pipeline.lineage import Lineage, UnreadSettings
+from pipeline.methods import method_of
+from pipeline.recipes import RECONSTRUCTION, recipe_of
+from pipeline.settings import Settings
+from pipeline.stages.generation import PlannedImage
+from pipeline.types import CounterfactualCaption
+from services.changes import Changes
+from services.evaluation.subjects import Cases
+from services.evaluation.types import Subject
+from services.execution import Execution
+from services.jobs import JobView
+from services.test_sets.hashes import OnCount
+from services.test_sets.work import WorkQueue, WorkView
+from storage.types import Run
+
+DRAWING = "drawing reconstructions"
+LOOK_SECONDS = 0.5
+"""Between two looks at whether somebody wants it stopped."""
+FAILURES = 5
+"""Sources one after another that cannot be drawn, after which the rest is left."""
+
+
+@dataclass(frozen=True)
+class ControlPlan:
+    """What would be drawn."""
+
+    images: int
+    seconds: float | None
+    """How long that is likely to take; None where nothing was measured yet."""
+    problem: str
+    """Why nothing can be drawn, in one sentence; "" where something can."""
+
+
+@dataclass(frozen=True)
+class ControlsDrawn:
+    """What became of the sources without a reconstruction."""
+
+    drawn: int
+    failed: tuple[tuple[str, str], ...]
+    """The run and a sentence of each that could not be drawn."""
+
+    @property
+    def note(self) -> str:
+        """What a person has to know, in a sentence; "" for nothing."""
+        if not self.failed:
+            return ""
+        words = "reconstructions" if len(self.failed) > 1 else "reconstruction"
+        return f"{len(self.failed):,} {words} could not be drawn: {self.failed[0][1]}"
+
+
+class ControlSets:
+    """Draws control sets. All methods may be called from any thread."""
+
+    def __init__(self, execution: Execution, cases: Callable[[Subject], Cases], changes: Changes | None = None) -> None:
+        """`cases` gives the images of a subject as they are now."""
+        self._execution, self._cases = execution, cases
+        self.work = WorkQueue(changes, name="drawing of a control set")
+        """What is drawn; `of(about)` finds it. The result of each piece is a `ControlsDrawn`."""
+        self._lock = threading.Lock()
+
+    def plan(self, subject: Subject) -> ControlPlan:
+        """What `make` would draw. Raises UserError for a version that is gone."""
+        cases = self._cases(subject)
+        images = len(cases.lacking)
+        try:
+            self._require(cases)
+        except UserError as error:
+            return ControlPlan(images, None, str(error))
+        run, lineage = self._like(self._waiting(cases)[0])
+        each = self._execution.estimates.seconds_per_image(run, self._settings(run, lineage))
+        return ControlPlan(images, None if each is None else each * images, "")
+
+    def make(self, subject: Subject, about: str) -> WorkView:
+        """Begin to draw what is missing; what is at it already goes on. Raises UserError where nothing can be drawn."""
+        with self._lock:
+            for one in self.work.of(about):
+                if one.active and not one.stopping:
+                    return one
+            self._require(self._cases(subject))
+            return self.work.view(self.work.start(DRAWING, about, lambda on_count: self._draw_all(subject, on_count)))
+
+    def close(self) -> None:
+        """Stop what is drawn; what was drawn stays."""
+        self.work.close()
+
+    # How it is done
+
+    def _require(self, cases: Cases) -> None:
+        """Raises UserError where nothing can be drawn, with what is wrong with all of it."""
+        if cases.view.problem:
+            raise UserError(cases.view.problem, field="subject")
+        if not len(cases.generated):
+            raise UserError("It has no test case.", field="subject")
+        if not len(cases.lacking):
+            known = len(set(cases.controls.source.tolist()))
+            if known == cases.view.sources:
+                raise UserError("Each of its sources has a reconstruction already.", field="subject")
+            raise UserError(
+                "The sources without a reconstruction cannot be drawn here: their images were brought in, were drawn "
+                "in another way, or belong to deleted runs; or a person rejected the reconstruction.",
+                field="subject",
+            )
+        run, lineage = self._like(self._waiting(cases)[0])
+        self._settings(run, lineage)
+
+    def _waiting(self, cases: Cases) -> list[int]:
+        """The test cases by which is drawn."""
+        found: list[int] = cases.table.test_case[cases.generated.row[cases.lacking]].tolist()
+        return found
+
+    def _like(self, test_case: int) -> tuple[Run, Lineage]:
+        held = self._execution.workspace.test_cases.get(test_case)
+        return self._execution.workspace.runs.get(held.run_id), held.lineage
+
+    def _draw_all(self, subject: Subject, on_count: OnCount) -> ControlsDrawn:
+        waiting = self._waiting(self._cases(subject))
+        on_count(0, len(waiting))
+        drawn, in_a_row, failed = 0, 0, list[tuple[str, str]]()
+        for done, test_case in enumerate(waiting):
+            run, lineage = self._like(test_case)
+            try:
+                drawn += self._draw(run.id, lineage, lambda done=done: on_count(done, len(waiting)))  # type: ignore[misc]
+                in_a_row = 0
+            except UserError as error:
+                failed.append((run.id, str(error)))
+                in_a_row += 1
+                if in_a_row == FAILURES:
+                    raise UserError(f"{drawn:,} were drawn, then {FAILURES} in a row could not be: {error}") from error
+            on_count(done + 1, len(waiting))
+        if failed and not drawn:
+            raise UserError(failed[0][1])
+        return ControlsDrawn(drawn, tuple(failed))
+
+    def _draw(self, run_id: str, lineage: Lineage, tell: Callable[[], None]) -> bool:
+        """Have the queue draw the reconstruction of a run, and wait for it. False where it is there by now."""
+        jobs, runs = self._execution.jobs, self._execution.workspace.runs
+        before = jobs.of_run(run_id)
+        if before is not None and before.active:
+            self._until_over(before.id, tell)
+        run = runs.get(run_id)
+        there = (case.lineage for case in run.test_cases)
+        if any(one.recipe == RECONSTRUCTION.name and one.method == lineage.method for one in there):
+            return False
+        said = recipe_of(lineage.recipe).source_caption({name: held.value.value for name, held in run.values.items()})
+        if not said:
+            raise UserError("Its run has no caption: run the first stage there, or write one.")
+        image = PlannedImage(CounterfactualCaption(said, ()), lineage.seed)
+        job = self._execution.start_images(run_id, (image,), RECONSTRUCTION.name, self._settings(run, lineage))
+        try:
+            over = self._until_over(job, tell)
+        except Cancelled:
+            jobs.cancel_job(job)
+            self._until_over(job, lambda: None)  # whoever sees that this has stopped sees that nothing is drawn
+            raise
+        if over is not None and over.state == "failed":
+            raise UserError(over.message)
+        if over is not None and over.state == "cancelled":
+            raise UserError("It was taken out of the queue.")
+        return True
+
+    def _until_over(self, job: int, tell: Callable[[], None]) -> JobView | None:
+        jobs = self._execution.jobs
+        while (view := jobs.wait(job, LOOK_SECONDS)) is not None and view.active:
+            if jobs.closing:
+                raise Cancelled
+            tell()
+        return view
+
+    def _settings(self, run: Run, lineage: Lineage) -> Settings:
+        """Those that a test case was drawn with. Raises UserError where they are not known, and where the studio draws
+        with another model now.
+        """
+        method, driver = method_of(lineage.method), self._execution.driver
+        if isinstance(lineage.settings, UnreadSettings):
+            raise UserError("The settings of its test cases are not known to this version of the studio.")
+        settings = self._execution.runs.settings(run, RECONSTRUCTION.name).model_copy(
+            update={name: getattr(lineage.settings, name) for name in method.sections}
+        )
+        model = method.model_name(driver.models, method.settings_of(settings))
+        if model and model != lineage.model:
+            raise UserError(
+                f"Its test cases were drawn by {lineage.model}, and the profile “{driver.profile.name}” draws by "
+                f"{model}: start the studio with the profile “{run.profile}”."
+            )
+        return settings
