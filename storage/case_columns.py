@@ -193,6 +193,18 @@ class CaseColumns(Repository):
                 found[name] = rows[:, 0].astype(np.int64), rows[:, 1]
         return found
 
+    @read
+    def passed(self, db: sqlite_utils.Database, entries: Numbers) -> Floats:
+        """Of each of these entries, the share of its checks that passed, 0 to 1; NaN where none could tell."""
+        selection = Selection(db, CatalogueFilter())
+        query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;'"
+        passed, told = np.zeros(len(entries)), np.zeros(len(entries))
+        for (facet,) in db.execute(query).fetchall():
+            good = entry_sets.has(selection.value(facet, "passed"), entries)
+            passed += good
+            told += good | entry_sets.has(selection.value(facet, "failed"), entries)
+        return np.divide(passed, told, out=np.full(len(entries), np.nan), where=told > 0)
+
 
 def _read(db: sqlite_utils.Database) -> CaseTable:
     query = """

@@ -10,7 +10,8 @@ from pipeline.errors import UserError
 from pipeline.lineage import Lineage
 from pipeline.methods.controlnet import ControlNetSettings
 from pipeline.recipes import RECONSTRUCTION
-from services.evaluation.service import MakeControlSet, about_control
+from services.evaluation.asking import MakeControlSet
+from services.evaluation.service import about_control
 from services.evaluation.types import Subject
 from services.studio import Studio
 from services.test_sets.work import WorkView

@@ -27,7 +27,9 @@ from pipeline.refusals import reason
 from pipeline.settings import UnderTestSettings
 from pipeline.terminal import ProgressLine, Terminated, stop_on_signals
 from services.curation.views import View
+from services.evaluation.asking import MOST_RANKED
 from services.evaluation.facts import facts_of, file_of, json_text
+from services.evaluation.ranking import ranking_facts, ranking_markdown
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import Asked, Evaluated, Subject
 from services.test_sets.versions import version_of
@@ -60,9 +62,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         if not (folder / DATABASE).is_file():
             raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
         with Workspace(folder) as workspace, stop_on_signals() as stop:
-            found = _evaluated(workspace, options, stop.asked)
-        print(_report(found, options))
-        return SOME_FAILED if found.pending.unreadable else 0
+            report, unreadable = _evaluated(workspace, options, stop.asked)
+        print(report)
+        return SOME_FAILED if unreadable else 0
     except UserError as error:
         print(_shown(str(error)), file=sys.stderr)
         return WRONG
@@ -77,7 +79,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return INTERRUPTED
 
 
-def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> Evaluated:
+def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
+    """The report, and how many images could not be read."""
     profile = load_profile(options.profile)
     service = EvaluationService(profile, workspace, lambda wanted: None)  # who sits here says where images go
     try:
@@ -105,7 +108,15 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
             line.clear()
         if read.note:
             print(_shown(read.note), file=sys.stderr)
-        return service.evaluate(asked)
+        found = service.evaluate(asked)
+        if options.command == "rank":
+            ranking = service.rank(asked, options.most)
+            text = ranking_markdown(found.model, found.subject.title, ranking)
+            plain = "\n".join(_shown(line) for line in text.split("\n"))
+            report = json_text(ranking_facts(ranking)) if options.json else plain
+        else:
+            report = _report(found, options)
+        return report, found.pending.unreadable
     finally:
         service.close()
 
@@ -190,6 +201,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, words in (
         ("effectiveness", "how often it is wrong on generated images, beside the very same sources"),
         ("sensitivity", "which edits hurt it"),
+        ("rank", "in which order to look at the test cases, to see most of its faults in the first ones"),
     ):
         sub = commands.add_parser(name, help=words, description=words)
         sub.add_argument("test_set", metavar="VERSION", nargs="?", default="", help="Birds@2, Birds@draft, or Birds")
@@ -205,7 +217,15 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--json", action="store_true", help="everything as data")
         if name == "effectiveness":
             sub.add_argument("--latex", action="store_true", help="the table in the paper's form")
+        if name == "rank":
+            sub.add_argument("--most", type=_most, default=20, help="so many are listed, the first ones (20)")
     return parser
+
+
+def _most(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_RANKED):
+        raise argparse.ArgumentTypeError(f"say a number from 1 to {MOST_RANKED:,}")
+    return int(text)
 
 
 if __name__ == "__main__":

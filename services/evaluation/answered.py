@@ -18,6 +18,7 @@ from evaluation.answers import Guesses, answers_of, count_pairs, groups_of_numbe
 from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import Answers
+from evaluation.ranking import deep_gini, entropy
 from evaluation.segmentation import Pixels
 from evaluation.types import TOP
 from services.evaluation.subjects import Cases, Images
@@ -28,6 +29,9 @@ from storage.workspace import Workspace
 Numbers = NDArray[np.int64]
 MODELS_HELD = 2
 """Models whose probabilities are held in memory: 250 MB each for 125,000 images and 1,000 classes."""
+
+LOOKED_AT_ONCE = 4096
+"""Images whose probabilities are worked with at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +105,19 @@ class ModelAnswers:
         guesses = Guesses(classes, np.zeros(classes.shape))
         answers, true = answers_of(mapping, label, source, guesses, numbers, row)
         return Answered(place, answers, true.probability, int((~exact[row]).sum()))
+
+    def doubts(self, model: StoredModel, cases: Cases, images: Images) -> tuple[Floats, Floats]:
+        """Entropy and DeepGini of what a classifier says of each image; NaN where nothing is known of it."""
+        with self._lock:
+            held = self._all(model, cases)
+            row, numbers = held.rows_of(cases, images), held.numbers
+        unsure, gini = np.full(len(row), np.nan), np.full(len(row), np.nan)
+        place = np.flatnonzero(row >= 0)
+        for first in range(0, len(place), LOOKED_AT_ONCE):
+            some = place[first : first + LOOKED_AT_ONCE]
+            probabilities = numbers[row[some]].astype(np.float64)
+            unsure[some], gini[some] = entropy(probabilities), deep_gini(probabilities)
+        return unsure, gini
 
     def segmented(self, model: StoredModel, mapping: ClassMap, images: Images) -> tuple[Numbers, Pixels]:
         """The places of those images of which a segmenter has said something and that have a mask, and their counts."""

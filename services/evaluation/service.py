@@ -7,10 +7,10 @@ import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report_of
 from evaluation.metrics import MASK_KEPT
@@ -18,21 +18,33 @@ from pipeline.errors import UserError
 from pipeline.profile import Profile
 from pipeline.settings import UnderTestSettings
 from services.changes import Changes
-from services.commands import Command, Commands, refused
-from services.curation.views import View, ViewText
-from services.edit_conflicts import LARGEST_ID
+from services.commands import Commands, refused
 from services.evaluation.answered import ModelAnswers
+from services.evaluation.asking import (
+    STUDY_IMAGES,
+    BeginPredictions,
+    CancelControlSet,
+    CancelPredictions,
+    DraftEvaluationStudy,
+    ListEvaluationSubjects,
+    ListModelsUnderTest,
+    MakeControlSet,
+    OnModel,
+    RankTestCases,
+    ShowControlSet,
+    ShowEvaluation,
+    ShowPredictions,
+)
 from services.evaluation.control import ControlPlan, ControlSets
 from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.predicting import Predicting
+from services.evaluation.ranking import NOT_RANKED, Ranking, rank, ranking_facts
 from services.evaluation.results import Found, entries_of, evaluate
 from services.evaluation.scoring import score_images
 from services.evaluation.study import StudyPlan, draft_study, plan_study
 from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
 from services.execution import Execution
-from services.predictions import LONGEST_CLASSES, LONGEST_NAME, LONGEST_PATH
-from services.queries import Query
 from services.test_sets.hashes import OnCount
 from services.test_sets.work import WorkQueue, WorkView
 from storage.catalogue_types import CatalogueFilter
@@ -43,121 +55,8 @@ READING = "reading images"
 LOOKING = "looking at the model"
 HELD = 8
 """Evaluations, and subjects, that are kept until something is saved."""
-LONGEST_MAPPING = 100_000
-STUDY_IMAGES = 300
-"""As many as the paper had judged."""
 NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
 NOT_LOADED = "Nobody has loaded this model yet: begin, and it says what classes it knows."
-
-
-class OnSubject(Command):
-    """What is evaluated."""
-
-    version: int | None = Field(
-        None, ge=1, le=LARGEST_ID, description="The number of a version of a test set, as list_evaluation_subjects says"
-    )
-    view: ViewText = ""
-    split: str = Field("", max_length=40, description="Only sources of this split, where there are several")
-
-    @property
-    def subject(self) -> Subject:
-        """Raises UserError where it is none."""
-        if self.version is not None:
-            return Subject(self.version, None, self.split)
-        view = View.read(self.view)
-        if not view.is_filter:
-            raise UserError(
-                "What looks alike, or lies in a region of the map, cannot be evaluated: take a filter, or put the "
-                "images into a test set.",
-                field="view",
-            )
-        return Subject(None, view.wanted, self.split)
-
-
-class OnModel(OnSubject):
-    """What is evaluated, and the model."""
-
-    source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
-        "profile", description="Where the model comes from; profile: the one that the profile names"
-    )
-    model: str = Field("", max_length=LONGEST_NAME, description="Its name, such as resnet50")
-    file: str = Field("", max_length=LONGEST_PATH, description="The path of its file on the machine of the studio")
-    classes: str = Field("", max_length=LONGEST_CLASSES, description="The names of a file's classes, in order")
-    key: str = Field("", max_length=80, description="In place of these: the “key” of list_models_under_test")
-    mapping: str = Field(
-        "", max_length=LONGEST_MAPPING, description="A file that maps labels to classes, CSV or TOML; as text"
-    )
-
-
-class ListEvaluationSubjects(Query):
-    """List the versions of test sets, with how many sources and test cases each has and why it cannot be evaluated."""
-
-    name: ClassVar[str] = "list-evaluation-subjects"
-
-
-class ListModelsUnderTest(OnSubject):
-    """List the models that can be asked about a test set, and how many of its images each has read."""
-
-    name: ClassVar[str] = "list-models-under-test"
-    looks: ClassVar[bool] = True
-
-
-class BeginPredictions(OnModel):
-    """Have a model read all images of a test set that it has not read; what it has read is kept."""
-
-    name: ClassVar[str] = "begin-predictions"
-
-
-class CancelPredictions(Command):
-    """Stop a model that reads images; what it has read is kept."""
-
-    name: ClassVar[str] = "cancel-predictions"
-    work: int = Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")
-
-
-class ShowPredictions(Query):
-    """Tell how far a model that reads images is."""
-
-    name: ClassVar[str] = "show-predictions"
-    work: int = Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")
-
-
-class ShowEvaluation(OnModel):
-    """Tell what a test set says of a model: errors with intervals, excess over reconstruction, edits that hurt."""
-
-    name: ClassVar[str] = "show-evaluation"
-    looks: ClassVar[bool] = True
-
-
-class MakeControlSet(OnSubject):
-    """Draw the reconstructions that sources of a test set lack: their own captions without an edit, and all else as
-    their test cases were drawn. What is there is not drawn again.
-    """
-
-    name: ClassVar[str] = "make-control-set"
-
-
-class CancelControlSet(Command):
-    """Stop to draw reconstructions; what was drawn stays."""
-
-    name: ClassVar[str] = "cancel-control-set"
-    work: int = Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")
-
-
-class ShowControlSet(Query):
-    """Tell how far the drawing of reconstructions is."""
-
-    name: ClassVar[str] = "show-control-set"
-    work: int = Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")
-
-
-class DraftEvaluationStudy(OnModel):
-    """Draft a validity study of images that a model gets right and wrong, drawn so that it says how many of the faults
-    are valid; gives the study, which nobody sees before it is started.
-    """
-
-    name: ClassVar[str] = "draft-evaluation-study"
-    judged: int = Field(STUDY_IMAGES, ge=10, le=5_000, description="So many images are to be judged, at most")
 
 
 class EvaluationService:
@@ -194,6 +93,7 @@ class EvaluationService:
         commands.add(CancelControlSet, self._cancel_control)
         commands.add(ShowControlSet, lambda asked: work_facts(self._controls.work.view(asked.work)))
         commands.add(DraftEvaluationStudy, lambda sent: {"study": self.draft_study(self.asked(sent), sent.judged)})
+        commands.add(RankTestCases, lambda asked: ranking_facts(self.rank(self.asked(asked), asked.most)))
         commands.add(ShowEvaluation, lambda asked: facts_of(self.evaluate(self.asked(asked))))
 
     def close(self) -> None:
@@ -332,6 +232,20 @@ class EvaluationService:
     def file(self, asked: Asked, kind: FileKind) -> bytes:
         """An export of the figures. Raises UserError as `evaluate`."""
         return file_of(self.evaluate(asked), kind)
+
+    def rank(self, asked: Asked, most: int = 100) -> Ranking:
+        """In which order to look at the test cases, the first `most` of them. Raises UserError as `evaluate`, and for a
+        segmenter.
+        """
+        found, stored = self._figures(asked), self.predicting.stored(asked.model)
+        assert stored is not None
+        cases, columns = found.cases, self._workspace.case_columns
+        if cases.view.kind == "segmentation":
+            raise UserError(NOT_RANKED)
+        entropy, gini = self._answers.doubts(stored, cases, cases.generated)
+        votes, passed = columns.outcomes(), columns.passed(cases.table.entry[cases.generated.row])
+        score = score_images(cases.table, columns.checks(), votes) if votes else NOT_JUDGED
+        return rank(found, entropy, gini, score, passed, votes, most)
 
     # A study of validity
 

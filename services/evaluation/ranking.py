@@ -1,0 +1,276 @@
+"""In which order to look at the test cases of a subject: by the chance that one shows a valid fault that none before
+it has shown. What is learnt from is never the image itself nor its kin: all chances are cross-fitted over sources.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.by_source import Floats
+from evaluation.effectiveness import UNKNOWN, WRONG
+from evaluation.ranking import BUDGETS, Order, by_new_faults, by_score, chance_wrong, combined, judge
+from services.evaluation.results import Found
+from services.evaluation.scoring import OUTCOMES, Scored
+from services.evaluation.subjects import Cases
+from storage.case_columns import Outcome
+
+FOLDS = 5
+DOUBTS = 20
+"""Groups of equal size into which images are parted by how unsure the model is of them."""
+OURS, RANDOM, ENTROPY, GINI = "ours", "random", "entropy", "DeepGini"
+NOT_RANKED = "Test cases are ranked for a classifier: a segmenter is not simply right or wrong of an image."
+ValidFrom = Literal["votes", "checks", "nothing"]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RankedCase:
+    """A test case in its place of the order."""
+
+    entry: int
+    """In the catalogue."""
+    image: str
+    """SHA-256."""
+    label: str
+    said: str
+    """What the model says; "" for what is none of the labels, and where it has not read the image."""
+    edits: str
+    wrong: float
+    """The chance that the model is wrong, 0 to 1."""
+    valid: float
+    """The chance that people find it valid, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """An order of all test cases of a subject, and how good it is beside others."""
+
+    first: tuple[RankedCase, ...]
+    """As many as were asked for."""
+    cases: int
+    known: int
+    """Those of which the truth is known, by which the orders are judged."""
+    orders: tuple[Order, ...]
+    """Ours, random, entropy and DeepGini; none where the truth of no test case is known."""
+    valid_from: ValidFrom
+    notes: tuple[str, ...]
+    """What a person has to know, each one sentence."""
+
+
+def rank(
+    found: Found,
+    entropy: Floats,
+    gini: Floats,
+    score: Scored | str,
+    passed: Floats,
+    votes: Sequence[Outcome],
+    most: int,
+    seed: int = 0,
+) -> Ranking:
+    """The order of the test cases of a classifier. `entropy` and `gini` say of each test case how unsure the model is,
+    NaN where it has not read it; `score` is how likely people find images valid, or why nobody can tell; `passed` is
+    the share of its checks that each test case passed, NaN for none; `votes` are what studies say of test cases.
+    """
+    cases, images = found.cases, found.cases.generated
+    kinds, kind, edit_of = _kinds(cases)
+    wrong, notes = _chance_wrong(found, kinds, kind, entropy, seed)
+    judged = _judged(cases, votes)
+    valid, valid_from, note = _chance_valid(cases, score, passed)
+    cells = list(zip(images.label.tolist(), edit_of.tolist(), found.said.tolist(), strict=True))
+    order = by_new_faults(wrong, valid, cells)
+    known = (found.right != UNKNOWN) & found.compared[images.source]
+    faults: list[Hashable | None] = [
+        cell if is_one else None
+        for cell, is_one in zip(cells, (known & (found.right == WRONG) & (judged != 0)).tolist(), strict=True)
+    ]
+    shuffled = np.random.default_rng(seed).permutation(len(images))
+    others = {RANDOM: shuffled, ENTROPY: _by_doubt(entropy), GINI: _by_doubt(gini)}
+    orders = tuple(
+        judge(name, one[known[one]], faults) for name, one in ({OURS: order} | others).items() if known.any()
+    )
+    if not known.any():
+        notes.append("The model has read none of these test cases: how good the order is cannot be told.")
+    notes.append(note)
+    return Ranking(
+        _cases_of(found, order[:most], wrong, valid), len(images), int(known.sum()), orders, valid_from, tuple(notes)
+    )
+
+
+def _kinds(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
+    """The kinds of test cases there are, from the general to the particular; the number of that of each test case; and
+    a number for the edits of each.
+    """
+    edits_there = cases.table.edits
+    place = np.full(len(cases.table), -1)
+    place[cases.generated.row] = np.arange(len(cases.generated))
+    case_of = place[edits_there.row]
+    inside = case_of >= 0
+    own: list[list[tuple[str, str]]] = [[] for _ in range(len(cases.generated))]
+    types, words = edits_there.types.of(inside), edits_there.alternatives.of(inside)
+    for case, one, other in zip(case_of[inside].tolist(), types, words, strict=True):
+        own[case].append((one, other))
+    known: dict[tuple[str, ...], int] = {}
+    numbers, edits = np.zeros(len(own), np.int64), np.zeros(len(own), np.int64)
+    changes: dict[tuple[str, str], int] = {}
+    for case, (made, label) in enumerate(zip(own, cases.generated.label.tolist(), strict=True)):
+        made.sort()
+        edit = " + ".join(name for name, _ in made), " + ".join(name for _, name in made)
+        edits[case] = changes.setdefault(edit, len(changes))
+        numbers[case] = known.setdefault((*edit, str(label)), len(known))
+    return list(known), numbers, edits
+
+
+def _chance_wrong(
+    found: Found, kinds: list[tuple[str, ...]], kind: Numbers, entropy: Floats, seed: int
+) -> tuple[Floats, list[str]]:
+    """How likely the model is wrong on each test case: by what came of the same edits on other sources, and by how
+    unsure it is of this one.
+    """
+    source = found.cases.generated.source
+    known, wrong = found.right != UNKNOWN, found.right == WRONG
+    fold = (np.random.default_rng(seed).permutation(len(found.cases.originals)) % FOLDS)[source]
+    chance = np.full(len(kind), 0.5)
+    doubt = _groups(entropy)
+    for number in range(FOLDS):
+        others, own = known & (fold != number), fold == number
+        if not own.any():
+            continue
+        of = np.bincount(kind[others], minlength=len(kinds))
+        failed = np.bincount(kind[others], weights=wrong[others], minlength=len(kinds)).astype(np.int64)
+        past = {name: (int(bad), int(n)) for name, bad, n in zip(kinds, failed, of, strict=True) if n}
+        foretold = chance_wrong(past, kinds)[kind[own]]
+        chance[own] = foretold
+        if not others.any():
+            continue
+        share = float((wrong[others].sum() + 1) / (others.sum() + 2))
+        n = np.bincount(doubt[others], minlength=DOUBTS + 1)
+        bad = np.bincount(doubt[others], weights=wrong[others], minlength=DOUBTS + 1)
+        doubtful = (bad + share) / (n + 1)
+        doubtful[DOUBTS] = share  # of those that it has not read nothing is known
+        chance[own] = combined(foretold, doubtful[doubt[own]], share)
+    unread = int((~known).sum())
+    notes = []
+    if unread and known.any():
+        notes.append(
+            f"Of {unread:,} test cases it is not known what the model says: they are ranked by what came of the same "
+            "edits on other sources."
+        )
+    return chance, notes
+
+
+def _groups(entropy: Floats) -> Numbers:
+    """The group of each image, of `DOUBTS` of equal size; `DOUBTS` where nothing is known of it."""
+    found = np.full(len(entropy), DOUBTS)
+    there = np.isfinite(entropy)
+    if there.any():
+        ends = np.quantile(entropy[there], np.arange(1, DOUBTS) / DOUBTS)
+        found[there] = np.searchsorted(ends, entropy[there], side="right")
+    return found
+
+
+def _judged(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
+    """Of each test case 1 where votes find it valid, 0 where not, -1 where nobody judged it."""
+    found = np.full(len(cases.generated), -1)
+    ids = cases.table.test_case[cases.generated.row].tolist()
+    place = {test_case: at for at, test_case in enumerate(ids) if test_case >= 0}
+    for one in votes:
+        if one.test_case in place and one.outcome in OUTCOMES:
+            found[place[one.test_case]] = OUTCOMES[one.outcome]
+    return found
+
+
+def _chance_valid(cases: Cases, score: Scored | str, passed: Floats) -> tuple[Floats, ValidFrom, str]:
+    """How likely people find each test case valid, what that was learnt from, and a sentence on it."""
+    if not isinstance(score, str):
+        said = "How likely a test case is valid is foretold from its checks, as the votes of studies teach it."
+        return score.chance[cases.generated.row], "votes", said
+    told = np.isfinite(passed)
+    if told.any():
+        said = "The share of its checks that passed stands for how likely a test case is valid."
+        return np.where(told, passed, 1.0), "checks", f"{score} {said}"
+    return np.ones(len(passed)), "nothing", f"{score} All test cases are taken to be valid: they have no checks."
+
+
+def _by_doubt(score: Floats) -> Numbers:
+    """The most doubtful first; those of which nothing is known last."""
+    return by_score(np.where(np.isfinite(score), score, -math.inf))
+
+
+def _cases_of(found: Found, order: Numbers, wrong: Floats, valid: Floats) -> tuple[RankedCase, ...]:
+    cases, table = found.cases, found.cases.table
+    images = cases.generated
+    rows, names = images.row[order], [*cases.labels, ""]
+    starts, ends = (np.searchsorted(table.edits.row, rows, side) for side in ("left", "right"))  # type: ignore[call-overload]
+    made = [
+        ", ".join(table.edits.alternatives.of(slice(start, end)))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+    return tuple(
+        RankedCase(
+            int(table.entry[row]),
+            images.shas[place],
+            names[images.label[place]],
+            names[found.said[place]],
+            edits,
+            float(wrong[place]),
+            float(valid[place]),
+        )
+        for place, row, edits in zip(order.tolist(), rows.tolist(), made, strict=True)
+    )
+
+
+def ranking_facts(found: Ranking) -> dict[str, Any]:
+    """A ranking, JSON-ready."""
+    return {
+        "test_cases": found.cases,
+        "known": found.known,
+        "valid_from": found.valid_from,
+        "notes": list(found.notes),
+        "orders": [
+            {
+                "name": one.name,
+                "apfd": one.apfd,
+                "all_faults": one.all_faults,
+                "first": [
+                    {"share": budget, "images": one.images[budget], "faults": one.faults[budget]} for budget in BUDGETS
+                ],
+            }
+            for one in found.orders
+        ],
+        "first": [
+            {
+                "entry": one.entry,
+                "image": one.image,
+                "label": one.label,
+                "said": one.said,
+                "edits": one.edits,
+                "chance_wrong": one.wrong,
+                "chance_valid": one.valid,
+            }
+            for one in found.first
+        ],
+    }
+
+
+def ranking_markdown(model: str, title: str, found: Ranking) -> str:
+    """The same to read."""
+    lines = [f"# In which order to look at {title}", "", f"Model: {model}.", ""]
+    if found.orders:
+        budgets = [f"faults in the first {budget:.0%}" for budget in BUDGETS]
+        lines += ["| order | APFD | " + " | ".join(budgets) + " | all faults |", "|" + " --- |" * (len(budgets) + 3)]
+        for one in found.orders:
+            shown = "–" if one.apfd is None else f"{one.apfd:.3f}"
+            faults = " | ".join(f"{one.faults[budget]:,} of {one.images[budget]:,} images" for budget in BUDGETS)
+            lines.append(f"| {one.name} | {shown} | {faults} | {one.all_faults:,} |")
+        lines.append("")
+    lines += ["| | entry | label | said | edits | wrong | valid |", "|" + " --- |" * 7]
+    for place, case in enumerate(found.first, 1):
+        texts = [text.replace("|", "\\|") or "–" for text in (case.label, case.said, case.edits)]
+        lines.append(f"| {place} | {case.entry} | {' | '.join(texts)} | {case.wrong:.0%} | {case.valid:.0%} |")
+    return "\n".join([*lines, "", "## Notes", "", *(f"- {note}" for note in found.notes)])
