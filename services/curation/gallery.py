@@ -184,14 +184,14 @@ class Gallery:
         """Counts for the filters beside a view; with `held` of those of its images that fit the filter now."""
         catalogue, known = self._workspace.catalogue, self._kept(held) or self._known(view)
         within = None if known is None else self.ids(view, held)
-        wanted = replace(view.wanted, within=within)
+        wanted = view.wanted if within is None else replace(view.wanted, within=within)
         return Totals(
             self.count(view) if within is None else Count(len(within)),
             catalogue.facets(wanted),
             catalogue.checks(wanted),
             catalogue.models(wanted),
             {
-                check: catalogue.histogram(check, replace(view.without_range(check).wanted, within=within))
+                check: catalogue.histogram(check, replace(view.without_range(check).wanted, within=wanted.within))
                 for check in histograms
             },
             known.waiting if isinstance(known, _Listed) else 0,

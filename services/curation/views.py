@@ -6,12 +6,15 @@ A view is a question: what fits it changes with the workspace. A test set is a l
 from __future__ import annotations
 
 import math
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode
 
+import numpy as np
 from pydantic import Field
 
 from pipeline.errors import UserError
@@ -19,8 +22,8 @@ from services.edit_conflicts import LARGEST_ID
 from storage.catalogue_selection import UNREAD
 from storage.catalogue_types import FACETS, SORTS, STANDINGS, Between, CatalogueFilter, Facet, Order
 
-LONGEST_VIEW = 4000
-"""Characters of a view."""
+LONGEST_VIEW = 16_000
+"""Characters of a view: browsers and servers take an address of so many."""
 MOST_PARTS = 200
 LONGEST_VALUE = 1200
 MOST_CORNERS = 200
@@ -41,7 +44,10 @@ ViewText = Annotated[
 """A field of a command that takes a view."""
 NONE = "none"
 """Names, in an address, a facet of which images have no value."""
-_ONCE = ("run", "source", "text", "edited", "like", "near", "alike", "region", "sort", "falling")
+LONGEST_LIST = 14_000
+_LARGEST_SET = 2_000_000
+"""Bytes of a list of entries, unpacked: 16 million of them."""
+_ONCE = ("entries", "run", "source", "text", "edited", "like", "near", "alike", "region", "sort", "falling")
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ class View:
         colours: list[str] = []
         once: dict[str, str] = {}
         for name, value in pairs:
-            if not value or (len(value) > LONGEST_VALUE and name != "region"):
+            if not value or (len(value) > LONGEST_VALUE and name not in ("region", "entries")):
                 raise _meaningless(name, value)
             if name in FACETS:
                 facets[name].append(value)  # type: ignore[index]
@@ -165,6 +171,7 @@ class View:
             source=once.get("source", ""),
             text=once.get("text", ""),
             edited=once.get("edited", ""),
+            within=_unpacked(once["entries"]) if "entries" in once else None,
         )
         return View(
             wanted,
@@ -194,6 +201,8 @@ class View:
         pairs += [("range", f"{one.check}:{one.low:g}:{one.high:g}") for one in wanted.between]
         once = {name: getattr(wanted, name) for name in ("run", "source", "text", "edited")} | {"like": self.like}
         pairs += [(name, value) for name, value in once.items() if value]
+        if wanted.within is not None:
+            pairs.append(("entries", _packed(wanted.within)))
         if self.near:
             pairs.append(("near", str(self.near)))
         if self.alike:
@@ -222,6 +231,38 @@ def address(view: View | None = None, page: str = "/curate/") -> str:
 def facet_view(facets: Mapping[Facet, tuple[str, ...]], **more: Any) -> View:
     """All images that have these values."""
     return View(CatalogueFilter(facets=facets, **more))
+
+
+def list_address(entries: Sequence[int]) -> str:
+    """Where the gallery shows a list of entries that no filter says, such as the images behind a figure. Raises
+    UserError for one that no address can hold.
+    """
+    if len(_packed(entries)) > LONGEST_LIST:
+        raise UserError(
+            f"These are {len(entries):,} images without a filter in common, which no address can hold: open a number "
+            "with fewer images, or begin from a filter."
+        )
+    return address(View(CatalogueFilter(within=tuple(entries))))
+
+
+def _packed(entries: Sequence[int]) -> str:
+    """Entries as letters and digits: a bit each, compressed."""
+    if not entries:
+        return "0"
+    bits = np.zeros(max(entries) + 1, bool)
+    bits[list(entries)] = True
+    return urlsafe_b64encode(zlib.compress(np.packbits(bits, bitorder="little").tobytes(), 9)).decode().rstrip("=")
+
+
+def _unpacked(text: str) -> tuple[int, ...]:
+    if text == "0":
+        return ()
+    try:
+        packed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        bits = zlib.decompressobj().decompress(packed, _LARGEST_SET)
+    except (ValueError, zlib.error):
+        raise _meaningless("entries", text) from None
+    return tuple(np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")).tolist())
 
 
 def _meaningless(name: str, value: str) -> UserError:
