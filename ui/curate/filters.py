@@ -15,6 +15,7 @@ from services.curation.gallery import Totals
 from services.curation.views import CHECK_OUTCOMES, View, address
 from storage.catalogue_selection import UNREAD
 from storage.catalogue_types import STANDINGS, Bar, Between, CatalogueFilter, Facet, Order
+from ui.evaluate.words import evaluate_address
 from ui.views.markup import Child, Html, el
 from ui.views.parts import icon, short_model
 
@@ -65,6 +66,9 @@ def filter_column(view: View, totals: Totals) -> Html:
         models,
         _group("Checks", checks) if checks else None,
         facets[3:],
+        el("a", "Evaluate a model on these", href=evaluate_address(view=view.text), class_="small", id="to-evaluate")
+        if view.is_filter
+        else None,
         id="filters",
         class_="filters",
     )
@@ -90,6 +94,9 @@ def _used(view: View) -> Html | None:
     """What the view says that no chip below shows, each with a way out of it."""
     wanted = view.wanted
     said: list[tuple[str, View]] = []
+    if wanted.within is not None:
+        words = "one image" if len(wanted.within) == 1 else f"{len(wanted.within):,} images of a list"
+        said.append((words, _with(view, replace(wanted, within=None))))
     if wanted.source:
         said.append((f"one source: {wanted.source[:8]}", _with(view, replace(wanted, source=""))))
     if wanted.run:

@@ -29,6 +29,7 @@ from ui.curate.sets_words import (
     version_key,
     version_title,
 )
+from ui.evaluate.words import evaluate_address
 from ui.study.words import when
 from ui.views.markup import Child, Html, el
 from ui.views.parts import bar, button, counted, icon, left, pill
@@ -76,6 +77,7 @@ def _head(shown: ShownVersion) -> Html:
         new = held.draft or released[-1]
         address = set_address(held.id, "/compare", old=reference(old), new=reference(new))
         acts.append(el("a", "Compare versions", href=address, class_="btn", id="compare"))
+    acts.append(el("a", "Evaluate", href=evaluate_address(version=shown.version.number), class_="btn", id="evaluate"))
     if held.draft is None and latest is not None:
         acts.append(
             button(

@@ -1,0 +1,112 @@
+// The page Evaluate: a model is looked at, it reads images, and its figures come. After study.js.
+(() => {
+  "use strict";
+  const evaluate = (window.evaluate = { ready: false, busy: 0, atWork: false });
+  const QUICK = 500;   // milliseconds between two looks while a model is at work
+  const api = (name) => `/evaluate/api/${name}`;
+  const head = document.getElementById("evaluation");
+  const query = new URLSearchParams(head ? head.dataset.query : location.search);
+  const place = () => {
+    const said = Object.fromEntries(query);
+    for (const name of ["version", "other"]) if (name in said) said[name] = Number(said[name]);
+    return said;
+  };
+
+  // ---- What is shown
+
+  let timer = null, looks = 0;
+  function show(said) {
+    const hadReport = document.getElementById("report");
+    evaluate.atWork = said.at_work;
+    study.fit(said.parts);
+    if (said.ready && !said.at_work && !hadReport) location.reload();   // what stands in the head is for an answer
+  }
+  async function look() {
+    clearTimeout(timer);
+    const mine = ++looks;
+    try {
+      if (!evaluate.busy) {
+        const said = await wire.get(`${api("state")}?${query}`);
+        if (mine === looks && !evaluate.busy) show(said);
+      }
+      document.body.classList.remove("lost");
+    } catch (error) {
+      document.body.classList.toggle("lost", Boolean(error.lost));
+      if (!error.lost) study.tell("", error.message);
+    }
+    if (mine === looks && evaluate.atWork) timer = setTimeout(look, QUICK);
+  }
+  // Until work is over. A model that is looked at says nothing on its way.
+  async function followed(said) {
+    while (said.active) {
+      await new Promise((go) => setTimeout(go, QUICK));
+      said = { ...said, ...await wire.patient(api("work"), { number: said.work }) };
+    }
+    return said;
+  }
+  const work = () => document.getElementById("part-work");
+  async function lookAtModel() {
+    try { await followed(await wire.post(api("look"), place())); } catch { /* the part says it */ }
+    await look();
+  }
+  if (head) {
+    evaluate.atWork = "atWork" in work().dataset;
+    if ("look" in work().dataset) lookAtModel();
+    else if (evaluate.atWork) look();
+    document.addEventListener("visibilitychange", () => { if (!document.hidden && !evaluate.busy) look(); });
+  }
+
+  // ---- What is pressed
+
+  document.addEventListener("click", async (event) => {
+    const tab = event.target.closest("[data-tab]");
+    if (tab) {
+      const box = tab.closest("section");
+      for (const one of box.querySelectorAll("[data-tab]")) {
+        one.classList.toggle("on", one === tab);
+        one.setAttribute("aria-pressed", String(one === tab));
+      }
+      for (const one of box.querySelectorAll("[data-table]")) one.hidden = one.dataset.table !== tab.dataset.tab;
+      return;
+    }
+    if (event.target.closest("[data-again]")) return void lookAtModel();
+    const button = event.target.closest("[data-send]");
+    if (!button || !head) return;
+    evaluate.busy++;
+    looks++;   // what was asked for before it is old
+    clearTimeout(timer);
+    button.disabled = true;
+    study.tell("", "");
+    try {
+      const data = place();
+      if ("work" in button.dataset) data.work = Number(button.dataset.work);
+      const said = await wire.post(api(button.dataset.send), data);
+      if (said.go) return void location.assign(said.go);
+      show(said);
+    } catch (error) { study.tell("", error.message); }
+    finally { button.disabled = false; evaluate.busy--; }
+    look();
+  });
+  // A menu goes when something else is pressed.
+  const shut = (but) => { for (const one of document.querySelectorAll("details.menu-of[open]")) if (one !== but) one.removeAttribute("open"); };
+  document.addEventListener("click", (event) => shut(event.target.closest("details.menu-of")));
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") shut(null); });
+
+  // ---- Another model
+
+  const form = document.getElementById("model-form");
+  form?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const button = document.getElementById("look"), note = document.getElementById("looking");
+    for (const name of ["", "source", "model", "file", "classes"]) study.tell(name, "");
+    const data = { ...place() };
+    for (const name of ["source", "model", "file", "classes"]) data[name] = form.elements[name].value;
+    button.disabled = true;
+    note.textContent = "Loading it …";
+    try { location.assign((await followed(await wire.post(api("look"), data))).go); return; }
+    catch (error) { if (!study.tell(error.field ?? "", error.message)) study.tell("", error.message); }
+    note.textContent = "";
+    button.disabled = false;
+  });
+  evaluate.ready = true;
+})();

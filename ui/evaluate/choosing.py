@@ -1,0 +1,379 @@
+"""What comes before figures: which test set, which model, what its classes are for the labels, and reading the images.
+
+Pure functions to markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaluation.class_mapping import MappingReport, MappingRow
+from services.evaluation.service import READING
+from services.evaluation.types import ClassMapping, ModelChoice, Pending, SubjectView
+from services.test_sets.work import WorkView
+from ui.evaluate.words import EVALUATE, Place, evaluate_address
+from ui.study.fields import area, field, select, text_input
+from ui.views.markup import Child, Html, el
+from ui.views.parts import bar, button, counted, left, notice, pill, problem
+
+SHOWN = 12
+"""Labels of a table that stand in sight."""
+SOURCES = (
+    ("torchvision", "torchvision, by name"),
+    ("timm", "timm, by name"),
+    ("transformers", "the hub (transformers), owner/name"),
+    ("file", "a checkpoint file"),
+    ("onnx", "an ONNX file"),
+    ("http", "a server that the profile names"),
+)
+"""Where another model may come from."""
+LONGEST_MAPPING = 4000
+"""Characters of a file of one's own that an address can hold; more is for the command line."""
+_KINDS = {"classification": "classification", "segmentation": "segmentation", None: "no images"}
+
+
+@dataclass(frozen=True)
+class Stand:
+    """How far it is with a model and a subject."""
+
+    place: Place
+    subject: SubjectView
+    model: str
+    """What it is called."""
+    mapping: ClassMapping | None
+    """None where nobody has loaded the model yet."""
+    pending: Pending
+    work: WorkView | None = None
+    """What is done with the model now, or was done last."""
+    refused: str = ""
+    """Why there is nothing to go on with, in one sentence."""
+
+    @property
+    def at_work(self) -> bool:
+        return self.work is not None and self.work.active
+
+    @property
+    def ready(self) -> bool:
+        """Whether there are figures to show."""
+        return bool(self.mapping and not self.mapping.problem and self.pending.read and not self.refused)
+
+
+# Which test set
+
+
+def subjects_part(subjects: Sequence[SubjectView]) -> Html:
+    """All versions of all test sets; or how one comes to have some."""
+    if not subjects:
+        return el(
+            "section",
+            el("h2", "Nothing to evaluate yet"),
+            el(
+                "p",
+                "A model is evaluated on a test set, or on whatever a filter shows: put images into a set in ",
+                el("a", "Curate", href="/curate/"),
+                ", or press “Evaluate a model on these” beside a filter there.",
+            ),
+            class_="card part",
+            id="part-subjects",
+        )
+    return el("section", [_subject_line(one) for one in subjects], id="part-subjects", class_="subject-list")
+
+
+def _subject_line(one: SubjectView) -> Html:
+    splits = len(one.splits) > 1
+    look = "card subject-line" if not one.problem or splits else "card subject-line no"
+    told: Child = one.problem
+    if splits:
+        told = [el("span", "split "), [_split_link(one, split) for split in one.splits]]
+    name: Child = one.title
+    if not one.problem:
+        name = el("a", one.title, href=evaluate_address(version=one.subject.version))
+    figures = f"{counted(one.sources, 'source')} · {counted(one.cases, 'test case')}"
+    if one.controls:
+        figures += f" · {counted(one.controls, 'reconstruction')}"
+    return el(
+        "div",
+        el("div", el("b", name), el("small", figures, class_="mut"), class_="what"),
+        pill(_KINDS[one.kind], "acc" if one.kind else ""),
+        el("div", told, class_="mut small told"),
+        class_=look,
+        data_version=one.subject.version,
+    )
+
+
+def _split_link(one: SubjectView, split: str) -> Html:
+    return el("a", split, href=evaluate_address(version=one.subject.version, split=split), class_="btn s")
+
+
+def splits_part(one: SubjectView, place: Place) -> Html | None:
+    """Of a subject with several splits: one has to be chosen."""
+    if len(one.splits) < 2:
+        return None
+    links = [
+        el("a", split, href=place.to(split=split), class_="btn p" if split == place.split else "btn")
+        for split in one.splits
+    ]
+    words = (
+        "Sources of several splits are never mixed: what a model was trained on says nothing of what it has not seen."
+    )
+    return el(
+        "section",
+        el("h2", "Which split?"),
+        el("p", words, class_="mut"),
+        el("div", links, class_="acts"),
+        class_="card part",
+        id="part-splits",
+    )
+
+
+# Which model
+
+
+def models_part(choices: Sequence[ModelChoice], subject: SubjectView, place: Place, total: int) -> Html:
+    """The models that there are, and a form for another one."""
+    lines = [
+        el(
+            "a",
+            el("b", one.title),
+            pill("of the profile", "acc") if one.from_profile else pill(one.settings.source),
+            el("span", _read_words(one, total), class_="mut small"),
+            href=place.to(key=one.key),
+            class_="card model-line",
+            data_model=one.key,
+        )
+        for one in choices
+    ]
+    empty = el("p", "The profile names no model under test for these images: choose one below.", class_="mut")
+    return el(
+        "section",
+        el("h2", "Which model?"),
+        el("div", lines, class_="model-list") if lines else empty,
+        _other_model(opened=not lines),
+        class_="card part",
+        id="part-models",
+    )
+
+
+def _read_words(one: ModelChoice, total: int) -> str:
+    if not one.predicted:
+        return "has read none of the images yet"
+    return "has read all images" if one.predicted >= total else f"has read {one.predicted:,} of {total:,} images"
+
+
+def _other_model(opened: bool) -> Html:
+    form = el(
+        "form",
+        el(
+            "div",
+            field("source", "From", select("source", SOURCES, "torchvision"), {}),
+            field("model", "Name, or the address of a server", text_input("model", "", placeholder="resnet50"), {}),
+            field(
+                "file",
+                "File",
+                text_input("file", "", placeholder="/models/mine.safetensors"),
+                {},
+                "a path on the machine of the studio; weights only, no pickled code",
+            ),
+            class_="fields",
+        ),
+        field(
+            "classes", "Classes of a file, in order, with commas between", text_input("classes", "", class_="wide"), {}
+        ),
+        el(
+            "div",
+            el("button", "Look at it", type="submit", class_="btn", id="look"),
+            el("span", "", class_="mut small", id="looking"),
+            class_="acts",
+        ),
+        el("p", "", class_="wrong", data_problem="", role="alert", id="wrong-model"),
+        id="model-form",
+        class_="model-form",
+    )
+    return el("details", el("summary", "Another model"), form, class_="more-line", open=opened, id="other-model")
+
+
+# What its classes are
+
+
+def work_part(stand: Stand) -> Html:
+    """The map from labels to classes, and what is done to come to figures."""
+    body: list[Child] = []
+    if stand.refused:
+        body.append(problem(stand.refused))
+    elif stand.mapping is None:
+        body.append(_looking(stand))
+    else:
+        body.append(_reading(stand))
+    done = stand.ready and not stand.at_work and stand.pending.left <= 0
+    mapping = None
+    if stand.mapping is not None:
+        inside = [
+            problem(stand.mapping.problem) if stand.mapping.problem else None,
+            _mapping(stand.mapping.report),
+            _own_mapping(stand.place, open_=bool(stand.mapping.problem)),
+        ]
+        unmapped = len(stand.mapping.report.unmapped)
+        title = "What the labels are for the model"
+        says = pill(f"{unmapped:,} unmapped", "warn") if unmapped else pill("all mapped", "ok")
+        if done and not unmapped:
+            mapping = el("details", el("summary", el("h2", title), says), inside, class_="mapping folded", id="mapping")
+        else:
+            mapping = el("div", el("header", el("h2", title), says), inside, class_="mapping", id="mapping")
+    return el(
+        "section",
+        body,
+        mapping,
+        id="part-work",
+        class_="card part",
+        data_at_work=stand.at_work,
+        data_look=stand.mapping is None and not stand.refused and stand.work is None,
+    )
+
+
+def _looking(stand: Stand) -> Html:
+    work = stand.work
+    if work is not None and work.state == "failed":
+        return el("div", problem(work.error), button("Try again", look="s", data_again=True), class_="stack")
+    return el(
+        "div",
+        el("p", f"Loading {stand.model}, so that it can say what classes it knows.", class_="working"),
+        bar(None),
+        class_="stack wide",
+    )
+
+
+def _reading(stand: Stand) -> Html | None:
+    assert stand.mapping is not None
+    work, pending = stand.work, stand.pending
+    if work is not None and work.active and work.kind == READING:
+        stopping = work.stopping
+        done = f"{work.done:,} of {work.total:,} images" if work.total else "beginning"
+        words = (
+            "Stopping: what was read is kept." if stopping else f"{stand.model} reads: {done}{left(work.seconds_left)}"
+        )
+        return el(
+            "div",
+            el(
+                "div",
+                el("p", words, id="progress"),
+                el("span", class_="grow"),
+                button("Cancel", look="s", data_send="cancel-predictions", data_work=work.id, disabled=stopping),
+                class_="acts",
+            ),
+            bar(work.done / work.total if work.total else None),
+            class_="stack wide",
+        )
+    failed = problem(work.error) if work is not None and work.state == "failed" else None
+    if stand.mapping.problem:
+        return failed
+    if pending.left > 0:
+        begun = pending.read > 0
+        words = (
+            f"{pending.read:,} of {pending.images:,} images are read: originals, test cases and reconstructions."
+            if begun
+            else f"{counted(pending.images)} to read: originals, test cases and reconstructions, each picture once."
+        )
+        stopped = work is not None and work.state == "cancelled"
+        act = button("Go on" if begun else "Begin", look="p", data_send="begin-predictions", id="begin")
+        return el(
+            "div",
+            failed,
+            el(
+                "div",
+                el("p", "Cancelled: what was read is kept. " if stopped else None, words, id="progress"),
+                el("span", class_="grow"),
+                act,
+                class_="acts",
+            ),
+            bar(pending.read / pending.images) if begun else None,
+            class_="stack wide",
+        )
+    if pending.unreadable:
+        again = button("Try these again", look="s", data_send="begin-predictions")
+        words = f"{counted(pending.unreadable)} could not be read."
+        return el("div", failed, el("p", words), again, class_="acts")
+    return failed
+
+
+def _mapping(report: MappingReport) -> list[Child]:
+    said: list[Child] = [el("p", report.summary)]
+    if report.unmapped:
+        rows = [
+            el(
+                "tr",
+                el("th", row.label, scope="row"),
+                el("td", row.note or "no class of the model fits"),
+                el("td", ", ".join(row.suggestions) or "–", class_="mut"),
+            )
+            for row in report.unmapped
+        ]
+        said.append(_rows_folded(("unmapped label", "why", "near to it"), rows, "unmapped"))
+    if report.mapped:
+        mapped = [_mapped_row(row) for row in report.mapped]
+        table = _rows_folded(("label", "class of the model", "by"), mapped, "mapped")
+        said.append(el("details", el("summary", f"{counted(len(mapped), 'label')} mapped"), table, class_="more-line"))
+    if report.left_over:
+        names = ", ".join(report.left_over[:SHOWN])
+        more = f" and {len(report.left_over) - SHOWN:,} more" if len(report.left_over) > SHOWN else ""
+        said.append(el("p", f"Classes of the model without a label: {names}{more}.", class_="mut small"))
+    if report.together:
+        words = f"Measured as one, since the model cannot tell them apart: {'; '.join(report.together)}."
+        said.append(el("p", words, class_="mut small"))
+    return said
+
+
+def _mapped_row(row: MappingRow) -> Html:
+    names = ", ".join(row.classes[:SHOWN])
+    more = f" and {len(row.classes) - SHOWN} more" if len(row.classes) > SHOWN else ""
+    told = row.rule + (f"; {row.note}" if row.note else "")
+    return el("tr", el("th", row.label, scope="row"), el("td", names, more), el("td", told, class_="mut"))
+
+
+def _rows_folded(head: Sequence[str], rows: Sequence[Html], name: str) -> Html:
+    top = el("thead", el("tr", [el("th", words, scope="col") for words in head]))
+    first = el("table", top, el("tbody", rows[:SHOWN]), id=name)
+    if len(rows) <= SHOWN:
+        return first
+    rest = el("details", el("summary", f"{len(rows) - SHOWN} more"), el("table", el("tbody", rows[SHOWN:])))
+    return el("div", first, rest)
+
+
+def _own_mapping(place: Place, open_: bool) -> Html:
+    """A form of the browser's own means: what it says goes into the address."""
+    hidden = [
+        el("input", type="hidden", name=name, value=value) for name, value in place.fields.items() if name != "mapping"
+    ]
+    text = area(
+        "mapping",
+        place.mapping,
+        5,
+        class_="code",
+        maxlength=LONGEST_MAPPING,
+        spellcheck="false",
+        placeholder="label,model class\nbird,goldfinch",
+    )
+    hint = "CSV with these two columns, or TOML with [labels]; it has the last word. An empty class leaves a label out."
+    form = el(
+        "form",
+        hidden,
+        field("mapping", "Your own lines", text, {}, hint),
+        el("div", el("button", "Map by these", type="submit", class_="btn s", id="map"), class_="acts"),
+        action=EVALUATE,
+        method="get",
+    )
+    shown = open_ or bool(place.mapping)
+    return el(
+        "details",
+        el("summary", "Map labels by lines of your own"),
+        form,
+        class_="more-line",
+        open=shown,
+        id="own-mapping",
+    )
+
+
+def plain_problem(words: str) -> Html:
+    """Why there is nothing here, with the way back."""
+    back = el("a", "Choose another test set", href=EVALUATE, class_="btn s")
+    return el("section", notice(words), el("div", back, class_="acts"), class_="card part", id="part-problem")

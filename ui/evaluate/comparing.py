@@ -1,0 +1,174 @@
+"""Two evaluations side by side: two models on one subject, or one model on two versions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from evaluation.by_source import Figure
+from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated
+from ui.evaluate.plots import change_axis, change_plot
+from ui.evaluate.result import SHOWN_ROWS
+from ui.evaluate.words import CANNOT_TELL, Place, ends_of, per_cent, points, signed
+from ui.views.markup import Child, Html, el
+
+Pair = tuple[Evaluated, Evaluated]
+Say = Callable[[Figure], str]
+
+
+def comparison_part(pair: Pair, places: tuple[Place, Place]) -> Html:
+    """Figures of both, row by row; then what edits and classes do to each."""
+    first, second = pair
+    if first.kind != second.kind:
+        words = "These two are of different kinds of tasks: there is nothing to compare."
+        return el("section", el("p", words, class_="notice"), id="part-compared", class_="card box")
+    names = _names(pair)
+    heads = [
+        el(
+            "th",
+            el("i", class_=look),
+            " ",
+            el("a", name, href=place.to(beside="", other=None)),
+            scope="col",
+            class_="n",
+        )
+        for name, place, look in zip(names, places, ("first", "second"), strict=True)
+    ]
+    table = el(
+        "table",
+        el("thead", el("tr", el("th", "", scope="col"), heads)),
+        el("tbody", [_figure_row(words, figures, say) for words, figures, say in _figures(pair)]),
+        class_="side-by-side",
+    )
+    both = [_edits(pair, table_name) for table_name in EDIT_TABLES if table_name != "class"]
+    return el(
+        "section",
+        el(
+            "header",
+            el("h2", "Side by side"),
+            el("span", class_="grow"),
+            el("a", "Show one alone", href=places[0].to(beside="", other=None), class_="btn s"),
+            class_="card-head",
+        ),
+        el("p", second.answer, class_="mut"),
+        table,
+        _same_sources(pair),
+        el("div", [*both, _classes(pair)], class_="eval-columns"),
+        id="part-compared",
+        class_="card box",
+    )
+
+
+def _names(pair: Pair) -> tuple[str, str]:
+    first, second = pair
+    if first.model != second.model:
+        return first.model, second.model
+    return first.subject.title, second.subject.title
+
+
+def _figures(pair: Pair) -> list[tuple[str, tuple[Figure | None, Figure | None], Say]]:
+    def both(get: Callable[[Evaluated], Figure | None]) -> tuple[Figure | None, Figure | None]:
+        return get(pair[0]), get(pair[1])
+
+    if pair[0].effectiveness is not None and pair[1].effectiveness is not None:
+        one, two = pair[0].effectiveness, pair[1].effectiveness
+        return [
+            ("error on originals", (one.error_original, two.error_original), _share),
+            ("error on generated images", (one.error_generated, two.error_generated), _share),
+            ("error on reconstructions", (one.error_reconstructed, two.error_reconstructed), _share),
+            ("generated less original", (one.difference, two.difference), _points),
+            ("in excess of reconstruction", (one.excess, two.excess), _points),
+            ("error, times the original", (one.factor, two.factor), _times),
+            ("wrong and valid", both(lambda held: held.validity.by_strata if held.validity else None), _share),
+        ]
+    if pair[0].segmentation is not None and pair[1].segmentation is not None:
+        a, b = pair[0].segmentation, pair[1].segmentation
+        return [
+            ("mIoU on originals", (a.miou_original, b.miou_original), _share),
+            ("mIoU on generated images", (a.miou_generated, b.miou_generated), _share),
+            ("mIoU on reconstructions", (a.miou_reconstructed, b.miou_reconstructed), _share),
+            ("generated less original", (a.difference, b.difference), _points),
+            ("in excess of reconstruction", (a.excess, b.excess), _points),
+        ]
+    return []
+
+
+def _share(figure: Figure) -> str:
+    return per_cent(figure.value)
+
+
+def _points(figure: Figure) -> str:
+    return f"{points(figure.value)} points"
+
+
+def _times(figure: Figure) -> str:
+    return f"{figure.value:.1f}"
+
+
+def _figure_row(words: str, figures: Sequence[Figure | None], say: Say) -> Html:
+    cells = []
+    for one in figures:
+        if one is None or one.value is None:
+            cells.append(
+                el("td", CANNOT_TELL, el("small", one.why if one is not None else "", class_="mut"), class_="n")
+            )
+            continue
+        if say is _times:
+            ends = f"{one.low:.1f} to {one.high:.1f}" if one.low is not None and one.high is not None else one.why
+        else:
+            ends = ends_of(one, say is _points)
+        cells.append(el("td", el("b", say(one)), el("small", ends, class_="mut"), class_="n"))
+    return el("tr", el("th", words, scope="row"), cells)
+
+
+def _same_sources(pair: Pair) -> Html:
+    one, two = pair[0].subject, pair[1].subject
+    if one.subject == two.subject:
+        words = f"Both on the same {one.cases:,} test cases of {one.sources:,} sources."
+    else:
+        words = f"{one.title}: {one.cases:,} test cases; {two.title}: {two.cases:,} test cases."
+    return el("p", words, class_="mut small")
+
+
+def _edits(pair: Pair, table: EditTable) -> Html | None:
+    rows = [{one.row.name: one.row for one in held.edits.get(table, ())} for held in pair]
+    if not rows[0] or not rows[1]:
+        return None
+    nothing = Figure(None, why="no test case has it")
+    both = {
+        name: tuple(held[name].change if name in held else nothing for held in rows)
+        for name in dict.fromkeys([*rows[0], *rows[1]])
+    }
+    return _two_dots(f"Which edits hurt, by {table}", both)
+
+
+def _classes(pair: Pair) -> Html | None:
+    if pair[0].effectiveness is None or pair[1].effectiveness is None:
+        return None
+    rows = [
+        {row.label: row.difference for row in held.effectiveness.classes}
+        for held in pair
+        if held.effectiveness is not None
+    ]
+    nothing = Figure(None, why="it has no such class")
+    names = dict.fromkeys([*rows[0], *rows[1]])
+    both = {name: tuple(held.get(name, nothing) for held in rows) for name in names}
+    return _two_dots("By class, error generated less original", both, in_points=True) if both else None
+
+
+def _two_dots(title: str, both: dict[str, tuple[Figure, ...]], in_points: bool = False) -> Html:
+    axis = change_axis([one for figures in both.values() for one in figures])
+    say = points if in_points else signed
+    drawn: list[Child] = [
+        el(
+            "tr",
+            el("th", name, scope="row"),
+            el("td", change_plot(figures, axis), class_="plot-cell"),
+            [el("td", say(one.value), class_="n", title=one.why or None) for one in figures],
+        )
+        for name, figures in both.items()
+    ]
+    body: list[Child] = [el("table", el("tbody", drawn[:SHOWN_ROWS]), class_="edits")]
+    if len(drawn) > SHOWN_ROWS:
+        rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits")
+        body.append(el("details", el("summary", f"{len(drawn) - SHOWN_ROWS} more"), rest, class_="more-line"))
+    return el("div", el("h3", title), body)

@@ -1,0 +1,231 @@
+"""The page of evaluations as a document, and its report as one HTML file that stands alone. Pure."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+
+from services.evaluation.facts import SUFFIXES
+from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, SubjectView
+from ui.evaluate.choosing import Stand, models_part, splits_part, subjects_part, work_part
+from ui.evaluate.result import Links, result_part
+from ui.evaluate.words import EVALUATE, Place
+from ui.frame import page
+from ui.theme import ASSETS
+from ui.views.markup import Child, Html, el
+from ui.views.parts import counted, pill, problem
+
+SHEETS, SCRIPTS = ("evaluate.css",), ("evaluate.js",)
+_FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table", "csv": "CSV", "parquet": "Parquet"}
+
+
+def list_page(subjects: Sequence[SubjectView], signed_in: bool) -> str:
+    """What can be evaluated."""
+    return page(
+        "Evaluate",
+        el(
+            "div",
+            el("h1", "Evaluate"),
+            el(
+                "p",
+                "Where does a model break, how sure is that, and what is it worth? Choose a test set.",
+                class_="mut",
+            ),
+            class_="study-head",
+        ),
+        subjects_part(subjects),
+        here="evaluate",
+        signed_in=signed_in,
+        sheets=SHEETS,
+        scripts=SCRIPTS,
+    )
+
+
+def subject_page(
+    subject: SubjectView, place: Place, choices: Sequence[ModelChoice], total: int, signed_in: bool
+) -> str:
+    """A subject of which no model is chosen yet."""
+    splits = splits_part(subject, place)
+    several = splits is not None and bool(subject.problem)
+    return page(
+        subject.title,
+        _head(subject, place),
+        splits,
+        el("section", problem(subject.problem), class_="card part", id="part-problem")
+        if subject.problem and not several
+        else None,
+        models_part(choices, subject, place, total) if not subject.problem else None,
+        here="evaluate",
+        signed_in=signed_in,
+        sheets=SHEETS,
+        scripts=SCRIPTS,
+    )
+
+
+def evaluation_page(
+    stand: Stand,
+    parts: Mapping[str, Html],
+    choices: Sequence[ModelChoice],
+    versions: Sequence[SubjectView],
+    signed_in: bool,
+) -> str:
+    """A model on a subject: the map of its classes, its reading, and the answer."""
+    place = stand.place
+    return page(
+        f"{stand.model} on {stand.subject.title}",
+        _head(stand.subject, place, stand, choices, versions),
+        el("p", "", class_="wrong", id="said", data_problem="", role="alert"),
+        [parts[name] for name in ("part-compared", "part-work", "part-result")],
+        here="evaluate",
+        signed_in=signed_in,
+        sheets=SHEETS,
+        scripts=SCRIPTS,
+    )
+
+
+def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dict[str, Html]:
+    """The parts that change while a model reads; what is not there is empty."""
+    return {
+        "part-compared": compared or el("section", id="part-compared"),
+        "part-work": work_part(stand),
+        "part-result": result or el("section", id="part-result"),
+    }
+
+
+def _head(
+    subject: SubjectView,
+    place: Place,
+    stand: Stand | None = None,
+    choices: Sequence[ModelChoice] = (),
+    versions: Sequence[SubjectView] = (),
+) -> Html:
+    figures = [counted(subject.sources, "source")]
+    if place.split:
+        figures.append(place.split if place.split == WITHOUT_SPLIT else f"split {place.split}")
+    figures.append(counted(subject.cases, "test case"))
+    if subject.controls:
+        figures.append(counted(subject.controls, "reconstruction"))
+    about: list[Child] = [el("h1", subject.title), pill(" · ".join(figures))]
+    if stand is not None:
+        change = el(
+            "a", "change", href=place.to(key="", beside="", other=None, mapping=""), class_="small", id="change-model"
+        )
+        about += [pill(stand.model, "acc", id="model"), change, el("span", class_="grow")]
+        about += [_compare(place, choices, versions), _report(place) if stand.ready else None]
+    return el(
+        "div",
+        el("p", el("a", "All test sets", href=EVALUATE), class_="back small"),
+        el("div", about, class_="title"),
+        class_="study-head eval-head",
+        id="evaluation" if stand is not None else None,
+        data_query=place.to()[len(EVALUATE) :].removeprefix("?") if stand is not None else None,
+    )
+
+
+def _compare(place: Place, choices: Sequence[ModelChoice], versions: Sequence[SubjectView]) -> Html | None:
+    models = [(one.title, place.to(beside=one.key, other=None)) for one in choices if one.key != place.key]
+    sets = [
+        (one.title, place.to(other=one.subject.version, beside=""))
+        for one in versions
+        if place.version is not None and one.subject.version != place.version and not one.problem
+    ]
+    if not models and not sets:
+        return None
+    body: list[Child] = []
+    for words, links in (("Another model on these images", models), ("This model on another version", sets)):
+        if links:
+            body += [el("h3", words), [el("a", name, href=link) for name, link in links]]
+    return el(
+        "details",
+        el("summary", "+ compare", class_="btn"),
+        el("div", body, class_="card menu"),
+        class_="menu-of",
+        id="compare",
+    )
+
+
+def _report(place: Place) -> Html:
+    links = [
+        el("a", words, href=place.to(f"report/{kind}"), data_download=True, download=True, data_file=kind)
+        for kind, words in _FILES.items()
+    ]
+    return el(
+        "details",
+        el("summary", "Report …", class_="btn"),
+        el("div", links, class_="card menu"),
+        class_="menu-of",
+        id="report",
+    )
+
+
+# The report as one file
+
+
+def report_html(found: Evaluated, thumbnail: Callable[[str], bytes]) -> str:
+    """One HTML file with its styles and pictures in it, and no script and no address of anything else."""
+
+    def picture(sha: str) -> str | None:
+        data = thumbnail(sha)
+        return f"data:image/webp;base64,{b64encode(data).decode()}" if data else None
+
+    style = "\n".join(
+        (ASSETS / name).read_text(encoding="utf-8") for name in ("studio.css", "study.css", "evaluate.css")
+    )
+    dark = "@media (prefers-color-scheme: dark) { :root { color-scheme: dark; } }"
+    title = f"{found.model} on {found.subject.title}"
+    about: list[Child] = [
+        pill(f"{counted(found.subject.sources, 'source')} · {counted(found.subject.cases, 'test case')}"),
+        pill(f"split {found.subject.subject.split}") if found.subject.subject.split else None,
+    ]
+    identity = found.identity
+    model = el(
+        "section",
+        el("h2", "The model"),
+        el(
+            "dl",
+            [
+                el("div", el("dt", name), el("dd", value))
+                for name, value in (
+                    (("name", identity.name), ("weights", identity.weights), ("digest", identity.digest))
+                    if identity is not None
+                    else (("name", found.model),)
+                )
+            ],
+            class_="facts-list",
+        ),
+        el("h2", "What the labels are for it"),
+        el("p", found.mapping.summary),
+        el("p", f"Unmapped: {', '.join(row.label for row in found.mapping.unmapped)}.")
+        if found.mapping.unmapped
+        else None,
+        class_="card box",
+    )
+    unfolded = Html(
+        result_part(found, Links(picture=picture)).replace("<details", "<details open").replace(" hidden>", ">")
+    )
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("title", title),
+        el("style", Html(style.replace("</", "<\\/") + dark)),
+    )
+    body = el(
+        "body",
+        el(
+            "div",
+            el(
+                "main",
+                el("div", el("h1", found.subject.title), pill(found.model, "acc"), about, class_="title"),
+                unfolded,
+                model,
+            ),
+            class_="studio paper report",
+        ),
+        class_="study-page",
+    )
+    return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
+
+
+FILES = {kind: SUFFIXES.get(kind, ".html") for kind in _FILES}  # type: ignore[call-overload]
+"""The endings of the files of a report, by their kinds."""

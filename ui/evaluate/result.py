@@ -1,0 +1,529 @@
+"""The answer of an evaluation as markup: words, four figures, which edits hurt, where answers go, classes, calibration.
+
+Pure. `Links` says where numbers and pictures lead; a report that stands alone has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluation.by_source import Figure
+from evaluation.effectiveness import ClassRow, Effectiveness
+from evaluation.segmentation import SegmentationEffect
+from services.evaluation.types import EDIT_TABLES, Cell, CellKind, EditRow, EditTable, Evaluated
+from ui.evaluate.plots import (
+    ChangeAxis,
+    Open,
+    calibration_plot,
+    change_axis,
+    change_plot,
+    confusion_table,
+    parts_bar,
+)
+from ui.evaluate.words import CANNOT_TELL, ends_of, p_words, per_cent, points, signed
+from ui.views.markup import Child, Html, el
+from ui.views.parts import counted
+
+SHOWN_ROWS = 10
+"""Rows of a table that stand in sight; the rest unfolds."""
+MOST_LABELS = 14
+"""Labels of a confusion matrix: of more, those that lose most."""
+_TABS: dict[EditTable, str] = {
+    "edit type": "Edit type",
+    "keyword": "What was there",
+    "alternative": "What came",
+    "class": "Class",
+}
+
+
+@dataclass(frozen=True)
+class Links:
+    """Where an answer leads."""
+
+    opened: Open = lambda _cell: None
+    """Where the images of a number are."""
+    picture: Callable[[str], str | None] = lambda _sha: None
+    """The address of a thumbnail by its SHA-256."""
+    image: Callable[[int, Cell], str | None] = lambda _entry, _cell: None
+    """Where one image of a number is."""
+    control: Child = None
+    """What makes the control set, where it can be made."""
+    study: str = ""
+    """Where a study is drafted."""
+
+
+def result_part(found: Evaluated, links: Links) -> Html:
+    """All of it."""
+    if found.effectiveness is not None:
+        body = _of_classifier(found, found.effectiveness, links)
+    elif found.segmentation is not None:
+        body = _of_segmenter(found, found.segmentation, links)
+    else:
+        body = []
+    return el(
+        "section",
+        el("p", _answer(found), class_="card answer", id="answer"),
+        body,
+        _notes(found.notes),
+        id="part-result",
+        class_="evaluated",
+    )
+
+
+def _answer(found: Evaluated) -> list[Child]:
+    """The words, with what is a figure in them made strong."""
+    said: list[Child] = []
+    for word in found.answer.split(" "):
+        number = word.strip("(),.;+-%").replace(".", "").replace(",", "")
+        said += [el("b", word) if number.isdigit() and any(one.isdigit() for one in word) else word, " "]
+    return said
+
+
+def _notes(notes: Sequence[str]) -> Html | None:
+    if not notes:
+        return None
+    return el(
+        "section", el("h2", "What to know"), el("ul", [el("li", note) for note in notes]), class_="card box notes"
+    )
+
+
+# The four figures
+
+
+def _card(title: Child, value: Child, more: Child, link: str | None = None, name: str = "", acts: Child = None) -> Html:
+    shown = el("a", value, href=link) if link else value
+    return el(
+        "div",
+        el("h3", title),
+        el("p", shown, class_="value" if value != CANNOT_TELL else "value none"),
+        el("p", more, class_="mut small"),
+        acts,
+        class_="card figure",
+        id=f"card-{name}",
+    )
+
+
+def _excess_card(excess: Figure, control: Figure, unit: str, links: Links) -> Html:
+    if excess.value is None:
+        return _card(
+            "in excess of reconstruction", CANNOT_TELL, f"{excess.why}.".capitalize(), None, "excess", links.control
+        )
+    words = f"{ends_of(excess, True)} points; reconstructions {per_cent(control.value)} {unit}".rstrip()
+    return _card("in excess of reconstruction", points(excess.value), words, links.opened(Cell("controls")), "excess")
+
+
+def _validity_card(found: Evaluated, links: Links) -> Html:
+    held = found.validity
+    title = "wrong and valid, of all test cases"
+    acts = el("a", "Draft a study", href=links.study, class_="btn s") if links.study else None
+    if held is None or held.by_strata.value is None:
+        of_segmenter = "how many failures are valid is told of classifiers only"
+        why = (
+            of_segmenter
+            if held is None and found.segmentation is not None
+            else (held.by_strata.why if held is not None else "no study has judged an image of these test cases")
+        )
+        return _card("failures that are valid", CANNOT_TELL, f"{why[:1].upper()}{why[1:]}.", None, "validity", acts)
+    words = f"{ends_of(held.by_strata)}; as measured {per_cent(held.as_measured.value)}, {counted(held.judged)} judged"
+    return _card(title, per_cent(held.by_strata.value), words, links.opened(Cell("wrong")), "validity")
+
+
+def _cards(*cards: Html) -> Html:
+    return el("div", cards, class_="eval-cards")
+
+
+# Of a classifier
+
+
+def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[Child]:
+    worth = held.clustering
+    value: Child = CANNOT_TELL if worth.effective is None else f"{worth.effective:,.0f}"
+    why = (
+        f"cases of one source fail together: design effect {worth.design_effect:.1f}"
+        if worth.design_effect is not None and worth.effective is not None
+        else worth.why
+    )
+    error = (
+        CANNOT_TELL
+        if held.error_generated.value is None
+        else [per_cent(held.error_original.value, unit=False), " → ", per_cent(held.error_generated.value)]
+    )
+    told = (
+        held.error_generated.why
+        if held.error_generated.value is None
+        else f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), bootstrap over "
+        f"{counted(held.sources, 'source')}"
+    )
+    cards = _cards(
+        _card("error, original → generated", error, told, links.opened(Cell("wrong")), "error"),
+        _excess_card(held.excess, held.error_reconstructed, "wrong", links),
+        _validity_card(found, links),
+        _card(
+            f"what {counted(held.cases, 'test case')} are worth", value, why, links.opened(Cell("generated")), "worth"
+        ),
+    )
+    left = el("div", _edits(found, links), _classes(held.classes, links), class_="eval-column")
+    right = el(
+        "div",
+        _confusions(found, held, links),
+        _sources(held, links),
+        _calibration(held),
+        _validity_table(found),
+        class_="eval-column",
+    )
+    return [cards, el("div", left, right, class_="eval-columns")]
+
+
+def _edits(found: Evaluated, links: Links) -> Html:
+    there = [table for table in EDIT_TABLES if table != "class" and found.edits.get(table)]
+    against = "reconstruction" if found.against_control else "original"
+    head = [
+        el("h2", "Which edits hurt"),
+        el("p", f"change of the probability of the true class, against the {against} of the same source", class_="mut"),
+    ]
+    if not there:
+        empty = el("p", "No test case has an edit whose effect is known.", class_="mut")
+        return el("section", head, empty, class_="card box", id="edits")
+    tabs = [
+        el(
+            "button",
+            _TABS[table],
+            type="button",
+            class_="btn s on" if number == 0 else "btn s",
+            data_tab=table,
+            aria_pressed="true" if number == 0 else "false",
+        )
+        for number, table in enumerate(there)
+    ]
+    tables = [
+        el("div", _edit_table(found, table, links), data_table=table, hidden=number > 0)
+        for number, table in enumerate(there)
+    ]
+    return el("section", head, el("div", tabs, class_="tab-row", role="group"), tables, class_="card box", id="edits")
+
+
+def _edit_table(found: Evaluated, table: EditTable, links: Links) -> list[Child]:
+    rows = found.edits[table]
+    axis = change_axis([one.row.change for one in rows])
+    drawn = [_edit_row(one, axis, found, links) for one in rows]
+    head = el(
+        "thead",
+        el(
+            "tr",
+            el("th", table, scope="col"),
+            el("th", "0 is the dashed line, hurt is left of it", scope="col", class_="plot-cell"),
+            el("th", "change", scope="col", class_="n"),
+            el("th", "n", scope="col", class_="n"),
+            el("th", "newly wrong", scope="col", class_="n"),
+            el("th", "worst ones", scope="col"),
+        ),
+    )
+    body: list[Child] = [el("table", head, el("tbody", drawn[:SHOWN_ROWS]), class_="edits")]
+    if len(drawn) > SHOWN_ROWS:
+        rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits")
+        body.append(el("details", el("summary", f"{len(drawn) - SHOWN_ROWS} more"), rest, class_="more-line"))
+    return body
+
+
+def _edit_row(one: EditRow, axis: ChangeAxis, found: Evaluated, links: Links) -> Html:
+    row, link = one.row, links.opened(one.cell)
+    wrong_cell = Cell(one.cell.kind, one.cell.name, one.cell.said, only_wrong=True)
+    wrong_link = links.opened(wrong_cell) if row.newly_wrong else None
+    name = el("a", row.name, href=link) if link else row.name
+    if row.change.value is None:
+        plot: Child = el("span", row.change.why, class_="mut small")
+        value: Child = "–"
+    else:
+        plot = change_plot([row.change], axis)
+        value = [signed(row.change.value), el("small", ends_of(row.change, form=".2f"), class_="mut")]
+    pictures = [_worst(entry, one.cell, found, links) for entry in one.worst[:4]]
+    share = per_cent(row.newly_wrong) if row.newly_wrong is not None else "–"
+    sure = f"p = {p_words(row.p_adjusted)}, corrected over the table" if row.p_adjusted is not None else None
+    return el(
+        "tr",
+        el("th", name, scope="row"),
+        el("td", plot, class_="plot-cell"),
+        el("td", value, class_="n", title=sure),
+        el("td", f"{row.n:,}", class_="n"),
+        el("td", el("a", share, href=wrong_link) if wrong_link else share, class_="n"),
+        el("td", el("span", pictures, class_="worst")),
+        class_="hurts" if row.hurts else None,
+    )
+
+
+def _worst(entry: int, cell: Cell, found: Evaluated, links: Links) -> Html | None:
+    sha = found.thumbnails.get(entry)
+    src = links.picture(sha) if sha else None
+    if src is None:
+        return None
+    picture = el("img", src=src, width=36, height=36, alt="", loading="lazy")
+    link = links.image(entry, cell)
+    return el("a", picture, href=link, aria_label=f"image {entry}") if link else picture
+
+
+def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
+    if not rows:
+        return None
+    ordered = sorted(rows, key=lambda row: (row.difference.value is None, -(row.difference.value or 0), row.label))
+    axis = change_axis([row.difference for row in rows])
+    drawn = []
+    for row in ordered:
+        link = links.opened(Cell("class", row.label))
+        wrong = links.opened(Cell("class", row.label, only_wrong=True)) if row.error_generated.value else None
+        generated = per_cent(row.error_generated.value)
+        told = row.difference.value is not None
+        plot: Child = (
+            change_plot([row.difference], axis) if told else el("span", row.difference.why, class_="mut small")
+        )
+        drawn.append(
+            el(
+                "tr",
+                el("th", el("a", row.label, href=link) if link else row.label, scope="row"),
+                el("td", per_cent(row.error_original.value), class_="n"),
+                el("td", el("a", generated, href=wrong) if wrong else generated, class_="n"),
+                el("td", plot, class_="plot-cell"),
+                el(
+                    "td",
+                    points(row.difference.value),
+                    el("small", ends_of(row.difference, True), class_="mut") if told else None,
+                    class_="n",
+                    title=f"p = {p_words(row.p_adjusted)}, corrected over all classes" if told else None,
+                ),
+                el("td", f"{row.cases:,}", class_="n"),
+            )
+        )
+    head = [("class", ""), ("original", "n"), ("generated", "n"), ("change", "plot-cell"), ("points", "n"), ("n", "n")]
+    return _folded_table("By class", "error; those that lose most first", head, drawn, "classes")
+
+
+def _folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[Html], name: str) -> Html:
+    top = el("thead", el("tr", [el("th", text, scope="col", class_=look or None) for text, look in head]))
+    body: list[Child] = [el("table", top, el("tbody", rows[:SHOWN_ROWS]))]
+    if len(rows) > SHOWN_ROWS:
+        rest = el("table", el("tbody", rows[SHOWN_ROWS:]))
+        body.append(el("details", el("summary", f"{len(rows) - SHOWN_ROWS} more"), rest, class_="more-line"))
+    return el("section", el("h2", title), el("p", words, class_="mut"), body, class_="card box", id=name)
+
+
+def _confusions(found: Evaluated, held: Effectiveness, links: Links) -> Html | None:
+    before, after = held.confusion
+    there = [number for number in range(len(after.labels)) if after.images[number]]
+    if not there:
+        return None
+    chosen, words = there, "rows truth, per cent"
+    if len(there) > MOST_LABELS:
+        lost = np.nan_to_num(np.diagonal(before.shares) - np.diagonal(after.shares), nan=-1.0)
+        chosen = sorted(sorted(there, key=lambda number: -lost[number])[:MOST_LABELS])
+        words = f"rows truth, per cent; the {MOST_LABELS} of {len(there)} classes that lose most"
+    other = "any other"
+    tables = [
+        confusion_table("original", before.labels, before.shares, chosen, None, other),
+        confusion_table("generated", after.labels, after.shares, chosen, links.opened, other),
+    ]
+    return el(
+        "section",
+        el("h2", "Where answers go"),
+        el("p", words, class_="mut"),
+        el("div", tables, class_="confusions wide" if len(chosen) > 8 else "confusions"),
+        class_="card box",
+        id="confusion",
+    )
+
+
+def _sources(held: Effectiveness, links: Links) -> Html:
+    def link(kind: CellKind, number: int) -> str | None:
+        return links.opened(Cell(kind)) if number else None
+
+    together, flips = held.together, held.flips
+    bar = parts_bar(
+        [
+            ("all wrong", together.all_wrong, "bad", link("all wrong", together.all_wrong)),
+            ("some wrong", together.some_wrong, "warn", link("some wrong", together.some_wrong)),
+            ("none wrong", together.none_wrong, "ok", link("none wrong", together.none_wrong)),
+        ]
+    )
+    rows: list[tuple[str, Child]] = [
+        ("newly wrong", _linked(f"{flips.newly_wrong:,}", link("newly wrong", flips.newly_wrong))),
+        ("newly right", _linked(f"{flips.newly_right:,}", link("newly right", flips.newly_right))),
+        ("net", f"{points(flips.net.value)} points ({ends_of(flips.net, True)})"),
+    ]
+    if flips.p_value is not None:
+        rows.append(("McNemar, exact", f"p = {p_words(flips.p_value)}"))
+    if held.factor.value is not None:
+        interval = (
+            ends_of(held.factor) if held.factor.low is None else f"{held.factor.low:.1f} to {held.factor.high:.1f}"
+        )
+        rows.append(("error, times the original", f"{held.factor.value:.1f} ({interval})"))
+    else:
+        rows.append(("error, times the original", f"{CANNOT_TELL}: {held.factor.why}"))
+    if held.left_out:
+        rows.append(("cannot be compared", _linked(f"{held.left_out:,}", links.opened(Cell("left out")))))
+    return el(
+        "section",
+        el("h2", "Sources and flips"),
+        el(
+            "p",
+            f"{counted(together.all_wrong + together.some_wrong + together.none_wrong, 'source')} by their test cases",
+            class_="mut",
+        ),
+        bar,
+        el("dl", [[el("dt", name), el("dd", value)] for name, value in rows], class_="facts-list"),
+        class_="card box",
+        id="flips",
+    )
+
+
+def _linked(text: str, link: str | None) -> Child:
+    return el("a", text, href=link) if link else text
+
+
+def _calibration(held: Effectiveness) -> Html:
+    named = list(zip(("original", "generated"), held.calibration, strict=True))
+    legend = [
+        el(
+            "li",
+            el("i", class_="second" if number else "first"),
+            f"{name}: ",
+            el("b", per_cent(one.expected_error)),
+            class_="key",
+        )
+        for number, (name, one) in enumerate(named)
+    ]
+    return el(
+        "section",
+        el("h2", "Is it as sure as it is right?"),
+        el(
+            "div",
+            calibration_plot(named),
+            el(
+                "div",
+                el("p", "Across: how sure. Up: how often right. Below the line it is too sure.", class_="mut small"),
+                el("p", "Expected calibration error", class_="small"),
+                el("ul", legend, class_="legend"),
+            ),
+            class_="calibration-box",
+        ),
+        class_="card box",
+        id="calibration",
+    )
+
+
+def _validity_table(found: Evaluated) -> Html | None:
+    held = found.validity
+    if held is None:
+        return None
+    rows = [
+        el(
+            "tr",
+            el("th", name, scope="row"),
+            el("td", per_cent(one.value) if one.value is not None else CANNOT_TELL, class_="n"),
+            el("td", ends_of(one), class_="mut small"),
+        )
+        for name, one in (
+            ("as measured", held.as_measured),
+            ("times the share judged valid", held.times_valid),
+            ("wrong and valid, by strata", held.by_strata),
+            ("the same with the score of all images", held.with_score),
+            ("error among valid images", held.among_valid),
+        )
+    ]
+    missing = f"Nobody judged an image of: {', '.join(held.not_judged_in)}." if held.not_judged_in else None
+    return el(
+        "section",
+        el("h2", "What validity does to it"),
+        el("p", f"{counted(held.judged)} judged by people", class_="mut"),
+        el("table", el("tbody", rows)),
+        el("p", missing, class_="mut small") if missing else None,
+        class_="card box",
+        id="validity",
+    )
+
+
+# Of a segmenter
+
+
+def _of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> list[Child]:
+    there = held.miou_generated.value is not None
+    value: Child = (
+        [per_cent(held.miou_original.value, unit=False), " → ", per_cent(held.miou_generated.value, unit=False)]
+        if there
+        else CANNOT_TELL
+    )
+    told = (
+        f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), bootstrap over "
+        f"{counted(held.sources, 'source')}"
+        if there
+        else held.miou_generated.why
+    )
+    kept = held.miou_where_kept
+    cards = _cards(
+        _card("mIoU, original → generated", value, told, links.opened(Cell("generated")), "error"),
+        _excess_card(held.excess, held.miou_reconstructed, "", links),
+        _validity_card(found, links),
+        _card(
+            "mIoU where the mask holds",
+            per_cent(kept.value, unit=False) if kept.value is not None else CANNOT_TELL,
+            f"{ends_of(kept)}; {held.kept:,} of {counted(held.cases, 'test case')} keep their mask by the check",
+            None,
+            "kept",
+        ),
+    )
+    names = [one.name for one in held.classes]
+    shown = [number for number in range(len(names)) if np.isfinite(held.confusion_generated[number]).any()]
+    chosen = shown[:MOST_LABELS]
+    confusion = (
+        el(
+            "section",
+            el("h2", "Where pixels go"),
+            el("p", "rows truth, per cent", class_="mut"),
+            el(
+                "div",
+                confusion_table("original", names, held.confusion_original, chosen, None, "any other"),
+                confusion_table("generated", names, held.confusion_generated, chosen, None, "any other"),
+                class_="confusions wide" if len(chosen) > 8 else "confusions",
+            ),
+            class_="card box",
+            id="confusion",
+        )
+        if chosen
+        else None
+    )
+    return [cards, el("div", _segmented_classes(held), confusion, class_="eval-columns")]
+
+
+def _segmented_classes(held: SegmentationEffect) -> Html:
+    def lost(number: int) -> tuple[bool, float, str]:
+        one = held.classes[number]
+        if one.iou_original is None or one.iou_generated is None:
+            return True, 0.0, one.name
+        return False, one.iou_generated - one.iou_original, one.name
+
+    rows = []
+    changes = {
+        number: Figure(None, why="it is not there") if lost(number)[0] else Figure(lost(number)[1])
+        for number in range(len(held.classes))
+    }
+    axis = change_axis(changes.values())
+    for number in sorted(range(len(held.classes)), key=lost):
+        one, change = held.classes[number], changes[number]
+        rows.append(
+            el(
+                "tr",
+                el("th", one.name, scope="row"),
+                [
+                    el("td", per_cent(value, unit=False), class_="n")
+                    for value in (one.iou_original, one.iou_reconstructed, one.iou_generated)
+                ],
+                el("td", change_plot([change], axis) if change.value is not None else change.why, class_="plot-cell"),
+                el("td", points(change.value), class_="n"),
+                el("td", per_cent(one.accuracy_generated), class_="n"),
+            )
+        )
+    head = [
+        *(("class", ""), ("original", "n"), ("reconstructed", "n"), ("generated", "n")),
+        *(("change", "plot-cell"), ("points", "n"), ("pixels found", "n")),
+    ]
+    return _folded_table("By class", "IoU of all pixels of the set; those that lose most first", head, rows, "classes")

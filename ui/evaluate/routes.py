@@ -1,0 +1,290 @@
+"""The routes of the page Evaluate: what can be evaluated, a model on it, what they fetch and send, images and reports.
+
+Called once by `app.py`, before Gradio is mounted at "/".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, FastAPI, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from pipeline.errors import UserError
+from services.commands import Commands
+from services.curation.views import list_address
+from services.edit_conflicts import LARGEST_ID
+from services.evaluation.service import (
+    LOOKING,
+    BeginPredictions,
+    CancelPredictions,
+    EvaluationService,
+    OnModel,
+    ShowEvaluation,
+    about,
+    model_choice_key,
+)
+from services.evaluation.types import Asked, Cell, CellKind, Evaluated, ModelChoice, Pending
+from services.test_sets.work import WorkView
+from ui.bodies import answered, refusal
+from ui.evaluate.choosing import LONGEST_MAPPING, Stand
+from ui.evaluate.comparing import comparison_part
+from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
+from ui.evaluate.result import Links, result_part
+from ui.evaluate.words import EVALUATE, Place
+from ui.frame import not_there, signed_in
+from ui.views.markup import Html, el
+from ui.views.parts import button
+
+API = f"{EVALUATE}api/"
+FRESH = {"Cache-Control": "no-store"}
+CONTROL = "make-control-set"
+"""The command that makes the reconstructions of a subject's sources."""
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "markdown": "text/markdown; charset=utf-8",
+    "latex": "application/x-tex; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+}
+_Number = Annotated[int | None, Query(ge=1, le=LARGEST_ID)]
+
+
+def place_of(
+    version: _Number = None,
+    view: str = "",
+    split: str = "",
+    key: str = "",
+    mapping: Annotated[str, Query(max_length=LONGEST_MAPPING)] = "",
+    beside: str = "",
+    other: _Number = None,
+) -> Place:
+    """What an address says."""
+    # A form of a browser ends its lines as typewriters do.
+    return Place(version, view, split, key, mapping.replace("\r\n", "\n"), beside, other)
+
+
+At = Annotated[Place, Depends(place_of)]
+
+
+class _Pages:
+    """What the routes show, of the services."""
+
+    def __init__(self, evaluations: EvaluationService, has_control: bool) -> None:
+        self.evaluations, self._has_control = evaluations, has_control
+
+    def asked(self, place: Place) -> Asked:
+        """Raises UserError for what cannot be asked."""
+        return self.evaluations.asked(ShowEvaluation.of(place.fields))
+
+    def choices(self, place: Place) -> tuple[ModelChoice, ...]:
+        return self.evaluations.models(OnModel.of(place.fields).subject)
+
+    def stand(self, place: Place) -> Stand:
+        """How far it is. Raises UserError for a place that is none."""
+        service, asked = self.evaluations, self.asked(place)
+        subject = service.view(asked.subject)
+        title = next((one.title for one in self.choices(place) if one.key == place.key), asked.model.title)
+        if subject.problem:
+            return Stand(place, subject, title, None, Pending(0, 0), refused=subject.problem)
+        work = next(iter(service.work.of(about(asked))), None)
+        try:
+            mapping = service.mapping(asked)
+        except UserError as error:
+            return Stand(place, subject, title, None, service.pending(asked), work, str(error))
+        if work is not None and not work.active and work.kind == LOOKING and mapping is not None:
+            work = None
+        return Stand(place, subject, title, mapping, service.pending(asked), work)
+
+    def parts(self, stand: Stand) -> dict[str, Html]:
+        """What the page shows. While the model reads the figures wait: each batch would change them all."""
+        if stand.at_work or not stand.ready:
+            return state_parts(stand, None, None)
+        found = self.evaluations.evaluate(self.asked(stand.place))
+        second = stand.place.second
+        compared = self._compared(found, stand.place, second) if second is not None else None
+        return state_parts(stand, result_part(found, self._links(stand)), compared)
+
+    def _links(self, stand: Stand) -> Links:
+        place = stand.place
+        control = None
+        if stand.subject.can_make_control and self._has_control:
+            control = button("Make the control set", look="s", data_send=CONTROL, id="make-control")
+        opened: Callable[[Cell], str | None] = place.images
+        if stand.subject.kind == "segmentation":
+            # The images behind a figure of pixels are all of them.
+            opened = lambda cell: place.images(cell) if cell.kind in ("generated", "controls") else None  # noqa: E731
+        return Links(
+            opened,
+            lambda sha: f"/thumbs/{sha}.webp",
+            lambda entry, cell: place.images(cell, entry),
+            control,
+            "/study/new",
+        )
+
+    def _compared(self, found: Evaluated, place: Place, second: Place) -> Html:
+        try:
+            stand = self.stand(second)
+            if not stand.ready:
+                words = stand.refused or f"{stand.model} has not read these images yet."
+                link = el("a", "Open it alone", href=second.to(), class_="btn s")
+                return el("section", el("p", words), link, id="part-compared", class_="card part")
+            return comparison_part((found, self.evaluations.evaluate(self.asked(second))), (place, second))
+        except UserError as error:
+            return el("section", el("p", str(error), class_="notice"), id="part-compared", class_="card part")
+
+
+def add_evaluate_routes(
+    app: FastAPI, commands: Commands, evaluations: EvaluationService, thumbnail: Callable[[str], bytes]
+) -> None:
+    """Add the pages below /evaluate/. `thumbnail` gives the WebP file of an image's thumbnail."""
+    pages = _Pages(evaluations, CONTROL in commands.known())
+    _add_pages(app, pages)
+    _add_files(app, pages, thumbnail)
+    _add_sent(app, commands, pages)
+
+
+def _add_pages(app: FastAPI, pages: _Pages) -> None:
+    evaluations = pages.evaluations
+
+    @app.get(EVALUATE.rstrip("/"), include_in_schema=False)
+    def to_list() -> Response:
+        return RedirectResponse(EVALUATE, status_code=308)
+
+    @app.get(EVALUATE, include_in_schema=False)
+    def shown(request: Request, place: At) -> Response:
+        signed, everything = signed_in(request), "view" in request.query_params
+        if place.version is None and not everything:
+            return HTMLResponse(list_page(evaluations.subjects(), signed), headers=FRESH)
+        try:
+            return HTMLResponse(_page(place, signed), headers=FRESH)
+        except UserError as error:
+            return HTMLResponse(not_there(str(error), signed, ("All test sets", EVALUATE)), status_code=404)
+
+    def _page(place: Place, signed: bool) -> str:
+        subject = evaluations.view(OnModel.of(place.fields).subject)
+        if not place.key:
+            choices = () if subject.problem else pages.choices(place)
+            total = len(evaluations.cases(subject.subject).pictures) if not subject.problem else 0
+            return subject_page(subject, place, choices, total, signed)
+        stand = pages.stand(place)
+        versions = evaluations.subjects() if place.version is not None else ()
+        return evaluation_page(stand, pages.parts(stand), pages.choices(place), versions, signed)
+
+    @app.get(f"{API}state", include_in_schema=False)
+    def state(place: At) -> Response:
+        try:
+            return JSONResponse(_state(pages, place), headers=FRESH)
+        except UserError as error:
+            return refusal(error)
+
+    @app.get(f"{API}work", include_in_schema=False)
+    def work(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Response:
+        try:
+            return JSONResponse(_work_said(evaluations.work.view(number)), headers=FRESH)
+        except UserError as error:
+            return refusal(error)
+
+
+def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
+    stand = pages.stand(place)
+    parts = pages.parts(stand)
+    return {"at_work": stand.at_work, "ready": stand.ready, "parts": dict(parts)}
+
+
+def _work_said(work: WorkView) -> dict[str, Any]:
+    """How far work is. Raises UserError where it failed."""
+    if work.state == "failed":
+        raise UserError(work.error)
+    return {"work": work.id, "active": work.active}
+
+
+def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -> None:
+    evaluations = pages.evaluations
+
+    @app.get(f"{EVALUATE}images", include_in_schema=False)
+    def images(
+        request: Request,
+        place: At,
+        kind: CellKind,
+        name: str = "",
+        said: str = "",
+        only_wrong: bool = False,
+        image: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0,
+    ) -> Response:
+        try:
+            entries = evaluations.entries(pages.asked(place), Cell(kind, name, said, only_wrong))
+            to = list_address(entries)
+        except UserError as error:
+            back = ("The evaluation", place.to())
+            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
+        return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
+
+    @app.get(f"{EVALUATE}report/{{kind}}", include_in_schema=False)
+    def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
+        try:
+            asked = pages.asked(place)
+            found = evaluations.evaluate(asked)
+            data = report_html(found, thumbnail).encode() if kind == "html" else evaluations.file(asked, kind)
+        except UserError as error:
+            back = ("The evaluation", place.to())
+            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
+        name = re.sub(r"[^A-Za-z0-9]+", "-", f"{found.subject.title} {found.model}").strip("-").lower()[:80]
+        headers = {**FRESH, "Content-Disposition": f'attachment; filename="{name or "evaluation"}{FILES[kind]}"'}
+        return Response(data, media_type=_TYPES[kind], headers=headers)
+
+
+def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
+    evaluations = pages.evaluations
+
+    def add(name: str, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+        @app.post(f"{API}{name}", include_in_schema=False)
+        async def posted(request: Request) -> Response:
+            return await answered(request, lambda data: dict(act(data)))
+
+    def begin(data: dict[str, Any]) -> Mapping[str, Any]:
+        place = _sent_place(data)
+        commands.do(BeginPredictions.of(place.fields))
+        return _state(pages, place)
+
+    def cancel(data: dict[str, Any]) -> Mapping[str, Any]:
+        work = data.pop("work", None)
+        place = _sent_place(data)
+        commands.do(CancelPredictions.of({"work": work}))
+        return _state(pages, place)
+
+    def look(data: dict[str, Any]) -> Mapping[str, Any]:
+        """Load a model that is chosen, or one that a form names; then its page is at `go`."""
+        asked = evaluations.asked(OnModel.of({**data, "mapping": ""}))
+        place = Place(asked.subject.version, str(data.get("view") or ""), asked.subject.split)
+        said = _work_said(evaluations.look(asked))
+        return {**said, "go": place.to(key=model_choice_key(asked.model))}
+
+    def control(data: dict[str, Any]) -> Mapping[str, Any]:
+        place = _sent_place(data)
+        fields = {name: value for name, value in place.fields.items() if name in ("version", "view", "split")}
+        return {"go": "/batches/", **_plain(commands.send(CONTROL, fields))}
+
+    add(BeginPredictions.name, begin)
+    add(CancelPredictions.name, cancel)
+    add("look", look)
+    if CONTROL in commands.known():
+        add(CONTROL, control)
+
+
+def _plain(reply: object) -> dict[str, Any]:
+    batch = reply.get("batch") if isinstance(reply, Mapping) else None
+    return {"go": f"/batches/{batch}"} if isinstance(batch, int) else {}
+
+
+def _sent_place(data: Mapping[str, Any]) -> Place:
+    """What a page sends. Raises UserError for what no page of ours does."""
+    known = {name: value for name, value in data.items() if name in Place.__dataclass_fields__}
+    texts = {name for name in known if name not in ("version", "other")}
+    whole = all(isinstance(known[name], str) for name in texts)
+    numbers = [known[name] for name in ("version", "other") if name in known]
+    if not whole or any(isinstance(one, bool) or not isinstance(one, int | None) for one in numbers):
+        raise UserError("This is no evaluation. Please reload the page.")
+    return Place(**known)

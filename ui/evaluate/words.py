@@ -1,0 +1,97 @@
+"""The addresses of the page Evaluate, and how figures are said there. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from evaluation.by_source import Figure
+from services.evaluation.types import Cell
+
+EVALUATE = "/evaluate/"
+CANNOT_TELL = "cannot tell"
+MINUS = "\N{MINUS SIGN}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """What an address of the page says: what is evaluated, the model, and what stands beside it."""
+
+    version: int | None = None
+    view: str = ""
+    """A filter, as the address of the gallery says it."""
+    split: str = ""
+    key: str = ""
+    """`ModelChoice.key`; "" as long as no model is chosen."""
+    mapping: str = ""
+    beside: str = ""
+    """The key of a second model."""
+    other: int | None = None
+    """A second version, of which the same is asked."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What `services.evaluation.service.OnModel` takes."""
+        said = {name: value for name, value in asdict(self).items() if name not in ("beside", "other")}
+        return {name: value for name, value in said.items() if value not in (None, "")}
+
+    def to(self, end: str = "", **changes: Any) -> str:
+        """The address of a place that differs by `changes`; `end` stands behind the page's own."""
+        return evaluate_address(end, **asdict(replace(self, **changes)))
+
+    @property
+    def second(self) -> Place | None:
+        """What is compared with it; None for nothing."""
+        if self.beside:
+            return replace(self, key=self.beside, beside="", other=None)
+        if self.other is not None:
+            return replace(self, version=self.other, view="", beside="", other=None)
+        return None
+
+    def images(self, cell: Cell, image: int = 0) -> str:
+        """Where the images of a number are opened, with one of them large."""
+        said = {name: value for name, value in asdict(cell).items() if value}
+        alone = asdict(replace(self, beside="", other=None))
+        return evaluate_address("images", **alone, **said, **({"image": image} if image else {}))
+
+
+def evaluate_address(end: str = "", **query: Any) -> str:
+    """An address below /evaluate/; what is None or "" is left out."""
+    said = {name: value for name, value in query.items() if value not in (None, "", False)}
+    return f"{EVALUATE}{end}{'?' if said else ''}{urlencode(said)}"
+
+
+def per_cent(share: float | None, unit: bool = True) -> str:
+    """A share as per cent with one digit; "–" for None."""
+    return "–" if share is None else f"{100 * share:.1f}{' %' if unit else ''}"
+
+
+def signed(value: float | None, form: str = ".2f") -> str:
+    """A number with its sign, and a minus of full width; "–" for None."""
+    if value is None:
+        return "–"
+    text = f"{value:+{form}}"
+    return text.replace("-", MINUS) if float(text) else text[1:]
+
+
+def points(value: float | None) -> str:
+    """A difference of shares in points, such as "+21.3"."""
+    return signed(None if value is None else 100 * value, ".1f")
+
+
+def ends_of(figure: Figure, difference: bool = False, form: str = "") -> str:
+    """The interval in words, such as "34.8 to 41.8", or why there is none."""
+    if figure.value is None or figure.low is None or figure.high is None:
+        return figure.why
+    if form:
+        return f"{signed(figure.low, form)} to {signed(figure.high, form)}"
+    say = points if difference else (lambda value: per_cent(value, unit=False))
+    return f"{say(figure.low)} to {say(figure.high)}"
+
+
+def p_words(p: float | None) -> str:
+    """A p-value; "–" for None."""
+    if p is None:
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
