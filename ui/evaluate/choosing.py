@@ -28,6 +28,8 @@ SOURCES = (
     ("http", "a server that the profile names"),
 )
 """Where another model may come from."""
+FEW = 5
+"""Classes without a label that the summary names itself."""
 LONGEST_MAPPING = 4000
 """Characters of a file of one's own that an address can hold; more is for the command line."""
 _KINDS = {"classification": "classification", "segmentation": "segmentation", None: "no images"}
@@ -313,10 +315,10 @@ def _mapping(report: MappingReport) -> list[Child]:
         mapped = [_mapped_row(row) for row in report.mapped]
         table = _rows_folded(("label", "class of the model", "by"), mapped, "mapped")
         said.append(el("details", el("summary", f"{counted(len(mapped), 'label')} mapped"), table, class_="more-line"))
-    if report.left_over:
-        names = ", ".join(report.left_over[:SHOWN])
-        more = f" and {len(report.left_over) - SHOWN:,} more" if len(report.left_over) > SHOWN else ""
-        said.append(el("p", f"Classes of the model without a label: {names}{more}.", class_="mut small"))
+    if len(report.left_over) > FEW:
+        names = el("p", f"{', '.join(report.left_over)}.", class_="mut small")
+        words = f"{len(report.left_over):,} classes of the model without a label"
+        said.append(el("details", el("summary", words), names, class_="more-line"))
     if report.together:
         words = f"Measured as one, since the model cannot tell them apart: {'; '.join(report.together)}."
         said.append(el("p", words, class_="mut small"))

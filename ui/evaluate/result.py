@@ -5,15 +5,17 @@ Pure. `Links` says where numbers and pictures lead; a report that stands alone h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evaluation.by_source import Figure
 from evaluation.effectiveness import ClassRow, Effectiveness
 from evaluation.segmentation import SegmentationEffect
-from services.evaluation.types import EDIT_TABLES, Cell, CellKind, EditRow, EditTable, Evaluated
+from services.evaluation.study import StudyPlan
+from services.evaluation.types import Cell, CellKind, EditRow, EditTable, Evaluated
 from ui.evaluate.plots import (
     ChangeAxis,
     Open,
@@ -23,20 +25,18 @@ from ui.evaluate.plots import (
     confusion_table,
     parts_bar,
 )
-from ui.evaluate.words import CANNOT_TELL, ends_of, p_words, per_cent, points, signed
+from ui.evaluate.words import CANNOT_TELL, MINUS, ends_of, p_words, per_cent, points, signed
 from ui.views.markup import Child, Html, el
-from ui.views.parts import counted
+from ui.views.parts import button, counted
 
 SHOWN_ROWS = 10
 """Rows of a table that stand in sight; the rest unfolds."""
 MOST_LABELS = 14
 """Labels of a confusion matrix: of more, those that lose most."""
-_TABS: dict[EditTable, str] = {
-    "edit type": "Edit type",
-    "keyword": "What was there",
-    "alternative": "What came",
-    "class": "Class",
-}
+_TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
+"""The tables of edits in the order in which they stand, with their words."""
+_FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
+"""What is a figure in the words of an answer, or an interval in brackets."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Links:
     """Where one image of a number is."""
     control: Child = None
     """What makes the control set, where it can be made."""
-    study: str = ""
-    """Where a study is drafted."""
+    study: StudyPlan | None = None
+    """What a study would say that can be drafted; None for none."""
 
 
 def result_part(found: Evaluated, links: Links) -> Html:
@@ -74,12 +74,16 @@ def result_part(found: Evaluated, links: Links) -> Html:
 
 
 def _answer(found: Evaluated) -> list[Child]:
-    """The words, with what is a figure in them made strong."""
-    said: list[Child] = []
-    for word in found.answer.split(" "):
-        number = word.strip("(),.;+-%").replace(".", "").replace(",", "")
-        said += [el("b", word) if number.isdigit() and any(one.isdigit() for one in word) else word, " "]
-    return said
+    """The words, with the figures in them made strong, but for their intervals."""
+    pieces = _FIGURES.split(found.answer)
+    return [
+        el("b", _minus(piece)) if place % 2 and not piece.startswith("(") else _minus(piece) if place % 2 else piece
+        for place, piece in enumerate(pieces)
+    ]
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", MINUS)
 
 
 def _notes(notes: Sequence[str]) -> Html | None:
@@ -117,18 +121,28 @@ def _excess_card(excess: Figure, control: Figure, unit: str, links: Links) -> Ht
 
 def _validity_card(found: Evaluated, links: Links) -> Html:
     held = found.validity
-    title = "wrong and valid, of all test cases"
-    acts = el("a", "Draft a study", href=links.study, class_="btn s") if links.study else None
     if held is None or held.by_strata.value is None:
-        of_segmenter = "how many failures are valid is told of classifiers only"
-        why = (
-            of_segmenter
-            if held is None and found.segmentation is not None
-            else (held.by_strata.why if held is not None else "no study has judged an image of these test cases")
-        )
+        if held is not None:
+            why = held.by_strata.why
+        elif found.segmentation is not None:
+            why = "it is told of classifiers only"
+        else:
+            why = "no study has judged an image of these test cases"
+        acts = None
+        if links.study is not None:
+            plan = links.study
+            draft = button("Draft a study", look="s", data_send="draft-evaluation-study", title=plan.words, id="draft")
+            told = f"{counted(plan.judged)} would tell it to about ± {50 * plan.width:.1f} points"
+            acts = el("p", draft, " ", el("small", told, class_="mut"), class_="acts")
         return _card("failures that are valid", CANNOT_TELL, f"{why[:1].upper()}{why[1:]}.", None, "validity", acts)
     words = f"{ends_of(held.by_strata)}; as measured {per_cent(held.as_measured.value)}, {counted(held.judged)} judged"
-    return _card(title, per_cent(held.by_strata.value), words, links.opened(Cell("wrong")), "validity")
+    return _card(
+        "wrong and valid, of all test cases",
+        per_cent(held.by_strata.value),
+        words,
+        links.opened(Cell("wrong")),
+        "validity",
+    )
 
 
 def _cards(*cards: Html) -> Html:
@@ -165,20 +179,13 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
             f"what {counted(held.cases, 'test case')} are worth", value, why, links.opened(Cell("generated")), "worth"
         ),
     )
-    left = el("div", _edits(found, links), _classes(held.classes, links), class_="eval-column")
-    right = el(
-        "div",
-        _confusions(found, held, links),
-        _sources(held, links),
-        _calibration(held),
-        _validity_table(found),
-        class_="eval-column",
-    )
+    left = el("div", _edits(found, links), _classes(held.classes, links), _calibration(held), class_="eval-column")
+    right = el("div", _confusions(held, links), _sources(held, links), _validity_table(found), class_="eval-column")
     return [cards, el("div", left, right, class_="eval-columns")]
 
 
 def _edits(found: Evaluated, links: Links) -> Html:
-    there = [table for table in EDIT_TABLES if table != "class" and found.edits.get(table)]
+    there = [table for table in _TABS if found.edits.get(table)]
     against = "reconstruction" if found.against_control else "original"
     head = [
         el("h2", "Which edits hurt"),
@@ -214,7 +221,7 @@ def _edit_table(found: Evaluated, table: EditTable, links: Links) -> list[Child]
         el(
             "tr",
             el("th", table, scope="col"),
-            el("th", "0 is the dashed line, hurt is left of it", scope="col", class_="plot-cell"),
+            el("th", "hurts ← 0 → helps", scope="col", class_="plot-cell"),
             el("th", "change", scope="col", class_="n"),
             el("th", "n", scope="col", class_="n"),
             el("th", "newly wrong", scope="col", class_="n"),
@@ -267,6 +274,8 @@ def _worst(entry: int, cell: Cell, found: Evaluated, links: Links) -> Html | Non
 def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
     if not rows:
         return None
+    # An interval of a few sources may reach beyond what a difference of shares can be.
+    rows = [replace(row, difference=_clipped(row.difference)) for row in rows]
     ordered = sorted(rows, key=lambda row: (row.difference.value is None, -(row.difference.value or 0), row.label))
     axis = change_axis([row.difference for row in rows])
     drawn = []
@@ -299,6 +308,12 @@ def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
     return _folded_table("By class", "error; those that lose most first", head, drawn, "classes")
 
 
+def _clipped(figure: Figure) -> Figure:
+    if figure.low is None or figure.high is None:
+        return figure
+    return replace(figure, low=max(-1.0, figure.low), high=min(1.0, figure.high))
+
+
 def _folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[Html], name: str) -> Html:
     top = el("thead", el("tr", [el("th", text, scope="col", class_=look or None) for text, look in head]))
     body: list[Child] = [el("table", top, el("tbody", rows[:SHOWN_ROWS]))]
@@ -308,7 +323,7 @@ def _folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows:
     return el("section", el("h2", title), el("p", words, class_="mut"), body, class_="card box", id=name)
 
 
-def _confusions(found: Evaluated, held: Effectiveness, links: Links) -> Html | None:
+def _confusions(held: Effectiveness, links: Links) -> Html | None:
     before, after = held.confusion
     there = [number for number in range(len(after.labels)) if after.images[number]]
     if not there:
@@ -466,7 +481,9 @@ def _of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> l
         _card(
             "mIoU where the mask holds",
             per_cent(kept.value, unit=False) if kept.value is not None else CANNOT_TELL,
-            f"{ends_of(kept)}; {held.kept:,} of {counted(held.cases, 'test case')} keep their mask by the check",
+            f"{ends_of(kept)}; {held.kept:,} of {counted(held.cases, 'test case')} keep their mask by the check"
+            if held.kept
+            else f"Of none of the {counted(held.cases, 'test case')} a check says that its mask holds.",
             None,
             "kept",
         ),

@@ -20,12 +20,14 @@ from services.evaluation.service import (
     LOOKING,
     BeginPredictions,
     CancelPredictions,
+    DraftEvaluationStudy,
     EvaluationService,
     OnModel,
     ShowEvaluation,
     about,
     model_choice_key,
 )
+from services.evaluation.study import StudyPlan
 from services.evaluation.types import Asked, Cell, CellKind, Evaluated, ModelChoice, Pending
 from services.test_sets.work import WorkView
 from ui.bodies import answered, refusal
@@ -105,9 +107,9 @@ class _Pages:
         found = self.evaluations.evaluate(self.asked(stand.place))
         second = stand.place.second
         compared = self._compared(found, stand.place, second) if second is not None else None
-        return state_parts(stand, result_part(found, self._links(stand)), compared)
+        return state_parts(stand, result_part(found, self._links(stand, found)), compared)
 
-    def _links(self, stand: Stand) -> Links:
+    def _links(self, stand: Stand, found: Evaluated) -> Links:
         place = stand.place
         control = None
         if stand.subject.can_make_control and self._has_control:
@@ -121,8 +123,16 @@ class _Pages:
             lambda sha: f"/thumbs/{sha}.webp",
             lambda entry, cell: place.images(cell, entry),
             control,
-            "/study/new",
+            self._study(stand, found),
         )
+
+    def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | None:
+        if found.validity is not None and found.validity.by_strata.value is not None:
+            return None
+        try:
+            return self.evaluations.study_plan(self.asked(stand.place))
+        except UserError:
+            return None
 
     def _compared(self, found: Evaluated, place: Place, second: Place) -> Html:
         try:
@@ -267,7 +277,12 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         fields = {name: value for name, value in place.fields.items() if name in ("version", "view", "split")}
         return {"go": "/batches/", **_plain(commands.send(CONTROL, fields))}
 
+    def study(data: dict[str, Any]) -> Mapping[str, Any]:
+        drafted = commands.do(DraftEvaluationStudy.of(_sent_place(data).fields))
+        return {"go": f"/study/{drafted['study']}"}
+
     add(BeginPredictions.name, begin)
+    add(DraftEvaluationStudy.name, study)
     add(CancelPredictions.name, cancel)
     add("look", look)
     if CONTROL in commands.known():
