@@ -25,7 +25,7 @@ from ui.evaluate.plots import (
     confusion_table,
     parts_bar,
 )
-from ui.evaluate.words import CANNOT_TELL, MINUS, ends_of, p_words, per_cent, points, signed
+from ui.evaluate.words import CANNOT_TELL, clipped, ends_of, minus, p_words, per_cent, points, signed
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, counted
 
@@ -77,13 +77,9 @@ def _answer(found: Evaluated) -> list[Child]:
     """The words, with the figures in them made strong, but for their intervals."""
     pieces = _FIGURES.split(found.answer)
     return [
-        el("b", _minus(piece)) if place % 2 and not piece.startswith("(") else _minus(piece) if place % 2 else piece
+        el("b", minus(piece)) if place % 2 and not piece.startswith("(") else minus(piece) if place % 2 else piece
         for place, piece in enumerate(pieces)
     ]
-
-
-def _minus(text: str) -> str:
-    return text.replace("-", MINUS)
 
 
 def _notes(notes: Sequence[str]) -> Html | None:
@@ -275,7 +271,7 @@ def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
     if not rows:
         return None
     # An interval of a few sources may reach beyond what a difference of shares can be.
-    rows = [replace(row, difference=_clipped(row.difference)) for row in rows]
+    rows = [replace(row, difference=clipped(row.difference)) for row in rows]
     ordered = sorted(rows, key=lambda row: (row.difference.value is None, -(row.difference.value or 0), row.label))
     axis = change_axis([row.difference for row in rows])
     drawn = []
@@ -306,12 +302,6 @@ def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
         )
     head = [("class", ""), ("original", "n"), ("generated", "n"), ("change", "plot-cell"), ("points", "n"), ("n", "n")]
     return _folded_table("By class", "error; those that lose most first", head, drawn, "classes")
-
-
-def _clipped(figure: Figure) -> Figure:
-    if figure.low is None or figure.high is None:
-        return figure
-    return replace(figure, low=max(-1.0, figure.low), high=min(1.0, figure.high))
 
 
 def _folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[Html], name: str) -> Html:

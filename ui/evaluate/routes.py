@@ -22,9 +22,11 @@ from services.evaluation.service import (
     CancelPredictions,
     DraftEvaluationStudy,
     EvaluationService,
+    MakeControlSet,
     OnModel,
     ShowEvaluation,
     about,
+    about_control,
     model_choice_key,
 )
 from services.evaluation.study import StudyPlan
@@ -42,8 +44,7 @@ from ui.views.parts import button
 
 API = f"{EVALUATE}api/"
 FRESH = {"Cache-Control": "no-store"}
-CONTROL = "make-control-set"
-"""The command that makes the reconstructions of a subject's sources."""
+CONTROL = MakeControlSet.name
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "markdown": "text/markdown; charset=utf-8",
@@ -74,8 +75,8 @@ At = Annotated[Place, Depends(place_of)]
 class _Pages:
     """What the routes show, of the services."""
 
-    def __init__(self, evaluations: EvaluationService, has_control: bool) -> None:
-        self.evaluations, self._has_control = evaluations, has_control
+    def __init__(self, evaluations: EvaluationService) -> None:
+        self.evaluations = evaluations
 
     def asked(self, place: Place) -> Asked:
         """Raises UserError for what cannot be asked."""
@@ -112,7 +113,14 @@ class _Pages:
     def _links(self, stand: Stand, found: Evaluated) -> Links:
         place = stand.place
         control = None
-        if stand.subject.can_make_control and self._has_control:
+        drawing = None if self.evaluations.controls is None else self.evaluations.controls.work
+        at_work = next(iter(drawing.of(about_control(stand.subject.subject))), None) if drawing is not None else None
+        if at_work is not None and at_work.active:
+            words = f"It is being drawn: {at_work.done:,} of {at_work.total:,}. Reload the page to see how far it is."
+            control = el("p", words, class_="hint")
+        elif at_work is not None and at_work.state == "failed":
+            control = el("p", at_work.error, class_="notice")
+        elif stand.subject.can_make_control and drawing is not None:
             control = button("Make the control set", look="s", data_send=CONTROL, id="make-control")
         opened: Callable[[Cell], str | None] = place.images
         if stand.subject.kind == "segmentation":
@@ -150,7 +158,7 @@ def add_evaluate_routes(
     app: FastAPI, commands: Commands, evaluations: EvaluationService, thumbnail: Callable[[str], bytes]
 ) -> None:
     """Add the pages below /evaluate/. `thumbnail` gives the WebP file of an image's thumbnail."""
-    pages = _Pages(evaluations, CONTROL in commands.known())
+    pages = _Pages(evaluations)
     _add_pages(app, pages)
     _add_files(app, pages, thumbnail)
     _add_sent(app, commands, pages)
@@ -275,7 +283,8 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
     def control(data: dict[str, Any]) -> Mapping[str, Any]:
         place = _sent_place(data)
         fields = {name: value for name, value in place.fields.items() if name in ("version", "view", "split")}
-        return {"go": "/batches/", **_plain(commands.send(CONTROL, fields))}
+        commands.send(CONTROL, fields)
+        return {"go": place.to()}
 
     def study(data: dict[str, Any]) -> Mapping[str, Any]:
         drafted = commands.do(DraftEvaluationStudy.of(_sent_place(data).fields))
@@ -285,13 +294,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
     add(DraftEvaluationStudy.name, study)
     add(CancelPredictions.name, cancel)
     add("look", look)
-    if CONTROL in commands.known():
-        add(CONTROL, control)
-
-
-def _plain(reply: object) -> dict[str, Any]:
-    batch = reply.get("batch") if isinstance(reply, Mapping) else None
-    return {"go": f"/batches/{batch}"} if isinstance(batch, int) else {}
+    add(CONTROL, control)
 
 
 def _sent_place(data: Mapping[str, Any]) -> Place:

@@ -95,3 +95,15 @@ def p_words(p: float | None) -> str:
     if p is None:
         return "–"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def minus(text: str) -> str:
+    """With the sign that figures have, and not a hyphen."""
+    return text.replace("-", MINUS)
+
+
+def clipped(figure: Figure) -> Figure:
+    """With the ends of its interval between -1 and 1, as a change of a probability can be."""
+    if figure.low is None or figure.high is None:
+        return figure
+    return replace(figure, low=max(-1.0, figure.low), high=min(1.0, figure.high))
