@@ -66,7 +66,7 @@ NOT_ASKED = (
     "cells?thumbs=1000",
     "cells?n=0",
     "cells?n=100000",
-    f"cells?view={'x' * 5000}",
+    f"cells?view={'x' * 20_000}",
     "cell?entry=x",
 )
 
