@@ -40,7 +40,7 @@ from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.predicting import Predicting
 from services.evaluation.ranking import NOT_RANKED, Ranking, rank, ranking_facts
 from services.evaluation.results import Found, entries_of, evaluate
-from services.evaluation.scoring import score_images
+from services.evaluation.scoring import NOT_JUDGED, score_images
 from services.evaluation.study import StudyPlan, draft_study, plan_study
 from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
@@ -55,7 +55,6 @@ READING = "reading images"
 LOOKING = "looking at the model"
 HELD = 8
 """Evaluations, and subjects, that are kept until something is saved."""
-NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
 NOT_LOADED = "Nobody has loaded this model yet: begin, and it says what classes it knows."
 
 
