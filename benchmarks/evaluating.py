@@ -11,11 +11,12 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.catalogue import ALTERNATIVES, CLASSES, prepared
+from benchmarks.catalogue import CLASSES, prepared
 from benchmarks.figures import Figure, reported
 from evaluation.identity import ModelIdentity, Preprocessing
 from evaluation.types import Guess, Prediction
@@ -25,7 +26,7 @@ from pipeline.types import EDIT_TYPES
 from services.evaluation.predicting import model_key
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import Asked, Subject
-from storage.catalogue_types import CatalogueFilter
+from storage.catalogue_types import CatalogueFilter, Facet
 from storage.decisions import Target
 from storage.models_under_test import NewProbabilities
 from storage.predictions import NewPrediction
@@ -98,13 +99,14 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
         clicked = _timed(lambda: service.evaluate(Asked(everything, WANTED)))
         fate = random.Random(size)
         filtered, decided = [], []
-        for number in range(TIMES):
-            kind = fate.choice(EDIT_TYPES)
-            facets = {"class": (f"class {fate.randrange(CLASSES)}",)} if number % 2 else {"edit type": (kind,)}
-            subject = Subject(None, CatalogueFilter(facets))  # type: ignore[arg-type]
-            filtered.append(_timed(lambda subject=subject: service.evaluate(Asked(subject, WANTED))))  # type: ignore[misc]
-        for number in range(TIMES):
-            workspace.decisions.review(Target((fate.randrange(1, size),)), "accepted", "")
+        kinds, classes = fate.sample(EDIT_TYPES, TIMES // 2), fate.sample(range(CLASSES), TIMES // 2)
+        wanted: list[dict[Facet, tuple[str, ...]]] = [{"class": (f"class {one}",)} for one in classes]
+        wanted += [{"edit type": (one,)} for one in kinds]
+        for facets in wanted:
+            of_filter = Asked(Subject(None, CatalogueFilter(facets)), WANTED)
+            filtered.append(_timed(partial(service.evaluate, of_filter)))
+        for _ in range(TIMES):
+            workspace.decisions.review(Target((fate.randrange(1, size),)), fate.choice(("accepted", "rejected")), "")
             decided.append(_timed(lambda: service.evaluate(Asked(everything, WANTED))))
     finally:
         service.close()
