@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import sqlite_utils
 
 from benchmarks.catalogue import CLASSES, prepared
 from benchmarks.figures import Figure, reported
@@ -39,6 +41,8 @@ and model in a studio that was just started, before which nobody can click."""
 MODEL_CLASSES = 1_000
 TIMES = 8
 AT_ONCE = 5_000
+JUDGED = 300
+"""Images that a study has judged, as many as the paper's."""
 WANTED = UnderTestSettings(source="timm", name="a model under test")
 
 
@@ -82,6 +86,20 @@ def made(folder: Path, size: int) -> None:
             ]
             probabilities = [NewProbabilities(sha, row) for (sha, _), row in zip(some, rows, strict=True)]
             workspace.models_under_test.keep(model, predictions, (), probabilities)
+        workspace._database.write(lambda db: judged(db, fate.choice(len(table), JUDGED, replace=False).tolist()))
+
+
+def judged(db: sqlite_utils.Database, rows: Sequence[int]) -> None:
+    """One study that has judged these images of the catalogue, four of five of them valid: its end alone, no votes."""
+    now = "2026-01-01T00:00:00+00:00"
+    study = {"id": "s", "name": "Judged", "state": "closed", "rules": "{}", "votes": 5, "created": now, "changed": now}
+    db.table("studies").insert(study)
+    for place, row in enumerate(rows):
+        (found,) = db.query("SELECT test_case, image, source FROM catalogue WHERE id = ?", [int(row) + 1])
+        content = json.dumps({"test_case": found.pop("test_case")})
+        item = {"study": "s", "public": f"p{place}", "kind": "item", "place": place, "content": content, "votes": 5}
+        outcome = "invalid" if place % 5 == 0 else "valid"
+        db.table("study_items").insert({**item, **found, "created": now, "outcome": outcome})
 
 
 def _measured(workspace: Workspace, size: int) -> list[Figure]:

@@ -65,15 +65,16 @@ class Resampled:
     def __init__(self, sums: Floats, seed: int = 0, samples: int = SAMPLES, confidence: float = CONFIDENCE) -> None:
         self._sums, self._seed, self._samples, self._confidence = sums, seed, samples, confidence
 
-    def figure(self, statistic: Statistic, n: int, share: bool = False) -> Figure:
+    def figure(self, statistic: Statistic, n: int, share: bool = False, counted: int | None = None) -> Figure:
         """A figure with its bias-corrected and accelerated bootstrap interval (Efron 1987, Journal of the American
         Statistical Association 82).
 
-        `n` is the number of images, which is only told. No interval with fewer than two sources, or where all are
+        `n` is the number of images, which is only told; `counted` is how many sources the figure is of, where the
+        others add nothing to it. No interval with fewer than two sources, or where all are
         alike: a bootstrap would take that for certain. Of a `share` that is 0 or 1 of all sources the interval is exact
         (Clopper and Pearson 1934, Biometrika 26), and counts a source as one image.
         """
-        sources = len(self._sums)
+        sources = len(self._sums) if counted is None else counted
         if not sources:
             return Figure(None, why="there is nothing to count")
         value = float(statistic(self._whole))

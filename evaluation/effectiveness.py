@@ -171,9 +171,8 @@ def effectiveness(
     control = control.where(np.isin(control.source, both)) if control is not None and len(control) else None
     sums = _sums(both, first, cases, control)
     n, controls = len(cases), len(control) if control is not None else 0
-    with_control = sums[sums[:, 4] > 0]
+    with_control = int((sums[:, 4] > 0).sum())
     drawn = Resampled(sums, seed)
-    controlled = drawn if len(with_control) == len(sums) else Resampled(with_control, seed)
     no_control = Figure(None, why="there are no reconstructions of these sources")
     wrong = (cases.right == WRONG).astype(np.float64)
     return Effectiveness(
@@ -183,11 +182,13 @@ def effectiveness(
         left_out=left_out,
         error_original=drawn.figure(lambda held: _over(held[..., 1], held[..., 0]), len(both), share=True),
         error_generated=drawn.figure(lambda held: _over(held[..., 3], held[..., 2]), n, share=True),
-        error_reconstructed=controlled.figure(lambda held: _over(held[..., 5], held[..., 4]), controls, share=True)
-        if len(with_control)
+        error_reconstructed=drawn.figure(
+            lambda held: _over(held[..., 5], held[..., 4]), controls, share=True, counted=with_control
+        )
+        if with_control
         else no_control,
         difference=drawn.figure(_difference, n),
-        excess=controlled.figure(_excess, n) if len(with_control) else no_control,
+        excess=drawn.figure(_excess, n, counted=with_control) if with_control else no_control,
         factor=_factor(sums, drawn, n),
         flips=_flips(both, first, cases, drawn),
         together=_together(sums),
@@ -205,8 +206,9 @@ def _over(part: Floats, whole: Floats) -> Floats:
 
 
 def _sums(both: NDArray[np.int64], first: Answers, cases: Answers, control: Answers | None) -> Floats:
-    """By source: originals, wrong ones; test cases, wrong ones; reconstructions, wrong ones; and test cases that are
-    newly wrong less those that are newly right, which follow from the rest: so there are no more kinds of sources.
+    """By source: originals, wrong ones; test cases, wrong ones; reconstructions, wrong ones; test cases that are newly
+    wrong less those that are newly right; and the test cases, and wrong ones, of sources with a reconstruction. The
+    last three follow from the others, so there are no more kinds of sources for them.
     """
     columns: list[Floats] = []
     for answers in (first, cases, control):
@@ -218,6 +220,8 @@ def _sums(both: NDArray[np.int64], first: Answers, cases: Answers, control: Answ
         columns.append(_counted(place, answers.right == WRONG, len(both)))
     place, lost, gained = _flipped(both, first, cases)
     columns.append(_counted(place, lost.astype(float) - gained, len(both)))
+    controlled = columns[4] > 0
+    columns += [columns[2] * controlled, columns[3] * controlled]
     return np.stack(columns, axis=1)
 
 
@@ -230,7 +234,7 @@ def _difference(held: Floats) -> Floats:
 
 
 def _excess(held: Floats) -> Floats:
-    return _over(held[..., 3], held[..., 2]) - _over(held[..., 5], held[..., 4])
+    return _over(held[..., 8], held[..., 7]) - _over(held[..., 5], held[..., 4])
 
 
 def _factor(sums: Floats, drawn: Resampled, n: int) -> Figure:
