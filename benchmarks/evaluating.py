@@ -131,7 +131,7 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
     return [
         Figure(f"first look at a model and images{name}", (opened,), OPENED),
         Figure(f"from a click to the figures{name}", (clicked,), CLICKED),
-        Figure(f"figures of a filter after that{name}", tuple(filtered), FILTERED),
+        Figure(f"figures of a filter after that{name}", tuple(filtered), FILTERED, share=0.95),
         Figure(f"figures after somebody decided{name}", tuple(decided), CLICKED),
     ]
 

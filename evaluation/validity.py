@@ -18,7 +18,7 @@ from scipy import stats
 from evaluation.by_source import CONFIDENCE, Figure, Floats, interval
 
 RESAMPLES = 4000
-TOGETHER = 200
+TOGETHER = 100
 """Resamples that are drawn at a time: their weights lie in memory together."""
 COMMON = 8
 """From so many sources on a kind of them is drawn as a whole."""
