@@ -48,7 +48,7 @@ DECIDED = 2_000.0
 """Milliseconds: for what is decided of many images, or taken back."""
 MEGABYTES = 600
 """That reading may take."""
-SCORED = 8_000.0
+SCORED = 4_000.0
 """Milliseconds: to score 125,000 images."""
 TIMES = 200
 CLASSES = 100

@@ -75,11 +75,16 @@ class Scores(Repository):
             "INSERT INTO catalogue_values (facet, value) VALUES ('measure', ?) ON CONFLICT DO NOTHING",
             [score_tables.MEASURE],
         )
-        (measure,) = db.execute(f"SELECT {score_tables.NUMBER}").fetchone()
-        order = np.lexsort((new.entries, scores))  # as the table has them: rows that follow one another cost least
-        found = zip(scores[order].tolist(), new.entries[order].tolist(), strict=True)
-        insert = "INSERT INTO catalogue_numbers (measure, number, entry) VALUES (?, ?, ?)"
-        db.conn.executemany(insert, ((measure, score, entry) for score, entry in found))
+        # From a table, by one statement, in the order of the entries: a quarter of what a statement each takes, and
+        # nobody else can save meanwhile.
+        db.execute("CREATE TEMP TABLE scores_coming (number REAL, entry INTEGER)")
+        rows = zip(scores.tolist(), new.entries.tolist(), strict=True)
+        db.conn.executemany("INSERT INTO scores_coming VALUES (?, ?)", rows)
+        db.execute(f"""
+            INSERT INTO catalogue_numbers (measure, number, entry)
+            SELECT {score_tables.NUMBER}, number, entry FROM scores_coming ORDER BY entry
+        """)
+        db.execute("DROP TABLE scores_coming")
         for statement in score_tables.FILL:
             db.execute(statement)
         return run
