@@ -183,6 +183,7 @@ OF_EVALUATIONS: Mapping[str, tuple[bool, Mapping[str, Any]]] = {
     "cancel-control-set": (False, {"work": 1}),
     "show-control-set": (True, {"work": 1}),
     "rank-test-cases": (True, {"view": "kind=classification", "most": 5}),
+    "foretell-faults": (True, {"view": "kind=classification", "runs": ["a-run"]}),
     "draft-evaluation-study": (False, {"view": "kind=classification", "judged": 20}),
     "score-images": (False, {}),
 }
