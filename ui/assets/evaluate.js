@@ -49,6 +49,20 @@
     try { await followed(await wire.post(api("look"), place())); } catch { /* the part says it */ }
     await look();
   }
+  // A control set is drawn: how far it is, and then its figures.
+  async function watchDrawing() {
+    try {
+      for (let part; (part = document.querySelector("#control[data-work]")); ) {
+        const said = await wire.patient(api("drawing"), { number: part.dataset.work });
+        if (!said.active) break;
+        study.fit(said.parts);
+        await new Promise((go) => setTimeout(go, QUICK));
+      }
+    } catch { /* nobody knows of it any more: the page says what there is */ }
+    location.reload();
+  }
+  if (document.querySelector("#control[data-work]")) watchDrawing();
+
   if (head) {
     evaluate.atWork = "atWork" in work().dataset;
     if ("look" in work().dataset) lookAtModel();

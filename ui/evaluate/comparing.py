@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from evaluation.by_source import Figure
 from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated
+from ui.evaluate.edits import SHOWN_ROWS
 from ui.evaluate.plots import change_axis, change_plot
-from ui.evaluate.result import SHOWN_ROWS
 from ui.evaluate.words import CANNOT_TELL, Place, ends_of, per_cent, points, signed
 from ui.views.markup import Child, Html, el
 
@@ -167,8 +167,8 @@ def _two_dots(title: str, both: dict[str, tuple[Figure, ...]], in_points: bool =
         )
         for name, figures in both.items()
     ]
-    body: list[Child] = [el("table", el("tbody", drawn[:SHOWN_ROWS]), class_="edits")]
+    body: list[Child] = [el("table", el("tbody", drawn[:SHOWN_ROWS]), class_="edits stacks")]
     if len(drawn) > SHOWN_ROWS:
-        rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits")
+        rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits stacks")
         body.append(el("details", el("summary", f"{len(drawn) - SHOWN_ROWS} more"), rest, class_="more-line"))
     return el("div", el("h3", title), body)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from services.evaluation.facts import SUFFIXES
 from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, SubjectView
 from ui.evaluate.choosing import Stand, models_part, splits_part, subjects_part, work_part
-from ui.evaluate.result import Links, result_part
-from ui.evaluate.words import EVALUATE, Place
+from ui.evaluate.result import result_part
+from ui.evaluate.words import EVALUATE, Links, Place
 from ui.frame import page
 from ui.theme import ASSETS
 from ui.views.markup import Child, Html, el
@@ -71,11 +71,14 @@ def evaluation_page(
 ) -> str:
     """A model on a subject: the map of its classes, its reading, and the answer."""
     place = stand.place
+    order = ["part-compared", "part-work", "part-result"]
+    if stand.done:
+        order.append(order.pop(1))  # it has nothing to do any more, and the answer comes first
     return page(
         f"{stand.model} on {stand.subject.title}",
         _head(stand.subject, place, stand, choices, versions),
         el("p", "", class_="wrong", id="said", data_problem="", role="alert"),
-        [parts[name] for name in ("part-compared", "part-work", "part-result")],
+        [parts[name] for name in order],
         here="evaluate",
         signed_in=signed_in,
         sheets=SHEETS,

@@ -13,12 +13,13 @@ from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from pipeline.errors import UserError
-from services.commands import Commands
+from services.commands import Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.service import (
     LOOKING,
     BeginPredictions,
+    CancelControlSet,
     CancelPredictions,
     DraftEvaluationStudy,
     EvaluationService,
@@ -33,14 +34,13 @@ from services.evaluation.study import StudyPlan
 from services.evaluation.types import Asked, Cell, CellKind, Evaluated, ModelChoice, Pending
 from services.test_sets.work import WorkView
 from ui.bodies import answered, refusal
-from ui.evaluate.choosing import LONGEST_MAPPING, Stand
+from ui.evaluate.choosing import LONGEST_MAPPING, Stand, control_part
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
-from ui.evaluate.result import Links, result_part
-from ui.evaluate.words import EVALUATE, Place
+from ui.evaluate.result import result_part
+from ui.evaluate.words import EVALUATE, Links, Place
 from ui.frame import not_there, signed_in
 from ui.views.markup import Html, el
-from ui.views.parts import button
 
 API = f"{EVALUATE}api/"
 FRESH = {"Cache-Control": "no-store"}
@@ -112,16 +112,11 @@ class _Pages:
 
     def _links(self, stand: Stand, found: Evaluated) -> Links:
         place = stand.place
-        control = None
         drawing = None if self.evaluations.controls is None else self.evaluations.controls.work
-        at_work = next(iter(drawing.of(about_control(stand.subject.subject))), None) if drawing is not None else None
-        if at_work is not None and at_work.active:
-            words = f"It is being drawn: {at_work.done:,} of {at_work.total:,}. Reload the page to see how far it is."
-            control = el("p", words, class_="hint")
-        elif at_work is not None and at_work.state == "failed":
-            control = el("p", at_work.error, class_="notice")
-        elif stand.subject.can_make_control and drawing is not None:
-            control = button("Make the control set", look="s", data_send=CONTROL, id="make-control")
+        control = None
+        if drawing is not None:
+            work = next(iter(drawing.of(about_control(stand.subject.subject))), None)
+            control = control_part(work, stand.subject.can_make_control)
         opened: Callable[[Cell], str | None] = place.images
         if stand.subject.kind == "segmentation":
             # The images behind a figure of pixels are all of them.
@@ -205,6 +200,18 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
         except UserError as error:
             return refusal(error)
 
+    @app.get(f"{API}drawing", include_in_schema=False)
+    def drawing(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Response:
+        """How far a control set is. The figures wait: each image would change them."""
+        try:
+            if evaluations.controls is None:
+                raise Missing("Nothing is drawn here.")
+            said = evaluations.controls.work.view(number)
+        except UserError as error:
+            return refusal(error)
+        part = control_part(said, can_make=False) if said.active else None
+        return JSONResponse({"active": said.active, "parts": {"control": part} if part else {}}, headers=FRESH)
+
 
 def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
     stand = pages.stand(place)
@@ -286,6 +293,10 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         commands.send(CONTROL, fields)
         return {"go": place.to()}
 
+    def stop_control(data: dict[str, Any]) -> Mapping[str, Any]:
+        commands.do(CancelControlSet.of({"work": data.pop("work", None)}))
+        return {"go": _sent_place(data).to()}
+
     def study(data: dict[str, Any]) -> Mapping[str, Any]:
         drafted = commands.do(DraftEvaluationStudy.of(_sent_place(data).fields))
         return {"go": f"/study/{drafted['study']}"}
@@ -295,6 +306,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
     add(CancelPredictions.name, cancel)
     add("look", look)
     add(CONTROL, control)
+    add(CancelControlSet.name, stop_control)
 
 
 def _sent_place(data: Mapping[str, Any]) -> Place:
