@@ -49,6 +49,14 @@
     try { await followed(await wire.post(api("look"), place())); } catch { /* the part says it */ }
     await look();
   }
+  // The order in which to look comes after the figures, as it takes longer.
+  async function rank() {
+    if (!document.querySelector("#part-ranking[data-wanted]")) return;
+    try { study.fit((await wire.patient(`${api("ranking")}?${query}`)).parts); }
+    catch (error) { document.getElementById("ranking-said").textContent = error.message; }
+  }
+  rank();
+
   // A control set is drawn: how far it is, and then its figures.
   async function watchDrawing() {
     try {

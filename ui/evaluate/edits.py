@@ -13,11 +13,16 @@ _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit ty
 """The tables of edits in the order in which they stand, with their words."""
 
 
+def first_table(found: Evaluated) -> EditTable | None:
+    """The table that is shown first: the first one with figures, or the first one; None without an edit."""
+    there = [table for table in _TABS if found.edits.get(table)]
+    told = [table for table in there if any(one.row.change.value is not None for one in found.edits[table])]
+    return next(iter(told or there), None)
+
+
 def edits_part(found: Evaluated, links: Links) -> Html:
     """What came, which kind of edit, and what was there before: a table each, behind tabs."""
     there = [table for table in _TABS if found.edits.get(table)]
-    told = [table for table in there if any(one.row.change.value is not None for one in found.edits[table])]
-    first = (told or there or [None])[0]
     against = "reconstruction" if found.against_control else "original"
     head = [
         el("h2", "Which edits hurt"),
@@ -26,6 +31,7 @@ def edits_part(found: Evaluated, links: Links) -> Html:
     if not there:
         empty = el("p", "No test case has an edit whose effect is known.", class_="mut")
         return el("section", head, empty, class_="card box", id="edits")
+    first = first_table(found)
     tabs = [
         el(
             "button",

@@ -15,7 +15,7 @@ from evaluation.by_source import Figure
 from evaluation.effectiveness import ClassRow, Effectiveness
 from evaluation.segmentation import SegmentationEffect
 from services.evaluation.types import Cell, CellKind, Evaluated
-from ui.evaluate.edits import SHOWN_ROWS, edits_part
+from ui.evaluate.edits import SHOWN_ROWS, edits_part, first_table
 from ui.evaluate.plots import (
     calibration_plot,
     change_axis,
@@ -29,6 +29,8 @@ from ui.views.parts import button, counted
 
 MOST_LABELS = 14
 """Labels of a confusion matrix: of more, those that lose most."""
+SHORT = 15
+"""Rows in sight up to which the column of the tables is the shorter one."""
 MOST_NARROW = 6
 """Labels up to which two of them stand side by side on a laptop."""
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
@@ -156,10 +158,13 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
             f"what {counted(held.cases, 'test case')} are worth", value, why, links.opened(Cell("generated")), "worth"
         ),
     )
-    left = el("div", edits_part(found, links), _classes(held.classes, links), class_="eval-column")
-    right = [_confusions(held, links), _sources(held, links), _validity_table(found), _calibration(held)]
-    right_column = el("div", right, class_="eval-column")
-    return [cards, el("div", left, right_column, class_="eval-columns")]
+    left = [edits_part(found, links), _classes(held.classes, links)]
+    right = [_confusions(held, links), _sources(held, links), _validity_table(found)]
+    table = first_table(found)
+    rows = [len(held.classes), len(found.edits[table]) if table else 0]
+    (left if sum(min(one, SHOWN_ROWS) for one in rows) < SHORT else right).append(_calibration(held))
+    columns = [el("div", column, class_="eval-column") for column in (left, right)]
+    return [cards, el("div", columns, class_="eval-columns")]
 
 
 def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:

@@ -6,7 +6,7 @@ Called once by `app.py`, before Gradio is mounted at "/".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
@@ -37,6 +37,7 @@ from ui.bodies import answered, refusal
 from ui.evaluate.choosing import LONGEST_MAPPING, Stand, control_part
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
+from ui.evaluate.ranking import most_shown, ranking_part, ranking_refused
 from ui.evaluate.result import result_part
 from ui.evaluate.words import EVALUATE, Links, Place
 from ui.frame import not_there, signed_in
@@ -123,11 +124,17 @@ class _Pages:
             opened = lambda cell: place.images(cell) if cell.kind in ("generated", "controls") else None  # noqa: E731
         return Links(
             opened,
-            lambda sha: f"/thumbs/{sha}.webp",
+            _thumbnail,
             lambda entry, cell: place.images(cell, entry),
             control,
             self._study(stand, found),
         )
+
+    def ranking(self, place: Place) -> Html:
+        """What to look at first. Raises UserError where there is no order."""
+        asked = self.asked(place)
+        cases = self.evaluations.view(asked.subject).cases
+        return ranking_part(self.evaluations.rank(asked, most_shown(cases)), _listed, _thumbnail)
 
     def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | None:
         if found.validity is not None and found.validity.by_strata.value is not None:
@@ -147,6 +154,19 @@ class _Pages:
             return comparison_part((found, self.evaluations.evaluate(self.asked(second))), (place, second))
         except UserError as error:
             return el("section", el("p", str(error), class_="notice"), id="part-compared", class_="card part")
+
+
+def _thumbnail(sha: str) -> str:
+    return f"/thumbs/{sha}.webp"
+
+
+def _listed(entries: Sequence[int], image: int) -> str | None:
+    """Where the gallery shows a list of entries, with one of them large; None for one that no address can hold."""
+    try:
+        to = list_address(entries)
+    except UserError:
+        return None
+    return f"{to}&image={image}&large=1" if image else to
 
 
 def add_evaluate_routes(
@@ -192,6 +212,13 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
             return JSONResponse(_state(pages, place), headers=FRESH)
         except UserError as error:
             return refusal(error)
+
+    @app.get(f"{API}ranking", include_in_schema=False)
+    def ranking(place: At) -> Response:
+        try:
+            return JSONResponse({"parts": {"part-ranking": pages.ranking(place)}}, headers=FRESH)
+        except UserError as error:
+            return JSONResponse({"parts": {"part-ranking": ranking_refused(str(error))}}, headers=FRESH)
 
     @app.get(f"{API}work", include_in_schema=False)
     def work(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Response:
@@ -247,12 +274,16 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
             return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
         return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
 
+    def _html(asked: Asked, found: Evaluated) -> bytes:
+        ranking = evaluations.rank(asked) if found.effectiveness is not None else None
+        return report_html(found, ranking, thumbnail).encode()
+
     @app.get(f"{EVALUATE}report/{{kind}}", include_in_schema=False)
     def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
         try:
             asked = pages.asked(place)
             found = evaluations.evaluate(asked)
-            data = report_html(found, thumbnail).encode() if kind == "html" else evaluations.file(asked, kind)
+            data = _html(asked, found) if kind == "html" else evaluations.file(asked, kind)
         except UserError as error:
             back = ("The evaluation", place.to())
             return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
