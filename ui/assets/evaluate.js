@@ -16,10 +16,11 @@
 
   let timer = null, looks = 0;
   function show(said) {
-    const hadReport = document.getElementById("report");
+    const over = evaluate.atWork && !said.at_work, hadReport = document.getElementById("report");
     evaluate.atWork = said.at_work;
     study.fit(said.parts);
-    if (said.ready && !said.at_work && !hadReport) location.reload();   // what stands in the head is for an answer
+    // What stands in the head, and in which order to look, is for this answer.
+    if (said.ready && !said.at_work && (over || !hadReport)) location.reload();
   }
   async function look() {
     clearTimeout(timer);

@@ -50,6 +50,8 @@ class Stand:
     """What is done with the model now, or was done last."""
     refused: str = ""
     """Why there is nothing to go on with, in one sentence."""
+    control: WorkView | None = None
+    """The drawing of the control set, as it was before the subject was looked at: what is over by then is counted."""
 
     @property
     def at_work(self) -> bool:

@@ -17,6 +17,8 @@ OPENED = 100
 """Images that are opened together, the first ones."""
 PICTURES = 12
 """Images that are shown, the first ones."""
+FEW_KNOWN = 10
+"""Test cases whose truth is known: of fewer no order is better than another."""
 FEW_IMAGES = 5
 """A share of the images that is fewer than so many says little."""
 TITLE = "What to look at first"
@@ -53,7 +55,7 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
         if link and len(first) > 1
         else None
     )
-    orders = {one.name: one for one in found.orders}
+    orders = {one.name: one for one in found.orders} if found.known >= FEW_KNOWN else {}
     all_read = found.known == found.cases
     pictures = [_picture(one, entries, listed, picture, all_read) for one in first[:PICTURES]]
     notes = [el("p", note, class_="mut small") for note in found.notes]
@@ -63,10 +65,12 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
         el("p", _sentence(orders, found.known), id="ranking-said"),
         el(
             "div",
-            el("div", _table(found, listed), class_="wide-table") if orders else None,
-            _curves(orders, found.known) if orders and orders[OURS].all_faults else None,
+            _table(found, listed),
+            _curves(orders, found.known) if orders[OURS].all_faults else None,
             class_="eval-columns",
-        ),
+        )
+        if orders
+        else None,
         el("div", pictures, class_="first-ones"),
         el("div", notes) if notes else None,
         class_="card box",
@@ -76,7 +80,10 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
 
 def _sentence(orders: dict[str, Order], known: int) -> str:
     if not orders:
-        return "These are the test cases that are likely to be wrong, valid, and unlike each other."
+        return (
+            f"Of fewer than {FEW_KNOWN} test cases that were read no order is shown to be better than another. These "
+            "are the likeliest to be wrong and valid."
+        )
     ours, chance = orders[OURS], orders[RANDOM]
     if not ours.all_faults:
         return "No valid fault is known among these test cases: no order is better than another."
@@ -109,18 +116,19 @@ def _table(found: Ranking, listed: Listed) -> Html:
             # The order is judged by the images whose truth is known: its first ones are the first of all where all are.
             there = name == OURS and found.known == found.cases and 0 < images[budget] <= len(found.first)
             link = listed([case.entry for case in found.first[: images[budget]]], 0) if there else None
-            cells.append(el("td", el("a", number, href=link) if link else number, class_="n"))
+            what = f"in {_share(budget)}"
+            cells.append(el("td", el("a", number, href=link) if link else number, class_="n", data_what=what))
         rows.append(
             el(
                 "tr",
                 el("th", el("i", class_=_LOOKS[name]), " ", _WORDS[name], scope="row"),
-                el("td", "–" if one.apfd is None else f"{one.apfd:.3f}", class_="n"),
+                el("td", "–" if one.apfd is None else f"{one.apfd:.3f}", class_="n", data_what="APFD"),
                 cells,
                 class_="ours" if name == OURS else None,
                 data_order=name,
             )
         )
-    return el("table", el("thead", el("tr", heads)), el("tbody", rows), class_="orders", id="orders")
+    return el("table", el("thead", el("tr", heads)), el("tbody", rows), class_="orders stacks", id="orders")
 
 
 def _curves(orders: dict[str, Order], images: int) -> Html:

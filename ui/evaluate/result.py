@@ -155,7 +155,11 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
         _excess_card(held.excess, held.error_reconstructed, "wrong", links),
         _validity_card(found, links),
         _card(
-            f"what {counted(held.cases, 'test case')} are worth", value, why, links.opened(Cell("generated")), "worth"
+            f"what {counted(held.cases, 'test case')} {'is' if held.cases == 1 else 'are'} worth",
+            value,
+            why,
+            links.opened(Cell("generated")),
+            "worth",
         ),
     )
     left = [edits_part(found, links), _classes(held.classes, links)]

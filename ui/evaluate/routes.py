@@ -89,6 +89,8 @@ class _Pages:
     def stand(self, place: Place) -> Stand:
         """How far it is. Raises UserError for a place that is none."""
         service, asked = self.evaluations, self.asked(place)
+        drawing = service.controls.work.of(about_control(asked.subject)) if service.controls is not None else ()
+        control = next(iter(drawing), None)
         subject = service.view(asked.subject)
         title = next((one.title for one in self.choices(place) if one.key == place.key), asked.model.title)
         if subject.problem:
@@ -100,7 +102,7 @@ class _Pages:
             return Stand(place, subject, title, None, service.pending(asked), work, str(error))
         if work is not None and not work.active and work.kind == LOOKING and mapping is not None:
             work = None
-        return Stand(place, subject, title, mapping, service.pending(asked), work)
+        return Stand(place, subject, title, mapping, service.pending(asked), work, control=control)
 
     def parts(self, stand: Stand) -> dict[str, Html]:
         """What the page shows. While the model reads the figures wait: each batch would change them all."""
@@ -113,11 +115,7 @@ class _Pages:
 
     def _links(self, stand: Stand, found: Evaluated) -> Links:
         place = stand.place
-        drawing = None if self.evaluations.controls is None else self.evaluations.controls.work
-        control = None
-        if drawing is not None:
-            work = next(iter(drawing.of(about_control(stand.subject.subject))), None)
-            control = control_part(work, stand.subject.can_make_control)
+        can_make = stand.subject.can_make_control and self.evaluations.controls is not None
         opened: Callable[[Cell], str | None] = place.images
         if stand.subject.kind == "segmentation":
             # The images behind a figure of pixels are all of them.
@@ -126,7 +124,7 @@ class _Pages:
             opened,
             _thumbnail,
             lambda entry, cell: place.images(cell, entry),
-            control,
+            control_part(stand.control, can_make),
             self._study(stand, found),
         )
 
