@@ -93,7 +93,14 @@ def subjects_part(subjects: Sequence[SubjectView]) -> Html:
             class_="card part",
             id="part-subjects",
         )
-    return el("section", [_subject_line(one) for one in subjects], id="part-subjects", class_="subject-list")
+    hint = el(
+        "p",
+        "Or evaluate whatever a filter shows: press “Evaluate a model on these” beside it in ",
+        el("a", "Curate", href="/curate/"),
+        ".",
+        class_="mut small",
+    )
+    return el("section", [_subject_line(one) for one in subjects], hint, id="part-subjects", class_="subject-list")
 
 
 def _subject_line(one: SubjectView) -> Html:

@@ -29,8 +29,6 @@ from ui.views.parts import button, counted
 
 MOST_LABELS = 14
 """Labels of a confusion matrix: of more, those that lose most."""
-SHORT = 15
-"""Rows in sight up to which the column of the tables is the shorter one."""
 MOST_NARROW = 6
 """Labels up to which two of them stand side by side on a laptop."""
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
@@ -162,13 +160,26 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
             "worth",
         ),
     )
-    left = [edits_part(found, links), _classes(held.classes, links)]
-    right = [_confusions(held, links), _sources(held, links), _validity_table(found)]
+    columns = [
+        el("div", edits_part(found, links), _classes(held.classes, links), class_="eval-column"),
+        el("div", _confusions(held, links), _sources(held, links), _validity_table(found), class_="eval-column"),
+        el("div", _calibration(held), class_="eval-column"),
+    ]
+    wide, laptop = (_left_is_shorter(found, held, beside) for beside in (True, False))
+    places = ["eval-columns", "three", "left-wide" if wide else "", "left-laptop" if laptop else ""]
+    return [cards, el("div", columns, class_=" ".join(filter(None, places)))]
+
+
+def _left_is_shorter(found: Evaluated, held: Effectiveness, beside: bool) -> bool:
+    """Whether the column of the tables is the shorter one, where the confusion matrices stand `beside` each other or
+    one below the other: by the lines of a matrix, roughly. What is left goes below it.
+    """
     table = first_table(found)
-    rows = [len(held.classes), len(found.edits[table]) if table else 0]
-    (left if sum(min(one, SHOWN_ROWS) for one in rows) < SHORT else right).append(_calibration(held))
-    columns = [el("div", column, class_="eval-column") for column in (left, right)]
-    return [cards, el("div", columns, class_="eval-columns")]
+    edits, classes = len(found.edits[table]) if table else 0, len(held.classes)
+    tables = 2 * (min(edits, SHOWN_ROWS) + min(classes, SHOWN_ROWS)) + 8
+    labels = min(sum(1 for number in held.confusion[1].images if number), MOST_LABELS)
+    matrices = (1 if beside or labels <= MOST_NARROW else 2) * (labels + 4) + 3
+    return tables <= matrices + 10 + (12 if found.validity is not None else 0)
 
 
 def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
