@@ -237,7 +237,9 @@ def test_another_model_is_looked_at_and_stands_beside_the_first(page: Page, serv
     answered(page, server, OBJECTS)
     page.goto(address(server, OBJECTS))
     page.locator("#other-model summary").click()
+    expect(page.locator("#model-form [name=file]")).to_be_hidden()
     page.locator("#model-form [name=source]").select_option("onnx")
+    expect(page.locator("#model-form [name=model]")).to_be_hidden()
     page.locator("#model-form [name=file]").fill(str(tmp_path / "nothing.onnx"))
     page.locator("#look").click()
     expect(page.locator("#wrong-model")).not_to_be_empty()
@@ -263,7 +265,11 @@ def test_another_model_is_looked_at_and_stands_beside_the_first(page: Page, serv
     assert ours is not None and other is not None
     errors = [f"{100 * one.error_generated.value:.1f} %" for one in (other, ours) if one.error_generated.value]
     assert rows["error on generated images"] == errors and len(errors) == 2
-    assert not wide(page)
+    expect(page.locator("#same-sources")).to_contain_text(f"small.onnx: {other.cases} test cases")
+    expect(page.locator("#not-mapped")).to_contain_text("Not mapped, and so not compared")
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert not wide(page), width
     page.get_by_role("link", name="Show one alone").click()
     expect(page.locator("#part-compared")).to_be_hidden()
 

@@ -123,7 +123,10 @@
     const button = document.getElementById("look"), note = document.getElementById("looking");
     for (const name of ["", "source", "model", "file", "classes"]) study.tell(name, "");
     const data = { ...place() };
-    for (const name of ["source", "model", "file", "classes"]) data[name] = form.elements[name].value;
+    for (const name of ["source", "model", "file", "classes"]) {
+      const field = form.elements[name];
+      data[name] = field.checkVisibility() ? field.value : "";   // only what this kind of model has
+    }
     button.disabled = true;
     note.textContent = "Loading it …";
     try { location.assign((await followed(await wire.post(api("look"), data))).go); return; }

@@ -45,7 +45,12 @@ def result_part(found: Evaluated, links: Links) -> Html:
         body = []
     return el(
         "section",
-        el("p", _answer(found), class_="card answer", id="answer"),
+        el(
+            "div",
+            el("p", _answer(found), id="answer"),
+            el("p", found.mapping.summary, class_="mut small", id="not-mapped") if found.mapping.unmapped else None,
+            class_="card answer",
+        ),
         body,
         _notes(found.notes),
         id="part-result",
