@@ -334,6 +334,17 @@ def test_pages_hold_at_any_width_light_and_dark(page: Page, server: Server) -> N
                 assert page.evaluate(SPILT) == [], f"{here} at {width}"
 
 
+def test_menus_lie_within_a_phone(page: Page, server: Server) -> None:
+    answered(page, server, OBJECTS)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.locator("#report summary").click()
+    page.locator("#report a").last.click(trial=True)
+    box = page.locator("#report .menu").bounding_box()
+    assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
+    page.keyboard.press("Escape")
+    expect(page.locator("#report .menu")).to_be_hidden()
+
+
 def test_the_header_names_every_page_on_a_phone(page: Page, server: Server) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     for _, words, at in NAVIGATION:
