@@ -23,6 +23,7 @@ from services.curation.near_duplicates import NearDuplicates
 from services.curation.plans import CellPlans
 from services.editing import Editing
 from services.estimates import Estimates
+from services.evaluation.scoring import ImageScores
 from services.evaluation.service import EvaluationService
 from services.exchange import Exchange
 from services.execution import Execution
@@ -131,6 +132,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
     batches.register(commands)
     evaluations = EvaluationService(profile, workspace, predictions.require_known, changes, execution)
     evaluations.register(commands)
+    ImageScores(workspace).register(commands)
     thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
     gallery = Gallery(workspace, meaning, near_duplicates, image_map, thumbnails.give_way)
     return Studio(

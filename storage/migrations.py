@@ -23,6 +23,7 @@ from storage import (
     imports_tables,
     model_tables,
     panels,
+    score_tables,
     source_triggers,
     state_tables,
     study_tables,
@@ -57,6 +58,7 @@ STEPS = (
     "m021_batches",
     "m022_batch_facet",
     "m023_models_under_test",
+    "m024_scores",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -80,6 +82,7 @@ APPEND_ONLY = (
     *decision_tables.APPEND_ONLY,
     *imports_tables.APPEND_ONLY,
     *model_tables.APPEND_ONLY,
+    *score_tables.APPEND_ONLY,
 )
 """The tables whose rows never change and never go."""
 
@@ -418,6 +421,13 @@ def m023_models_under_test(db: sqlite_utils.Database) -> None:
         db.execute(statement)
     model_tables.make_by_entry(db)
     _only_append(db, model_tables.APPEND_ONLY)
+
+
+@studio()
+def m024_scores(db: sqlite_utils.Database) -> None:
+    """How likely people find each image valid, foretold from their votes on others."""
+    score_tables.apply(db)
+    _only_append(db, score_tables.APPEND_ONLY)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from storage.predictions import Predictions, convert_readings
 from storage.presence import Presence
 from storage.rows import insert_row, now
 from storage.runs import Runs
+from storage.scores import Scores
 from storage.scratch import new_scratch
 from storage.studies import Studies
 from storage.test_cases import Jobs, TestCases, interrupt_jobs
@@ -68,6 +69,8 @@ class Workspace:
         """Which models the predictions are of, and all that each says of many images at once."""
         self.case_columns = CaseColumns(self._database)
         """What an evaluation counts: all images that can be curated, column by column."""
+        self.scores = Scores(self._database)
+        """How likely people find each image valid, foretold from its checks."""
         self.studies = Studies(self._database)
         """The validity studies, with their workers, their assignments, and who is signed in."""
         self.test_sets = TestSets(self._database, self.images)

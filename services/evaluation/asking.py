@@ -16,6 +16,7 @@ from services.queries import Query
 
 LONGEST_MAPPING = 100_000
 MOST_RANKED = 5_000
+MOST_RUNS = 1_000
 STUDY_IMAGES = 300
 """As many as the paper had judged."""
 
@@ -129,6 +130,18 @@ class RankTestCases(OnModel):
     name: ClassVar[str] = "rank-test-cases"
     looks: ClassVar[bool] = True
     most: int = Field(100, ge=1, le=MOST_RANKED, description="So many of them are told, the first ones")
+
+
+class ForetellFaults(OnModel):
+    """Tell which counterfactual captions of runs are likely to show a valid fault of the model once they are drawn:
+    from what came of the same edits in a test set. The one that is to be drawn first stands in front.
+    """
+
+    name: ClassVar[str] = "foretell-faults"
+    looks: ClassVar[bool] = True
+    runs: tuple[str, ...] = Field(
+        min_length=1, max_length=MOST_RUNS, description="Runs with captions that are not drawn yet"
+    )
 
 
 class DraftEvaluationStudy(OnModel):
