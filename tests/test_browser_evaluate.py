@@ -17,9 +17,9 @@ import pytest
 from playwright.sync_api import expect
 
 from pipeline.settings import UnderTestSettings
-from services.evaluation.predicting import BatchPredictor
 from services.evaluation.service import OnModel
 from services.evaluation.types import Asked, Cell
+from services.predictions import Predictor
 from storage.test_set_types import SetEntry
 from tests.evaluation_cases import fill
 from tests.explorer import encoded
@@ -125,7 +125,7 @@ def test_choose_begin_cancel_go_on_and_the_answer(page: Page, server: Server) ->
     let, at = threading.Event(), threading.Event()
     loaded: list[Counted] = []
 
-    def load(wanted: UnderTestSettings) -> BatchPredictor:
+    def load(wanted: UnderTestSettings) -> Predictor:
         def hold() -> None:
             if model.asked >= 40:
                 at.set()
