@@ -189,7 +189,7 @@ def _other_model(opened: bool) -> Html:
                 "File",
                 text_input("file", "", placeholder="/models/mine.safetensors"),
                 {},
-                "a path on the machine of the studio; weights only, no pickled code",
+                "a path on the machine of the studio; no pickled code. An ONNX file has to say its mean and std itself.",
             ),
             class_="fields",
         ),
