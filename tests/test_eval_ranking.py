@@ -21,12 +21,13 @@ from services.evaluation.ranking import Ranking, rank, ranking_facts
 from services.evaluation.results import Found
 from services.evaluation.scoring import NOT_JUDGED, score_images
 from services.evaluation.service import EvaluationService
+from services.evaluation.types import Asked
 from storage.case_columns import Floats, Outcome
 from storage.workspace import Workspace
 from tests.cases import made_case
 from tests.evaluation_cases import fill
 from tests.set_cases import picture, run_of
-from tests.test_eval_results import BIRDS, ROADS, read_all, service_of
+from tests.test_eval_results import BIRDS, CLASSIFIER, OBJECTS, ROADS, read_all, service_of
 
 SCENES = 14
 
@@ -156,6 +157,21 @@ def test_images_that_people_find_invalid_come_last_and_are_no_faults(service: Ev
     few = ranked(votes[:10])
     assert few.valid_from == "checks" and "that takes 20 images" in few.notes[-1]
     assert {one.valid for one in few.first} == {0.0, 1.0}, "the share of its checks that passed"
+
+
+def test_a_model_whose_file_has_gone_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(Path(CLASSIFIER.file).read_bytes())
+    with Workspace(tmp_path / "workspace") as workspace:
+        fill(workspace, 1)
+        service = service_of(workspace)
+        asked = Asked(OBJECTS, CLASSIFIER.model_copy(update={"file": str(file)}))
+        read_all(service, asked)
+        assert service.rank(asked, 3).first
+        file.unlink()
+        with pytest.raises(UserError, match="Nobody has loaded this model"):
+            service.rank(asked, 3)
+        service.close()
 
 
 def test_the_share_of_checks_is_that_of_those_that_could_tell(tmp_path: Path) -> None:
