@@ -104,7 +104,13 @@ def answered(page: Page, server: Server, view: str, **more: str) -> Page:
         begin.click()
     expect(page.locator("#answer")).to_be_visible()
     expect(page.locator("#report")).to_be_visible()
+    ranked(page)
     return page
+
+
+def ranked(page: Page) -> None:
+    """Wait until the page has the order of the test cases, which it asks for last."""
+    expect(page.locator("#part-ranking[data-wanted]")).to_have_count(0)
 
 
 def opened(page: Page, link: Locator) -> int:
@@ -272,6 +278,7 @@ def test_another_model_is_looked_at_and_stands_beside_the_first(page: Page, serv
         assert not wide(page), width
     page.get_by_role("link", name="Show one alone").click()
     expect(page.locator("#part-compared")).to_be_hidden()
+    ranked(page)
 
 
 def test_the_report_holds_the_same_figures_in_every_form(page: Page, server: Server) -> None:

@@ -189,7 +189,7 @@ def _other_model(opened: bool) -> Html:
                 "File",
                 text_input("file", "", placeholder="/models/mine.safetensors"),
                 {},
-                "a path on the machine of the studio; no pickled code. An ONNX file has to say its mean and std itself.",
+                "a path on the machine of the studio; no pickled code; an ONNX file has to say its mean and std",
             ),
             class_="fields",
         ),
