@@ -21,12 +21,13 @@ from services.evaluation.ranking import Ranking, rank, ranking_facts
 from services.evaluation.results import Found
 from services.evaluation.scoring import NOT_JUDGED, score_images
 from services.evaluation.service import EvaluationService
+from services.evaluation.types import Asked
 from storage.case_columns import Floats, Outcome
 from storage.workspace import Workspace
 from tests.cases import made_case
 from tests.evaluation_cases import fill
 from tests.set_cases import picture, run_of
-from tests.test_eval_results import BIRDS, ROADS, read_all, service_of
+from tests.test_eval_results import BIRDS, CLASSIFIER, OBJECTS, ROADS, read_all, service_of
 
 SCENES = 14
 
@@ -105,6 +106,17 @@ def test_what_the_model_has_not_read_is_ranked_by_its_kin(service: EvaluationSer
     )
 
 
+def test_what_the_model_cannot_say_comes_last(service: EvaluationService) -> None:
+    found, unsure, gini, none = parts(service)
+    right, lost = found.right.copy(), found.cases.generated.label == found.cases.generated.label[0]
+    right[lost] = UNKNOWN
+    ranking = rank(Found(**{**vars(found), "right": right}), unsure, gini, NOT_JUDGED, none, (), 1000)
+    assert 0 < lost.sum() < len(lost) and ranking.known == (~lost).sum()
+    label = found.cases.labels[found.cases.generated.label[0]]
+    assert {one.label for one in ranking.first[ranking.known :]} == {label}
+    assert ranking.notes[0] == f"Of {lost.sum()} test cases the model cannot say the label: they come last."
+
+
 def test_no_image_is_foretold_from_itself_or_its_kin(service: EvaluationService) -> None:
     found, unsure, gini, none = parts(service)
     right = found.right.copy()
@@ -145,6 +157,21 @@ def test_images_that_people_find_invalid_come_last_and_are_no_faults(service: Ev
     few = ranked(votes[:10])
     assert few.valid_from == "checks" and "that takes 20 images" in few.notes[-1]
     assert {one.valid for one in few.first} == {0.0, 1.0}, "the share of its checks that passed"
+
+
+def test_a_model_whose_file_has_gone_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(Path(CLASSIFIER.file).read_bytes())
+    with Workspace(tmp_path / "workspace") as workspace:
+        fill(workspace, 1)
+        service = service_of(workspace)
+        asked = Asked(OBJECTS, CLASSIFIER.model_copy(update={"file": str(file)}))
+        read_all(service, asked)
+        assert service.rank(asked, 3).first
+        file.unlink()
+        with pytest.raises(UserError, match="Nobody has loaded this model"):
+            service.rank(asked, 3)
+        service.close()
 
 
 def test_the_share_of_checks_is_that_of_those_that_could_tell(tmp_path: Path) -> None:

@@ -242,7 +242,8 @@ class EvaluationService:
         segmenter.
         """
         found, stored = self._figures(asked), self.predicting.stored(asked.model)
-        assert stored is not None
+        if stored is None:  # its file has gone since the figures were made
+            raise UserError(NOT_LOADED)
         cases, columns = found.cases, self._workspace.case_columns
         if cases.view.kind == "segmentation":
             raise UserError(NOT_RANKED)
@@ -269,7 +270,8 @@ class EvaluationService:
     def draft_study(self, asked: Asked, judged: int = STUDY_IMAGES) -> str:
         """The id of a new draft with such a sample. Raises UserError as `study_plan`."""
         found, stored = self._figures(asked), self.predicting.stored(asked.model)
-        assert stored is not None
+        if stored is None:  # its file has gone since the figures were made
+            raise UserError(NOT_LOADED)
         return draft_study(self._workspace, found, plan_study(found, judged), stored.key)
 
     # How it is done
