@@ -12,6 +12,13 @@ from numpy.typing import NDArray
 
 from evaluation.by_source import CONFIDENCE, Figure, Floats
 
+ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstructions"
+GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
+ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
+CONTROLS = (AUGMENTED, CONTROL)
+"""What learns from generated images has to gain more than these, or it is not their edits that help."""
+ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
+"""What every arm is measured on: sources that none has learnt from, and what was made of them."""
 RESAMPLES = 4000
 FEWEST_SEEDS = 5
 
@@ -45,6 +52,21 @@ class WonBack:
     arm: str
     share: Figure
     """(arm on generated - baseline on generated) / (baseline on original - baseline on generated): 1 is all of it."""
+
+
+def beside_controls(measured: Mapping[str, Mapping[str, Measured]]) -> dict[tuple[str, str], Figure]:
+    """By arm and control: how much more an arm that learns from generated images is right about those of sources that
+    none has learnt from. Empty without such a set.
+    """
+    found = {}
+    for control in (one for one in CONTROLS if one in measured):
+        if ON_GENERATED not in measured[control]:
+            continue
+        pairs = {name: {ON_GENERATED: held[ON_GENERATED]} for name, held in measured.items()}
+        for row in Arms(pairs, control).rows():
+            if row.arm not in (ORIGINAL, *CONTROLS):
+                found[row.arm, control] = row.gain
+    return found
 
 
 class Arms:
@@ -126,5 +148,7 @@ class Arms:
         sources = len(np.unique(held.source))
         if self.seeds < 2 or sources < 2:
             return Figure(value, n=held.right.shape[1], sources=sources, why="no interval with one seed or one source")
+        if np.isnan(drawn).all():
+            return Figure(value, n=held.right.shape[1], sources=sources, why="no interval: too little is lost to tell")
         low, high = np.nanquantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
         return Figure(value, float(low), float(high), held.right.shape[1], sources)
