@@ -15,6 +15,8 @@ from evaluation.by_source import CONFIDENCE, Figure, Floats
 ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstructions"
 GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
 ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
+BEFORE = "not trained further"
+"""The model as it is: no arm, and shown beside them."""
 CONTROLS = (AUGMENTED, CONTROL)
 """What learns from generated images has to gain more than these, or it is not their edits that help."""
 ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"

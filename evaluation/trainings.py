@@ -99,6 +99,13 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     return {name: said_of(network.net, network, examples) for name, examples in training.sets.items()}
 
 
+def said_before(model: UnderTestSettings, sets: Mapping[str, Sequence[Example]]) -> dict[str, Floats]:
+    """What the model says of each set as it is, as `learnt` has it."""
+    network = find_network(model)
+    network.net.eval()
+    return {name: said_of(network.net, network, examples) for name, examples in sets.items()}
+
+
 def accuracy(kind: TaskKind, said: Floats) -> float:
     """The share of images, or of pixels, that are right; 0 without any."""
     return float(right_of(kind, said).mean()) if len(said) else 0.0

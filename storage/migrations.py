@@ -23,6 +23,7 @@ from storage import (
     imports_tables,
     model_tables,
     panels,
+    retrainings,
     source_triggers,
     state_tables,
     study_tables,
@@ -57,6 +58,7 @@ STEPS = (
     "m021_batches",
     "m022_batch_facet",
     "m023_models_under_test",
+    "m025_retrainings",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -80,6 +82,7 @@ APPEND_ONLY = (
     *decision_tables.APPEND_ONLY,
     *imports_tables.APPEND_ONLY,
     *model_tables.APPEND_ONLY,
+    *retrainings.APPEND_ONLY,
 )
 """The tables whose rows never change and never go."""
 
@@ -417,6 +420,14 @@ def m023_models_under_test(db: sqlite_utils.Database) -> None:
     for statement in model_tables.STATEMENTS:
         db.execute(statement)
     _only_append(db, model_tables.APPEND_ONLY)
+
+
+@studio()
+def m025_retrainings(db: sqlite_utils.Database) -> None:
+    """What training models under test further has brought."""
+    for statement in retrainings.TABLES:
+        db.execute(statement)
+    _only_append(db, retrainings.APPEND_ONLY)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

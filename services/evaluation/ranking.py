@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.ranking import BUDGETS, Order, by_new_faults, by_score, chance_wrong, combined, judge
 from services.evaluation.results import Found
 from services.evaluation.scoring import OUTCOMES, Scored
-from services.evaluation.subjects import Cases
+from services.evaluation.subjects import Cases, Images
 from storage.case_columns import Outcome
 
 FOLDS = 5
@@ -80,7 +80,7 @@ def rank(
     cases, images = found.cases, found.cases.generated
     kinds, kind, edit_of = _kinds(cases)
     wrong, notes = _chance_wrong(found, kinds, kind, entropy, seed)
-    judged = _judged(cases, votes)
+    judged = judged_of(cases, votes)
     valid, valid_from, note = _chance_valid(cases, score, passed)
     cells = list(zip(images.label.tolist(), edit_of.tolist(), found.said.tolist(), strict=True))
     order = by_new_faults(wrong, valid, cells)
@@ -100,6 +100,18 @@ def rank(
     return Ranking(
         _cases_of(found, order[:most], wrong, valid), len(images), int(known.sum()), orders, valid_from, tuple(notes)
     )
+
+
+def part_of(found: Found, places: Numbers) -> Found:
+    """The figures of some of the test cases alone, so that the others are not learnt from."""
+    held = found.cases.generated
+    images = Images(
+        *(held.row[places], held.source[places], held.label[places], held.number[places]),
+        [held.shas[place] for place in places.tolist()],
+        [held.masks[place] for place in places.tolist()] if held.masks else [],
+    )
+    cases = replace(found.cases, generated=images)
+    return replace(found, cases=cases, right=found.right[places], said=found.said[places])
 
 
 def _kinds(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
@@ -174,7 +186,7 @@ def _groups(entropy: Floats) -> Numbers:
     return found
 
 
-def _judged(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
+def judged_of(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
     """Of each test case 1 where votes find it valid, 0 where not, -1 where nobody judged it."""
     found = np.full(len(cases.generated), -1)
     ids = cases.table.test_case[cases.generated.row].tolist()

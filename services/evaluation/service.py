@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,16 @@ from services.evaluation.asking import (
 from services.evaluation.control import ControlPlan, ControlSets
 from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.predicting import Predicting
-from services.evaluation.ranking import NOT_RANKED, Ranking, rank, ranking_facts
+from services.evaluation.ranking import NOT_RANKED, Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Found, entries_of, evaluate
 from services.evaluation.scoring import score_images
 from services.evaluation.study import StudyPlan, draft_study, plan_study
-from services.evaluation.subjects import Cases, read_cases
+from services.evaluation.subjects import Cases, Numbers, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
 from services.execution import Execution
 from services.test_sets.hashes import OnCount
 from services.test_sets.work import WorkQueue, WorkView
+from storage.case_columns import Outcome
 from storage.catalogue_types import CatalogueFilter
 from storage.models_under_test import StoredModel
 from storage.workspace import Workspace
@@ -158,7 +159,7 @@ class EvaluationService:
         if stored is None:
             return None
         cases = self.cases(asked.subject)
-        mapping, problem = self._mapping(asked, cases, stored), self.misfit(cases, stored)
+        mapping, problem = self.class_map(asked, cases, stored), self.misfit(cases, stored)
         if not problem and not any(one.classes for one in mapping.labels):
             problem = "None of the labels is a class of the model: map them by a file of your own."
         return ClassMapping(stored.identity, report_of(mapping), problem)
@@ -247,6 +248,20 @@ class EvaluationService:
         score = score_images(cases.table, columns.checks(), votes) if votes else NOT_JUDGED
         return rank(found, entropy, gini, score, passed, votes, most)
 
+    def ranked(self, asked: Asked, places: Numbers, votes: Sequence[Outcome]) -> Numbers:
+        """Places of test cases in the order of `rank`, which is learnt from these test cases and votes alone. Raises
+        UserError as `rank`.
+        """
+        found, stored = self._figures(asked), self.predicting.stored(asked.model)
+        assert stored is not None
+        columns, part = self._workspace.case_columns, part_of(found, places)
+        entropy, gini = self._answers.doubts(stored, part.cases, part.cases.generated)
+        entries = part.cases.table.entry[part.cases.generated.row]
+        score = score_images(part.cases.table, columns.checks(), votes) if votes else NOT_JUDGED
+        order = rank(part, entropy, gini, score, columns.passed(entries), votes, len(places)).first
+        place = dict(zip(entries.tolist(), places.tolist(), strict=True))
+        return np.array([place[one.entry] for one in order], np.int64)
+
     # A study of validity
 
     def study_plan(self, asked: Asked, judged: int = STUDY_IMAGES) -> StudyPlan:
@@ -279,7 +294,7 @@ class EvaluationService:
         if cases.view.kind == "segmentation":
             kept = columns.entries(CatalogueFilter(checks={MASK_KEPT: ("passed",)}))
             holding = np.isin(cases.table.entry[cases.generated.row], kept)
-        mapping, title = self._mapping(asked, cases, stored), title_of(asked.model)
+        mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
         votes, pending = columns.outcomes(), self.pending(asked)
         score = score_images(cases.table, columns.checks(), votes) if votes else NOT_JUDGED
         found = evaluate(stored, title, cases, mapping, self._answers, pending, votes, score, holding)
@@ -287,7 +302,8 @@ class EvaluationService:
             _keep(self._found, key, found)
         return found
 
-    def _mapping(self, asked: Asked, cases: Cases, stored: StoredModel) -> ClassMap:
+    def class_map(self, asked: Asked, cases: Cases, stored: StoredModel) -> ClassMap:
+        """What the labels are for the model. Raises UserError for a file of one's own that cannot be read."""
         own = None
         if asked.mapping.strip():
             is_table = re.search(r"(?m)^\s*\[labels\]\s*$", asked.mapping)

@@ -1,0 +1,285 @@
+"""Trains a model under test further with images of a subject, arm by arm and seed by seed, as a piece of work with
+progress and cancel. What is trained stays in a folder of the workspace, so that it goes on where it was stopped, and
+nothing is trained twice; what came of it is kept in the database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from evaluation.arms import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, Arms, Measured, beside_controls
+from evaluation.by_source import Floats
+from evaluation.retraining import Arm, TrainingRecipe
+from evaluation.trainings import NOT_TRAINED, Training, learnt, said_before
+from pipeline.errors import UserError
+from services.changes import Changes
+from services.commands import Commands
+from services.evaluation.asking import BeginRetraining, CancelRetraining, ShowRetraining
+from services.evaluation.ranking import judged_of
+from services.evaluation.retrained import (
+    ArmShown,
+    Beside,
+    Retrained,
+    SetShown,
+    retrained_facts,
+    retrained_of,
+    told_of,
+)
+from services.evaluation.retraining import Parted, RetrainAsked, RetrainPlan, ValidCases, part, plan
+from services.evaluation.scoring import score_images
+from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
+from services.evaluation.subjects import Cases, Numbers
+from services.evaluation.types import Asked
+from services.test_sets.hashes import hashes_of
+from services.test_sets.work import WorkQueue, WorkView
+from storage.models_under_test import StoredModel
+from storage.workspace import Workspace
+
+RETRAINING = "retraining"
+NOT_SEGMENTERS = (
+    "A segmenter is not trained further here yet: choose images of a classification. The demo's report does it for a "
+    "segmenter (make paper-demo)."
+)
+READING, LOOKING, TRAINING = "reading images", "looking for images that are alike", "training"
+OnStep = Callable[[str, int, int], None]
+"""Told what is done, how much of it is done, and of how much: updates of all trainings together while it trains. What
+it raises stops the work, which goes on there when it is begun again."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What came of a retraining, and when."""
+
+    found: Retrained
+    created: str
+    asked: str
+    """`RetrainAsked.digest`."""
+    note: str = ""
+    """What a person has to know now, in a sentence; "" for nothing."""
+
+
+class Retrainings:
+    """The retrainings of one workspace. All methods may be called from any thread; one is worked on at a time."""
+
+    def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
+        self._workspace, self._evaluations = workspace, evaluations
+        self.work = WorkQueue(changes, name="retraining")
+        """What is trained; `of(about(asked))` finds that of a subject and a model. The result is a `Retrained`."""
+        self._lock = threading.Lock()
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done and asked here."""
+        commands.add(BeginRetraining, lambda sent: work_facts(self.begin(self.asked(sent))))
+        commands.add(CancelRetraining, self._cancel)
+        commands.add(ShowRetraining, self._show)
+
+    def close(self) -> None:
+        """Stop what is trained; it goes on where it was when it is begun again."""
+        self.work.close()
+
+    def asked(self, sent: BeginRetraining) -> RetrainAsked:
+        """What a command asks. Raises UserError for a model that there is not."""
+        return RetrainAsked(
+            self._evaluations.asked(sent),
+            sent.preset,
+            tuple(dict.fromkeys(sent.arms)),
+            sent.seeds,
+            sent.augmentation,
+            sent.unseen,
+            sent.split_seed,
+            sent.updates,
+            sent.batch,
+            sent.rate,
+        )
+
+    def begin(self, asked: RetrainAsked) -> WorkView:
+        """Begin to train, or go on. What is at the same subject and model already goes on. Raises UserError for what
+        cannot be trained.
+        """
+        self._require(asked)
+        named = about(asked.asked)
+        with self._lock:
+            for one in self.work.of(named):
+                if one.active and not one.stopping:
+                    return one
+            act = lambda on_count: self.retrain(asked, lambda _, done, total: on_count(done, total))  # noqa: E731
+            return self.work.view(self.work.start(RETRAINING, named, act))
+
+    def kept(self, asked: Asked) -> tuple[Kept, ...]:
+        """What came of all retrainings of a model with images of a subject, the latest first."""
+        found = []
+        for one in self._workspace.retrainings.of(about(asked)):
+            try:
+                held = retrained_of(one.told)
+            except ValidationError:  # of a version that told other things
+                continue
+            note = "" if held.pictures == _pictures(self._evaluations.cases(asked.subject)) else CHANGED
+            found.append(Kept(held, one.created, one.asked, note))
+        return tuple(found)
+
+    def retrain(self, asked: RetrainAsked, on_step: OnStep) -> Retrained:
+        """Train all arms by all seeds, measure them, and keep what came of it. Raises UserError for what cannot be."""
+        cases, stored = self._require(asked), self._evaluations.predicting.identify(asked.asked.model)
+        misfit = self._evaluations.misfit(cases, stored)
+        if misfit:
+            raise UserError(misfit)
+        if "ranked" in asked.arms:
+            self._evaluations.predicting.read(
+                asked.asked.model, cases, lambda done, total: on_step(READING, done, total)
+            )
+        held = hashes_of(self._workspace, cases.pictures, lambda done, total: on_step(LOOKING, done, total))
+        looks = {sha: one.perceptual for sha, one in held.items()}
+        mapping = self._evaluations.class_map(asked.asked, cases, stored)
+        parted = part(cases, mapping, looks, asked)
+        votes, valid = self._valid(cases, parted)
+        planned = plan(
+            *(cases, mapping, parted, asked, self._workspace.images.path, valid),
+            ranked=lambda places: self._evaluations.ranked(asked.asked, places, votes),
+        )
+        recipe = asked.recipe(planned.originals)
+        before = said_before(asked.asked.model, planned.sets)
+        said = self._trained(asked, planned, recipe, stored, on_step)
+        found = _retrained(asked, cases, stored, planned, recipe, before, said)
+        self._workspace.retrainings.keep(about(asked.asked), asked.digest, stored.id, told_of(found))
+        return found
+
+    # How it is done
+
+    def _require(self, sent: RetrainAsked) -> Cases:
+        """Raises UserError where nothing can be trained."""
+        asked, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
+        if cases.view.problem:
+            raise UserError(cases.view.problem, field="subject")
+        if cases.view.kind == "segmentation":
+            raise UserError(NOT_SEGMENTERS, field="subject")
+        if asked.model.source in NOT_TRAINED:
+            raise UserError(NOT_TRAINED[asked.model.source], field="source")
+        if sent.batch == 1:
+            raise UserError("An update learns from 2 images at least.", field="batch")
+        return cases
+
+    def _valid(self, cases: Cases, parted: Parted) -> tuple[list[Any], ValidCases]:
+        """The votes that may be learnt from, and which test cases count as valid: those of the sources that are tuned
+        and measured with teach nothing.
+        """
+        columns = self._workspace.case_columns
+        outcomes = columns.outcomes()
+        judged = judged_of(cases, outcomes)
+        other = np.array([one != "train" for one in parted.side], bool)[cases.generated.source]
+        hidden = set(cases.table.test_case[cases.generated.row[other]].tolist())
+        votes = [one for one in outcomes if one.test_case not in hidden]
+        score = score_images(cases.table, columns.checks(), votes) if votes else NOT_JUDGED
+        if isinstance(score, str):
+            return votes, ValidCases(judged, None, score)
+        foretold = score.chance[cases.generated.row] >= score.view.own.threshold
+        return votes, ValidCases(judged, foretold)
+
+    def _trained(
+        self, asked: RetrainAsked, planned: RetrainPlan, recipe: TrainingRecipe, stored: StoredModel, on_step: OnStep
+    ) -> dict[tuple[str, int], dict[str, Floats]]:
+        total = len(planned.arms) * asked.seeds * recipe.updates
+        done, said = 0, {}
+        on_step(TRAINING, 0, total)
+        # Seed by seed: what is stopped early has all arms of the seeds that it has.
+        for seed in range(asked.seeds):
+            for arm in planned.arms:
+                folder = self._workspace.trainings / _training_digest(stored, asked, arm, recipe, seed, planned)
+                training = Training(
+                    *(asked.asked.model, arm, seed, recipe, planned.tune, planned.sets, folder),
+                    scratch=asked.preset == "paper",
+                )
+                begun = done
+
+                def on_update(update: int, loss: float, begun: int = begun) -> None:
+                    on_step(TRAINING, begun + update, total)
+
+                said[arm.name, seed] = learnt(training, on_update)
+                done += recipe.updates
+                on_step(TRAINING, done, total)
+        return said
+
+    def _cancel(self, sent: CancelRetraining) -> dict[str, Any]:
+        self.work.cancel(sent.work)
+        return work_facts(self.work.view(sent.work))
+
+    def _show(self, sent: ShowRetraining) -> dict[str, Any]:
+        asked = self._evaluations.asked(sent)
+        work = next(iter(self.work.of(about(asked))), None)
+        return {
+            "work": None if work is None else work_facts(work),
+            "results": [
+                retrained_facts(one.found) | {"created": one.created, "note": one.note} for one in self.kept(asked)
+            ],
+        }
+
+
+CHANGED = "The images have changed since then: begin again to learn from them as they are now."
+
+
+def _retrained(
+    asked: RetrainAsked,
+    cases: Cases,
+    stored: StoredModel,
+    planned: RetrainPlan,
+    recipe: TrainingRecipe,
+    before: dict[str, Floats],
+    said: dict[tuple[str, int], dict[str, Floats]],
+) -> Retrained:
+    sources: dict[str, Numbers] = dict(planned.set_sources)
+    measured = {
+        arm.name: {
+            name: Measured(sources[name], np.stack([said[arm.name, seed][name] for seed in range(asked.seeds)]))
+            for name in planned.sets
+        }
+        for arm in planned.arms
+    }
+    compared = Arms(measured, ORIGINAL)
+    beside = beside_controls(measured)
+    as_it_is = {name: Measured(sources[name], np.tile(one, (asked.seeds, 1))) for name, one in before.items()}
+    rows_before = Arms({ORIGINAL: measured[ORIGINAL], BEFORE: as_it_is}, ORIGINAL).rows()
+    return Retrained(
+        title=cases.view.title,
+        split=asked.asked.subject.split,
+        model=title_of(asked.asked.model),
+        identity=stored.identity.digest,
+        preset=asked.preset,
+        recipe=recipe,
+        seeds=asked.seeds,
+        split_seed=asked.split_seed,
+        sources=planned.sources,
+        sides=planned.sides,
+        pictures=_pictures(cases),
+        unseen=planned.unseen,
+        arms=tuple(ArmShown(one.name, len(one.examples), one.augmentation) for one in planned.arms),
+        sets=tuple(
+            SetShown(name, len(examples), len(np.unique(sources[name]))) for name, examples in planned.sets.items()
+        ),
+        rows=(*(one for one in rows_before if one.arm == BEFORE), *compared.rows()),
+        won_back=compared.won_back(ON_ORIGINAL, ON_GENERATED),
+        beside=tuple(Beside(arm, control, gain) for (arm, control), gain in beside.items()),
+        left_out=planned.left_out,
+        notes=(*cases.left_out, *planned.notes),
+    )
+
+
+def _training_digest(
+    stored: StoredModel, asked: RetrainAsked, arm: Arm, recipe: TrainingRecipe, seed: int, planned: RetrainPlan
+) -> str:
+    """Another one for a training that would end with other weights."""
+    whole = hashlib.sha256(
+        repr((stored.identity.digest, asked.preset, arm.name, arm.augmentation, recipe, seed)).encode()
+    )
+    for examples in (arm.examples, planned.tune):
+        whole.update("".join(f"{one.image.name}\0{one.target}\n" for one in examples).encode() + b"\0")
+    return whole.hexdigest()[:24]
+
+
+def _pictures(cases: Cases) -> str:
+    return hashlib.sha256("\n".join(sorted(cases.pictures)).encode()).hexdigest()[:16]
