@@ -4,7 +4,9 @@ alone, what was stopped goes on, nothing is trained twice, and what cannot be is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,10 +29,13 @@ from evaluation.arms import (
     ORIGINAL,
     RANKED,
 )
+from evaluation.by_source import Floats
 from evaluation.models import ModelUnderTest
 from evaluation.trainings import Training, learnt
 from pipeline.errors import Cancelled, UserError
 from pipeline.settings import UnderTestSettings
+from services.evaluation import retrainings as retrainings_module
+from services.evaluation.__main__ import main
 from services.evaluation.retrained import retrained_facts, retrained_markdown, retrained_of, told_of
 from services.evaluation.retraining import (
     RetrainAsked,
@@ -152,7 +157,8 @@ def test_what_retraining_brings_is_measured_kept_and_not_trained_twice(
     assert [one.name for one in found.left_out] == [BY_VOTES]
     assert found.recipe.updates == 2 and found.seeds == 2
     assert {one.name for one in found.sets} == {ON_ORIGINAL, ON_GENERATED, ON_UNSEEN}
-    assert steps[-1] == ("training", 20, 20)  # five arms by two seeds, two updates each
+    # Five arms by two seeds, two updates each.
+    assert steps[-1] == ("training “+ generated, best ranked half”, seed 2 of 2", 20, 20)
     for row in found.rows:
         assert row.accuracy.value is not None and 0 <= row.accuracy.value <= 1
         assert row.arm in (ORIGINAL, BEFORE) or row.gain.value is not None
@@ -293,3 +299,54 @@ def test_what_people_judged_is_learnt_from_and_not_measured_with(tmp_path: Path)
         assert any("2 test cases are not measured with" in note for note in after.notes)
         assert after.row(BY_VOTES, ON_GENERATED) is not None and after.main == BY_VOTES
         service.close()
+
+
+def test_the_command_trains_goes_on_where_it_was_stopped_and_says_what_it_gains(
+    filled: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = ["retrain", "--view", "kind=classification", "--seeds", "2", "--updates", "4", "--batch", "4"]
+    asked = [*quick, "--arms", "generated,augmentation", "--workspace", str(filled.folder)]
+    whole, seen = retrainings_module.learnt, list[int]()
+
+    def interrupted(training: Training, on_update: Callable[[int, float], None]) -> dict[str, Floats]:
+        def told(update: int, loss: float) -> None:
+            seen.append(update)
+            if len(seen) == 10:
+                signal.raise_signal(signal.SIGINT)
+            on_update(update, loss)
+
+        return whole(training, told)
+
+    monkeypatch.setattr(retrainings_module, "learnt", interrupted)
+    assert main(asked) == 130
+    assert main([*asked, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert seen == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, *[2, 3, 4], *[1, 2, 3, 4] * 3]  # what was done is not done again
+    assert [one["name"] for one in told["arms"]] == [ORIGINAL, AUGMENTED, GENERATED] and told["seeds"] == 2
+    assert {"arm", "set", "seeds", "accuracy", "gain"} == set(told["rows"][0])
+    assert main(asked) == 0 and len(seen) == 25
+    shown = capsys.readouterr()
+    assert shown.out.startswith("# What retraining classifier.safetensors gains on Images of a filter")
+    assert told["answer"] in shown.out and "| + generated, all |" in shown.out
+    assert "training “+ generated, all”, seed 2 of 2" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--arms", "generated,nonsense"], "There is no arm 'nonsense': take some of augmentation, reconstructions"),
+        (["--seeds", "0"], "seeds"),
+        (["--seeds", "many"], "seeds"),
+        (["--rate", "nan"], "rate"),
+        (["--batch", "1"], "2 images at least"),
+        (["--unseen", "fashion"], "No test case has an edit of the type “fashion”"),
+        (["--model", SEGMENTER.file], "choose a classifier"),
+    ],
+)
+def test_mistakes_of_the_command_end_with_a_sentence(
+    filled: Workspace, more: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["retrain", "--view", "kind=classification", *more, "--workspace", str(filled.folder)]) == 2
+    told = capsys.readouterr()
+    assert not told.out and sentence in told.err
+    assert len([line for line in told.err.strip().splitlines() if line != "reading images"]) == 1

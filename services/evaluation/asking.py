@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -19,6 +19,14 @@ LONGEST_MAPPING = 100_000
 MOST_RANKED = 5_000
 STUDY_IMAGES = 300
 """As many as the paper had judged."""
+
+
+def _known_arms(named: Any) -> Any:
+    found = parts_of(named)
+    for one in found if isinstance(found, list | tuple) else ():
+        if one not in ARM_KEYS:
+            raise ValueError(f"There is no arm {one!r:.80}: take some of {', '.join(ARM_KEYS)}.")
+    return found
 
 
 class OnSubject(Command):
@@ -141,7 +149,7 @@ class BeginRetraining(OnModel):
     preset: Literal["short", "paper"] = Field(
         "short", description="A short fine-tuning, or the paper's 90 epochs from weights of chance"
     )
-    arms: Annotated[tuple[ArmKey, ...], BeforeValidator(parts_of)] = Field(
+    arms: Annotated[tuple[ArmKey, ...], BeforeValidator(_known_arms)] = Field(
         ARM_KEYS, description="What is learnt from beside the originals, as a list or with commas between"
     )
     seeds: int = Field(SEEDS, ge=1, le=20, description="Trainings of each arm that differ by chance alone")

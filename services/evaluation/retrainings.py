@@ -47,7 +47,7 @@ NOT_SEGMENTERS = (
     "A segmenter is not trained further here yet: choose images of a classification. The demo's report does it for a "
     "segmenter (make paper-demo)."
 )
-READING, LOOKING, TRAINING = "reading images", "looking for images that are alike", "training"
+READING, LOOKING = "reading images", "looking for images that are alike"
 OnStep = Callable[[str, int, int], None]
 """Told what is done, how much of it is done, and of how much: updates of all trainings together while it trains. What
 it raises stops the work, which goes on there when it is begun again."""
@@ -86,18 +86,7 @@ class Retrainings:
 
     def asked(self, sent: BeginRetraining) -> RetrainAsked:
         """What a command asks. Raises UserError for a model that there is not."""
-        return RetrainAsked(
-            self._evaluations.asked(sent),
-            sent.preset,
-            tuple(dict.fromkeys(sent.arms)),
-            sent.seeds,
-            sent.augmentation,
-            sent.unseen,
-            sent.split_seed,
-            sent.updates,
-            sent.batch,
-            sent.rate,
-        )
+        return retrain_asked(self._evaluations.asked(sent), sent)
 
     def begin(self, asked: RetrainAsked) -> WorkView:
         """Begin to train, or go on. What is at the same subject and model already goes on. Raises UserError for what
@@ -186,7 +175,6 @@ class Retrainings:
     ) -> dict[tuple[str, int], dict[str, Floats]]:
         total = len(planned.arms) * asked.seeds * recipe.updates
         done, said = 0, {}
-        on_step(TRAINING, 0, total)
         # Seed by seed: what is stopped early has all arms of the seeds that it has.
         for seed in range(asked.seeds):
             for arm in planned.arms:
@@ -195,14 +183,15 @@ class Retrainings:
                     *(asked.asked.model, arm, seed, recipe, planned.tune, planned.sets, folder),
                     scratch=asked.preset == "paper",
                 )
-                begun = done
+                words = f"training “{arm.name}”, seed {seed + 1} of {asked.seeds}"
+                on_step(words, done, total)
 
-                def on_update(update: int, loss: float, begun: int = begun) -> None:
-                    on_step(TRAINING, begun + update, total)
+                def on_update(update: int, loss: float, words: str = words, begun: int = done) -> None:
+                    on_step(words, begun + update, total)
 
                 said[arm.name, seed] = learnt(training, on_update)
                 done += recipe.updates
-                on_step(TRAINING, done, total)
+                on_step(words, done, total)
         return said
 
     def _cancel(self, sent: CancelRetraining) -> dict[str, Any]:
@@ -218,6 +207,14 @@ class Retrainings:
                 retrained_facts(one.found) | {"created": one.created, "note": one.note} for one in self.kept(asked)
             ],
         }
+
+
+def retrain_asked(asked: Asked, sent: BeginRetraining) -> RetrainAsked:
+    """A question about a model and a subject, in the way that a command says."""
+    return RetrainAsked(
+        *(asked, sent.preset, tuple(dict.fromkeys(sent.arms)), sent.seeds, sent.augmentation, sent.unseen),
+        *(sent.split_seed, sent.updates, sent.batch, sent.rate),
+    )
 
 
 CHANGED = "The images have changed since then: begin again to learn from them as they are now."
