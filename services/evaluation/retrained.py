@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.arms import CONTROLS, GENERATED, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow, WonBack
+from evaluation.arms import BEFORE, CONTROLS, GENERATED, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow, WonBack
 from evaluation.by_source import Figure
 from evaluation.report import per_cent, with_interval
 from evaluation.retraining import Augmentation, TrainingRecipe
@@ -87,13 +87,15 @@ class Retrained:
     def answer(self) -> str:
         """What came of it, in a few sentences."""
         main, on_made = self.main, self.row(self.main, ON_GENERATED)
-        base = self.row(ORIGINAL, ON_GENERATED)
+        base, before = self.row(ORIGINAL, ON_GENERATED), self.row(BEFORE, ON_GENERATED)
         if base is None or on_made is None:
             return "Nothing is compared: every arm but the originals is left out."
+        as_it_is = f" (as it is, about {per_cent(before.accuracy.value)})" if before is not None else ""
+        chance = "" if on_made.gain.low is None or on_made.gain.clear_of_zero else ", which may be chance"
         said = [
             f"Trained further with “{main}”, {self.model} is right about {per_cent(on_made.accuracy.value)} of the "
             f"generated images of sources that it has not learnt from, and with the originals alone about "
-            f"{per_cent(base.accuracy.value)}: {with_interval(on_made.gain, points=True)}."
+            f"{per_cent(base.accuracy.value)}{as_it_is}: {with_interval(on_made.gain, points=True)}{chance}."
         ]
         on_original = self.row(main, ON_ORIGINAL)
         if on_original is not None:

@@ -266,6 +266,19 @@ def plan(
     )
 
 
+def edit_types_of(cases: Cases) -> tuple[str, ...]:
+    """The edit types of the test cases, sorted."""
+    return tuple(sorted(_cases_of_types(cases)))
+
+
+def require_unseen(cases: Cases, asked: str) -> None:
+    """Raises UserError for an edit type that no test case has."""
+    there = edit_types_of(cases)
+    if asked not in ("", NO_TYPE, *there):
+        said = ", ".join(there) or "none"
+        raise UserError(f"No test case has an edit of the type “{asked[:80]}”: there are {said}.", field="unseen")
+
+
 def shared_images(cases: Cases, parted: Parted, looks: Mapping[str, int]) -> Sequence[object]:
     """Images that are used on two sides, or look alike there: empty, or what is measured says nothing."""
     sides: dict[Side, list[Pictured]] = {one: [] for one in SIDES}
@@ -370,9 +383,6 @@ def _with_unseen(parted: Parted, cases: Cases, asked: str) -> Parted:
             parted, left_out=(LeftOut(ON_UNSEEN, "Nobody asked for an edit type to be kept from the arms."),)
         )
     of_type = _cases_of_types(cases)
-    if asked and asked not in of_type:
-        there = ", ".join(sorted(of_type)) or "none"
-        raise UserError(f"No test case has an edit of the type “{asked[:80]}”: there are {there}.", field="unseen")
 
     def enough(flags: Flags) -> bool:
         return all(len(parted.rows(1, cases.generated, one, ~flags)) for one in ("train", "test")) and bool(

@@ -32,12 +32,21 @@ from services.evaluation.retrained import (
     retrained_of,
     told_of,
 )
-from services.evaluation.retraining import Parted, RetrainAsked, RetrainPlan, ValidCases, part, plan
+from services.evaluation.retraining import (
+    Parted,
+    RetrainAsked,
+    RetrainPlan,
+    ValidCases,
+    edit_types_of,
+    part,
+    plan,
+    require_unseen,
+)
 from services.evaluation.scoring import score_images
 from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
 from services.evaluation.subjects import Cases, Numbers
 from services.evaluation.types import Asked
-from services.test_sets.hashes import hashes_of
+from services.test_sets.hashes import OnCount, hashes_of
 from services.test_sets.work import WorkQueue, WorkView
 from storage.models_under_test import StoredModel
 from storage.workspace import Workspace
@@ -65,6 +74,16 @@ class Kept:
     """What a person has to know now, in a sentence; "" for nothing."""
 
 
+@dataclass(frozen=True)
+class RetrainChoices:
+    """What can be chosen for a retraining."""
+
+    problem: str
+    """Why nothing can be trained, in one sentence; "" where something can."""
+    edit_types: tuple[str, ...]
+    """Of which one may be kept from all arms."""
+
+
 class Retrainings:
     """The retrainings of one workspace. All methods may be called from any thread; one is worked on at a time."""
 
@@ -73,6 +92,7 @@ class Retrainings:
         self.work = WorkQueue(changes, name="retraining")
         """What is trained; `of(about(asked))` finds that of a subject and a model. The result is a `Retrained`."""
         self._lock = threading.Lock()
+        self._doing: dict[str, str] = {}
 
     def register(self, commands: Commands) -> None:
         """Take on what is done and asked here."""
@@ -98,8 +118,21 @@ class Retrainings:
             for one in self.work.of(named):
                 if one.active and not one.stopping:
                     return one
-            act = lambda on_count: self.retrain(asked, lambda _, done, total: on_count(done, total))  # noqa: E731
-            return self.work.view(self.work.start(RETRAINING, named, act))
+            self._doing.pop(named, None)
+            return self.work.view(self.work.start(RETRAINING, named, lambda on_count: self._act(asked, on_count)))
+
+    def doing(self, asked: Asked) -> str:
+        """What is done just now, such as "training “+ generated, all”, seed 2 of 5"; "" before it begins."""
+        return self._doing.get(about(asked), "")
+
+    def choices(self, asked: Asked) -> RetrainChoices:
+        """What can be chosen before a model is trained further with images of a subject. Raises UserError as
+        `EvaluationService.cases`.
+        """
+        try:
+            return RetrainChoices("", edit_types_of(self._require(RetrainAsked(asked))))
+        except UserError as error:
+            return RetrainChoices(str(error), ())
 
     def kept(self, asked: Asked) -> tuple[Kept, ...]:
         """What came of all retrainings of a model with images of a subject, the latest first."""
@@ -119,14 +152,15 @@ class Retrainings:
         misfit = self._evaluations.misfit(cases, stored)
         if misfit:
             raise UserError(misfit)
-        if "ranked" in asked.arms:
-            self._evaluations.predicting.read(
-                asked.asked.model, cases, lambda done, total: on_step(READING, done, total)
-            )
+        on_step(LOOKING, 0, len(cases.pictures))
         held = hashes_of(self._workspace, cases.pictures, lambda done, total: on_step(LOOKING, done, total))
         looks = {sha: one.perceptual for sha, one in held.items()}
         mapping = self._evaluations.class_map(asked.asked, cases, stored)
         parted = part(cases, mapping, looks, asked)
+        if "ranked" in asked.arms:
+            self._evaluations.predicting.read(
+                asked.asked.model, cases, lambda done, total: on_step(READING, done, total)
+            )
         votes, valid = self._valid(cases, parted)
         planned = plan(
             *(cases, mapping, parted, asked, self._workspace.images.path, valid),
@@ -141,6 +175,13 @@ class Retrainings:
 
     # How it is done
 
+    def _act(self, asked: RetrainAsked, on_count: OnCount) -> Retrained:
+        def on_step(what: str, done: int, total: int) -> None:
+            self._doing[about(asked.asked)] = what
+            on_count(done, total)
+
+        return self.retrain(asked, on_step)
+
     def _require(self, sent: RetrainAsked) -> Cases:
         """Raises UserError where nothing can be trained."""
         asked, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
@@ -152,6 +193,7 @@ class Retrainings:
             raise UserError(NOT_TRAINED[asked.model.source], field="source")
         if sent.batch == 1:
             raise UserError("An update learns from 2 images at least.", field="batch")
+        require_unseen(cases, sent.unseen)
         return cases
 
     def _valid(self, cases: Cases, parted: Parted) -> tuple[list[Any], ValidCases]:

@@ -9,13 +9,14 @@ from services.evaluation.facts import SUFFIXES
 from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, SubjectView
 from ui.evaluate.choosing import Stand, models_part, splits_part, subjects_part, work_part
 from ui.evaluate.result import Links, result_part
+from ui.evaluate.retraining import retraining_waited_for
 from ui.evaluate.words import EVALUATE, Place
 from ui.frame import page
 from ui.theme import ASSETS
 from ui.views.markup import Child, Html, el
 from ui.views.parts import counted, pill, problem
 
-SHEETS, SCRIPTS = ("evaluate.css",), ("evaluate.js",)
+SHEETS, SCRIPTS = ("evaluate.css", "evaluate-retraining.css"), ("evaluate.js", "evaluate-retraining.js")
 _FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table", "csv": "CSV", "parquet": "Parquet"}
 
 
@@ -76,6 +77,7 @@ def evaluation_page(
         _head(stand.subject, place, stand, choices, versions),
         el("p", "", class_="wrong", id="said", data_problem="", role="alert"),
         [parts[name] for name in ("part-compared", "part-work", "part-result")],
+        retraining_waited_for() if stand.ready else None,
         here="evaluate",
         signed_in=signed_in,
         sheets=SHEETS,
