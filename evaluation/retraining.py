@@ -167,7 +167,8 @@ def train(
         found = score(accelerator.unwrap_model(net))
         if found > best[1]:
             best = (update, found)
-            state = {name: held.contiguous() for name, held in accelerator.unwrap_model(net).state_dict().items()}
+            # Cloned: weights that a network uses twice would be refused.
+            state = {name: one.contiguous().clone() for name, one in accelerator.unwrap_model(net).state_dict().items()}
             _replace(folder / BEST, partial(save_file, state))
         accelerator.save_state(str(folder / STATE))
         told = json.dumps({"training": about, "update": update, "best": best})

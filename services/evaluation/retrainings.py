@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,7 @@ from services.evaluation.subjects import Cases, Numbers
 from services.evaluation.types import Asked
 from services.test_sets.hashes import OnCount, hashes_of
 from services.test_sets.work import WorkQueue, WorkView
+from storage.case_columns import Outcome
 from storage.models_under_test import StoredModel
 from storage.workspace import Workspace
 
@@ -164,7 +165,7 @@ class Retrainings:
         votes, valid = self._valid(cases, parted)
         planned = plan(
             *(cases, mapping, parted, asked, self._workspace.images.path, valid),
-            ranked=lambda places: self._evaluations.ranked(asked.asked, places, votes),
+            ranked=lambda places: self._ranked(asked.asked, cases, places, votes),
         )
         recipe = asked.recipe(planned.originals)
         before = said_before(asked.asked.model, planned.sets)
@@ -196,7 +197,7 @@ class Retrainings:
         require_unseen(cases, sent.unseen)
         return cases
 
-    def _valid(self, cases: Cases, parted: Parted) -> tuple[list[Any], ValidCases]:
+    def _valid(self, cases: Cases, parted: Parted) -> tuple[list[Outcome], ValidCases]:
         """The votes that may be learnt from, and which test cases count as valid: those of the sources that are tuned
         and measured with teach nothing.
         """
@@ -211,6 +212,13 @@ class Retrainings:
             return votes, ValidCases(judged, None, score)
         foretold = score.chance[cases.generated.row] >= score.view.own.threshold
         return votes, ValidCases(judged, foretold)
+
+    def _ranked(self, asked: Asked, cases: Cases, places: Numbers, votes: Sequence[Outcome]) -> Numbers:
+        """Places of test cases in the order in which they are looked at."""
+        entries = cases.table.entry[cases.generated.row[places]]
+        place = dict(zip(entries.tolist(), places.tolist(), strict=True))
+        order = self._evaluations.ranked(asked, entries, votes)
+        return np.array([place[one] for one in order], np.int64)
 
     def _trained(
         self, asked: RetrainAsked, planned: RetrainPlan, recipe: TrainingRecipe, stored: StoredModel, on_step: OnStep

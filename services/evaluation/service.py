@@ -248,19 +248,18 @@ class EvaluationService:
         score = score_images(cases.table, columns.checks(), votes) if votes else NOT_JUDGED
         return rank(found, entropy, gini, score, passed, votes, most)
 
-    def ranked(self, asked: Asked, places: Numbers, votes: Sequence[Outcome]) -> Numbers:
-        """Places of test cases in the order of `rank`, which is learnt from these test cases and votes alone. Raises
-        UserError as `rank`.
+    def ranked(self, asked: Asked, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
+        """The entries of some test cases in the order of `rank`, which is learnt from these test cases and votes alone.
+        Raises UserError as `rank`.
         """
         found, stored = self._figures(asked), self.predicting.stored(asked.model)
         assert stored is not None
-        columns, part = self._workspace.case_columns, part_of(found, places)
+        columns, table = self._workspace.case_columns, found.cases.table
+        part = part_of(found, np.flatnonzero(np.isin(table.entry[found.cases.generated.row], entries)))
         entropy, gini = self._answers.doubts(stored, part.cases, part.cases.generated)
-        entries = part.cases.table.entry[part.cases.generated.row]
-        score = score_images(part.cases.table, columns.checks(), votes) if votes else NOT_JUDGED
-        order = rank(part, entropy, gini, score, columns.passed(entries), votes, len(places)).first
-        place = dict(zip(entries.tolist(), places.tolist(), strict=True))
-        return np.array([place[one.entry] for one in order], np.int64)
+        passed = columns.passed(table.entry[part.cases.generated.row])
+        score = score_images(table, columns.checks(), votes) if votes else NOT_JUDGED
+        return tuple(one.entry for one in rank(part, entropy, gini, score, passed, votes, len(entries)).first)
 
     # A study of validity
 
