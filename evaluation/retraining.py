@@ -126,10 +126,12 @@ def train(
     folder: Path,
     on_update: Callable[[int, float], None] = lambda update, loss: None,
     cancelled: threading.Event | None = None,
+    groups: Sequence[Sequence[int]] = (),
 ) -> Trained:
     """Train a torch module, whose weights change, and leave what came of it in `folder`; where that holds a training
     that was stopped, it goes on. `prepare` gives the pixels of an image as the module takes them, (3, h, w); `score`
-    says how good the module is on the tuning images, the larger the better.
+    says how good the module is on the tuning images, the larger the better. Where a mask has the numbers of `groups` of
+    classes of a segmenter, each class of a group is right.
 
     Raises UserError for an arm without examples or with a file that cannot be read, ValueError for a folder that holds
     another training, and Cancelled when asked to stop: then it can go on later.
@@ -157,7 +159,7 @@ def train(
     learnt = _Examples(arm, kind, prepare, seed)
     for some in batches(len(arm.examples), recipe.batch, recipe.updates, seed, update):
         stop_if(cancelled)
-        loss = _step(accelerator, net, optimiser, learnt.batch(some, update), kind)
+        loss = _step(accelerator, net, optimiser, learnt.batch(some, update), kind, groups)
         schedule.step()
         update += 1
         on_update(update, loss)
@@ -222,13 +224,18 @@ class _Examples:
 
 
 def _step(
-    accelerator: Any, net: Any, optimiser: Any, batch: tuple[torch.Tensor, torch.Tensor], kind: TaskKind
+    accelerator: Any,
+    net: Any,
+    optimiser: Any,
+    batch: tuple[torch.Tensor, torch.Tensor],
+    kind: TaskKind,
+    groups: Sequence[Sequence[int]],
 ) -> float:
     from torch.nn import functional
 
     pixels, target = (one.to(accelerator.device) for one in batch)
     net.train()
-    logits = logits_of(net(pixels)).float()
+    logits = _grouped(logits_of(net(pixels)).float(), groups)
     if kind == "segmentation" and logits.shape[-2:] != target.shape[-2:]:
         logits = functional.interpolate(logits, size=target.shape[-2:], mode="bilinear", align_corners=False)
     if kind == "classification" and target.ndim == 2:
@@ -240,6 +247,16 @@ def _step(
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
     return float(loss.detach())
+
+
+def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Tensor:
+    """The logits of groups of classes (batch, groups, ...), and behind them that of all classes of none."""
+    import torch
+
+    if not groups:
+        return logits
+    rest = sorted(set(range(logits.shape[1])) - {number for one in groups for number in one})
+    return torch.stack([logits[:, list(one)].logsumexp(1) for one in (*groups, rest) if len(one)], 1)
 
 
 def logits_of(said: Any) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from evaluation.architectures import Network, find_network, untrained
@@ -49,18 +50,21 @@ class Training:
     """That of this training alone."""
     scratch: bool = False
     """Whether it begins with weights of chance, and not with those of the model."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    """Of a segmenter, the classes of each number of a mask; none where masks have the numbers of its classes."""
 
 
 def learnt(
     training: Training, on_update: Callable[[int, float], None] = lambda update, loss: None
 ) -> dict[str, Floats]:
     """What the trained model says of each set: of a classifier whether it is right about each image, (images,); of a
-    segmenter the pixels of each class and what it says of them, (images, classes, classes + 1).
+    segmenter the pixels of each class, or of each of the groups, and what it says of them, (images, classes,
+    classes + 1).
 
     What `on_update` raises stops it, and it goes on later. Raises UserError for a model that cannot be trained, for an
     image that cannot be read, and while another process is at the same training.
     """
-    file = training.folder / f"said-{_sets_digest(training.sets)}.npz"
+    file = training.folder / f"said-{_sets_digest(training)}.npz"
     if not file.exists():
         training.folder.mkdir(parents=True, exist_ok=True)
         with _alone(training.folder):
@@ -87,23 +91,26 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     kind = network.kind
 
     def score(net: Any) -> float:
-        return accuracy(kind, said_of(net, network, training.tune))
+        return accuracy(kind, said_of(net, network, training.tune, training.groups))
 
     found = train(
         *(network.net, kind, network.prepare, training.arm, training.recipe, training.seed, score, training.folder),
         on_update=on_update,
+        groups=training.groups,
     )
     shutil.rmtree(training.folder / STATE, ignore_errors=True)  # of the optimiser: what is done does not go on
     network.net.load_state_dict(load_file(found.weights))
     network.net.eval()
-    return {name: said_of(network.net, network, examples) for name, examples in training.sets.items()}
+    return {name: said_of(network.net, network, examples, training.groups) for name, examples in training.sets.items()}
 
 
-def said_before(model: UnderTestSettings, sets: Mapping[str, Sequence[Example]]) -> dict[str, Floats]:
+def said_before(
+    model: UnderTestSettings, sets: Mapping[str, Sequence[Example]], groups: Sequence[Sequence[int]] = ()
+) -> dict[str, Floats]:
     """What the model says of each set as it is, as `learnt` has it."""
     network = find_network(model)
     network.net.eval()
-    return {name: said_of(network.net, network, examples) for name, examples in sets.items()}
+    return {name: said_of(network.net, network, examples, groups) for name, examples in sets.items()}
 
 
 def accuracy(kind: TaskKind, said: Floats) -> float:
@@ -119,10 +126,11 @@ def right_of(kind: TaskKind, said: Floats) -> Floats:
     return right
 
 
-def said_of(net: Any, network: Network, examples: Sequence[Example]) -> Floats:
+def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Sequence[Sequence[int]] = ()) -> Floats:
     """What a net says of examples, as `learnt` has it. It is in its evaluating mode already."""
     import torch
 
+    numbers = _numbers(len(network.identity.classes), groups)
     device = next((one.device for one in net.parameters()), None)
     found: list[Floats] = []
     for begin in range(0, len(examples), TOGETHER):
@@ -130,11 +138,21 @@ def said_of(net: Any, network: Network, examples: Sequence[Example]) -> Floats:
         with torch.inference_mode():
             pixels = torch.stack([network.prepare(_opened(one.image, "RGB")) for one in some])
             logits = logits_of(net(pixels.to(device)))
-            found += [_said(one, own, len(network.identity.classes)) for one, own in zip(some, logits, strict=True)]
+            found += [_said(one, own, numbers) for one, own in zip(some, logits, strict=True)]
     return np.stack(found) if found else np.zeros(0)
 
 
-def _said(example: Example, logits: Any, classes: int) -> Floats:
+def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.uint8]:
+    """Of each class of a model its number in masks, and last, how many numbers there are."""
+    if not groups:
+        return np.arange(classes + 1, dtype=np.uint8)
+    found = np.full(classes + 1, len(groups), np.uint8)
+    for number, one in enumerate(groups):
+        found[list(one)] = number
+    return found
+
+
+def _said(example: Example, logits: Any, numbers: NDArray[np.uint8]) -> Floats:
     """What is said of one image, by its logits: (classes,) or (classes, h, w)."""
     if not isinstance(example.target, Path):
         right = example.target if isinstance(example.target, tuple) else (example.target,)
@@ -144,7 +162,7 @@ def _said(example: Example, logits: Any, classes: int) -> Floats:
     mask = np.asarray(_opened(example.target, "L"), np.uint8)
     if logits.shape[-2:] != mask.shape:
         logits = functional.interpolate(logits[None].float(), size=mask.shape, mode="bilinear", align_corners=False)[0]
-    return confusion(mask, logits.argmax(0).cpu().numpy().astype(np.uint8), classes)
+    return confusion(mask, numbers[logits.argmax(0).cpu().numpy()], int(numbers[-1]))
 
 
 def _opened(file: Path, mode: str) -> Image.Image:
@@ -155,9 +173,9 @@ def _opened(file: Path, mode: str) -> Image.Image:
         raise UserError(f"{file.name} cannot be read: it is missing or damaged.") from error
 
 
-def _sets_digest(sets: Mapping[str, Sequence[Example]]) -> str:
-    whole = hashlib.sha256()
-    for name, examples in sets.items():
+def _sets_digest(training: Training) -> str:
+    whole = hashlib.sha256(repr(training.groups).encode() if training.groups else b"")
+    for name, examples in training.sets.items():
         whole.update(f"{name}\0".encode())
         whole.update("".join(f"{one.image}\0{one.target}\n" for one in examples).encode())
     return whole.hexdigest()[:16]

@@ -119,7 +119,9 @@ def test_begun_cancelled_gone_on_with_and_read(page: Page, server: Server, monke
     assert page.locator("#retrain").get_attribute("open") is None
 
 
-def test_a_segmenter_is_told_in_a_sentence(page: Page, server: Server) -> None:
+def test_what_cannot_be_trained_is_told_in_a_sentence(page: Page, server: Server) -> None:
     opened(page, server, "segmentation")
-    expect(page.locator("#not-retrained")).to_contain_text("A segmenter is not trained further here yet")
-    expect(page.locator("#retraining-form")).to_have_count(0)
+    ask(page)
+    part = page.locator("#part-retraining")
+    expect(part.locator(".problem")).to_contain_text("It has 1 source: to learn, to tune and to measure takes")
+    expect(part.locator("#retraining-form")).to_be_visible()

@@ -36,6 +36,7 @@ from pipeline.errors import Cancelled, UserError
 from pipeline.settings import UnderTestSettings
 from services.evaluation import retrainings as retrainings_module
 from services.evaluation.__main__ import main
+from services.evaluation.ranking import NOT_RANKED
 from services.evaluation.retrained import retrained_facts, retrained_markdown, retrained_of, told_of
 from services.evaluation.retraining import (
     RetrainAsked,
@@ -55,7 +56,7 @@ from storage.workspace import Workspace
 from tests.evaluation_cases import fill
 from tests.model_cases import onnx_file
 from tests.test_eval_cases import set_of
-from tests.test_eval_results import BIRDS, CLASSIFIER, OBJECTS, SEGMENTER, STREETS, judged, service_of
+from tests.test_eval_results import BIRDS, CLASSIFIER, OBJECTS, ROADS, SEGMENTER, STREETS, judged, read_all, service_of
 
 QUICK = RetrainAsked(BIRDS, seeds=2, updates=2, batch=4, rate=0.01, arms=("generated",))
 """Seconds at most."""
@@ -95,7 +96,8 @@ def planned(workspace: Workspace, service: EvaluationService, asked: RetrainAske
     mapping = service.class_map(asked.asked, cases, stored)
     parted = part(cases, mapping, looks, asked)
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
-    found = plan(cases, mapping, parted, asked, workspace.images.path, nobody, lambda places: places[::-1])
+    path, no_mask = workspace.images.path, lambda _: None
+    found = plan(cases, mapping, parted, asked, path, no_mask, nobody, lambda places: places[::-1])
     return cases, found, len(shared_images(cases, parted, looks))
 
 
@@ -198,7 +200,7 @@ def test_what_was_stopped_goes_on_to_the_same_weights(
     tmp_path: Path, evaluations: EvaluationService, filled: Workspace
 ) -> None:
     _, found, _ = planned(filled, evaluations, QUICK)
-    recipe = replace(QUICK.recipe(found.originals), updates=6, looks=3)
+    recipe = replace(QUICK.recipe(found.originals, "classification"), updates=6, looks=3)
 
     def training(folder: str) -> Training:
         return Training(CLASSIFIER, found.arms[1], 3, recipe, found.tune, found.sets, tmp_path / folder)
@@ -234,7 +236,8 @@ def test_begun_cancelled_and_begun_again(retrainings: Retrainings) -> None:
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (replace(QUICK, asked=Asked(STREETS, SEGMENTER)), "A segmenter is not trained further here yet"),
+        (replace(QUICK, asked=Asked(STREETS, SEGMENTER)), "It has 1 source"),
+        (replace(QUICK, asked=Asked(STREETS, CLASSIFIER)), "choose a segmenter"),
         (replace(QUICK, asked=Asked(OBJECTS, SEGMENTER)), "choose a classifier"),
         (
             replace(QUICK, asked=Asked(OBJECTS, UnderTestSettings(source="http", address="http://127.0.0.1:9"))),
@@ -263,7 +266,7 @@ def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
         cases = service.cases(OBJECTS)
         label = cases.labels[int(np.bincount(cases.originals.label).argmax())]
         same = Subject(wanted=CatalogueFilter(facets={"class": (label,)}))
-        with pytest.raises(UserError, match=f"of one label, “{label}”: there is nothing to tell apart"):
+        with pytest.raises(UserError, match=f"one of its labels alone, “{label}”: there is nothing to tell apart"):
             trained.retrain(replace(QUICK, asked=Asked(same, CLASSIFIER)), quiet)
         for case in workspace.catalogue.test_cases(workspace.catalogue.ids())[::10]:
             workspace.test_cases.review(case, "accepted")
@@ -272,6 +275,35 @@ def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
         workspace.test_sets.set_splits(version, {first: "train"})
         with pytest.raises(UserError, match="of several splits, which are never mixed"):
             trained.retrain(replace(QUICK, asked=Asked(Subject(version), CLASSIFIER)), quiet)
+        service.close()
+
+
+def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "roads") as workspace:
+        fill(workspace, 10, road=True)
+        service = service_of(workspace)
+        trained, arms = Retrainings(workspace, service), ("augmentation", "generated", "ranked")
+        asked = replace(QUICK, asked=ROADS, arms=arms, split_seed=2)  # type: ignore[arg-type]
+        found = trained.retrain(asked, quiet)
+        assert found.kind == "segmentation" and found.recipe.batch == 4
+        assert [one.name for one in found.arms] == [ORIGINAL, AUGMENTED, GENERATED]
+        assert [(one.name, one.why) for one in found.left_out if one.name == RANKED] == [(RANKED, NOT_RANKED)]
+        assert all(one.value is not None and 0 < one.value < 1 for one in found.miou)
+        # The model as it is: its pixels, counted by another way that reads class maps.
+        read_all(service, ROADS)
+        cases, stored = service.cases(STREETS), service.predicting.stored(SEGMENTER)
+        assert stored is not None
+        mapping = service.class_map(ROADS, cases, stored)
+        _, pixels = service._answers.segmented(stored, mapping, cases.originals)
+        right = np.diagonal(pixels.counts, axis1=1, axis2=2).sum(axis=1) / pixels.counts.sum(axis=(1, 2))
+        looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
+        side = part(cases, mapping, looks, asked).side
+        row = found.row(BEFORE, ON_ORIGINAL)
+        assert row is not None and row.accuracy.value == pytest.approx(
+            right[[one == "test" for one in side]].mean(), abs=0.01
+        )
+        assert "pixels of the generated images" in found.answer
+        assert "## mIoU" in retrained_markdown(found) and retrained_of(told_of(found)) == found
         service.close()
 
 

@@ -21,6 +21,7 @@ from evaluation.retraining import (
     Arm,
     Example,
     TrainingRecipe,
+    _grouped,
     batches,
     logits_of,
     paper_deeplab,
@@ -179,6 +180,18 @@ def test_an_image_may_be_of_several_classes_of_which_each_is_right(tmp_path: Pat
         train(model, "classification", to_tensor, Arm(name, given), QUICK, 1, lambda m: 0.0, tmp_path / name, told)
     assert losses["one"] == pytest.approx(losses["alone"], abs=1e-6)
     assert losses["several"][-1] < 0.3 < losses["several"][0]
+
+
+def test_each_class_of_a_group_is_right_for_its_pixels() -> None:
+    """As “car” and “bus” are for “vehicle”: the probability of a group is the sum, and the rest is one group more."""
+    chance = torch.Generator().manual_seed(3)
+    logits, target = torch.randn(2, 5, 3, 4, generator=chance), torch.tensor([0, 1, 255, 1]).expand(2, 3, 4)
+    groups = ((1, 3), (0,))
+    shares = logits.softmax(1)
+    true = torch.stack([shares[:, [1, 3]].sum(1), shares[:, 0], shares[:, [2, 4]].sum(1)], 1).log()
+    loss = nn.functional.cross_entropy(_grouped(logits, groups), target, ignore_index=255)
+    assert torch.allclose(loss, nn.functional.nll_loss(true, target, ignore_index=255), atol=1e-6)
+    assert _grouped(logits, ()) is logits and _grouped(logits, ((0, 1), (2, 3, 4))).shape == (2, 2, 3, 4)
 
 
 def test_what_networks_give_is_taken_for_its_logits() -> None:

@@ -11,7 +11,7 @@ from evaluation.by_source import Figure
 from evaluation.report import per_cent, with_interval
 from evaluation.retraining import Augmentation, TrainingRecipe
 from evaluation.sides import Side
-from pipeline.types import from_plain, to_plain
+from pipeline.types import TaskKind, from_plain, to_plain
 from services.evaluation.retraining import LeftOut, Preset
 
 
@@ -43,9 +43,20 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Retrained:
-    """All that a report tells."""
+class MiouRow:
+    """The mean intersection over union of an arm on one set, the mean over the seeds."""
 
+    arm: str
+    set: str
+    value: float | None
+    """0 to 1; None where no mask has a class that the model can say."""
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """All that a report tells. Accuracies are shares of images, of a segmenter shares of pixels."""
+
+    kind: TaskKind
     title: str
     """Of the images."""
     split: str
@@ -69,6 +80,8 @@ class Retrained:
     rows: tuple[ArmRow, ...]
     won_back: tuple[WonBack, ...]
     beside: tuple[Beside, ...]
+    miou: tuple[MiouRow, ...]
+    """Of a segmenter."""
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
 
@@ -92,9 +105,10 @@ class Retrained:
             return "Nothing is compared: every arm but the originals is left out."
         as_it_is = f" (as it is, about {per_cent(before.accuracy.value)})" if before is not None else ""
         chance = "" if on_made.gain.low is None or on_made.gain.clear_of_zero else ", which may be chance"
+        pixels = "pixels of the " if self.kind == "segmentation" else ""
         said = [
             f"Trained further with “{main}”, {self.model} is right about {per_cent(on_made.accuracy.value)} of the "
-            f"generated images of sources that it has not learnt from, and with the originals alone about "
+            f"{pixels}generated images of sources that it has not learnt from, and with the originals alone about "
             f"{per_cent(base.accuracy.value)}{as_it_is}: {with_interval(on_made.gain, points=True)}{chance}."
         ]
         on_original = self.row(main, ON_ORIGINAL)
@@ -139,8 +153,8 @@ def retrained_markdown(found: Retrained) -> str:
         "",
         f"{found.seeds} {'trainings' if found.seeds > 1 else 'training'} an arm, {begun}; each of {recipe.updates:,} "
         f"updates of {recipe.batch:,} images by {recipe.optimiser.upper()} at {rate}, so that arms differ in their "
-        "images alone. The state that is best on the tuning sources is measured. Intervals (95 %) are over seeds and "
-        "sources.",
+        "images alone. The state that is best on the tuning sources is measured. Accuracies are shares of "
+        f"{'pixels' if found.kind == 'segmentation' else 'images'}. Intervals (95 %) are over seeds and sources.",
         "",
         sides_words(found),
         "",
@@ -160,6 +174,12 @@ def retrained_markdown(found: Retrained) -> str:
         ]
         lines += ["", f"## On {shown.name}", "", f"{shown.images:,} images of {_sources(shown.sources)}.", ""]
         lines += _table(head, body)
+    if found.miou:
+        names = [one.name for one in found.sets]
+        lines += ["", "## mIoU", "", "Of one confusion matrix over each set; the mean over the seeds.", ""]
+        arms = list(dict.fromkeys(one.arm for one in found.miou))
+        values = {(one.arm, one.set): per_cent(one.value) for one in found.miou}
+        lines += _table(("arm", *names), [(arm, *(values[arm, name] for name in names)) for arm in arms])
     if found.won_back:
         lines += ["", "## What is won back", "", "Of what the generated images cost; 100 % is all of it.", ""]
         lines += _table(("arm", "share"), [(one.arm, with_interval(one.share)) for one in found.won_back])

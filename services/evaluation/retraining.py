@@ -25,11 +25,13 @@ from evaluation.arms import (
     RANKED,
 )
 from evaluation.class_mapping import ClassMap
-from evaluation.retraining import Arm, Augmentation, Example, TrainingRecipe, paper_resnet, short
+from evaluation.retraining import Arm, Augmentation, Example, TrainingRecipe, paper_deeplab, paper_resnet, short
 from evaluation.sides import SIDES, Pictured, Side, shared, side_of
 from pipeline.errors import UserError
 from pipeline.near_duplicates import Groups, NearHashes, join_alike
-from services.evaluation.subjects import Cases, Images
+from pipeline.types import TaskKind
+from services.evaluation.ranking import NOT_RANKED
+from services.evaluation.subjects import Cases, Images, MaskOf
 from services.evaluation.types import Asked
 from storage.case_columns import REJECTED
 
@@ -48,6 +50,8 @@ ARM_NAMES: Mapping[ArmKey, str] = {
 SEEDS = 5
 NO_TYPE = "none"
 """Of `RetrainAsked.unseen`: no edit type is kept from the arms."""
+SEGMENTED_AT_ONCE = 8
+"""Images of an update of a short fine-tuning of a segmenter."""
 MOST_TUNE = 500
 """Originals that the tuning looks at, and as many test cases at most."""
 Numbers = NDArray[np.int64]
@@ -82,9 +86,12 @@ class RetrainAsked:
         """Another one for another question."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:24]
 
-    def recipe(self, images: int) -> TrainingRecipe:
+    def recipe(self, images: int, kind: TaskKind) -> TrainingRecipe:
         """How is trained where the training side has so many originals."""
-        found = paper_resnet(images) if self.preset == "paper" else short()
+        if kind == "segmentation":
+            found = paper_deeplab(images) if self.preset == "paper" else short(batch=SEGMENTED_AT_ONCE)
+        else:
+            found = paper_resnet(images) if self.preset == "paper" else short()
         changed = {"updates": self.updates, "batch": self.batch, "learning_rate": self.rate}
         return replace(found, **{name: value for name, value in changed.items() if value})  # type: ignore[arg-type]
 
@@ -163,15 +170,10 @@ def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: Retra
         raise UserError(
             f"It has {len(shas)} {several}: to learn, to tune and to measure takes a source for each at least."
         )
-    mapped = np.array([bool(one.classes) for one in mapping.labels], bool)
-    usable = [_known(images.label, mapped) for images in cases.all_images]
-    lacking = sum(int((~one).sum()) for one in usable)
-    if lacking:
-        notes.append(f"{_many(lacking, 'image')} left out: without a label that the model can say.")
-    labels = {int(one) for own, images in zip(usable, cases.all_images, strict=True) for one in images.label[own]}
-    if len(labels) < 2:
-        said = f"All of its images are of one label, “{cases.labels[labels.pop()]}”" if labels else "It has no label"
-        raise UserError(f"{said}: there is nothing to tell apart by learning.")
+    usable, lacking = _usable(cases, mapping), "a mask" if cases.view.kind == "segmentation" else "a label"
+    without = sum(int((~one).sum()) for one in usable)
+    if without:
+        notes.append(f"{_many(without, 'image')} left out: without {lacking} that the model can say.")
     side = _sides(shas, looks, asked.split_seed)
     for one in SIDES:
         if one not in side:
@@ -202,14 +204,16 @@ def plan(
     parted: Parted,
     asked: RetrainAsked,
     path: Callable[[str], Path],
+    mask: Callable[[MaskOf], Path | None],
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
 ) -> RetrainPlan:
-    """The arms and the sets. `path` says where a picture lies, `valid` which test cases count as valid, and `ranked`
+    """The arms and the sets. `path` says where a picture lies, `mask` where a mask with the numbers of the groups of
+    the map does (None for one with nothing of them), `valid` which test cases count as valid, and `ranked`
     puts places of test cases into the order in which they are looked at. Raises UserError where there is no original,
     or no test case, to learn from or to measure with.
     """
-    made = _Examples(mapping, path)
+    made = _Examples(mapping, path, mask)
     generated, notes, left_out = cases.generated, list(parted.notes), list(parted.left_out)
     # An image that people found wrong would be counted as a fault of the model.
     rejected = (cases.table.verdict[generated.row] == REJECTED) | (valid.judged == 0)
@@ -222,8 +226,9 @@ def plan(
         (ON_GENERATED, generated, parted.rows(1, generated, "test", ~parted.of_unseen & ~rejected)),
         (ON_UNSEEN, generated, parted.rows(1, generated, "test", parted.of_unseen & ~rejected)),
     ):
-        if len(rows):
-            sets[name], sources[name] = made.of(images, rows)
+        examples, of_sources = made.of(images, rows)
+        if examples:
+            sets[name], sources[name] = examples, of_sources
         elif name == ON_UNSEEN and parted.unseen:
             why = f"No test case of the measured sources has an edit of the type “{parted.unseen}”."
             left_out.append(LeftOut(ON_UNSEEN, why))
@@ -293,14 +298,17 @@ def shared_images(cases: Cases, parted: Parted, looks: Mapping[str, int]) -> Seq
 class _Examples:
     """Images as they are learnt from, in an order that hangs on them alone."""
 
-    def __init__(self, mapping: ClassMap, path: Callable[[str], Path]) -> None:
-        self._mapping, self._path = mapping, path
+    def __init__(self, mapping: ClassMap, path: Callable[[str], Path], mask: Callable[[MaskOf], Path | None]) -> None:
+        self._mapping, self._path, self._mask = mapping, path, mask
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
         """Those in these places, and the numbers of their sources."""
-        ordered = sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row])))
-        examples = tuple(Example(self._path(images.shas[row]), self._target(int(images.label[row]))) for row in ordered)
-        return examples, images.source[np.array(ordered, np.int64)]
+        found = []
+        for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
+            target = self._mask(images.masks[row]) if images.masks else self._target(int(images.label[row]))
+            if target is not None:
+                found.append((Example(self._path(images.shas[row]), target), int(images.source[row])))
+        return tuple(one for one, _ in found), np.array([source for _, source in found], np.int64)
 
     def _target(self, label: int) -> int | tuple[int, ...]:
         classes = self._mapping.labels[label].classes
@@ -333,6 +341,8 @@ def _arm(
         if not len(learnt_from):
             return "None of the test cases to learn from is valid."
     if key == "ranked":
+        if cases.view.kind == "segmentation":
+            return NOT_RANKED
         order = ranked(learnt_from)
         learnt_from = order[: (len(order) + 1) // 2]
     return made.of(cases.generated, learnt_from)[0]
@@ -411,8 +421,24 @@ def _cases_of_types(cases: Cases) -> dict[str, Flags]:
     return found
 
 
-def _known(label: Numbers, mapped: Flags) -> Flags:
-    return (label >= 0) & mapped[np.maximum(label, 0)] if len(mapped) else np.zeros(len(label), bool)
+def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
+    """Of originals, test cases and reconstructions, which have something that the model can say. Raises UserError
+    where that is one thing alone, or none.
+    """
+    if cases.view.kind == "segmentation":
+        names = mapping.group_names
+        usable = [np.array([bool(mask) for mask, _ in images.masks], bool) for images in cases.all_images]
+    else:
+        mapped = np.array([*(bool(one.classes) for one in mapping.labels), False], bool)  # -1 is the last
+        usable = [mapped[images.label] for images in cases.all_images]
+        there = {int(one) for own, images in zip(usable, cases.all_images, strict=True) for one in images.label[own]}
+        names = tuple(cases.labels[number] for number in sorted(there))
+    if len(names) < 2:
+        what = (
+            f"The model can say one of its labels alone, “{names[0]}”" if names else "The model can say no label of it"
+        )
+        raise UserError(f"{what}: there is nothing to tell apart by learning.")
+    return usable
 
 
 def _many(number: int, what: str) -> str:

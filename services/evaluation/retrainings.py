@@ -6,18 +6,25 @@ nothing is trained twice; what came of it is kept in the database.
 from __future__ import annotations
 
 import hashlib
+import json
+import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from pydantic import ValidationError
 
+from evaluation.answers import groups_of_numbers
 from evaluation.arms import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, Arms, Measured, beside_controls
 from evaluation.by_source import Floats
+from evaluation.class_mapping import ClassMap
 from evaluation.retraining import Arm, TrainingRecipe
-from evaluation.trainings import NOT_TRAINED, Training, learnt, said_before
+from evaluation.segmentation import IGNORED, mean_iou
+from evaluation.trainings import NOT_TRAINED, Training, learnt, right_of, said_before
 from pipeline.errors import UserError
 from services.changes import Changes
 from services.commands import Commands
@@ -26,6 +33,7 @@ from services.evaluation.ranking import judged_of
 from services.evaluation.retrained import (
     ArmShown,
     Beside,
+    MiouRow,
     Retrained,
     SetShown,
     retrained_facts,
@@ -44,7 +52,7 @@ from services.evaluation.retraining import (
 )
 from services.evaluation.scoring import score_images
 from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
-from services.evaluation.subjects import Cases, Numbers
+from services.evaluation.subjects import Cases, MaskOf, Numbers
 from services.evaluation.types import Asked
 from services.test_sets.hashes import OnCount, hashes_of
 from services.test_sets.work import WorkQueue, WorkView
@@ -53,11 +61,8 @@ from storage.models_under_test import StoredModel
 from storage.workspace import Workspace
 
 RETRAINING = "retraining"
-NOT_SEGMENTERS = (
-    "A segmenter is not trained further here yet: choose images of a classification. The demo's report does it for a "
-    "segmenter (make paper-demo)."
-)
 READING, LOOKING = "reading images", "looking for images that are alike"
+Groups = tuple[tuple[int, ...], ...]
 OnStep = Callable[[str, int, int], None]
 """Told what is done, how much of it is done, and of how much: updates of all trainings together while it trains. What
 it raises stops the work, which goes on there when it is begun again."""
@@ -158,18 +163,20 @@ class Retrainings:
         looks = {sha: one.perceptual for sha, one in held.items()}
         mapping = self._evaluations.class_map(asked.asked, cases, stored)
         parted = part(cases, mapping, looks, asked)
-        if "ranked" in asked.arms:
+        kind = stored.identity.kind
+        if "ranked" in asked.arms and kind == "classification":
             self._evaluations.predicting.read(
                 asked.asked.model, cases, lambda done, total: on_step(READING, done, total)
             )
         votes, valid = self._valid(cases, parted)
         planned = plan(
-            *(cases, mapping, parted, asked, self._workspace.images.path, valid),
+            *(cases, mapping, parted, asked, self._workspace.images.path, _Masks(self._workspace, mapping), valid),
             ranked=lambda places: self._ranked(asked.asked, cases, places, votes),
         )
-        recipe = asked.recipe(planned.originals)
-        before = said_before(asked.asked.model, planned.sets)
-        said = self._trained(asked, planned, recipe, stored, on_step)
+        recipe = asked.recipe(planned.originals, kind)
+        groups = tuple(_classes_of(mapping)) if kind == "segmentation" else ()
+        before = said_before(asked.asked.model, planned.sets, groups)
+        said = self._trained(asked, planned, recipe, stored, groups, on_step)
         found = _retrained(asked, cases, stored, planned, recipe, before, said)
         self._workspace.retrainings.keep(about(asked.asked), asked.digest, stored.id, told_of(found))
         return found
@@ -188,8 +195,6 @@ class Retrainings:
         asked, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
         if cases.view.problem:
             raise UserError(cases.view.problem, field="subject")
-        if cases.view.kind == "segmentation":
-            raise UserError(NOT_SEGMENTERS, field="subject")
         if asked.model.source in NOT_TRAINED:
             raise UserError(NOT_TRAINED[asked.model.source], field="source")
         if sent.batch == 1:
@@ -221,17 +226,25 @@ class Retrainings:
         return np.array([place[one] for one in order], np.int64)
 
     def _trained(
-        self, asked: RetrainAsked, planned: RetrainPlan, recipe: TrainingRecipe, stored: StoredModel, on_step: OnStep
+        self,
+        asked: RetrainAsked,
+        planned: RetrainPlan,
+        recipe: TrainingRecipe,
+        stored: StoredModel,
+        groups: Groups,
+        on_step: OnStep,
     ) -> dict[tuple[str, int], dict[str, Floats]]:
         total = len(planned.arms) * asked.seeds * recipe.updates
         done, said = 0, {}
         # Seed by seed: what is stopped early has all arms of the seeds that it has.
         for seed in range(asked.seeds):
             for arm in planned.arms:
-                folder = self._workspace.trainings / _training_digest(stored, asked, arm, recipe, seed, planned)
+                named = _training_digest(stored, asked, arm, recipe, seed, planned, groups)
                 training = Training(
-                    *(asked.asked.model, arm, seed, recipe, planned.tune, planned.sets, folder),
+                    *(asked.asked.model, arm, seed, recipe, planned.tune, planned.sets),
+                    folder=self._workspace.trainings / named,
                     scratch=asked.preset == "paper",
+                    groups=groups,
                 )
                 words = f"training “{arm.name}”, seed {seed + 1} of {asked.seeds}"
                 on_step(words, done, total)
@@ -279,19 +292,22 @@ def _retrained(
     before: dict[str, Floats],
     said: dict[tuple[str, int], dict[str, Floats]],
 ) -> Retrained:
-    sources: dict[str, Numbers] = dict(planned.set_sources)
+    sources, kind, seeds = planned.set_sources, stored.identity.kind, range(asked.seeds)
     measured = {
         arm.name: {
-            name: Measured(sources[name], np.stack([said[arm.name, seed][name] for seed in range(asked.seeds)]))
+            name: Measured(sources[name], np.stack([right_of(kind, said[arm.name, seed][name]) for seed in seeds]))
             for name in planned.sets
         }
         for arm in planned.arms
     }
     compared = Arms(measured, ORIGINAL)
     beside = beside_controls(measured)
-    as_it_is = {name: Measured(sources[name], np.tile(one, (asked.seeds, 1))) for name, one in before.items()}
+    as_it_is = {
+        name: Measured(sources[name], np.tile(right_of(kind, one), (asked.seeds, 1))) for name, one in before.items()
+    }
     rows_before = Arms({ORIGINAL: measured[ORIGINAL], BEFORE: as_it_is}, ORIGINAL).rows()
     return Retrained(
+        kind=kind,
         title=cases.view.title,
         split=asked.asked.subject.split,
         model=title_of(asked.asked.model),
@@ -311,21 +327,83 @@ def _retrained(
         rows=(*(one for one in rows_before if one.arm == BEFORE), *compared.rows()),
         won_back=compared.won_back(ON_ORIGINAL, ON_GENERATED),
         beside=tuple(Beside(arm, control, gain) for (arm, control), gain in beside.items()),
+        miou=tuple(_miou(planned, before, said, asked.seeds)) if kind == "segmentation" else (),
         left_out=planned.left_out,
         notes=(*cases.left_out, *planned.notes),
     )
 
 
 def _training_digest(
-    stored: StoredModel, asked: RetrainAsked, arm: Arm, recipe: TrainingRecipe, seed: int, planned: RetrainPlan
+    stored: StoredModel,
+    asked: RetrainAsked,
+    arm: Arm,
+    recipe: TrainingRecipe,
+    seed: int,
+    planned: RetrainPlan,
+    groups: Groups,
 ) -> str:
     """Another one for a training that would end with other weights."""
     whole = hashlib.sha256(
-        repr((stored.identity.digest, asked.preset, arm.name, arm.augmentation, recipe, seed)).encode()
+        repr((stored.identity.digest, asked.preset, arm.name, arm.augmentation, recipe, seed, groups)).encode()
     )
     for examples in (arm.examples, planned.tune):
-        whole.update("".join(f"{one.image.name}\0{one.target}\n" for one in examples).encode() + b"\0")
+        for one in examples:
+            target = one.target.name if isinstance(one.target, Path) else one.target
+            whole.update(f"{one.image.name}\0{target}\n".encode())
+        whole.update(b"\0")
     return whole.hexdigest()[:24]
+
+
+def _miou(
+    planned: RetrainPlan,
+    before: Mapping[str, Floats],
+    said: Mapping[tuple[str, int], Mapping[str, Floats]],
+    seeds: int,
+) -> Iterator[MiouRow]:
+    """The mean over the seeds of each arm on each set; without a value where no mask has a class."""
+    for name in planned.sets:
+        yield MiouRow(BEFORE, name, _finite(mean_iou(before[name].sum(axis=0))))
+        for arm in planned.arms:
+            of_seeds = [mean_iou(said[arm.name, seed][name].sum(axis=0)) for seed in range(seeds)]
+            yield MiouRow(arm.name, name, _finite(np.mean(of_seeds)))
+
+
+def _finite(number: Any) -> float | None:
+    return float(number) if np.isfinite(number) else None
+
+
+class _Masks:
+    """Masks as segmenters learn from them: with the numbers of the groups of a map, in files that are made once."""
+
+    def __init__(self, workspace: Workspace, mapping: ClassMap) -> None:
+        self._workspace, self._mapping = workspace, mapping
+        self._folder = workspace.trainings / "masks"
+        self._known: dict[MaskOf, Path | None] = {}
+
+    def __call__(self, mask: MaskOf) -> Path | None:
+        """None for a mask with nothing that is learnt. Raises UserError for one whose file is missing or damaged."""
+        if mask not in self._known:
+            self._known[mask] = self._made(*mask)
+        return self._known[mask]
+
+    def _made(self, sha: str, names: str) -> Path | None:
+        true, _ = groups_of_numbers(self._mapping, {int(number): name for number, name in json.loads(names).items()})
+        numbers = true[np.asarray(self._workspace.images.load(sha).convert("L"))]
+        if (numbers == IGNORED).all():
+            return None
+        file = self._folder / f"{hashlib.sha256(sha.encode() + true.tobytes()).hexdigest()[:32]}.png"
+        if not file.is_file():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            half = file.with_name(f".{secrets.token_hex(8)}.half")
+            Image.fromarray(numbers).save(half, "PNG")
+            half.replace(file)
+        return file
+
+
+def _classes_of(mapping: ClassMap) -> Iterator[tuple[int, ...]]:
+    """The classes of the model of each group of the map."""
+    for group in mapping.groups:
+        yield tuple(sorted({number for label in group for number in mapping.labels[label].classes}))
 
 
 def _pictures(cases: Cases) -> str:

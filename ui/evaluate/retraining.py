@@ -158,6 +158,7 @@ def _table(found: Retrained) -> Html:
     gains = {row.arm: row.gain for row in found.rows if row.set == ON_GENERATED and row.arm not in (ORIGINAL, BEFORE)}
     won = {one.arm: one.share for one in found.won_back}
     images = {one.name: f"{one.images:,}" for one in found.arms}
+    miou = {(one.arm, one.set): one.value for one in found.miou}
     axis = change_axis(gains.values())
     head = [
         el("th", "arm", scope="col"),
@@ -179,22 +180,24 @@ def _table(found: Retrained) -> Html:
                 "tr",
                 el("th", arm, scope="row"),
                 el("td", images.get(arm, "–"), class_="n"),
-                [_cell(row) for row in rows],
+                [_cell(row, miou.get((arm, name))) for row, name in zip(rows, sets, strict=True)],
                 el("td", lost, class_="n"),
                 el("td", change_plot([gains[arm]], axis) if arm in gains else None, class_="plot-cell"),
                 class_="main" if arm == found.main else None,
             )
         )
     table = el("table", el("thead", el("tr", head)), el("tbody", body))
-    caption = "Share of images that it is right about; below it points beside “original only”, with 95 % intervals."
+    what = "pixels" if found.kind == "segmentation" else "images"
+    caption = f"Share of {what} that it is right about; below it points beside “{ORIGINAL}”, with 95 % intervals."
     return join(el("div", table, class_="arms-table"), el("p", caption, class_="mut small"))
 
 
-def _cell(row: ArmRow | None) -> Html:
+def _cell(row: ArmRow | None, miou: float | None) -> Html:
     if row is None:
         return el("td", "–", class_="n")
     more = ends_of(row.accuracy) if row.arm == ORIGINAL else f"{points(row.gain.value)} ({ends_of(row.gain, True)})"
-    return el("td", el("b", per_cent(row.accuracy.value)), el("small", more), class_="n")
+    of_classes = el("small", f"mIoU {per_cent(miou)}") if miou is not None else None
+    return el("td", el("b", per_cent(row.accuracy.value)), el("small", more), of_classes, class_="n")
 
 
 def _left_out(found: Retrained) -> Html | None:
