@@ -108,8 +108,10 @@ def said_before(
     model: UnderTestSettings, sets: Mapping[str, Sequence[Example]], groups: Sequence[Sequence[int]] = ()
 ) -> dict[str, Floats]:
     """What the model says of each set as it is, as `learnt` has it."""
+    import torch
+
     network = find_network(model)
-    network.net.eval()
+    network.net.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     return {name: said_of(network.net, network, examples, groups) for name, examples in sets.items()}
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from PIL import Image
@@ -99,6 +100,7 @@ class Retrainings:
         """What is trained; `of(about(asked))` finds that of a subject and a model. The result is a `Retrained`."""
         self._lock = threading.Lock()
         self._doing: dict[str, str] = {}
+        self._looked: WeakKeyDictionary[Cases, tuple[str, tuple[str, ...]]] = WeakKeyDictionary()
 
     def register(self, commands: Commands) -> None:
         """Take on what is done and asked here."""
@@ -136,19 +138,20 @@ class Retrainings:
         `EvaluationService.cases`.
         """
         try:
-            return RetrainChoices("", edit_types_of(self._require(RetrainAsked(asked))))
+            return RetrainChoices("", self._look(self._require(RetrainAsked(asked)))[1])
         except UserError as error:
             return RetrainChoices(str(error), ())
 
     def kept(self, asked: Asked) -> tuple[Kept, ...]:
         """What came of all retrainings of a model with images of a subject, the latest first."""
-        found = []
+        found, pictures = [], ""
         for one in self._workspace.retrainings.of(about(asked)):
+            pictures = pictures or self._look(self._evaluations.cases(asked.subject))[0]
             try:
                 held = retrained_of(one.told)
             except ValidationError:  # of a version that told other things
                 continue
-            note = "" if held.pictures == _pictures(self._evaluations.cases(asked.subject)) else CHANGED
+            note = "" if held.pictures == pictures else CHANGED
             found.append(Kept(held, one.created, one.asked, note))
         return tuple(found)
 
@@ -182,6 +185,12 @@ class Retrainings:
         return found
 
     # How it is done
+
+    def _look(self, cases: Cases) -> tuple[str, tuple[str, ...]]:
+        """The digest of the images and their edit types, worked out once."""
+        if cases not in self._looked:
+            self._looked[cases] = _pictures(cases), edit_types_of(cases)
+        return self._looked[cases]
 
     def _act(self, asked: RetrainAsked, on_count: OnCount) -> Retrained:
         def on_step(what: str, done: int, total: int) -> None:
