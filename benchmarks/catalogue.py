@@ -26,6 +26,7 @@ from benchmarks.figures import Figure, reported
 from evaluation.types import Guess, Prediction
 from pipeline.lineage import Lineage, TestCase
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
+from pipeline.recipes import RECONSTRUCTION
 from pipeline.types import EDIT_TYPES, Caption, Check, CounterfactualCaption, Edit, StageValue, Task, Trace, to_plain
 from services.studies.drafts import DescribeFilter, Drafts
 from services.studies.item_filter import HOWS, ItemFilter
@@ -276,8 +277,9 @@ def made(fate: random.Random, image: Image.Image, label: int) -> TestCase:
     return TestCase(image, lineage, {CONTROL_IMAGE: image}, checks)
 
 
-def prepared(folder: Path, size: int, shared: int = 64, side: int = 16) -> None:
-    """A workspace of so many test cases, eight a run. They share some images of so many pixels a side; the catalogue is
+def prepared(folder: Path, size: int, shared: int = 64, side: int = 16, apart: bool = False) -> None:
+    """A workspace of so many test cases, eight a run. They share some images of so many pixels a side; or, if they are
+    `apart`, each has one of its own, without a file, and the last one of each run is a reconstruction. The catalogue is
     made as its steps make it in an older workspace. Of a tenth of the classes nobody decided about an image yet.
     """
     fate = random.Random(size)
@@ -291,7 +293,7 @@ def prepared(folder: Path, size: int, shared: int = 64, side: int = 16) -> None:
         for picture in pictures:
             sha = workspace.images.add(picture)
             workspace.predictions.append(sha, MODEL, Prediction("classification", MODEL, (Guess("class 1", 0.5),)))
-        workspace._database.write(lambda db: _fill(db, fate, first, size))
+        workspace._database.write(lambda db: _fill(db, fate, first, size, apart))
 
 
 def _picture(number: int, side: int) -> Image.Image:
@@ -300,7 +302,7 @@ def _picture(number: int, side: int) -> Image.Image:
     return blurred.resize((side, side), Image.Resampling.BICUBIC)
 
 
-def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int) -> None:
+def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int, apart: bool) -> None:
     triggers = _taken_away(db)
     run, state, value, case = (
         dict(next(iter(db.query(f"SELECT * FROM {table} ORDER BY rowid LIMIT 1"))))
@@ -339,12 +341,15 @@ def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int)
                 task = tasks[of_run % CLASSES]
                 yield {
                     "run": run_of(of_run),
-                    "image": fate.choice(shas),
+                    "image": f"e{number:063x}" if apart else fate.choice(shas),
                     "counterfactual": caption,
                     "checks": checks,
                     "task": task,
+                    "recipe": RECONSTRUCTION.name if apart and number % A_RUN == A_RUN - 1 else case["recipe"],
                 }
 
+    if apart:
+        add("images", dict(picture), ({"sha": f"e{n:063x}"} for n in range(A_RUN, size)))
     add("test_cases", case, cases())
     _fill_batches(db)
     db.execute("""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,65 @@ class Clustering:
     why: str = ""
 
 
+class Resampled:
+    """Sums over sources, (sources, k), that are drawn with replacement, as many as there are: once for all figures that
+    are made of them.
+    """
+
+    def __init__(self, sums: Floats, seed: int = 0, samples: int = SAMPLES, confidence: float = CONFIDENCE) -> None:
+        self._sums, self._seed, self._samples, self._confidence = sums, seed, samples, confidence
+
+    def figure(self, statistic: Statistic, n: int, share: bool = False, counted: int | None = None) -> Figure:
+        """A figure with its bias-corrected and accelerated bootstrap interval (Efron 1987, Journal of the American
+        Statistical Association 82).
+
+        `n` is the number of images, which is only told; `counted` is how many sources the figure is of, where the
+        others add nothing to it. No interval with fewer than two sources, or where all are
+        alike: a bootstrap would take that for certain. Of a `share` that is 0 or 1 of all sources the interval is exact
+        (Clopper and Pearson 1934, Biometrika 26), and counts a source as one image.
+        """
+        sources = len(self._sums) if counted is None else counted
+        if not sources:
+            return Figure(None, why="there is nothing to count")
+        value = float(statistic(self._whole))
+        if not np.isfinite(value):
+            return Figure(None, n=n, sources=sources, why="it is undefined for these images")
+        if share and value in (0.0, 1.0) and sources >= FEWEST_SOURCES:
+            exact = stats.binomtest(round(value * sources), sources).proportion_ci(self._confidence)
+            return Figure(value, float(exact.low), float(exact.high), n, sources)
+        kinds, of_kind = self._kinds
+        if sources < FEWEST_SOURCES or len(kinds) == 1:
+            why = "there is one source only" if sources < FEWEST_SOURCES else "all sources are alike"
+            return Figure(value, n=n, sources=sources, why=f"no interval, since {why}")
+        figures = statistic(self._drawn)
+        figures = figures[np.isfinite(figures)]
+        if len(figures) < self._samples / 2:
+            return Figure(value, n=n, sources=sources, why="no interval, since too few resamples have a figure")
+        if not np.ptp(figures):
+            return Figure(value, n=n, sources=sources, why="no interval, since all sources are alike in it")
+        low, high = _bca(value, figures, statistic(self._whole - kinds), of_kind, self._confidence)
+        return Figure(value, low, high, n, sources)
+
+    @cached_property
+    def _whole(self) -> Floats:
+        whole: Floats = self._sums.sum(axis=0)
+        return whole
+
+    @cached_property
+    def _kinds(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Sources that are alike, and how many there are of each."""
+        return np.unique(self._sums, axis=0, return_counts=True)
+
+    @cached_property
+    def _drawn(self) -> Floats:
+        """The sums of each resample, (samples, k)."""
+        kinds, of_kind = self._kinds
+        sources = len(self._sums)
+        fate = np.random.default_rng(self._seed)
+        drawn: Floats = fate.multinomial(sources, of_kind / sources, size=self._samples) @ kinds
+        return drawn
+
+
 def interval(
     sums: Floats,
     statistic: Statistic,
@@ -65,35 +125,8 @@ def interval(
     confidence: float = CONFIDENCE,
     share: bool = False,
 ) -> Figure:
-    """A figure of sums over sources, (sources, k), with a bias-corrected and accelerated bootstrap interval (Efron
-    1987, Journal of the American Statistical Association 82): sources are drawn with replacement, as many as there are.
-
-    `n` is the number of images, which is only told. No interval with fewer than two sources, or where all are alike: a
-    bootstrap would take that for certain. Of a `share` that is 0 or 1 of all sources the interval is exact (Clopper and
-    Pearson 1934, Biometrika 26), and counts a source as one image.
-    """
-    sources = len(sums)
-    if not sources:
-        return Figure(None, why="there is nothing to count")
-    value = float(statistic(sums.sum(axis=0)))
-    if not np.isfinite(value):
-        return Figure(None, n=n, sources=sources, why="it is undefined for these images")
-    kinds, of_kind = np.unique(sums, axis=0, return_counts=True)
-    if share and value in (0.0, 1.0) and sources >= FEWEST_SOURCES:
-        exact = stats.binomtest(round(value * sources), sources).proportion_ci(confidence)
-        return Figure(value, float(exact.low), float(exact.high), n, sources)
-    if sources < FEWEST_SOURCES or len(kinds) == 1:
-        why = "there is one source only" if sources < FEWEST_SOURCES else "all sources are alike"
-        return Figure(value, n=n, sources=sources, why=f"no interval, since {why}")
-    drawn = np.random.default_rng(seed).multinomial(sources, of_kind / sources, size=samples)
-    figures = statistic(drawn @ kinds)
-    figures = figures[np.isfinite(figures)]
-    if len(figures) < samples / 2:
-        return Figure(value, n=n, sources=sources, why="no interval, since too few resamples have a figure")
-    if not np.ptp(figures):
-        return Figure(value, n=n, sources=sources, why="no interval, since all sources are alike in it")
-    low, high = _bca(value, figures, statistic(sums.sum(axis=0) - kinds), of_kind, confidence)
-    return Figure(value, low, high, n, sources)
+    """One figure alone, as `Resampled.figure` gives it."""
+    return Resampled(sums, seed, samples, confidence).figure(statistic, n, share)
 
 
 def _bca(value: float, figures: Floats, without: Floats, of_kind: NDArray[np.int64], confidence: float) -> list[float]:

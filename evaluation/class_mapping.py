@@ -15,7 +15,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -207,7 +207,7 @@ def map_classes(
     For segmentation also a label that is only part of a class of the model is mapped to it, and measured together with
     the other parts. Raises UserError, naming file and line, for a class of the file that the model does not have.
     """
-    model = _Model(classes)
+    model = _model_of(tuple(classes))
     said, unused = _from_file(own, labels, model)
     found = [said.get(plain(label)) or model.find(label) for label in labels]
     mapped = [replace(one, label=label) for one, label in zip(found, labels, strict=True)]
@@ -487,6 +487,12 @@ class _Model:
 
     def _mapped(self, label: str, found: Iterable[int], rule: Rule, note: str = "") -> MappedLabel:
         return MappedLabel(label, tuple(sorted(found)), rule, note)
+
+
+@lru_cache(maxsize=4)
+def _model_of(classes: tuple[str, ...]) -> _Model:
+    """The same one for the same classes: every filter maps its labels on them again."""
+    return _Model(classes)
 
 
 def _few(names: Sequence[str]) -> str:

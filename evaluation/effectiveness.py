@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from evaluation.by_source import Clustering, Figure, Floats, adjusted, clustering, interval, means_of_groups
+from evaluation.by_source import Clustering, Figure, Floats, Resampled, adjusted, clustering, means_of_groups
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15
@@ -171,7 +171,8 @@ def effectiveness(
     control = control.where(np.isin(control.source, both)) if control is not None and len(control) else None
     sums = _sums(both, first, cases, control)
     n, controls = len(cases), len(control) if control is not None else 0
-    with_control = sums[sums[:, 4] > 0]
+    with_control = int((sums[:, 4] > 0).sum())
+    drawn = Resampled(sums, seed)
     no_control = Figure(None, why="there are no reconstructions of these sources")
     wrong = (cases.right == WRONG).astype(np.float64)
     return Effectiveness(
@@ -179,17 +180,17 @@ def effectiveness(
         sources=len(both),
         cases=n,
         left_out=left_out,
-        error_original=interval(sums, lambda held: _over(held[..., 1], held[..., 0]), len(both), seed, share=True),
-        error_generated=interval(sums, lambda held: _over(held[..., 3], held[..., 2]), n, seed, share=True),
-        error_reconstructed=interval(
-            with_control, lambda held: _over(held[..., 5], held[..., 4]), controls, seed, share=True
+        error_original=drawn.figure(lambda held: _over(held[..., 1], held[..., 0]), len(both), share=True),
+        error_generated=drawn.figure(lambda held: _over(held[..., 3], held[..., 2]), n, share=True),
+        error_reconstructed=drawn.figure(
+            lambda held: _over(held[..., 5], held[..., 4]), controls, share=True, counted=with_control
         )
-        if len(with_control)
+        if with_control
         else no_control,
-        difference=interval(sums, _difference, n, seed),
-        excess=interval(with_control, _excess, n, seed) if len(with_control) else no_control,
-        factor=_factor(sums, n, seed),
-        flips=_flips(both, first, cases, sums, seed),
+        difference=drawn.figure(_difference, n),
+        excess=drawn.figure(_excess, n, counted=with_control) if with_control else no_control,
+        factor=_factor(sums, drawn, n),
+        flips=_flips(both, first, cases, drawn),
         together=_together(sums),
         clustering=clustering(wrong, cases.source),
         classes=_classes(sums, label[both], labels),
@@ -205,7 +206,10 @@ def _over(part: Floats, whole: Floats) -> Floats:
 
 
 def _sums(both: NDArray[np.int64], first: Answers, cases: Answers, control: Answers | None) -> Floats:
-    """By source: originals, wrong ones; test cases, wrong ones; reconstructions, wrong ones."""
+    """By source: originals, wrong ones; test cases, wrong ones; reconstructions, wrong ones; test cases that are newly
+    wrong less those that are newly right; and the test cases, and wrong ones, of sources with a reconstruction. The
+    last three follow from the others, so there are no more kinds of sources for them.
+    """
     columns: list[Floats] = []
     for answers in (first, cases, control):
         if answers is None:
@@ -214,6 +218,10 @@ def _sums(both: NDArray[np.int64], first: Answers, cases: Answers, control: Answ
         place = np.searchsorted(both, answers.source)
         columns.append(_counted(place, np.ones(len(place)), len(both)))
         columns.append(_counted(place, answers.right == WRONG, len(both)))
+    place, lost, gained = _flipped(both, first, cases)
+    columns.append(_counted(place, lost.astype(float) - gained, len(both)))
+    controlled = columns[4] > 0
+    columns += [columns[2] * controlled, columns[3] * controlled]
     return np.stack(columns, axis=1)
 
 
@@ -226,29 +234,34 @@ def _difference(held: Floats) -> Floats:
 
 
 def _excess(held: Floats) -> Floats:
-    return _over(held[..., 3], held[..., 2]) - _over(held[..., 5], held[..., 4])
+    return _over(held[..., 8], held[..., 7]) - _over(held[..., 5], held[..., 4])
 
 
-def _factor(sums: Floats, n: int, seed: int) -> Figure:
+def _factor(sums: Floats, drawn: Resampled, n: int) -> Figure:
     if len(sums) and not sums[:, 1].any():
         return Figure(None, n=n, sources=len(sums), why="the model is right about every original")
 
     def ratio(held: Floats) -> Floats:
         return _over(_over(held[..., 3], held[..., 2]), _over(held[..., 1], held[..., 0]))
 
-    return interval(sums, ratio, n, seed)
+    return drawn.figure(ratio, n)
 
 
-def _flips(both: NDArray[np.int64], first: Answers, cases: Answers, sums: Floats, seed: int) -> Flips:
+def _flipped(
+    both: NDArray[np.int64], first: Answers, cases: Answers
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Of each test case the place of its source among `both`, whether it is newly wrong, and whether newly right."""
     before = np.full(len(both), UNKNOWN)
     before[np.searchsorted(both, first.source)] = first.right
     place = np.searchsorted(both, cases.source)
     lost = (before[place] == RIGHT) & (cases.right == WRONG)
     gained = (before[place] == WRONG) & (cases.right == RIGHT)
-    by_source = np.stack(
-        [np.bincount(place, weights=lost.astype(float) - gained, minlength=len(both)), sums[:, 2]], axis=1
-    )
-    net = interval(by_source, lambda held: _over(held[..., 0], held[..., 1]), len(cases), seed)
+    return place, lost, gained
+
+
+def _flips(both: NDArray[np.int64], first: Answers, cases: Answers, drawn: Resampled) -> Flips:
+    _, lost, gained = _flipped(both, first, cases)
+    net = drawn.figure(lambda held: _over(held[..., 6], held[..., 2]), len(cases))
     b, c = int(lost.sum()), int(gained.sum())
     alone = len(cases) > 0 and len(cases) == len(both)
     p_value = float(stats.binomtest(b, b + c).pvalue) if alone and b + c else None

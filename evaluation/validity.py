@@ -18,8 +18,10 @@ from scipy import stats
 from evaluation.by_source import CONFIDENCE, Figure, Floats, interval
 
 RESAMPLES = 4000
-TOGETHER = 200
+TOGETHER = 100
 """Resamples that are drawn at a time: their weights lie in memory together."""
+COMMON = 8
+"""From so many sources on a kind of them is drawn as a whole."""
 
 
 @dataclass(frozen=True)
@@ -177,15 +179,22 @@ class _Sums:
         return np.concatenate(parts)
 
     def _drawn(self, chance: np.random.Generator, some: int) -> Floats:
-        """How often sources of each kind are drawn: (some, kinds)."""
-        kinds = len(self._times)
-        if 4 * kinds < self._sources:
-            return chance.multinomial(self._sources, self._times / self._sources, size=some).astype(np.float64)
-        # Where nearly every source is a kind of its own, that takes longer than to draw them one by one.
-        of_place = np.repeat(np.arange(kinds), self._times)
-        drawn = of_place[chance.integers(0, self._sources, (some, self._sources))]
-        drawn += np.arange(some)[:, None] * kinds
-        return np.bincount(drawn.ravel(), minlength=some * kinds).reshape(some, kinds).astype(np.float64)
+        """How often sources of each kind are drawn: (some, kinds). Common kinds are drawn as wholes, together with all
+        rare ones as if they were one; of those the sources are then drawn one by one.
+        """
+        common = np.flatnonzero(self._times >= COMMON)
+        rare = np.flatnonzero(self._times < COMMON)
+        of_place = np.repeat(rare, self._times[rare])
+        chances = np.append(self._times[common], len(of_place)) / self._sources
+        counts = chance.multinomial(self._sources, chances, size=some)
+        found = np.zeros((some, len(self._times)))
+        if len(of_place):
+            single = counts[:, -1]
+            drawn = of_place[chance.integers(0, len(of_place), single.sum(), np.int32)]
+            drawn += np.repeat(np.arange(some) * len(self._times), single)
+            found += np.bincount(drawn, minlength=found.size).reshape(found.shape)
+        found[:, common] = counts[:, :-1]
+        return found
 
     def _of(self, times: Floats, valid: Floats) -> Floats:
         """As measured; times the share that is valid; by the strata; with the score; among the valid ones.

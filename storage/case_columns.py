@@ -23,6 +23,8 @@ from storage.catalogue_types import CatalogueFilter
 from storage.database import Database, Repository, read
 
 OPEN, ACCEPTED, REJECTED = 0, 1, 2
+_AT_ONCE = 4096
+"""Rows that are taken out of the database at a time."""
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -211,8 +213,7 @@ def _read(db: sqlite_utils.Database) -> CaseTable:
         SELECT id, coalesce(test_case, -1), image, coalesce(source, ''), coalesce(run, ''), kind = 'segmentation',
             recipe, profile, method, label FROM catalogue ORDER BY id
     """
-    rows = db.execute(query).fetchall()
-    columns: Sequence[Any] = list(zip(*rows, strict=True)) if rows else [()] * 10
+    columns = _columns(db, query, 10)
     entry = np.array(columns[0], np.int64)
     empty, none = np.zeros(len(entry), np.int8), texts_of(())
     table = CaseTable(
@@ -275,17 +276,33 @@ def _edits(db: sqlite_utils.Database, entry: Numbers) -> EditColumns:
     """
     brought = "SELECT entry, edits FROM imported_images WHERE made AND edits <> '[]'"
     known: dict[str, list[dict[str, Any]]] = {}
-    found: list[tuple[int, str, str, str]] = []
+    numbers: list[int] = []
+    texts: tuple[list[str], ...] = ([], [], [])
     for query in (made, brought):
-        for number, text in db.execute(query):
+        for number, text in zip(*_columns(db, query, 2), strict=True):
             edits = known.get(text)
             if edits is None:
                 edits = known[text] = json.loads(text)
-            found += [(number, one["edit_type"], one["keyword"], one["alternative"]) for one in edits]
-    found.sort(key=lambda one: one[0])
-    numbers, types, keywords, alternatives = zip(*found, strict=True) if found else ((),) * 4
+            for one in edits:
+                numbers.append(number)
+                for column, name in zip(texts, ("edit_type", "keyword", "alternative"), strict=True):
+                    column.append(one[name])
     row = np.searchsorted(entry, np.array(numbers, np.int64))
-    return EditColumns(row, texts_of(types), texts_of(keywords), texts_of(alternatives))
+    order = np.argsort(row, kind="stable")
+    types, keywords, alternatives = (texts_of(column) for column in texts)
+    return EditColumns(row[order], *(Texts(one.values, one.numbers[order]) for one in (types, keywords, alternatives)))
+
+
+def _columns(db: sqlite_utils.Database, query: str, width: int) -> tuple[list[Any], ...]:
+    """The columns of what is asked. No row outlives its part: where hundreds of thousands of them stay, the collector
+    goes through all of them again and again.
+    """
+    columns: tuple[list[Any], ...] = tuple([] for _ in range(width))
+    cursor = db.execute(query)
+    while rows := cursor.fetchmany(_AT_ONCE):
+        for column, part in zip(columns, zip(*rows, strict=True), strict=True):
+            column += part
+    return columns
 
 
 def texts_of(column: Sequence[str]) -> Texts:

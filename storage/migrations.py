@@ -419,6 +419,7 @@ def m023_models_under_test(db: sqlite_utils.Database) -> None:
     """Which models predictions are of, all probabilities of classifiers, and what segmenters make of masks."""
     for statement in model_tables.STATEMENTS:
         db.execute(statement)
+    model_tables.make_by_entry(db)
     _only_append(db, model_tables.APPEND_ONLY)
 
 

@@ -7,6 +7,8 @@ makes of the pixels of each mask, whatever the labels are mapped to later.
 
 from __future__ import annotations
 
+import sqlite_utils
+
 APPEND_ONLY = ("models_under_test", "models_asked", "probabilities", "pixel_counts")
 
 STATEMENTS = (
@@ -57,3 +59,21 @@ STATEMENTS = (
     """,
     "CREATE INDEX predictions_by_model ON predictions (model, image, id)",
 )
+
+BY_ENTRY = (
+    "catalogue_outcomes_follow_new_predictions",
+    "catalogue_outcomes_follow_predictions",
+    "catalogue_outcomes_follow_sources",
+)
+"""Triggers of one prediction each that looked at all predictions of its model: SQLite took the index of the model. With
+the `+` it begins with the entries, so that what a prediction costs does not grow with those that are there."""
+_BY_MODEL, _BY_ENTRY = "(held.model = NEW.model)", "(+held.model = NEW.model)"
+
+
+def make_by_entry(db: sqlite_utils.Database) -> None:
+    """Make these triggers anew."""
+    for name in BY_ENTRY:
+        ((sql,),) = db.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger' AND name = ?", [name])
+        assert _BY_MODEL in sql, name
+        db.execute(f"DROP TRIGGER {name}")
+        db.execute(sql.replace(_BY_MODEL, _BY_ENTRY))

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlite_utils
 
 from evaluation.identity import ModelIdentity, Preprocessing
 from evaluation.models import ModelUnderTest
-from evaluation.types import PredictedBatch
+from evaluation.types import Guess, PredictedBatch, Prediction
 from pipeline.errors import Cancelled, UserError
 from pipeline.profile import load_profile
 from pipeline.settings import UnderTestSettings
@@ -21,6 +22,7 @@ from services.evaluation.types import Asked, Subject
 from services.predictions import model_key
 from services.studio import Studio
 from storage.catalogue_types import CatalogueFilter
+from storage.predictions import NewPrediction, insert_predictions
 from storage.workspace import Workspace
 from tests.evaluation_cases import fill, model_of
 from tests.model_cases import CLASSES, ModelServer, onnx_file, serving
@@ -250,3 +252,32 @@ def test_images_go_to_no_server_that_the_profile_does_not_name(studio: Studio) -
         done = studio.evaluations.work.wait(sent["work"], 60)
         assert done.state == "failed" and "only where the profile names" in done.error
         assert not server.asked
+
+
+def test_what_a_prediction_costs_does_not_grow_with_those_that_are_there(workspace: Workspace) -> None:
+    fill(workspace, 12, controls=False)
+    shas = workspace.case_columns.table().images.values
+    assert len(shas) > 60
+
+    def steps(some: list[str]) -> float:
+        """Steps of SQLite for each of these predictions."""
+        counted = 0
+
+        def step() -> int:
+            nonlocal counted
+            counted += 1
+            return 0
+
+        new = [NewPrediction(sha, "m", Prediction("classification", "m", (Guess("cat", 0.5),))) for sha in some]
+
+        def insert(db: sqlite_utils.Database) -> None:
+            db.conn.set_progress_handler(step, 1)
+            insert_predictions(db, new, [None] * len(new))
+            db.conn.set_progress_handler(None, 1)
+
+        workspace._database.write(insert)
+        return counted / len(some)
+
+    first = steps(shas[:10])
+    steps(shas[10:50])
+    assert steps(shas[50:60]) < 1.1 * first

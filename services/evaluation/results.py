@@ -5,6 +5,7 @@ saved: columns come in, and an `Evaluated` goes out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -111,21 +112,16 @@ class _Evaluation:
                 f"Of {inexact:,} images only the likeliest classes are kept, since they were read one by one: the "
                 "probability of a true class that is not among them counts as 0."
             )
-        found = effectiveness(
-            first.answers,
-            cased.answers,
-            control.answers if len(cases.controls) else None,
-            np.maximum(cases.originals.label, 0),
-            cases.labels,
-            cases.split,
-        )
         right, said = _spread(cased, len(cases.generated))
         before, before_said = _spread(first, len(cases.originals))
         has_case = np.zeros(len(cases.originals), bool)
         has_case[cases.generated.source[right != UNKNOWN]] = True
         compared = (before != UNKNOWN) & has_case
-        tables, against_control = self._edits(first, cased, control, before, right)
-        validity = self._validity(right, compared)
+        with ThreadPoolExecutor(1, "validity") as beside:  # both draw samples, and lock nobody out meanwhile
+            judged = beside.submit(self._validity, right, compared)
+            found, tables, against_control = self._compared(first, cased, control, before, right)
+            validity, notes = judged.result()
+        self._notes += notes
         by_type = [one.row for one in tables["edit type"]]
         worst = {entry for rows in tables.values() for row in rows for entry in row.worst}
         evaluated = self._evaluated(
@@ -137,6 +133,25 @@ class _Evaluation:
             thumbnails=self._shas(worst),
         )
         return Found(evaluated, cases, right, said, before, before_said, compared)
+
+    def _compared(
+        self,
+        first: Answered,
+        cased: Answered,
+        control: Answered,
+        before: NDArray[np.int8],
+        right: NDArray[np.int8],
+    ) -> tuple[Effectiveness, dict[EditTable, tuple[EditRow, ...]], bool]:
+        cases = self._cases
+        found = effectiveness(
+            first.answers,
+            cased.answers,
+            control.answers if len(cases.controls) else None,
+            np.maximum(cases.originals.label, 0),
+            cases.labels,
+            cases.split,
+        )
+        return found, *self._edits(first, cased, control, before, right)
 
     def segmented(self, holding: NDArray[np.bool_]) -> Found:
         cases = self._cases
@@ -259,7 +274,10 @@ class _Evaluation:
 
     # Validity
 
-    def _validity(self, right: NDArray[np.int8], compared: NDArray[np.bool_]) -> ValidityEffect | None:
+    def _validity(
+        self, right: NDArray[np.int8], compared: NDArray[np.bool_]
+    ) -> tuple[ValidityEffect | None, list[str]]:
+        """What validity does, and notes on it."""
         cases = self._cases
         place_of = dict(zip(cases.table.test_case[cases.generated.row].tolist(), range(len(right)), strict=True))
         known = (right != UNKNOWN) & compared[cases.generated.source]
@@ -269,24 +287,23 @@ class _Evaluation:
             if place is not None and one.outcome in OUTCOMES:
                 votes[place], good[place] = 1, OUTCOMES[one.outcome]
         if not (votes[known] > 0).any():
-            self._notes.append(
+            return None, [
                 "No study has judged an image of these test cases: how many of the faults are valid cannot be told."
-            )
-            return None
+            ]
         stratum, names = strata_of(cases, right == WRONG)
-        self._notes.append(
+        notes = [
             "What validity does is right where the judged images are a random sample within each stratum (right or "
             "wrong, by edit type)."
-        )
+        ]
         chance = None
         if isinstance(self._score, str):
-            self._notes.append(self._score)
+            notes.append(self._score)
         else:
             chance = self._score.chance[cases.generated.row][known]
         judged = Judged(
             cases.generated.source[known], (right == WRONG)[known], stratum[known], good[known], votes[known], chance
         )
-        return validity_effect(judged, names)
+        return validity_effect(judged, names), notes
 
 
 def edits_of(cases: Cases, table: EditTable) -> _Edits:

@@ -40,14 +40,14 @@ from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.predicting import Predicting
 from services.evaluation.ranking import NOT_RANKED, Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Found, entries_of, evaluate
-from services.evaluation.scoring import score_images
+from services.evaluation.scoring import Scored, score_images
 from services.evaluation.study import StudyPlan, draft_study, plan_study
 from services.evaluation.subjects import Cases, Numbers, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
 from services.execution import Execution
 from services.test_sets.hashes import OnCount
 from services.test_sets.work import WorkQueue, WorkView
-from storage.case_columns import Outcome
+from storage.case_columns import CaseTable, Outcome, Texts
 from storage.catalogue_types import CatalogueFilter
 from storage.models_under_test import StoredModel
 from storage.workspace import Workspace
@@ -81,6 +81,7 @@ class EvaluationService:
         """Draws control sets; `controls.work.of(about_control(subject))` finds that of a subject."""
         self._cases: dict[tuple[str, int], Cases] = {}
         self._found: dict[tuple[str, int], Found] = {}
+        self._score: tuple[Texts, list[Outcome], Scored | str] | None = None
         self._lock = threading.Lock()
 
     def register(self, commands: Commands) -> None:
@@ -245,8 +246,7 @@ class EvaluationService:
             raise UserError(NOT_RANKED)
         entropy, gini = self._answers.doubts(stored, cases, cases.generated)
         votes, passed = columns.outcomes(), columns.passed(cases.table.entry[cases.generated.row])
-        score = score_images(cases.table, columns.checks(), votes) if votes else NOT_JUDGED
-        return rank(found, entropy, gini, score, passed, votes, most)
+        return rank(found, entropy, gini, self._scored(cases.table, votes), passed, votes, most)
 
     def ranked(self, asked: Asked, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
         """The entries of some test cases in the order of `rank`, which is learnt from these test cases and votes alone.
@@ -295,11 +295,24 @@ class EvaluationService:
             holding = np.isin(cases.table.entry[cases.generated.row], kept)
         mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
         votes, pending = columns.outcomes(), self.pending(asked)
-        score = score_images(cases.table, columns.checks(), votes) if votes else NOT_JUDGED
+        score = self._scored(cases.table, votes)
         found = evaluate(stored, title, cases, mapping, self._answers, pending, votes, score, holding)
         with self._lock:
             _keep(self._found, key, found)
         return found
+
+    def _scored(self, table: CaseTable, votes: list[Outcome]) -> Scored | str:
+        """The score of all images: the same whatever is asked, until images or votes come."""
+        if not votes:
+            return NOT_JUDGED
+        with self._lock:
+            held = self._score
+        # What never changes of images is one object until there are others.
+        if held is None or held[0] is not table.sources or held[1] != votes:
+            held = table.sources, votes, score_images(table, self._workspace.case_columns.checks(), votes)
+            with self._lock:
+                self._score = held
+        return held[2]
 
     def class_map(self, asked: Asked, cases: Cases, stored: StoredModel) -> ClassMap:
         """What the labels are for the model. Raises UserError for a file of one's own that cannot be read."""

@@ -1,0 +1,151 @@
+"""From a click to the figures of an evaluation, on 125,000 test cases whose predictions are stored.
+
+`python -m benchmarks.evaluating` runs this alone; it takes a minute to make the workspace, and 1 GB of disk.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import sqlite_utils
+
+from benchmarks.catalogue import CLASSES, prepared
+from benchmarks.figures import Figure, reported
+from evaluation.identity import ModelIdentity, Preprocessing
+from evaluation.types import Guess, Prediction
+from pipeline.profile import load_profile
+from pipeline.settings import UnderTestSettings
+from pipeline.types import EDIT_TYPES
+from services.evaluation.predicting import model_key
+from services.evaluation.service import EvaluationService
+from services.evaluation.types import Asked, Subject
+from storage.catalogue_types import CatalogueFilter, Facet
+from storage.decisions import Target
+from storage.models_under_test import NewProbabilities
+from storage.predictions import NewPrediction
+from storage.workspace import Workspace
+
+SIZE = 125_000
+CLICKED, FILTERED, OPENED = 2_000.0, 300.0, 10_000.0
+"""Milliseconds: from a click to the figures of everything; of a filter after that; and for the first look at subject
+and model in a studio that was just started, before which nobody can click."""
+MODEL_CLASSES = 1_000
+TIMES = 8
+AT_ONCE = 5_000
+JUDGED = 300
+"""Images that a study has judged, as many as the paper's."""
+WANTED = UnderTestSettings(source="timm", name="a model under test")
+
+
+def measure(size: int = SIZE) -> list[Figure]:
+    """The figures of one workspace."""
+    with tempfile.TemporaryDirectory() as folder:
+        # In a process of its own, so that what it takes is not that of reading.
+        making = multiprocessing.get_context("spawn").Process(target=made, args=(Path(folder), size))
+        making.start()
+        making.join()
+        assert making.exitcode == 0, "the workspace was not made"
+        with Workspace(Path(folder)) as workspace:
+            return _measured(workspace, size)
+
+
+def made(folder: Path, size: int) -> None:
+    """A workspace of so many test cases, and all that a model of a thousand classes says of their images."""
+    prepared(folder, size, apart=True)
+    fate = np.random.default_rng(size)
+    names = tuple(f"class {number}" for number in range(MODEL_CLASSES))
+    identity = ModelIdentity(WANTED.name, "random", "classification", Preprocessing((224, 224)), names)
+    with Workspace(folder) as workspace:
+        model = workspace.models_under_test.record(model_key(WANTED), identity, WANTED.title, WANTED.model_dump())
+        table = workspace.case_columns.table()
+        true = dict(zip(table.images.numbers.tolist(), table.task_labels.of(slice(None)), strict=True))
+        of_source = dict(zip(table.sources.numbers.tolist(), table.task_labels.of(slice(None)), strict=True))
+        wanted = [(sha, true[number]) for number, sha in enumerate(table.images.values)]
+        wanted += [(sha, of_source[number]) for number, sha in enumerate(table.sources.values)]
+        for first in range(0, len(wanted), AT_ONCE):
+            some = wanted[first : first + AT_ONCE]
+            number = np.array([int(label.split()[1]) for _, label in some])
+            said = np.where(fate.random(len(some)) < 0.7, number, fate.integers(0, CLASSES, len(some)))
+            sure = fate.uniform(0.3, 0.9, len(some)).astype(np.float32)
+            rows = fate.random((len(some), MODEL_CLASSES), np.float32)
+            rows[np.arange(len(some)), said] = 0
+            rows *= ((1 - sure) / rows.sum(axis=1))[:, None]
+            rows[np.arange(len(some)), said] = sure
+            predictions = [
+                NewPrediction(sha, model.key, Prediction("classification", model.key, (Guess(names[at], float(p)),)))
+                for (sha, _), at, p in zip(some, said.tolist(), sure.tolist(), strict=True)
+            ]
+            probabilities = [NewProbabilities(sha, row) for (sha, _), row in zip(some, rows, strict=True)]
+            workspace.models_under_test.keep(model, predictions, (), probabilities)
+        workspace._database.write(lambda db: judged(db, fate.choice(len(table), JUDGED, replace=False).tolist()))
+
+
+def judged(db: sqlite_utils.Database, rows: Sequence[int]) -> None:
+    """One study that has judged these images of the catalogue, four of five of them valid: its end alone, no votes."""
+    now = "2026-01-01T00:00:00+00:00"
+    study = {"id": "s", "name": "Judged", "state": "closed", "rules": "{}", "votes": 5, "created": now, "changed": now}
+    db.table("studies").insert(study)
+    for place, row in enumerate(rows):
+        (found,) = db.query("SELECT test_case, image, source FROM catalogue WHERE id = ?", [int(row) + 1])
+        content = json.dumps({"test_case": found.pop("test_case")})
+        item = {"study": "s", "public": f"p{place}", "kind": "item", "place": place, "content": content, "votes": 5}
+        outcome = "invalid" if place % 5 == 0 else "valid"
+        db.table("study_items").insert({**item, **found, "created": now, "outcome": outcome})
+
+
+def _measured(workspace: Workspace, size: int) -> list[Figure]:
+    name = f", {size:,} test cases"
+    service = EvaluationService(load_profile("demo"), workspace, lambda _: None)
+    everything = Subject(None, CatalogueFilter())
+
+    def look(subject: Subject) -> None:
+        service.view(subject)
+        service.models(subject)
+        service.mapping(Asked(subject, WANTED))
+
+    try:
+        opened = _timed(lambda: look(everything))
+        clicked = _timed(lambda: service.evaluate(Asked(everything, WANTED)))
+        fate = random.Random(size)
+        filtered, decided = [], []
+        kinds, classes = fate.sample(EDIT_TYPES, TIMES // 2), fate.sample(range(CLASSES), TIMES // 2)
+        wanted: list[dict[Facet, tuple[str, ...]]] = [{"class": (f"class {one}",)} for one in classes]
+        wanted += [{"edit type": (one,)} for one in kinds]
+        for facets in wanted:
+            of_filter = Asked(Subject(None, CatalogueFilter(facets)), WANTED)
+            filtered.append(_timed(partial(service.evaluate, of_filter)))
+        for _ in range(TIMES):
+            workspace.decisions.review(Target((fate.randrange(1, size),)), fate.choice(("accepted", "rejected")), "")
+            decided.append(_timed(lambda: service.evaluate(Asked(everything, WANTED))))
+    finally:
+        service.close()
+    return [
+        Figure(f"first look at a model and images{name}", (opened,), OPENED),
+        Figure(f"from a click to the figures{name}", (clicked,), CLICKED),
+        Figure(f"figures of a filter after that{name}", tuple(filtered), FILTERED, share=0.95),
+        Figure(f"figures after somebody decided{name}", tuple(decided), CLICKED),
+    ]
+
+
+def _timed(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return 1000 * (time.perf_counter() - began)
+
+
+def main() -> int:
+    """The exit code: 1 when a bound was missed."""
+    return reported(measure(), f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
