@@ -144,17 +144,17 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
     return np.stack(found) if found else np.zeros(0)
 
 
-def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.uint8]:
+def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     """Of each class of a model its number in masks, and last, how many numbers there are."""
     if not groups:
-        return np.arange(classes + 1, dtype=np.uint8)
-    found = np.full(classes + 1, len(groups), np.uint8)
+        return np.arange(classes + 1)
+    found = np.full(classes + 1, len(groups))
     for number, one in enumerate(groups):
         found[list(one)] = number
     return found
 
 
-def _said(example: Example, logits: Any, numbers: NDArray[np.uint8]) -> Floats:
+def _said(example: Example, logits: Any, numbers: NDArray[np.int64]) -> Floats:
     """What is said of one image, by its logits: (classes,) or (classes, h, w)."""
     if not isinstance(example.target, Path):
         right = example.target if isinstance(example.target, tuple) else (example.target,)
@@ -164,7 +164,7 @@ def _said(example: Example, logits: Any, numbers: NDArray[np.uint8]) -> Floats:
     mask = np.asarray(_opened(example.target, "L"), np.uint8)
     if logits.shape[-2:] != mask.shape:
         logits = functional.interpolate(logits[None].float(), size=mask.shape, mode="bilinear", align_corners=False)[0]
-    return confusion(mask, numbers[logits.argmax(0).cpu().numpy()], int(numbers[-1]))
+    return confusion(mask, numbers[logits.argmax(0).cpu().numpy()].astype(np.uint8), int(numbers[-1]))
 
 
 def _opened(file: Path, mode: str) -> Image.Image:

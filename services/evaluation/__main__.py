@@ -140,6 +140,8 @@ def _retrained(
 ) -> str:
     names = ("preset", "arms", "seeds", "augmentation", "unseen", "split_seed", "updates", "batch", "rate")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.shift:
+        given["shift"] = version_of(workspace, options.shift).number
     wanted = retrain_asked(asked, BeginRetraining.of(given))
     retrainings = Retrainings(workspace, service)
     try:
@@ -262,6 +264,7 @@ def _add_training(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--arms", help=f"{said['arms']}; all: {','.join(ARM_KEYS)}")
     sub.add_argument("--seeds", help=f"{said['seeds']} ({SEEDS})")
     sub.add_argument("--augmentation", choices=("randaugment", "augmix"), help=f"{said['augmentation']} (randaugment)")
+    sub.add_argument("--shift", metavar="VERSION", help="a test set that is measured with too, as a natural shift")
     for name in ("unseen", "split-seed", "updates", "batch", "rate"):
         sub.add_argument(f"--{name}", help=said[name.replace("-", "_")])
 

@@ -161,6 +161,12 @@ class BeginRetraining(OnModel):
     updates: int = Field(0, ge=0, le=1_000_000, description="Of the optimiser, for each arm; 0: those of the preset")
     batch: int = Field(0, ge=0, le=1_024, description="Images of an update; 0: those of the preset")
     rate: float = Field(0.0, ge=0, le=10, allow_inf_nan=False, description="The learning rate; 0: that of the preset")
+    shift: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST_ID,
+        description="The number of a version of a test set that is measured with too, as a natural shift",
+    )
 
 
 class CancelRetraining(Command):

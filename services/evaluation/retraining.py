@@ -20,6 +20,7 @@ from evaluation.arms import (
     GENERATED,
     ON_GENERATED,
     ON_ORIGINAL,
+    ON_SHIFT,
     ON_UNSEEN,
     ORIGINAL,
     RANKED,
@@ -33,7 +34,7 @@ from pipeline.types import TaskKind
 from services.evaluation.ranking import NOT_RANKED
 from services.evaluation.subjects import Cases, Images, MaskOf
 from services.evaluation.types import Asked
-from storage.case_columns import REJECTED
+from storage.case_columns import REJECTED, SetRow
 
 Preset = Literal["short", "paper"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
@@ -80,6 +81,8 @@ class RetrainAsked:
     """Images of an update; 0 for those of the preset."""
     rate: float = 0.0
     """The learning rate; 0 for that of the preset."""
+    shift: int | None = None
+    """The version of a test set whose images are measured with too: a natural shift, such as real fog."""
 
     @property
     def digest(self) -> str:
@@ -267,6 +270,53 @@ def plan(
         sides=_digest(f"{one}\0{sha}" for one, sha in sorted(zip(parted.side, cases.originals.shas, strict=True))),
         unseen=parted.unseen,
         left_out=tuple(left_out),
+        notes=tuple(notes),
+    )
+
+
+def with_shift(
+    planned: RetrainPlan,
+    cases: Cases,
+    parted: Parted,
+    looks: Mapping[str, int],
+    rows: Sequence[SetRow],
+    mapping: ClassMap,
+    path: Callable[[str], Path],
+) -> RetrainPlan:
+    """The same, measured also with the images of a version of a test set: all of them that have a label, an original
+    or not, and that do not look like one that is learnt from or tuned with. `mapping` is that of their labels.
+    """
+    if cases.view.kind == "segmentation":
+        why = "A natural shift is measured for classifiers so far."
+        return replace(planned, left_out=(*planned.left_out, LeftOut(ON_SHIFT, why)))
+    before = NearHashes()
+    for images in cases.all_images:
+        for source, sha in zip(images.source.tolist(), images.shas, strict=True):
+            if parted.side[source] != "test":
+                before.add(looks[sha])
+    place = {one.label: number for number, one in enumerate(mapping.labels) if one.classes}
+    known = [row for row in rows if row.label in place]
+    wanted = [row for row in known if not before.near(looks[row.image])]
+    notes = list(planned.notes)
+    if len(rows) > len(known):
+        notes.append(f"Of the natural shift, {_many(len(rows) - len(known), 'image')} left out: without a label.")
+    if len(known) > len(wanted):
+        notes.append(
+            f"Of the natural shift, {_many(len(known) - len(wanted), 'image')} left out: each looks like one that is "
+            "learnt from or tuned with."
+        )
+    if not wanted:
+        left_out = (*planned.left_out, LeftOut(ON_SHIFT, "None of its images can be measured with."))
+        return replace(planned, left_out=left_out, notes=tuple(notes))
+    names: dict[str, int] = {}
+    source = np.array([names.setdefault(row.source or row.image, len(names)) for row in wanted], np.int64)
+    label, nowhere = np.array([place[row.label] for row in wanted], np.int64), np.full(len(wanted), -1)
+    images = Images(nowhere, source, label, nowhere, [row.image for row in wanted], [])
+    examples, sources = _Examples(mapping, path, lambda _: None).of(images, np.arange(len(wanted)))
+    return replace(
+        planned,
+        sets={**planned.sets, ON_SHIFT: examples},
+        set_sources={**planned.set_sources, ON_SHIFT: sources},
         notes=tuple(notes),
     )
 

@@ -10,7 +10,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -50,6 +50,7 @@ from services.evaluation.retraining import (
     part,
     plan,
     require_unseen,
+    with_shift,
 )
 from services.evaluation.scoring import score_images
 from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
@@ -89,6 +90,8 @@ class RetrainChoices:
     """Why nothing can be trained, in one sentence; "" where something can."""
     edit_types: tuple[str, ...]
     """Of which one may be kept from all arms."""
+    shifts: tuple[tuple[int, str], ...] = ()
+    """The versions of test sets that may stand for a natural shift, with what they are called."""
 
 
 class Retrainings:
@@ -138,9 +141,13 @@ class Retrainings:
         `EvaluationService.cases`.
         """
         try:
-            return RetrainChoices("", self._look(self._require(RetrainAsked(asked)))[1])
+            types = self._look(self._require(RetrainAsked(asked)))[1]
         except UserError as error:
             return RetrainChoices(str(error), ())
+        versions = (one for held in self._workspace.test_sets.all() for one in reversed(held.versions))
+        return RetrainChoices(
+            "", types, tuple((one.number, one.words) for one in versions if one.number != asked.subject.version)
+        )
 
     def kept(self, asked: Asked) -> tuple[Kept, ...]:
         """What came of all retrainings of a model with images of a subject, the latest first."""
@@ -176,6 +183,8 @@ class Retrainings:
             *(cases, mapping, parted, asked, self._workspace.images.path, _Masks(self._workspace, mapping), valid),
             ranked=lambda places: self._ranked(asked.asked, cases, places, votes),
         )
+        if asked.shift is not None:
+            planned = self._with_shift(asked, asked.shift, planned, cases, parted, looks, stored)
         recipe = asked.recipe(planned.originals, kind)
         groups = tuple(_classes_of(mapping)) if kind == "segmentation" else ()
         before = said_before(asked.asked.model, planned.sets, groups)
@@ -209,6 +218,8 @@ class Retrainings:
         if sent.batch == 1:
             raise UserError("An update learns from 2 images at least.", field="batch")
         require_unseen(cases, sent.unseen)
+        if sent.shift is not None:
+            self._workspace.test_sets.version(sent.shift)  # one that is gone is told now
         return cases
 
     def _valid(self, cases: Cases, parted: Parted) -> tuple[list[Outcome], ValidCases]:
@@ -233,6 +244,23 @@ class Retrainings:
         place = dict(zip(entries.tolist(), places.tolist(), strict=True))
         order = self._evaluations.ranked(asked, entries, votes)
         return np.array([place[one] for one in order], np.int64)
+
+    def _with_shift(
+        self,
+        asked: RetrainAsked,
+        version: int,
+        planned: RetrainPlan,
+        cases: Cases,
+        parted: Parted,
+        looks: Mapping[str, int],
+        stored: StoredModel,
+    ) -> RetrainPlan:
+        rows = self._workspace.case_columns.set_rows(version)
+        held = hashes_of(self._workspace, (row.image for row in rows))
+        all_looks = {**looks, **{sha: one.perceptual for sha, one in held.items()}}
+        labelled = replace(cases, labels=tuple(sorted({row.label for row in rows} - {""})))
+        mapping = self._evaluations.class_map(asked.asked, labelled, stored)
+        return with_shift(planned, cases, parted, all_looks, rows, mapping, self._workspace.images.path)
 
     def _trained(
         self,
@@ -285,7 +313,7 @@ def retrain_asked(asked: Asked, sent: BeginRetraining) -> RetrainAsked:
     """A question about a model and a subject, in the way that a command says."""
     return RetrainAsked(
         *(asked, sent.preset, tuple(dict.fromkeys(sent.arms)), sent.seeds, sent.augmentation, sent.unseen),
-        *(sent.split_seed, sent.updates, sent.batch, sent.rate),
+        *(sent.split_seed, sent.updates, sent.batch, sent.rate, sent.shift),
     )
 
 

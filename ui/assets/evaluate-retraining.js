@@ -37,7 +37,7 @@
     busy++;
     looks++;   // what was asked for before it is old
     clearTimeout(timer);
-    for (const one of ["retraining", "arms", ...NUMBERS, ...CHOICES]) study.tell(one, "");
+    for (const one of ["retraining", "arms", "shift", ...NUMBERS, ...CHOICES]) study.tell(one, "");
     try { show(await wire.post(`/evaluate/api/${name}`, { ...place(), ...data })); }
     catch (error) {
       const field = (error.field ?? "").split(".")[0];
@@ -54,6 +54,8 @@
       const typed = form.elements[name].value.trim().replace(",", ".");
       data[name] = typed === "" || Number.isNaN(Number(typed)) ? typed : Number(typed);
     }
+    const shift = form.elements.shift?.value;   // there where there is another test set
+    if (shift) data.shift = Number(shift);
     for (const name of CHOICES) data[name] = form.elements[name].value;
     const button = document.getElementById("begin-retraining");
     button.disabled = true;

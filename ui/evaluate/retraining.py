@@ -90,6 +90,7 @@ def _progress(work: WorkView, doing: str) -> Html:
 def _form(choices: RetrainChoices, opened: bool) -> Html:
     arms = [tick(f"arm-{key}", ARM_NAMES[key], True, _ARM_HINTS[key], data_arm=key, class_="arm") for key in ARM_KEYS]
     types = [("", "the rarest"), *((one, one) for one in choices.edit_types), (NO_TYPE, "none: learn from all")]
+    shifts = [("", "none"), *((f"{number}", words) for number, words in choices.shifts)]
     body = el(
         "form",
         field("preset", "How", select("preset", _PRESETS, "short"), {}),
@@ -98,6 +99,9 @@ def _form(choices: RetrainChoices, opened: bool) -> Html:
             "div",
             field("seeds", "Trainings an arm", number_input("seeds", SEEDS), {}, "differ by chance: 5 for an interval"),
             field("unseen", "Edit type that no arm learns from", select("unseen", types, ""), {}),
+            field("shift", "Measured with too: a natural shift", select("shift", shifts, ""), {})
+            if choices.shifts
+            else None,
             class_="fields",
         ),
         el(
