@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import sqlite_utils
 from PIL import Image
 
@@ -28,12 +29,15 @@ from pipeline.lineage import Lineage, TestCase
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.recipes import RECONSTRUCTION
 from pipeline.types import EDIT_TYPES, Caption, Check, CounterfactualCaption, Edit, StageValue, Task, Trace, to_plain
+from services.evaluation.scoring import score_images
 from services.studies.drafts import DescribeFilter, Drafts
 from services.studies.item_filter import HOWS, ItemFilter
 from storage import batch_facet, catalogue_tables, decision_tables
+from storage.case_columns import Outcome
 from storage.catalogue import GRIDS, Catalogue
-from storage.catalogue_types import Between, CatalogueFilter, Facet, Order, PageKey
+from storage.catalogue_types import Between, CatalogueFilter, Facet, Order, PageKey, ScoreBand
 from storage.decisions import Target
+from storage.scores import NewScores
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
 
@@ -44,6 +48,8 @@ DECIDED = 2_000.0
 """Milliseconds: for what is decided of many images, or taken back."""
 MEGABYTES = 600
 """That reading may take."""
+SCORED = 4_000.0
+"""Milliseconds: to score 125,000 images."""
 TIMES = 200
 CLASSES = 100
 A_RUN = 8
@@ -75,7 +81,7 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
             before = resident()
             with Workspace(Path(folder)) as workspace:
                 figures += [*pages(workspace, size), *totals(workspace, size), *set_up(workspace, size)]
-                figures += saving(workspace, size)
+                figures += [*scoring(workspace, size), *saving(workspace, size)]
             grown = resident() - before
             print(f"{size:,} test cases: {grown:.0f} MB more memory than before they were read", flush=True)
             assert grown <= MEGABYTES, f"{grown:.0f} MB"
@@ -200,6 +206,39 @@ def set_up(workspace: Workspace, size: int) -> list[Figure]:
         return lambda: drafts.describe_filter(DescribeFilter(study=study, filter=wanted))
 
     return [timed(f"a change of a study's filter, {size:,} test cases", map(describe, range(24)), COUNT)]
+
+
+def scoring(workspace: Workspace, size: int) -> list[Figure]:
+    """All images scored by votes, and then found by their scores; a tenth has none."""
+    fate, catalogue, columns = random.Random(6), workspace.catalogue, workspace.case_columns
+    votes = [Outcome(case, fate.choice(("valid", "invalid")), "s", "A study") for case in fate.sample(range(size), 600)]
+    chance = np.random.default_rng(6)
+
+    def score() -> None:
+        table, checks = columns.table(), columns.checks()
+        found = score_images(table, checks, votes)
+        assert not isinstance(found, str), found
+        some = chance.random(len(table)) < 0.9
+        spread = chance.uniform(0, 1, int(some.sum()))  # by chance: votes by chance would put all into one bin
+        workspace.scores.save(NewScores(found.studies, found.learnt, found.view.own, table.entry[some], spread))
+
+    def wanted() -> CatalogueFilter:
+        low = fate.random()
+        band = fate.choice((ScoreBand(low), ScoreBand(None, low), ScoreBand(low, low + 0.1), None))
+        facets: dict[Facet, tuple[str, ...]] = {"class": (f"class {fate.randrange(9)}",)} if fate.random() < 0.5 else {}
+        return CatalogueFilter(facets, scores=(band,))
+
+    name = f", {size:,} test cases"
+    return [
+        timed(f"all images scored{name}", (score for _ in range(5)), SCORED * size / SIZES[0]),
+        timed(f"a page by any score{name}",
+              (partial(catalogue.page, wanted(), Order(fate.choice(("newest", "score"))), _LIMIT)
+               for _ in range(TIMES)), PAGE),
+        timed(f"the counts of all facets, by any score{name}",
+              (partial(catalogue.facets, wanted()) for _ in range(20)), COUNT),
+        timed(f"how many have which score{name}",
+              (partial(catalogue.scores, wanted(), 0.5) for _ in range(20)), COUNT),
+    ]  # fmt: skip
 
 
 def saving(workspace: Workspace, size: int) -> list[Figure]:

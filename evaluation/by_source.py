@@ -6,7 +6,7 @@ is drawn again, or counted as one, is always the source, never the image.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -55,6 +55,16 @@ class Clustering:
     effective: float | None
     """As many independent cases would say as much."""
     why: str = ""
+
+
+def one_split(splits: Sequence[str]) -> str:
+    """The split that all sources are of, "" where none is named. Raises ValueError for sources of several splits: what
+    was trained on and what was not are never mixed.
+    """
+    several = sorted({one or "without a split" for one in splits})
+    if len(several) > 1:
+        raise ValueError(f"sources of several splits are not mixed: {', '.join(several)}")
+    return splits[0] if splits else ""
 
 
 class Resampled:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from evaluation.by_source import Clustering, Figure, Floats, Resampled, adjusted, clustering, means_of_groups
+from evaluation.by_source import Clustering, Figure, Floats, Resampled, adjusted, clustering, means_of_groups, one_split
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15
@@ -156,11 +156,9 @@ def effectiveness(
     `splits` names the split of each source, or "".
 
     Only sources count of which the original and a test case can be compared. Raises ValueError for sources of several
-    splits: what was trained on and what was not are never mixed.
+    splits.
     """
-    several = sorted({one or "without a split" for one in splits})
-    if len(several) > 1:
-        raise ValueError(f"sources of several splits are not mixed: {', '.join(several)}")
+    split = one_split(splits)
     first, cases = original.known, generated.known
     control = reconstructed.known if reconstructed is not None else None
     left_out = len(original) + len(generated) - len(first) - len(cases)
@@ -176,7 +174,7 @@ def effectiveness(
     no_control = Figure(None, why="there are no reconstructions of these sources")
     wrong = (cases.right == WRONG).astype(np.float64)
     return Effectiveness(
-        split=several[0] if splits and splits[0] else "",
+        split=split,
         sources=len(both),
         cases=n,
         left_out=left_out,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.by_source import Figure, Floats, interval
+from evaluation.by_source import Figure, Floats, interval, one_split
 
 IGNORED = 255
 """The number of a pixel in a mask that counts nowhere."""
@@ -119,9 +119,7 @@ def segmentation_effect(
     """All figures. `original` has one image a source; `kept` says of each generated image whether its mask demonstrably
     holds. Intervals by a bootstrap over sources. Raises ValueError for sources of several splits.
     """
-    several = sorted({one or "without a split" for one in splits})
-    if len(several) > 1:
-        raise ValueError(f"sources of several splits are not mixed: {', '.join(several)}")
+    split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)
     wanted = np.isin(generated.source, both)
     kept, cases = kept[wanted], generated.where(wanted)
@@ -151,7 +149,7 @@ def segmentation_effect(
     before, after = first.counts.sum(axis=0), cases.counts.sum(axis=0)
     drawn = control.counts.sum(axis=0) if control is not None and has_control else None
     return SegmentationEffect(
-        split=several[0] if splits and splits[0] else "",
+        split=split,
         sources=len(both),
         cases=len(cases),
         miou_original=figure(first),

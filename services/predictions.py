@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar, Protocol
@@ -16,6 +16,7 @@ from PIL import Image
 from pydantic import Field, ValidationError
 
 from evaluation.architectures import checkpoint_path
+from evaluation.identity import ModelIdentity
 from evaluation.metrics import (
     MASK_CHECKS,
     MASK_KEPT,
@@ -27,18 +28,20 @@ from evaluation.metrics import (
     without_mask,
 )
 from evaluation.outcomes import ModelOutcome, outcome_of
-from evaluation.types import Prediction, decode_map
+from evaluation.types import PredictedBatch, Prediction, decode_map
 from pipeline.errors import UserError
 from pipeline.masks import resized
 from pipeline.profile import Profile
 from pipeline.settings import Settings, UnderTestSettings
 from pipeline.types import Check, Task
-from services.commands import Commands, RunCommand
+from services.commands import Commands, RunCommand, refused
 from services.edit_conflicts import StateEdit
 from services.jobs import JobQueue
 from services.model_outcomes import RunMasks, measure
 from services.run_settings import RunSettings
 from services.runs import RunService
+from storage.models_under_test import NewProbabilities, StoredModel
+from storage.predictions import NewPrediction
 from storage.types import Run, StoredTestCase
 from storage.workspace import Workspace
 
@@ -57,14 +60,21 @@ class ChooseModelUnderTest(StateEdit):
     """Choose the model under test of a run."""
 
     name: ClassVar[str] = "under-test"
-    source: str = Field(max_length=40, description="Where it comes from: profile, torchvision, timm or file")
+    source: str = Field(
+        max_length=40,
+        description="Where it comes from: profile, torchvision, timm, transformers (the hub), file, onnx or http",
+    )
     model: str = Field(
         "",
         max_length=LONGEST_NAME,
-        description="Its name, such as resnet50; of a file: its architecture, unless the file says it",
+        description="Its name, such as resnet50 or owner/name; of a file: its architecture, unless the file says it; "
+        "of http: the address, which the profile has to name",
     )
     file: str = Field(
-        "", max_length=LONGEST_PATH, description="The path of a checkpoint file on the machine of the studio"
+        "",
+        max_length=LONGEST_PATH,
+        description="The path of a checkpoint or ONNX file, or of a folder of transformers, on the machine of the "
+        "studio",
     )
     classes: str = Field(
         "", max_length=LONGEST_CLASSES, description="The names of a file's classes in order, with commas between"
@@ -78,9 +88,26 @@ class AskModelAgain(RunCommand):
 
 
 class Predictor(Protocol):
-    """A loaded model under test, as in `evaluation.models`."""
+    """A loaded model under test, as `evaluation.models.ModelUnderTest`."""
 
-    def predict(self, image: Image.Image) -> Prediction: ...
+    name: str
+
+    @property
+    def identity(self) -> ModelIdentity: ...
+
+    def predict_many(
+        self, images: Sequence[Callable[[], Image.Image]], at_once: int = 0
+    ) -> Iterator[PredictedBatch]: ...
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A model, and what its predictions are kept under."""
+
+    model: Predictor
+    key: str
+    stored: StoredModel | None
+    """None of one that only checks masks: it is no model under test."""
 
 
 MaskChecks = tuple[Check, ...] | str
@@ -131,12 +158,14 @@ class PredictionService:
 
     def __init__(self, profile: Profile, workspace: Workspace, jobs: JobQueue, load: Load | None = None) -> None:
         self._profile, self._workspace, self._jobs = profile, workspace, jobs
-        self.load = load or _load
+        self.load = load or load_model
         """How a model is loaded."""
-        self._models: dict[str, Predictor] = {}
+        self._models: dict[str, _Loaded] = {}
         self._masks = RunMasks(workspace)
         self._known: dict[tuple[str, str], Prediction] = {}
+        """By image and what the predictions of a model are stored under."""
         self._pending: set[tuple[str, str]] = set()
+        """By image and `model_key`."""
         self._problems: dict[str, str] = {}
         self._lock = threading.Lock()
         self._compare = lru_cache(maxsize=512)(self._figures)
@@ -151,9 +180,10 @@ class PredictionService:
         model = model_key(wanted)
         if not run.test_cases:
             return ModelComparison(wanted, self._problem(model))
-        source = self._look_up(run.source_sha, model)
+        key = self.key_of(wanted)
+        source = self._look_up(run.source_sha, key)
         tasks = {case.id: case.task for case in run.test_cases}
-        results = {case.id: found for case in run.test_cases if (found := self._look_up(case.image_sha, model))}
+        results = {case.id: found for case in run.test_cases if (found := self._look_up(case.image_sha, key))}
         # The newest first: it is the one that is looked at.
         missing = [case.image_sha for case in reversed(run.test_cases) if case.id not in results]
         if source is None:
@@ -182,11 +212,12 @@ class PredictionService:
             return ()
         checker = self._profile.checks.own_segmenter()
         if checker is not None:
-            return self._kept_by(checker, run, case) or ()
+            return self._kept_by(self.key_of(checker), run, case) or ()
         wanted = self.model_of(run, settings)
         if wanted is None:
             return ()
-        source, found = (self._look_up(sha, model_key(wanted)) for sha in (run.source_sha, case.image_sha))
+        key = self.key_of(wanted)
+        source, found = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
         figures = self._compared(run, case.task, source, found) if found is not None else None
         check = mask_check(figures) if figures is not None else None
         return (check,) if check is not None else ()
@@ -208,7 +239,8 @@ class PredictionService:
             return _masks_kept(run, wanted, problem, source, figures), False
         if trouble := self._problem(model_key(checker)):
             return {case.id: f"n/a, the checking model cannot be asked: {trouble}" for case in cases}, False
-        found = {case.id: self._kept_by(checker, run, case) for case in cases}
+        key = self.key_of(checker)
+        found = {case.id: self._kept_by(key, run, case) for case in cases}
         missing = [case.image_sha for case in reversed(cases) if found[case.id] is None]
         if missing:
             self._ask(checker, [run.source_sha, *missing])
@@ -218,9 +250,11 @@ class PredictionService:
             kept[case] = MASK_WAITS if checks is None else checks or unknown
         return kept, bool(missing)
 
-    def _kept_by(self, checker: UnderTestSettings, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
-        """What the profile's own segmenter says of one image; None where it was not asked yet."""
-        source, found = (self._look_up(sha, model_key(checker)) for sha in (run.source_sha, case.image_sha))
+    def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
+        """What the profile's own segmenter, whose predictions are stored under `key`, says of one image; None where it
+        was not asked yet.
+        """
+        source, found = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
         if source is None or found is None:
             return None
         assert run.mask_sha is not None
@@ -255,6 +289,12 @@ class PredictionService:
         chosen = settings.under_test
         return chosen if chosen.source != "profile" else self._profile.model_under_test.of(run.task.kind)
 
+    def key_of(self, wanted: UnderTestSettings) -> str:
+        """What the predictions of a model are stored under: that of the model which was loaded by these settings the
+        last time, here or in an evaluation, so that neither computes what the other has.
+        """
+        return self._workspace.models_under_test.key_of(model_key(wanted))
+
     def try_again(self, wanted: UnderTestSettings) -> None:
         """Forget that a model could not be asked."""
         with self._lock:
@@ -265,6 +305,7 @@ class PredictionService:
 
         def choose(command: ChooseModelUnderTest) -> None:
             wanted = _chosen(command)
+            self.require_known(wanted)
             settings.change(command, lambda plain: plain.update(under_test=wanted.model_dump(mode="json")))
             self.try_again(wanted)
 
@@ -281,24 +322,22 @@ class PredictionService:
         with self._lock:
             return self._problems.get(model, "")
 
-    def _look_up(self, sha: str, model: str) -> Prediction | None:
+    def _look_up(self, sha: str, key: str) -> Prediction | None:
         with self._lock:
-            if (sha, model) in self._known:
-                return self._known[sha, model]
-            if (sha, model) in self._pending:
-                return None
-        prediction = self._workspace.predictions.latest(sha, model)
+            if (sha, key) in self._known:
+                return self._known[sha, key]
+        prediction = self._workspace.predictions.latest(sha, key)
         if prediction is not None:
             with self._lock:
-                self._known[sha, model] = prediction
+                self._known[sha, key] = prediction
         return prediction
 
     def _ask(self, wanted: UnderTestSettings, shas: list[str]) -> None:
-        model = model_key(wanted)
+        model, key = model_key(wanted), self.key_of(wanted)
         for sha in dict.fromkeys(shas):
             with self._lock:
                 # Known by now where the worker thread was done with it since it was looked up.
-                if (sha, model) in self._pending or (sha, model) in self._known:
+                if (sha, model) in self._pending or (sha, key) in self._known:
                     continue
                 self._pending.add((sha, model))
             # An image at a time: a person's job may come between any two.
@@ -308,11 +347,12 @@ class PredictionService:
         try:
             if self._problem(model):
                 return
-            prediction = self._model(wanted, model).predict(self._workspace.images.load(sha))
-            self._workspace.predictions.append(sha, model, prediction)
-            measure(self._workspace, self._masks, model, sha)
+            loaded = self._model(wanted, model)
+            # An evaluation may have read it meanwhile, or under the name of another file with the same model.
+            prediction = self._workspace.predictions.latest(sha, loaded.key) or self._read(loaded, sha)
+            measure(self._workspace, self._masks, loaded.key, sha)
             with self._lock:
-                self._known[sha, model] = prediction
+                self._known[sha, loaded.key] = prediction
         except UserError as error:
             with self._lock:
                 self._problems[model] = str(error)
@@ -324,15 +364,34 @@ class PredictionService:
             with self._lock:
                 self._pending.discard((sha, model))
 
-    def _model(self, wanted: UnderTestSettings, model: str) -> Predictor:
+    def _read(self, loaded: _Loaded, sha: str) -> Prediction:
+        (batch,) = loaded.model.predict_many([lambda: self._workspace.images.load(sha)])
+        (prediction,) = batch.predictions
+        new = [NewPrediction(sha, loaded.key, prediction)]
+        if loaded.stored is None:
+            self._workspace.predictions.extend(new)
+            return prediction
+        rows = [] if batch.probabilities is None else [NewProbabilities(sha, batch.probabilities[0])]
+        maps = self._workspace.predictions.save_maps(new)
+        self._workspace.models_under_test.keep(loaded.stored, new, maps, rows)
+        return prediction
+
+    def _model(self, wanted: UnderTestSettings, model: str) -> _Loaded:
         # Only the one worker thread comes here. They may be large: one under test is held, and the one that checks.
-        if model not in self._models:
-            checker = self._profile.checks.own_segmenter()
-            stays = model_key(checker) if checker is not None else ""
-            for name in [name for name in self._models if stays not in (name, model)]:
-                del self._models[name]
-            self.require_known(wanted)
-            self._models[model] = self.load(wanted)
+        held = self._models.get(model)
+        if held is not None and held.key == self.key_of(wanted):  # else an evaluation has found another one there
+            return held
+        checker = self._profile.checks.own_segmenter()
+        stays = model_key(checker) if checker is not None else ""
+        for name in [name for name in self._models if name == model or stays not in (name, model)]:
+            del self._models[name]
+        self.require_known(wanted)
+        made, stored = self.load(wanted), None
+        if model != stays:
+            plain = wanted.model_dump(mode="json")
+            stored = self._workspace.models_under_test.record(model, made.identity, wanted.title, plain)
+        key = stored.key if stored is not None else self.key_of(wanted)
+        self._models[model] = _Loaded(made, key, stored)
         return self._models[model]
 
     def require_known(self, wanted: UnderTestSettings) -> None:
@@ -420,7 +479,9 @@ def _mask_check(figures: tuple[ClassFigures, ...] | None) -> MaskChecks:
 
 
 def model_key(wanted: UnderTestSettings) -> str:
-    """What the predictions of a model are stored under; a file that was changed is another model."""
+    """What a model is asked for by: its predictions are stored under the same until another one is found there. A file
+    that was changed is another model.
+    """
     if wanted.source not in ("file", "onnx"):
         return wanted.title
     try:
@@ -437,27 +498,39 @@ def _frozen(classes: Mapping[int, str]) -> tuple[tuple[int, str], ...]:
     return tuple(sorted(classes.items()))
 
 
-def _load(wanted: UnderTestSettings) -> Predictor:
+def load_model(wanted: UnderTestSettings) -> Predictor:
+    """Load a model under test. Raises UserError when that cannot be."""
     from evaluation.models import ModelUnderTest
 
     return ModelUnderTest(wanted)
 
 
 def _chosen(command: ChooseModelUnderTest) -> UnderTestSettings:
-    given = {"source": command.source}
-    if command.source != "profile":
-        file = command.file.strip()
-        given |= {"name": command.model.strip(), "file": file, "classes": command.classes if file else ""}
+    source, name, file = command.source, command.model.strip(), command.file.strip()
+    given = {"source": source}
+    if source == "http":
+        given |= {"address": name, "classes": command.classes}
+    elif source != "profile":
+        given |= {"name": name, "file": file, "classes": command.classes if file else ""}
     try:
         wanted = UnderTestSettings.model_validate(given)
     except ValidationError as error:
-        raise UserError(
-            "Pick where the model under test comes from: the profile, torchvision, timm or a file.", field="source"
-        ) from error
-    if wanted.source in ("torchvision", "timm") and not wanted.name:
+        if error.errors()[0]["loc"][:1] == ("source",):
+            raise UserError(
+                "Pick where the model under test comes from: the profile, torchvision, timm, the hub, a file, ONNX or "
+                "a server.",
+                field="source",
+            ) from error
+        wrong = refused(error, UnderTestSettings)
+        raise UserError(str(wrong), field="model" if wrong.field == "address" else wrong.field) from error
+    if source in ("torchvision", "timm") and not name:
         raise UserError("Give the name of the model under test, such as resnet50.", field="model")
-    if wanted.source == "file" and not wanted.file:
-        raise UserError("Give the path of the checkpoint file of the model under test.", field="file")
-    if wanted.source == "file":
+    if source == "http" and not name:
+        raise UserError("Give the address of the server of the model under test.", field="model")
+    if source in ("file", "onnx") and not file:
+        raise UserError("Give the path of the file of the model under test.", field="file")
+    if source == "transformers" and not (name or file):
+        raise UserError("Give the name of the model under test on the hub, owner/name, or its folder.", field="model")
+    if file:
         checkpoint_path(wanted.file)
     return wanted

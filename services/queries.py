@@ -25,7 +25,7 @@ from services.run_state import RunState, RunStates
 from services.runs import RunService
 from services.samples import Sample
 from services.studies.drafts import StudyCommand
-from storage.catalogue import GRIDS, CoverageGrid
+from storage.catalogue import GRIDS, Catalogue, CoverageGrid
 from storage.catalogue_types import (
     Between,
     CatalogueEntry,
@@ -33,9 +33,11 @@ from storage.catalogue_types import (
     Facet,
     Order,
     PageKey,
+    ScoreBand,
     Sort,
     Standing,
 )
+from storage.scores import ScoreRun
 from storage.types import RunSummary, StoredTestCase
 from storage.workspace import Workspace
 from study.cells import plain
@@ -142,6 +144,9 @@ class SelectTestCases(Query):
     outcome: Literal["", "passed", "failed", "cannot tell"] = Field("", description="What the check found")
     low: float | None = Field(None, ge=-1000, le=1000, description="The least figure of the check")
     high: float | None = Field(None, ge=-1000, le=1000, description="The largest figure of the check")
+    least_score: float | None = Field(None, ge=0, le=1, description="The least validity score")
+    below_score: float | None = Field(None, ge=0, le=1, description="Only validity scores below this")
+    scored: Literal["", "scored", "not scored"] = Field("", description="Whether they have a validity score")
 
 
 class ListTestCases(SelectTestCases):
@@ -151,7 +156,7 @@ class ListTestCases(SelectTestCases):
     order: Sort = Field(
         "newest",
         description="check: by the figure of the check; source: all of one source together; information: what a look "
-        "at it tells most, those without a verdict first",
+        "at it tells most, those without a verdict first; score: by the validity score",
     )
     falling: bool = Field(False, description="The largest figure, or the latest review, first")
     after: str = Field("", max_length=80, description="The “next” of the page before")
@@ -281,6 +286,7 @@ class Queries:
             "facets": {name: {value: n for value, n in held.items() if n} for name, held in facets.items()},
             "checks": catalogue.checks(wanted),
             "models": catalogue.models(wanted),
+            "scores": _score_facts(catalogue, wanted, self._workspace.scores.latest()),
         }
 
     def coverage(self, asked: ShowCoverage) -> Plain:
@@ -354,17 +360,31 @@ def selected(asked: SelectTestCases) -> CatalogueFilter:
         raise UserError("Name the check that is meant.", field="check")
     if asked.stands and not asked.model:
         raise UserError("Name the model under test that is meant.", field="model")
+    if asked.scored == "not scored" and (asked.least_score is not None or asked.below_score is not None):
+        raise UserError("What is not scored has no score: leave out the one or the other.", field="scored")
+    band = ScoreBand(asked.least_score, asked.below_score) if asked.scored != "not scored" else None
     low, high = (-1000.0 if asked.low is None else asked.low), (1000.0 if asked.high is None else asked.high)
     return CatalogueFilter(
         facets={name: (value,) for name, value in facets.items() if value},
         checks={asked.check: (asked.outcome,)} if asked.outcome else {},
         models={asked.model: (asked.stands,)} if asked.stands else {},
         between=(Between(asked.check, low, high),) if figures else (),
+        scores=(band,) if asked.scored or band != ScoreBand() else (),
         run=asked.run,
         source=asked.source,
         text=asked.text,
         edited=asked.edited,
     )
+
+
+def _score_facts(catalogue: Catalogue, wanted: CatalogueFilter, run: ScoreRun | None) -> Plain | None:
+    """How many images have which validity score; None where none was ever scored."""
+    if run is None:
+        return None
+    half = run.agreement.threshold
+    counts = catalogue.scores(wanted, half)
+    held = {"at_least": counts.at_least, "below": counts.below, "not_scored": counts.not_scored}
+    return {"threshold": half, **held}
 
 
 def entry_facts(entry: CatalogueEntry) -> Plain:
@@ -391,6 +411,7 @@ def entry_facts(entry: CatalogueEntry) -> Plain:
         "models": dict(entry.standings),
         "studies": list(entry.study_outcomes),
         "tags": list(entry.tags),
+        "score": entry.score,
         "name": entry.name,
         "import": entry.import_name,
         "created": entry.created.isoformat(),

@@ -24,6 +24,7 @@ from services.curation.plans import CellPlans
 from services.editing import Editing
 from services.estimates import Estimates
 from services.evaluation.retrainings import Retrainings
+from services.evaluation.scoring import ImageScores
 from services.evaluation.service import EvaluationService
 from services.exchange import Exchange
 from services.execution import Execution
@@ -137,6 +138,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
     evaluations.register(commands)
     retrainings = Retrainings(workspace, evaluations, changes)
     retrainings.register(commands)
+    ImageScores(workspace).register(commands)
     thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
     gallery = Gallery(workspace, meaning, near_duplicates, image_map, thumbnails.give_way)
     return Studio(

@@ -32,11 +32,15 @@ from storage.catalogue_types import (
     Facet,
     Order,
     PageKey,
+    ScoreBand,
+    ScoreCounts,
     Unmeasured,
 )
 from storage.database import Database, Repository, read, write
 from storage.images import Images, file_name
 from storage.rows import Row, unpack_value, when
+from storage.score_tables import MEASURE as SCORE
+from storage.score_tables import NUMBER
 
 COUNTED = 10_000
 """So many images are counted exactly; of more it is said at once that there are more, where words are looked for."""
@@ -50,7 +54,7 @@ CoverageGrid = Literal["class x edit type", "weather x time of day"]
 GRIDS: tuple[CoverageGrid, ...] = get_args(CoverageGrid)
 """The coverage tables."""
 
-_ROWS = """
+_ROWS = f"""
     SELECT catalogue.*, images.width, images.height, state.name AS run_name, test_cases.counterfactual,
         test_cases.checks, reviews.reason, reviews.created AS reviewed,
         (SELECT author FROM reviews AS said WHERE said.id = coalesce(reviews.restores, reviews.id)) AS reviewer,
@@ -64,7 +68,8 @@ _ROWS = """
             WHERE study_items.test_case = catalogue.test_case AND kind = 'item') AS outcomes,
         (SELECT json_group_array(tag) FROM catalogue_tags AS held WHERE entry = catalogue.id AND put AND id = (
             SELECT max(id) FROM catalogue_tags WHERE entry = held.entry AND tag = held.tag
-        )) AS tags
+        )) AS tags,
+        (SELECT number FROM catalogue_numbers WHERE entry = catalogue.id AND measure = {NUMBER}) AS score
     FROM json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value
         JOIN images ON images.sha = catalogue.image
         LEFT JOIN test_cases ON test_cases.id = catalogue.test_case
@@ -242,10 +247,18 @@ class Catalogue(Repository):
     @read
     def histogram(self, db: sqlite_utils.Database, check: str, wanted: CatalogueFilter = EVERYTHING) -> tuple[Bar, ...]:
         """The figures of a check over the images that fit, in bars of 0.02, the lowest first; none is empty."""
-        facet = f"bin:check:{check}"
-        (found,) = counts(Selection(db, wanted), {facet: 1 << 30}).values()
-        bars = sorted((int(value), number) for value, number in found.items() if number)
-        return tuple(Bar(at / entry_sets.BINS, (at + 1) / entry_sets.BINS, number) for at, number in bars)
+        return _bars(Selection(db, wanted), f"check:{check}")
+
+    @read
+    def scores(self, db: sqlite_utils.Database, wanted: CatalogueFilter, threshold: float) -> ScoreCounts:
+        """How many of the images that fit have which score of validity; what the filter says of scores does not count
+        for it.
+        """
+        selection = Selection(db, replace(wanted, scores=()))
+        whole, scored = selection.whole, selection.value("measure", SCORE)
+        high, low = ((whole & selection.scored(ScoreBand(*ends))) for ends in ((threshold, None), (None, threshold)))
+        at_least, below, none = (entry_sets.size(bits) for bits in (high, low, whole & ~scored))
+        return ScoreCounts(at_least, below, none, _bars(selection, SCORE))
 
     @read
     def runs(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> tuple[str, ...]:
@@ -330,6 +343,12 @@ class Catalogue(Repository):
         return {name.removeprefix(begin): held for name, held in found.items()}
 
 
+def _bars(selection: Selection, measure: str) -> tuple[Bar, ...]:
+    (found,) = counts(selection, {f"bin:{measure}": 1 << 30}).values()
+    bars = sorted((int(value), number) for value, number in found.items() if number)
+    return tuple(Bar(at / entry_sets.BINS, (at + 1) / entry_sets.BINS, number) for at, number in bars)
+
+
 def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
     if row["counterfactual"] is not None:
         counterfactual = unpack_value(CounterfactualCaption, row["counterfactual"])
@@ -367,4 +386,5 @@ def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
         key=key,
         name=row["name"] or "",
         import_name=row["import_name"] or "",
+        score=row["score"],
     )

@@ -6,6 +6,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 import sqlite_utils
@@ -14,6 +15,7 @@ from pipeline.errors import UserError
 from storage import batch_facet, catalogue_tables, decision_tables, imports_tables, migrations, state_tables
 from storage.entry_sets import CHUNK_BITS, KEY_BITS, chunk_bits, entries_of
 from storage.rows import Row
+from storage.scores import scored_rows
 
 MOST_TOLD = 20
 """Faults that are told; more of them help nobody."""
@@ -74,7 +76,8 @@ def _faults(db: sqlite_utils.Database) -> tuple[str, ...]:
     compare("outcome", db.query(f"SELECT {columns} FROM catalogue_outcomes WHERE {judged}"),
             db.query(f"SELECT {columns} FROM ({tables.OUTCOMES}) WHERE {judged}"), 2)  # fmt: skip
     number = "SELECT measure, entry, number FROM"
-    compare("number", db.query(f"{number} catalogue_numbers"), db.query(f"{number} ({_NUMBERS})"), 2)
+    follow = chain(db.query(f"{number} ({_NUMBERS})"), scored_rows(db))
+    compare("number", db.query(f"{number} catalogue_numbers"), follow, 2)
     compare("count of", db.query("SELECT facet, value, entries FROM catalogue_values WHERE entries <> 0"),
             db.query(tables.VALUES.format(facets=_FACETS)), 2)  # fmt: skip
     compare("cell", db.query("SELECT * FROM catalogue_cells WHERE entries <> 0"), db.query(tables.CELLS), 5)

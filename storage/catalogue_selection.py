@@ -7,6 +7,7 @@ and an order by figures goes bin by bin.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,9 +17,10 @@ import numpy as np
 import sqlite_utils
 
 from storage import entry_sets
-from storage.catalogue_types import Between, CatalogueFilter, Order, PageKey
+from storage.catalogue_types import CatalogueFilter, Order, PageKey, ScoreBand
 from storage.entry_sets import BYTES, CHUNK_BITS, KEY_BITS, Bits, Numbers
 from storage.rows import whole
+from storage.score_tables import MEASURE as SCORE
 
 UNREAD = "unread"
 """Where a model under test that has not read an image stands on it."""
@@ -129,6 +131,12 @@ class Selection:
         """The entries that have any value of a facet."""
         return self._values(facet, None)
 
+    def scored(self, band: ScoreBand) -> Bits:
+        """The entries whose score of validity is in a band, in and out of the selection."""
+        low = -math.inf if band.low is None else band.low
+        high = math.inf if band.high is None else math.nextafter(band.high, -math.inf)  # the last number below it
+        return self._between(SCORE, low, high)
+
     def value_of_any(self, begin: str, value: str) -> Bits:
         """The entries that have a value of any facet that begins so, with a colon at the end."""
         query = "SELECT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND value = ? AND entries > 0"
@@ -166,7 +174,12 @@ class Selection:
                 there = there | ~self._values(f"model:{model}", None)
             bits = bits & there
         for between in wanted.between:
-            bits = bits & self._between(between)
+            bits = bits & self._between(f"check:{between.check}", between.low, between.high)
+        if wanted.scores:
+            scored = entry_sets.none_of(self.chunks)
+            for band in wanted.scores:
+                scored = scored | (~self.value("measure", SCORE) if band is None else self.scored(band))
+            bits = bits & scored
         for column, held in (("run", wanted.run), ("source", wanted.source)):
             if held:
                 bits = bits & self._rows(f"SELECT group_concat(id) FROM catalogue WHERE {column} = ?", held)
@@ -202,10 +215,9 @@ class Selection:
         named = {"facet": facet, "values": None if values is None else json.dumps([whole(value) for value in values])}
         return entry_sets.of_rows(self._db.execute(query, named), self.chunks)
 
-    def _between(self, between: Between) -> Bits:
-        """Whole bins as sets; what stands in the bins of the two ends is looked at one by one."""
-        measure = f"check:{between.check}"
-        ends = {entry_sets.bin_of(between.low), entry_sets.bin_of(between.high)}
+    def _between(self, measure: str, low: float, high: float) -> Bits:
+        """Both ends are in it. Whole bins as sets; what stands in the bins of the two ends is looked at one by one."""
+        ends = {entry_sets.bin_of(low), entry_sets.bin_of(high)}
         held = {value: size for _, value, size in self.listed(f"bin:{measure}")}
         inside = [value for value in held if min(ends) < int(value) < max(ends)]
         outside = [value for value in held if value not in inside]
@@ -214,20 +226,20 @@ class Selection:
             bits = self.value("measure", measure) & ~self._values(f"bin:{measure}", outside)
         else:
             bits = self._values(f"bin:{measure}", inside)
-        if between.low > between.high:
+        if low > high:
             return entry_sets.none_of(self.chunks)
         for end in ends:
-            bits = bits | self._part_of_bin(measure, end, between)
+            bits = bits | self._part_of_bin(measure, end, low, high)
         return bits
 
-    def _part_of_bin(self, measure: str, place: int, between: Between) -> Bits:
+    def _part_of_bin(self, measure: str, place: int, first: float, last: float) -> Bits:
         """What a range has of a bin: the figures in it are read, or those of the bin outside it, if these are less."""
         query = """
             SELECT group_concat(entry) FROM catalogue_numbers
             WHERE measure = (SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?)
         """
         low, high = entry_sets.bin_span(place)
-        first, last = max(between.low, low), min(between.high, high)
+        first, last = max(first, low), min(last, high)
         if last - first <= (high - low) / 2:
             return self._rows(f"{query} AND number >= ? AND number <= ?", measure, first, last)
         bits = self.value(f"bin:{measure}", str(place))
@@ -247,6 +259,8 @@ class Walk:
         self._measure = f"check:{order.check}" if order.sort == "check" else order.sort
         if order.sort in ("newest", "oldest"):
             self._measure = ""
+        if order.sort == "score":
+            self._measure = SCORE
         found = db.execute("SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?", [self._measure])
         self._number = next((number for (number,) in found), 0)
 

@@ -28,9 +28,9 @@ FACETS: tuple[Facet, ...] = get_args(Facet)
 "weather" and "time of day": the alternative of an edit of this type. "study": what the votes say ("undecided" until
 they do). "import" and "split": of each import that has brought it in. "batch": of the batch that has made it, as
 `storage.batch_types.Batch.facet` says it."""
-Sort = Literal["newest", "oldest", "check", "reviewed", "source", "information"]
+Sort = Literal["newest", "oldest", "check", "reviewed", "source", "information", "score"]
 """By which order: when it came in, the figure of a check, when it was reviewed, all of one source together (the newest
-source first, the oldest image of it first), or what a look at it tells most (see `Order`)."""
+source first, the oldest image of it first), what a look at it tells most (see `Order`), or the score of validity."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 
 
@@ -47,7 +47,7 @@ class Order:
     check: str = ""
     """The name of a check, for "check"."""
     falling: bool = False
-    """For "check" and "reviewed": the largest figure, or the latest review, first."""
+    """For "check", "score" and "reviewed": the largest figure, or the latest review, first."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,15 @@ class Between:
     check: str
     low: float = -1000.0
     high: float = 1000.0
+
+
+@dataclass(frozen=True)
+class ScoreBand:
+    """A range of the score of validity: from `low` up to `high`, which is not in it. What has no score is not in it."""
+
+    low: float | None = None
+    """None: whatever is below."""
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,8 @@ class CatalogueFilter:
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By model under test, where it has to stand: of `STANDINGS`, or "unread"."""
     between: tuple[Between, ...] = ()
+    scores: tuple[ScoreBand | None, ...] = ()
+    """Bands of the score of validity, of which one has to hold; None: it has no score."""
     run: str = ""
     source: str = ""
     """The SHA-256 of the source image."""
@@ -159,6 +170,8 @@ class CatalogueEntry:
     """Of an image that was imported: its own in its set."""
     import_name: str = ""
     """Of an image that was imported: of what it came with."""
+    score: float | None = None
+    """How likely people find it valid, 0 to 1; None where it was not scored."""
 
 
 @dataclass(frozen=True)
@@ -215,3 +228,15 @@ class Bar:
     low: float
     high: float
     entries: int
+
+
+@dataclass(frozen=True)
+class ScoreCounts:
+    """How many images have which score of validity."""
+
+    at_least: int
+    """With a score from the threshold on."""
+    below: int
+    not_scored: int
+    bars: tuple[Bar, ...]
+    """How the scores are spread, the lowest first; none is empty."""

@@ -24,6 +24,7 @@ from storage import (
     model_tables,
     panels,
     retrainings,
+    score_tables,
     source_triggers,
     state_tables,
     study_tables,
@@ -58,6 +59,7 @@ STEPS = (
     "m021_batches",
     "m022_batch_facet",
     "m023_models_under_test",
+    "m024_scores",
     "m025_retrainings",
 )
 """The names of all steps of this version, in order."""
@@ -82,6 +84,7 @@ APPEND_ONLY = (
     *decision_tables.APPEND_ONLY,
     *imports_tables.APPEND_ONLY,
     *model_tables.APPEND_ONLY,
+    *score_tables.APPEND_ONLY,
     *retrainings.APPEND_ONLY,
 )
 """The tables whose rows never change and never go."""
@@ -421,6 +424,13 @@ def m023_models_under_test(db: sqlite_utils.Database) -> None:
         db.execute(statement)
     model_tables.make_by_entry(db)
     _only_append(db, model_tables.APPEND_ONLY)
+
+
+@studio()
+def m024_scores(db: sqlite_utils.Database) -> None:
+    """How likely people find each image valid, foretold from their votes on others."""
+    score_tables.apply(db)
+    _only_append(db, score_tables.APPEND_ONLY)
 
 
 @studio()

@@ -132,6 +132,19 @@ class ModelsUnderTest(Repository):
         return next((_stored(row) for row in db.query(query, [asked])), None)
 
     @read
+    def key_of(self, db: sqlite_utils.Database, asked: str) -> str:
+        """What the predictions of the model that was loaded for `asked` the last time are stored under; `asked` itself
+        where none was.
+        """
+        query = """
+            SELECT key FROM models_under_test WHERE id = (
+                SELECT model FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1
+            )
+        """
+        found = db.execute(query, [asked]).fetchone()
+        return str(found[0]) if found is not None else asked
+
+    @read
     def all(self, db: sqlite_utils.Database) -> tuple[AskedModel, ...]:
         """All models with the settings by which each was loaded the last time, the latest first."""
         query = """

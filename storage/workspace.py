@@ -28,6 +28,7 @@ from storage.presence import Presence
 from storage.retrainings import Retrainings
 from storage.rows import insert_row, now
 from storage.runs import Runs
+from storage.scores import Scores
 from storage.scratch import new_scratch
 from storage.studies import Studies
 from storage.test_cases import Jobs, TestCases, interrupt_jobs
@@ -72,6 +73,8 @@ class Workspace:
         """What training them further has brought."""
         self.case_columns = CaseColumns(self._database)
         """What an evaluation counts: all images that can be curated, column by column."""
+        self.scores = Scores(self._database)
+        """How likely people find each image valid, foretold from its checks."""
         self.studies = Studies(self._database)
         """The validity studies, with their workers, their assignments, and who is signed in."""
         self.test_sets = TestSets(self._database, self.images)

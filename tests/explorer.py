@@ -70,7 +70,7 @@ class Served:
 def serving_stand_ins(folder: Path, models: Any = None) -> Iterator[tuple[str, Studio]]:
     """A server in this process with these models, or scripted ones, and a stand-in for the model under test too."""
     with serving_here(folder / "workspace", models or ScriptedModels()) as (url, behind):
-        behind.predictions.load = lambda _wanted: Bright("classification")
+        behind.predictions.load = lambda wanted: Bright("classification", wanted.title)
         yield url, behind
 
 

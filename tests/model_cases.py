@@ -71,6 +71,18 @@ def onnx_file(
     return wanted("onnx", file=str(file), classes=", ".join(CLASSES), mean=MEAN, std=STD, layout=layout)
 
 
+def onnx_that_says_all(folder: Path) -> UnderTestSettings:
+    """Writes a small classifier as ONNX that says its classes and its normalisation itself."""
+    import onnx
+
+    onnx_file(folder / "model.onnx")
+    held = onnx.load(folder / "model.onnx")
+    said = {"classes": json.dumps(CLASSES), "mean": f"[{MEAN}]", "std": f"[{STD}]"}
+    onnx.helper.set_model_props(held, said)
+    onnx.save(held, folder / "says.onnx")
+    return wanted("onnx", file=str(folder / "says.onnx"))
+
+
 def transformers_folder(folder: Path, kind: str = "classification") -> UnderTestSettings:
     """Writes a real ViT or SegFormer with random weights, as `save_pretrained` does, and its image processor."""
     import torch

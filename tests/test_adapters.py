@@ -18,7 +18,17 @@ from evaluation.models import AHEAD, ModelUnderTest
 from evaluation.types import decode_map
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
-from tests.model_cases import CLASSES, MEAN, STD, onnx_file, picture, small_net, transformers_folder, wanted
+from tests.model_cases import (
+    CLASSES,
+    MEAN,
+    STD,
+    onnx_file,
+    onnx_that_says_all,
+    picture,
+    small_net,
+    transformers_folder,
+    wanted,
+)
 
 pytestmark = pytest.mark.slow  # torch and transformers are loaded
 
@@ -148,14 +158,7 @@ def test_an_onnx_file_without_a_size_takes_the_one_that_is_given(tmp_path: Path)
 
 
 def test_an_onnx_file_may_say_everything_itself(tmp_path: Path) -> None:
-    import onnx
-
-    given = onnx_file(tmp_path / "model.onnx")
-    held = onnx.load(tmp_path / "model.onnx")
-    said = {"classes": json.dumps(CLASSES), "mean": f"[{MEAN}]", "std": f"[{STD}]"}
-    onnx.helper.set_model_props(held, said)
-    onnx.save(held, tmp_path / "says.onnx")
-    model, same = ModelUnderTest(wanted("onnx", file=str(tmp_path / "says.onnx"))), ModelUnderTest(given)
+    model, same = ModelUnderTest(onnx_that_says_all(tmp_path)), ModelUnderTest(onnx_file(tmp_path / "model.onnx"))
     assert model.identity.preprocessing == same.identity.preprocessing
     ours, theirs = model.predict(IMAGES[0]).top, same.predict(IMAGES[0]).top
     assert ours == theirs and model.identity.digest != same.identity.digest, "its bytes are others"

@@ -61,7 +61,7 @@ WIDTHS = (
 def load(wanted: UnderTestSettings) -> Bright:
     if wanted.name == "resnet5":
         raise UserError("There is no classifier or segmenter 'resnet5' in torchvision: perhaps you mean resnet50.")
-    return Bright("classification")
+    return Bright("classification", wanted.title)
 
 
 served = one_server()

@@ -11,7 +11,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from evaluation.by_source import Floats, adjusted, clustering, interval, mean_by_source, means_of_groups
+from evaluation.by_source import Floats, adjusted, clustering, interval, mean_by_source, means_of_groups, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, Effectiveness, calibration, effectiveness
 
 LABELS = ("bird", "boat", "car")
@@ -210,6 +210,12 @@ def test_no_image_one_image_and_a_class_that_never_occurs_give_words_and_no_nan(
     assert one.error_generated.why == "no interval, since there is one source only"
     assert [row.label for row in one.classes] == ["car"]
     assert np.isnan(one.confusion[0].shares[0]).all() and one.confusion[0].images[0] == 0
+
+
+def test_one_split_is_said_and_several_are_refused_for_all_figures() -> None:
+    assert [one_split(splits) for splits in ([], ["", ""], ["test", "test"])] == ["", "", "test"]
+    with pytest.raises(ValueError, match="several splits are not mixed: test, without a split"):
+        one_split(["test", "", "test"])
 
 
 def test_sources_of_several_splits_are_not_mixed() -> None:

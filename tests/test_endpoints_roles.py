@@ -15,7 +15,8 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from services.commands import Command
+from services.commands import Command, Missing
+from services.evaluation import asking as asking_of
 from services.queries import ListRuns
 from services.studio import Studio
 from tests.called import call, callers, made_token, picture, sent, shown
@@ -171,6 +172,56 @@ def _streamed(caller: Asking, path: str, name: str, reply: Reply) -> str:
     return caller.ask("GET", asked).body.decode()
 
 
+OF_EVALUATIONS: Mapping[str, tuple[bool, Mapping[str, Any]]] = {
+    "list-evaluation-subjects": (True, {}),
+    "list-models-under-test": (True, {"view": "kind=classification"}),
+    "begin-predictions": (False, {"view": "kind=classification"}),
+    "cancel-predictions": (False, {"work": 1}),
+    "show-predictions": (True, {"work": 1}),
+    "show-evaluation": (True, {"view": "kind=classification"}),
+    "make-control-set": (False, {"view": "kind=classification"}),
+    "cancel-control-set": (False, {"work": 1}),
+    "show-control-set": (True, {"work": 1}),
+    "rank-test-cases": (True, {"view": "kind=classification", "most": 5}),
+    "foretell-faults": (True, {"view": "kind=classification", "runs": ["a-run"]}),
+    "draft-evaluation-study": (False, {"view": "kind=classification", "judged": 20}),
+    "score-images": (False, {}),
+}
+"""Each command of evaluations: whether it only looks, and fields that it takes."""
+
+
+def test_evaluations_are_looked_at_by_who_may_look_and_begun_by_who_may_change_things(
+    locked: tuple[str, Studio], asking: Mapping[str, Asking]
+) -> None:
+    studio = locked[1]
+    known, named = studio.commands.known(), {one.name for one in vars(asking_of).values() if _is_command(one)}
+    assert named | {"score-images"} == set(OF_EVALUATIONS), "say of a new command who may send it"
+    wrong = []
+    for name, (looks, fields) in OF_EVALUATIONS.items():
+        command = known[name]
+        assert command.looks is looks and command in offered(studio.commands), name
+        path = f"/gradio_api/run/{endpoint_of(command)}"
+        for role in (*OUTSIDE, "reading"):
+            reply = asking[role].ask("POST", path, {"data": fields})
+            refused = 401 if role in OUTSIDE else 403
+            if (reply.status == refused) is not (role in OUTSIDE or not looks):
+                wrong.append((role, name, reply))
+    assert not wrong
+    assert studio.workspace.studies.all() == () and studio.workspace.scores.latest() is None
+    with pytest.raises(Missing):
+        studio.evaluations.work.view(1)  # nothing was begun
+    for name, (_, fields) in OF_EVALUATIONS.items():
+        for role in ("full", "lead"):
+            reply = asking[role].ask("POST", f"/gradio_api/run/{endpoint_of(known[name])}", {"data": fields})
+            if reply.status not in (200, 400, 404):  # there is nothing in this workspace yet
+                wrong.append((role, name, reply))
+    assert not wrong
+
+
+def _is_command(held: object) -> bool:
+    return isinstance(held, type) and issubclass(held, Command) and "name" in vars(held)
+
+
 def test_every_endpoint_takes_calls_of_who_may_by_post_alone(
     locked: tuple[str, Studio], asking: Mapping[str, Asking], numbers: Mapping[str, int]
 ) -> None:
@@ -231,6 +282,18 @@ PLACES: tuple[tuple[str, str, tuple[int, int, int]], ...] = (
     ("GET", "/curate/api/cells", (403, 403, 200)),
     ("GET", "/curate/api/totals?view=colour%3Dred", (403, 403, 400)),
     ("POST", "/curate/api/decide", (403, 403, 403)),
+    ("POST", "/curate/api/score-images", (403, 403, 403)),
+    ("GET", "/evaluate/", (403, 403, 200)),
+    ("GET", "/evaluate/?version=1", (403, 403, 404)),
+    ("GET", "/evaluate/api/state?version=1", (403, 403, 400)),
+    ("GET", "/evaluate/api/work?number=1", (403, 403, 404)),
+    ("GET", "/evaluate/images?version=1&kind=wrong", (403, 403, 404)),
+    ("GET", "/evaluate/report/csv?version=1", (403, 403, 404)),
+    ("POST", "/evaluate/api/begin-predictions", (403, 403, 403)),
+    ("POST", "/evaluate/api/cancel-predictions", (403, 403, 403)),
+    ("POST", "/evaluate/api/make-control-set", (403, 403, 403)),
+    ("POST", "/evaluate/api/draft-evaluation-study", (403, 403, 403)),
+    ("POST", "/evaluate/api/look", (403, 403, 403)),
     ("POST", "/curate/api/hold", (403, 403, 403)),
     ("GET", "/ui/studio.js", (403, 403, 200)),
     ("GET", "/images/x.png", (403, 403, 404)),

@@ -16,10 +16,9 @@ from evaluation.types import Guess, PredictedBatch, Prediction
 from pipeline.errors import Cancelled, UserError
 from pipeline.profile import load_profile
 from pipeline.settings import UnderTestSettings
-from services.evaluation.predicting import BatchPredictor
 from services.evaluation.service import BeginPredictions, EvaluationService, ShowPredictions
 from services.evaluation.types import Asked, Subject
-from services.predictions import model_key
+from services.predictions import Predictor, model_key
 from services.studio import Studio
 from storage.catalogue_types import CatalogueFilter
 from storage.predictions import NewPrediction, insert_predictions
@@ -69,7 +68,7 @@ def counting(service: EvaluationService) -> list[Counted]:
     """The models that the service loads from now on."""
     loaded: list[Counted] = []
 
-    def load(wanted: UnderTestSettings) -> BatchPredictor:
+    def load(wanted: UnderTestSettings) -> Predictor:
         loaded.append(Counted(wanted))
         return loaded[-1]
 
@@ -132,7 +131,7 @@ def test_cancel_by_command_stops_the_work(studio: Studio) -> None:
     loaded = counting(studio.evaluations)
     load = studio.evaluations.predicting.load
 
-    def held(wanted: UnderTestSettings) -> BatchPredictor:
+    def held(wanted: UnderTestSettings) -> Predictor:
         load(wanted)
 
         def hold() -> None:
@@ -178,7 +177,7 @@ def test_a_model_that_fails_ends_the_work_with_its_sentence_and_keeps_what_it_di
     loaded, asked = counting(service), Asked(ALL, CLASSIFIER)
     load = service.predicting.load
 
-    def failing(wanted: UnderTestSettings) -> BatchPredictor:
+    def failing(wanted: UnderTestSettings) -> Predictor:
         load(wanted)
 
         def fail() -> None:

@@ -19,8 +19,8 @@ from services.evaluation.__main__ import main
 from services.evaluation.asking import RankTestCases
 from services.evaluation.ranking import Ranking, rank, ranking_facts
 from services.evaluation.results import Found
-from services.evaluation.scoring import score_images
-from services.evaluation.service import NOT_JUDGED, EvaluationService
+from services.evaluation.scoring import NOT_JUDGED, score_images
+from services.evaluation.service import EvaluationService
 from storage.case_columns import Floats, Outcome
 from storage.workspace import Workspace
 from tests.cases import made_case

@@ -223,6 +223,27 @@ def test_models_are_loaded_when_used_and_not_before() -> None:
     )
 
 
+def test_no_module_of_the_services_reads_a_file_of_the_project_when_it_is_imported() -> None:
+    """Tables and templates are read when they are asked for: a fault in one must not stop what does without it."""
+    code = """
+import importlib, pathlib, pkgutil, sys
+rooms, found = ("evaluation", "study", "storage", "services"), []
+own = tuple(f"{pathlib.Path.cwd()}/{room}/" for room in rooms)
+def opened(event, arguments):
+    path = str(arguments[0]) if event == "open" else ""
+    if path.startswith(own) and not path.endswith(".py") and "__pycache__" not in path:
+        found.append(path)
+sys.addaudithook(opened)
+for room in rooms:
+    for module in pkgutil.walk_packages([room], f"{room}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+print(*found, sep="\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 def _loaded_by(*modules: str) -> set[str]:
     code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -15,8 +15,10 @@ import pytest
 import sqlite_utils
 from PIL import Image
 
+from evaluation.by_source import Figure
 from evaluation.identity import ModelIdentity, Preprocessing
 from evaluation.types import Guess, Prediction, decode_map
+from evaluation.validity_score import Agreement, ValidityScore
 from pipeline.types import Caption, StageValue, Task, Trace
 from storage import migrations, state_tables
 from storage.catalogue_check import catalogue_faults
@@ -26,6 +28,7 @@ from storage.decisions import Target
 from storage.images import StoredImage
 from storage.imports import ImportRow, NewImage
 from storage.models_under_test import PIXELS, NewPixelCount, NewProbabilities
+from storage.scores import NewScores
 from storage.test_set_types import ImageHashes, SetEntry
 from storage.workspace import Workspace
 from study.panel import Panel
@@ -91,6 +94,9 @@ def filled(folder: Path) -> None:
         workspace.imports.finish(brought, "folder", {}, [ImportRow("b.png", "It is damaged.", "refused")])
         workspace.test_sets.keep_hashes({sha: ImageHashes("0" * 64, 0)})
         workspace.vectors.add("an embedder", [1], np.ones((1, 4)))
+        learnt = ValidityScore(("edges kept",), *((0.0,), (0.0,), (1.0,), (0.0, 0.0)), intercept=0.0)
+        agreement = Agreement(1, 1, Figure(None), (), 0.5, None, None)
+        workspace.scores.save(NewScores({"s": "A study"}, learnt, agreement, np.array([1]), np.array([0.5])))
 
 
 def _judged_by_a_model(workspace: Workspace, sha: str) -> None:

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from evaluation.types import Guess, Prediction, encode_map
+from evaluation.identity import ModelIdentity, Preprocessing
+from evaluation.types import Guess, PredictedBatch, Prediction, encode_map
 from pipeline.errors import UserError
 from pipeline.profile import CheckSettings, Profile, load_profile
 from pipeline.settings import Settings, UnderTestSettings
-from pipeline.types import Task
+from pipeline.types import Task, TaskKind
+from services.evaluation.service import EvaluationService
+from services.evaluation.types import Asked, Subject
 from services.jobs import JobQueue
 from services.predictions import ModelComparison, PredictionService, model_key
 from services.studio import Studio
+from storage.catalogue_types import CatalogueFilter
 from storage.types import Run
 from storage.workspace import Workspace
 from tests.cases import made_case
+from tests.model_cases import CLASSES, onnx_that_says_all, transformers_folder
 from tests.scripted import parts_of, perform
 from tests.serving import until
 from tests.test_ui_studio import new_run
 
 NAMED = Settings(under_test=UnderTestSettings(source="timm", name="resnet18"))
+EVERYTHING = Asked(Subject(wanted=CatalogueFilter()), NAMED.under_test)
 BIRD = Task("classification", label="bird")
 STREET = Task("segmentation", protected=("road", "vehicle"))
 
@@ -33,8 +39,21 @@ STREET = Task("segmentation", protected=("road", "vehicle"))
 class Bright:
     """Calls a dark picture a bird, a bright one a boat; or sees a road, and beside it a vehicle if it is dark."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind, self.asked = kind, 0
+    def __init__(self, kind: TaskKind, name: str = "bright") -> None:
+        self.kind, self.name, self.asked = kind, name, 0
+        self.weights = "v1"
+
+    @property
+    def identity(self) -> ModelIdentity:
+        classes = ("bird", "boat", "house") if self.kind == "classification" else ("sky", "road", "vehicle")
+        return ModelIdentity(self.name, self.weights, self.kind, Preprocessing(), classes)
+
+    def predict_many(self, images: Sequence[Callable[[], Image.Image]], at_once: int = 0) -> Iterator[PredictedBatch]:
+        for place, one in enumerate(images):
+            found = self.predict(one())
+            sure = {guess.label: guess.probability for guess in found.top}
+            row = np.array([[sure.get(name, 0.0) for name in self.identity.classes]], np.float32)
+            yield PredictedBatch(place, (found,), row if found.top else None)
 
     def predict(self, image: Image.Image) -> Prediction:
         self.asked += 1
@@ -52,7 +71,7 @@ class Bright:
 class Bench:
     """A workspace with one run, and the predictions over it."""
 
-    def __init__(self, folder: Path, kind: str, checked: bool = False) -> None:
+    def __init__(self, folder: Path, kind: TaskKind, checked: bool = False) -> None:
         """`checked` says whether the profile brings a segmenter of its own for the checks."""
         self.workspace, self.jobs = Workspace(folder).open(), JobQueue()
         self.model, self.loads = Bright(kind), 0
@@ -63,8 +82,9 @@ class Bench:
         task = BIRD if kind == "classification" else STREET
         self.run_id = self.workspace.runs.create(Image.new("RGB", (16, 16), (9, 9, 9)), task, "demo", "a run", {})
 
-    def load(self, _wanted: UnderTestSettings) -> Bright:
+    def load(self, wanted: UnderTestSettings) -> Bright:
         self.loads += 1
+        self.model.name = wanted.title
         return self.model
 
     def add(self, shade: int) -> int:
@@ -106,6 +126,51 @@ def test_source_and_results_are_read_once_and_failures_are_found(bench: Bench) -
     assert again.compare(bench.run(), NAMED).newly_misclassified >= {bright} and bench.model.asked == 4, (
         "after a restart too"
     )
+
+
+@pytest.fixture
+def evaluations(bench: Bench) -> Iterator[EvaluationService]:
+    """Evaluations of the same workspace, with the same model."""
+    bench.workspace.runs.set_mask(bench.run_id, Image.new("L", (16, 16), 1), {1: "road"})
+    made = EvaluationService(bench.profile, bench.workspace, bench.predictions.require_known)
+    made.predicting.load = bench.load
+    yield made
+    made.close()
+
+
+def read_by(evaluations: EvaluationService) -> None:
+    done = evaluations.work.wait(evaluations.begin(EVERYTHING).id, 60)
+    assert done.state == "done", done.error
+
+
+def test_what_one_page_has_read_no_other_page_reads_again(bench: Bench, evaluations: EvaluationService) -> None:
+    bench.add(20)
+    bench.compare()
+    assert bench.model.asked == 2
+    bench.add(220)
+    read_by(evaluations)
+    assert bench.model.asked == 3 and evaluations.pending(EVERYTHING).left == 0, "only what was added"
+    seen = bench.compare()
+    assert bench.model.asked == 3 and len(seen.results) == 2
+    (known,) = bench.workspace.models_under_test.all()
+    assert known.model.identity == bench.model.identity and known.settings["name"] == NAMED.under_test.name
+    if bench.model.kind == "classification":  # all classes, not the likeliest alone
+        rows, _ = bench.workspace.models_under_test.probabilities(known.model)
+        assert len(rows.images) == 3 and rows.numbers.sum(axis=1) == pytest.approx(np.ones(3), abs=1e-3)
+        assert len(seen.newly_misclassified) == 1
+
+
+def test_a_model_that_is_another_one_by_now_is_asked_anew(bench: Bench, evaluations: EvaluationService) -> None:
+    bench.add(20)
+    before = bench.compare()
+    bench.model.weights = "v2"
+    stored = evaluations.predicting.identify(NAMED.under_test)
+    assert bench.predictions.key_of(NAMED.under_test) == stored.key != model_key(NAMED.under_test)
+    assert bench.predictions.compare(bench.run(), NAMED).waiting, "what the other one said does not count"
+    after = bench.compare()
+    assert bench.model.asked == 4 and set(after.results) == set(before.results)
+    bench.compare()
+    assert bench.model.asked == 4
 
 
 def test_figures_are_measured_against_the_mask_where_there_is_one(tmp_path: Path) -> None:
@@ -262,3 +327,52 @@ def test_a_run_that_came_with_such_a_path_can_be_looked_at_and_says_what_is_wron
 def test_what_is_too_long_for_a_model_is_named(studio: Studio, given: dict[str, str], field: str, longest: int) -> None:
     done = perform(studio, new_run(studio), "under-test", **given)
     assert (done.field, done.problem) == (field, f"“{field}” is too long: at most {longest} characters are taken.")
+
+
+@pytest.mark.parametrize("source", ["onnx", "transformers"])
+def test_a_run_may_take_a_model_of_a_file_of_another_kind(studio: Studio, tmp_path: Path, source: str) -> None:
+    written = onnx_that_says_all(tmp_path) if source == "onnx" else transformers_folder(tmp_path / "folder")
+    run_id = new_run(studio)
+    case = studio.workspace.test_cases.append(run_id, None, made_case(Image.new("RGB", (16, 16))))
+    done = perform(studio, run_id, "under-test", source=source, file=written.file)
+    assert done.problem == ""
+    state = studio.states.of(run_id)
+    until(lambda: not studio.predictions.compare(state.run, state.settings).waiting)
+    found = studio.predictions.compare(state.run, state.settings)
+    assert found.problem == "" and found.source is not None
+    assert {guess.label for guess in found.results[case].top} == set(CLASSES)
+    name = Path(written.file).name
+    assert name in parts_of(studio, run_id)["pictures"]
+    (known,) = studio.workspace.models_under_test.all()
+    assert known.model.identity.weights.startswith("sha256:")
+
+
+def test_a_model_behind_http_is_taken_where_the_profile_names_it(studio: Studio) -> None:
+    run_id = new_run(studio)
+    done = perform(studio, run_id, "under-test", source="http", model="http://127.0.0.1:9/other")
+    assert "only where the profile names this address" in done.problem
+    assert studio.states.of(run_id).settings.under_test.source == "profile"
+    offered = studio.profile.model_under_test
+    named = UnderTestSettings(source="http", address="http://127.0.0.1:9/own")
+    own = offered.model_copy(update={"classification": named})
+    studio.predictions._profile = studio.profile.model_copy(update={"model_under_test": own})
+    assert perform(studio, run_id, "under-test", source="http", model=named.address).problem == ""
+    assert studio.states.of(run_id).settings.under_test == named
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "words"),
+    [
+        ({"source": "pickle"}, "source", "Pick where the model under test comes from"),
+        ({"source": "timm"}, "model", "Give the name of the model under test"),
+        ({"source": "onnx", "model": "x"}, "file", "Give the path of the file"),
+        ({"source": "transformers"}, "model", "on the hub, owner/name, or its folder"),
+        ({"source": "http"}, "model", "Give the address of the server"),
+        ({"source": "http", "model": "ftp://there"}, "model", "begins with http:// or https://"),
+    ],
+)
+def test_a_choice_that_says_too_little_is_refused_at_its_field(
+    studio: Studio, given: dict[str, str], field: str, words: str
+) -> None:
+    done = perform(studio, new_run(studio), "under-test", **given)
+    assert done.field == field and words in done.problem

@@ -33,6 +33,7 @@ from study.types import Item, Question, Rules
 from tests.scripted import studio_in
 from tests.serving import until
 from tests.study_cases import MODEL, object_runs, road_runs
+from tests.test_predictions import Bright
 from ui.routes import add_routes
 from ui.study.routes import add_study_routes
 
@@ -426,14 +427,14 @@ def test_the_model_under_test_is_asked_about_what_it_has_not_read(lead: Lead) ->
         if run.mask_sha is not None:
             masks[workspace.images.load(held.source_sha).tobytes()] = workspace.images.load(run.mask_sha)
 
-    class Predictor:
+    class Finding(Bright):
         """Finds all of a source image, and nothing but sky in any other."""
 
         def predict(self, image: Image.Image) -> Prediction:
             numbers = masks.get(image.tobytes(), Image.new("L", image.size))
             return Prediction("segmentation", "m", classes=tuple(SEMANTIC_CLASSES), class_map=encode_map(numbers))
 
-    lead.studio.predictions.load = lambda wanted: Predictor()
+    lead.studio.predictions.load = lambda wanted: Finding("segmentation", wanted.title)
     study = lead.create("preservation")
     choice = lead.choice(how="misclassified", kind="segmentation", count="4")
     said = lead.post(f"{study}/describe-filter", {"filter": choice})

@@ -118,7 +118,7 @@ def test_the_check_of_the_mask_travels_and_is_not_doubled(studio: Studio, elsewh
 
 def read_all(studio: Studio, run_id: str) -> ModelComparison:
     """What a segmenter that sees road on the left says of the run."""
-    studio.predictions.load = lambda _wanted: Bright("segmentation")
+    studio.predictions.load = lambda wanted: Bright("segmentation", wanted.title)
 
     def compared() -> ModelComparison:
         run = studio.workspace.runs.get(run_id)

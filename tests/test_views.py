@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.errors import UserError
 from services.curation.views import LONGEST_VIEW, ShownColours, View, address
-from storage.catalogue_types import Between, CatalogueFilter, Order
+from storage.catalogue_types import Between, CatalogueFilter, Order, ScoreBand
 
 EVERYTHING_SAID = View(
     CatalogueFilter(
@@ -18,6 +18,7 @@ EVERYTHING_SAID = View(
         checks={"label seen": ("failed", "cannot tell")},
         models={"demo: the best:v2": ("newly wrong", "unread")},
         between=(Between("edges kept", 0.62, 1000.0), Between("odd:name", -1.0, 0.25)),
+        scores=(ScoreBand(0.5), ScoreBand(0.1, 0.25), ScoreBand(None, 0.05), None),
         run="run-1",
         source="a" * 64,
         text='snow "or" rain',
@@ -50,7 +51,8 @@ def test_the_same_view_has_one_address() -> None:
      "near=9" * 30, "sort=loudest", "sort=check", "sort=newest:x", "region=1,2 3,4", "region=a,b c,d e,f",
      "colours=red", "colours=model:", "colours=tag&colours=bird", "colours=tag&colours=%2B",
      "colours=tag" + "&colours=-a" * 31,
-     "__proto__=1", "-run=x", "none=colour", "&".join(["class=a"] * 300), "text=" + "x" * LONGEST_VIEW],
+     "__proto__=1", "score=0.5", "score=a:", "score=:nan", "score=1:2:3",
+     "-run=x", "none=colour", "&".join(["class=a"] * 300), "text=" + "x" * LONGEST_VIEW],
 )  # fmt: skip
 def test_what_says_no_view_is_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(UserError, match=r"\.$") as refused:

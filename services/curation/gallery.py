@@ -20,8 +20,9 @@ from services.curation.near_duplicates import NearDuplicates
 from services.curation.views import View
 from storage import entry_sets
 from storage.catalogue_selection import Held
-from storage.catalogue_types import Bar, CatalogueEntry, CataloguePage, Count, Facet
+from storage.catalogue_types import Bar, CatalogueEntry, CataloguePage, Count, Facet, ScoreCounts
 from storage.decisions import Said
+from storage.scores import ScoreRun
 from storage.test_set_facts import CaseFacts
 from storage.types import StoredTestCase, StoredValue
 from storage.workspace import Workspace
@@ -47,6 +48,10 @@ class Totals:
     """By model under test, and where it stands."""
     histograms: Mapping[str, tuple[Bar, ...]]
     """Of the checks that were asked for; what the view says of a check's figures does not count for its own."""
+    scores: ScoreCounts | None = None
+    """By the score of validity; None where no image was ever scored. What the view says of scores does not count."""
+    score_run: ScoreRun | None = None
+    """What the scores come from."""
     waiting: int = 0
     """Images that may belong to it and cannot be told yet: nobody looked at what they show."""
 
@@ -185,6 +190,7 @@ class Gallery:
         catalogue, known = self._workspace.catalogue, self._kept(held) or self._known(view)
         within = None if known is None else self.ids(view, held)
         wanted = view.wanted if within is None else replace(view.wanted, within=within)
+        run = self._workspace.scores.latest()
         return Totals(
             self.count(view) if within is None else Count(len(within)),
             catalogue.facets(wanted),
@@ -194,6 +200,8 @@ class Gallery:
                 check: catalogue.histogram(check, replace(view.without_range(check).wanted, within=wanted.within))
                 for check in histograms
             },
+            catalogue.scores(wanted, run.agreement.threshold) if run is not None else None,
+            run,
             known.waiting if isinstance(known, _Listed) else 0,
         )
 

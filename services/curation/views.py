@@ -20,7 +20,7 @@ from pydantic import Field
 from pipeline.errors import UserError
 from services.edit_conflicts import LARGEST_ID
 from storage.catalogue_selection import UNREAD
-from storage.catalogue_types import FACETS, SORTS, STANDINGS, Between, CatalogueFilter, Facet, Order
+from storage.catalogue_types import FACETS, SORTS, STANDINGS, Between, CatalogueFilter, Facet, Order, ScoreBand
 
 LONGEST_VIEW = 16_000
 """Characters of a view: browsers and servers take an address of so many."""
@@ -43,7 +43,8 @@ ViewText = Annotated[
 ]
 """A field of a command that takes a view."""
 NONE = "none"
-"""Names, in an address, a facet of which images have no value."""
+"""Names, in an address, a facet of which images have no value; or the score, where they have none."""
+SCORE = "score"
 LONGEST_LIST = 14_000
 _LARGEST_SET = 2_000_000
 """Bytes of a list of entries, unpacked: 16 million of them."""
@@ -136,6 +137,7 @@ class View:
         checks: dict[str, list[str]] = defaultdict(list)
         models: dict[str, list[str]] = defaultdict(list)
         between: list[Between] = []
+        scores: list[ScoreBand | None] = []
         colours: list[str] = []
         once: dict[str, str] = {}
         for name, value in pairs:
@@ -147,6 +149,8 @@ class View:
                 without[name[1:]].append(value)  # type: ignore[index]
             elif name == NONE and value in FACETS:
                 facets[value].append("")  # type: ignore[index]
+            elif name == NONE and value == SCORE:
+                scores.append(None)
             elif name == "check":
                 check, _, outcome = value.rpartition(":")
                 checks[check].append(_one_of(name, value, outcome, CHECK_OUTCOMES))
@@ -155,6 +159,8 @@ class View:
                 models[model].append(_one_of(name, value, standing, (*STANDINGS, UNREAD)))
             elif name == "range":
                 between.append(_range(value))
+            elif name == SCORE:
+                scores.append(_band(value))
             elif name == "colours":
                 colours.append(value)
             elif name in _ONCE:
@@ -167,6 +173,7 @@ class View:
             checks={name: tuple(dict.fromkeys(values)) for name, values in checks.items()},
             models={name: tuple(dict.fromkeys(values)) for name, values in models.items()},
             between=tuple(between),
+            scores=tuple(dict.fromkeys(scores)),
             run=once.get("run", ""),
             source=once.get("source", ""),
             text=once.get("text", ""),
@@ -199,6 +206,7 @@ class View:
         pairs += [("check", f"{name}:{value}") for name, values in wanted.checks.items() for value in values]
         pairs += [("model", f"{name}:{value}") for name, values in wanted.models.items() for value in values]
         pairs += [("range", f"{one.check}:{one.low:g}:{one.high:g}") for one in wanted.between]
+        pairs += [(SCORE, band_text(one)) if one is not None else (NONE, SCORE) for one in wanted.scores]
         once = {name: getattr(wanted, name) for name in ("run", "source", "text", "edited")} | {"like": self.like}
         pairs += [(name, value) for name, value in once.items() if value]
         if wanted.within is not None:
@@ -286,6 +294,22 @@ def _range(value: str) -> Between:
     if not check or not (math.isfinite(between.low) and math.isfinite(between.high)):
         raise _meaningless("range", value)
     return between
+
+
+def band_text(band: ScoreBand) -> str:
+    """A band of scores as an address says it, such as "0.5:" for all from 0.5 on."""
+    return ":".join("" if end is None else f"{end:g}" for end in (band.low, band.high))
+
+
+def _band(value: str) -> ScoreBand:
+    low, colon, high = value.partition(":")
+    try:
+        band = ScoreBand(*(float(end) if end else None for end in (low, high)))
+    except ValueError:
+        raise _meaningless(SCORE, value) from None
+    if not colon or not all(math.isfinite(end) for end in (band.low, band.high) if end is not None):
+        raise _meaningless(SCORE, value)
+    return band
 
 
 def _order(text: str, falling: bool) -> Order:

@@ -18,12 +18,8 @@ from services.data_sets.types import Content, DataSet, Layout
 from services.formats.sources import Report
 from storage.batch_types import Item
 
-# The 19 classes that Cityscapes is evaluated on. ACDC and BDD100K have their numbers in their files.
-CITYSCAPES_CLASSES = class_tables.class_table(class_tables.CITYSCAPES).names
 _LABEL_IDS = 34
 """Numbers from 0 in the files of Cityscapes; those that are not evaluated are of no class here."""
-TRAIN_ID_OF = dict.fromkeys(range(_LABEL_IDS), UNLABELLED) | class_tables.train_ids()
-SHIFT_CLASSES = class_tables.class_table(class_tables.SHIFT).names
 _SHIFT_PARTS = ("discrete", "continuous")
 _SHIFT_RATES = ("images", "videos")
 _SHIFT_SPEEDS = ("1x", "10x", "100x")
@@ -134,9 +130,9 @@ def open_cityscapes(root: Path, split: str, options: Mapping[str, str], report: 
         tree if tree.has(joined(masks, chosen)) else None,
         mask_of,
         lambda path: {"city": path.split("/")[-2]},
-        CITYSCAPES_CLASSES,
+        _evaluated(),
         ending="_leftImg8bit.png",
-        how={"numbers": TRAIN_ID_OF},
+        how={"numbers": dict.fromkeys(range(_LABEL_IDS), UNLABELLED) | class_tables.train_ids()},
     )
     return _opened(scenes, report, CITYSCAPES.expected)
 
@@ -171,7 +167,7 @@ def open_acdc(root: Path, split: str, options: Mapping[str, str], report: Report
         tree if any(tree.has(joined(labels, condition, chosen)) for condition in conditions) else None,
         mask_of,
         attributes_of,
-        CITYSCAPES_CLASSES,
+        _evaluated(),
         ending="_rgb_anon.png",
     )
     return _opened(scenes, report, ACDC.expected)
@@ -192,7 +188,7 @@ def open_bdd100k(root: Path, split: str, options: Mapping[str, str], report: Rep
         tree if tree.has(joined(masks, chosen)) else None,
         lambda path: joined(masks, chosen, f"{posixpath.splitext(posixpath.basename(path))[0]}.png"),
         lambda path: {},
-        CITYSCAPES_CLASSES,
+        _evaluated(),
     )
     return _opened(scenes, report, BDD100K.expected)
 
@@ -243,11 +239,16 @@ def open_shift(root: Path, split: str, options: Mapping[str, str], report: Repor
         masks,
         mask_of,
         attributes_of,
-        SHIFT_CLASSES,
+        class_tables.class_table(class_tables.SHIFT).names,
         before=joined(place, "img"),
         how={"first_channel": True},
     )
     return _opened(scenes, report, SHIFT.expected)
+
+
+def _evaluated() -> Mapping[int, str]:
+    """The 19 classes that Cityscapes is evaluated on. ACDC and BDD100K have their numbers in their files."""
+    return class_tables.class_table(class_tables.CITYSCAPES).names
 
 
 def _group(place: Path, name: str, report: Report) -> Tree | None:

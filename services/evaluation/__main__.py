@@ -30,6 +30,7 @@ from pipeline.terminal import ProgressLine, Terminated, stop_on_signals
 from services.curation.views import View
 from services.evaluation.asking import MOST_RANKED, BeginRetraining
 from services.evaluation.facts import facts_of, file_of, json_text
+from services.evaluation.foretelling import foretelling_facts, foretelling_markdown
 from services.evaluation.ranking import ranking_facts, ranking_markdown
 from services.evaluation.retrained import retrained_facts, retrained_markdown
 from services.evaluation.retraining import ARM_KEYS, PRESETS, SEEDS
@@ -121,8 +122,11 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
         if options.command == "rank":
             ranking = service.rank(asked, options.most)
             text = ranking_markdown(found.model, found.subject.title, ranking)
-            plain = "\n".join(_shown(line) for line in text.split("\n"))
-            report = json_text(ranking_facts(ranking)) if options.json else plain
+            report = json_text(ranking_facts(ranking)) if options.json else _plain(text)
+        elif options.command == "foretell":
+            foretold = service.foretell(asked, options.run)
+            text = foretelling_markdown(found.model, found.subject.title, foretold)
+            report = json_text(foretelling_facts(foretold)) if options.json else _plain(text)
         else:
             report = _report(found, options)
         return report, found.pending.unreadable
@@ -214,6 +218,11 @@ def _report(found: Evaluated, options: argparse.Namespace) -> str:
     return file_of(found, "latex" if options.latex else "markdown").decode().rstrip("\n")
 
 
+def _plain(text: str) -> str:
+    """Lines without what a terminal would obey."""
+    return "\n".join(_shown(line) for line in text.split("\n"))
+
+
 def _shown(line: str) -> str:
     """A line without what a terminal would obey."""
     return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
@@ -236,6 +245,7 @@ def _parser() -> argparse.ArgumentParser:
         ("sensitivity", "which edits hurt it"),
         ("retrain", "what training it further with generated images gains, arm by arm at equal updates"),
         ("rank", "in which order to look at the test cases, to see most of its faults in the first ones"),
+        ("foretell", "which captions of runs to draw first, since their images are likely to show a fault"),
     ):
         sub = commands.add_parser(name, help=words, description=words)
         sub.add_argument("test_set", metavar="VERSION", nargs="?", default="", help="Birds@2, Birds@draft, or Birds")
@@ -253,6 +263,10 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--latex", action="store_true", help="the table in the paper's form")
         if name == "retrain":
             _add_training(sub)
+        if name == "foretell":
+            sub.add_argument(
+                "--run", metavar="ID", action="append", required=True, help="whose captions; may be repeated"
+            )
         if name == "rank":
             sub.add_argument("--most", type=_most, default=20, help="so many are listed, the first ones (20)")
     return parser

@@ -17,6 +17,7 @@ from services.queries import Query
 
 LONGEST_MAPPING = 100_000
 MOST_RANKED = 5_000
+MOST_RUNS = 1_000
 STUDY_IMAGES = 300
 """As many as the paper had judged."""
 
@@ -181,6 +182,18 @@ class ShowRetraining(OnModel):
 
     name: ClassVar[str] = "show-retraining"
     looks: ClassVar[bool] = True
+
+
+class ForetellFaults(OnModel):
+    """Tell which counterfactual captions of runs are likely to show a valid fault of the model once they are drawn:
+    from what came of the same edits in a test set. The one that is to be drawn first stands in front.
+    """
+
+    name: ClassVar[str] = "foretell-faults"
+    looks: ClassVar[bool] = True
+    runs: tuple[str, ...] = Field(
+        min_length=1, max_length=MOST_RUNS, description="Runs with captions that are not drawn yet"
+    )
 
 
 class DraftEvaluationStudy(OnModel):

@@ -8,23 +8,22 @@ with one sentence, and what it did before stays.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from evaluation.answers import pairs_of_pixels
-from evaluation.identity import ModelIdentity
 from evaluation.types import PredictedBatch, Prediction
 from pipeline.errors import UserError, one_line
 from pipeline.settings import UnderTestSettings
 from services.evaluation.subjects import Cases
 from services.model_outcomes import RunMasks, measure
-from services.predictions import model_key
+from services.predictions import Load, Predictor, load_model, model_key
 from services.test_sets.hashes import OnCount
 from storage.models_under_test import PIXELS, NewPixelCount, NewProbabilities, StoredModel
 from storage.predictions import NewPrediction
@@ -33,22 +32,6 @@ from storage.workspace import Workspace
 SAVED_AT_ONCE = 128
 """Images whose predictions are saved in one transaction, or more where a batch is larger."""
 COUNTED_AT_ONCE = 256
-
-
-class BatchPredictor(Protocol):
-    """A loaded model under test, as `evaluation.models.ModelUnderTest`."""
-
-    name: str
-
-    @property
-    def identity(self) -> ModelIdentity: ...
-
-    def predict_many(
-        self, images: Sequence[Callable[[], Image.Image]], at_once: int = 0
-    ) -> Iterator[PredictedBatch]: ...
-
-
-LoadMany = Callable[[UnderTestSettings], BatchPredictor]
 
 
 @dataclass(frozen=True)
@@ -76,13 +59,13 @@ class Predicting:
     """Loads models under test and has them read images. One model is held; work comes from one thread at a time."""
 
     def __init__(
-        self, workspace: Workspace, require_known: Callable[[UnderTestSettings], None], load: LoadMany | None = None
+        self, workspace: Workspace, require_known: Callable[[UnderTestSettings], None], load: Load | None = None
     ) -> None:
         """`require_known` refuses servers that images must not be sent to."""
         self._workspace, self._require_known = workspace, require_known
-        self.load: LoadMany = load or _load
+        self.load: Load = load or load_model
         """How a model is loaded."""
-        self._held: tuple[str, BatchPredictor] | None = None
+        self._held: tuple[str, Predictor] | None = None
         self._lock = threading.Lock()
         self._broken: dict[str, str] = {}
 
@@ -149,9 +132,7 @@ class Predicting:
                 on_count(number, len(wanted))
         models.keep_pixel_counts(found)
 
-    def _read(
-        self, model: BatchPredictor, stored: StoredModel, shas: Sequence[str], on_count: Callable[[int], None]
-    ) -> int:
+    def _read(self, model: Predictor, stored: StoredModel, shas: Sequence[str], on_count: Callable[[int], None]) -> int:
         begun, read = 0, 0
         saver = _Saver(self._workspace, stored)
         try:
@@ -188,7 +169,7 @@ class Predicting:
 
         return opened
 
-    def _loaded(self, wanted: UnderTestSettings) -> tuple[BatchPredictor, StoredModel]:
+    def _loaded(self, wanted: UnderTestSettings) -> tuple[Predictor, StoredModel]:
         asked = model_key(wanted)
         # A server may have another model by now, which only it can tell: it is asked each time.
         if self._held is None or self._held[0] != asked or wanted.source == "http":
@@ -247,9 +228,3 @@ def _packed(mask: Image.Image, said: Prediction) -> NDArray[Any]:
     counts = np.zeros(len(pixels), PIXELS)
     counts["mask"], counts["said"], counts["pixels"] = masks, models, pixels
     return counts
-
-
-def _load(wanted: UnderTestSettings) -> BatchPredictor:
-    from evaluation.models import ModelUnderTest
-
-    return ModelUnderTest(wanted)

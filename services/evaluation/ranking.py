@@ -78,7 +78,7 @@ def rank(
     the share of its checks that each test case passed, NaN for none; `votes` are what studies say of test cases.
     """
     cases, images = found.cases, found.cases.generated
-    kinds, kind, edit_of = _kinds(cases)
+    kinds, kind, edit_of = kinds_of(cases)
     wrong, notes = _chance_wrong(found, kinds, kind, entropy, seed)
     judged = judged_of(cases, votes)
     valid, valid_from, note = _chance_valid(cases, score, passed)
@@ -114,7 +114,7 @@ def part_of(found: Found, places: Numbers) -> Found:
     return replace(found, cases=cases, right=found.right[places], said=found.said[places])
 
 
-def _kinds(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
+def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
     """The kinds of test cases there are, from the general to the particular; the number of that of each test case; and
     a number for the edits of each.
     """
@@ -237,6 +237,34 @@ def _cases_of(found: Found, order: Numbers, wrong: Floats, valid: Floats) -> tup
     )
 
 
+def orders_facts(orders: Sequence[Order]) -> list[dict[str, Any]]:
+    """How good orders are, JSON-ready."""
+    return [
+        {
+            "name": one.name,
+            "apfd": one.apfd,
+            "all_faults": one.all_faults,
+            "first": [
+                {"share": budget, "images": one.images[budget], "faults": one.faults[budget]} for budget in BUDGETS
+            ],
+        }
+        for one in orders
+    ]
+
+
+def orders_table(orders: Sequence[Order]) -> list[str]:
+    """The same as a table of Markdown with an empty line after it; no line without an order."""
+    if not orders:
+        return []
+    budgets = [f"faults in the first {budget:.0%}" for budget in BUDGETS]
+    lines = ["| order | APFD | " + " | ".join(budgets) + " | all faults |", "|" + " --- |" * (len(budgets) + 3)]
+    for one in orders:
+        shown = "–" if one.apfd is None else f"{one.apfd:.3f}"
+        faults = " | ".join(f"{one.faults[budget]:,} of {one.images[budget]:,} images" for budget in BUDGETS)
+        lines.append(f"| {one.name} | {shown} | {faults} | {one.all_faults:,} |")
+    return [*lines, ""]
+
+
 def ranking_facts(found: Ranking) -> dict[str, Any]:
     """A ranking, JSON-ready."""
     return {
@@ -244,17 +272,7 @@ def ranking_facts(found: Ranking) -> dict[str, Any]:
         "known": found.known,
         "valid_from": found.valid_from,
         "notes": list(found.notes),
-        "orders": [
-            {
-                "name": one.name,
-                "apfd": one.apfd,
-                "all_faults": one.all_faults,
-                "first": [
-                    {"share": budget, "images": one.images[budget], "faults": one.faults[budget]} for budget in BUDGETS
-                ],
-            }
-            for one in found.orders
-        ],
+        "orders": orders_facts(found.orders),
         "first": [
             {
                 "entry": one.entry,
@@ -273,14 +291,7 @@ def ranking_facts(found: Ranking) -> dict[str, Any]:
 def ranking_markdown(model: str, title: str, found: Ranking) -> str:
     """The same to read."""
     lines = [f"# In which order to look at {title}", "", f"Model: {model}.", ""]
-    if found.orders:
-        budgets = [f"faults in the first {budget:.0%}" for budget in BUDGETS]
-        lines += ["| order | APFD | " + " | ".join(budgets) + " | all faults |", "|" + " --- |" * (len(budgets) + 3)]
-        for one in found.orders:
-            shown = "–" if one.apfd is None else f"{one.apfd:.3f}"
-            faults = " | ".join(f"{one.faults[budget]:,} of {one.images[budget]:,} images" for budget in BUDGETS)
-            lines.append(f"| {one.name} | {shown} | {faults} | {one.all_faults:,} |")
-        lines.append("")
+    lines += orders_table(found.orders)
     lines += ["| | entry | label | said | edits | wrong | valid |", "|" + " --- |" * 7]
     for place, case in enumerate(found.first, 1):
         texts = [text.replace("|", "\\|") or "–" for text in (case.label, case.said, case.edits)]

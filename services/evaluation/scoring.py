@@ -1,25 +1,39 @@
 """How likely people find each image valid, foretold from its checks by the votes of studies; and how far that agrees
-with people: with those of a study that it has not learnt from.
+with people: with those of a study that it has not learnt from. The scores of the whole workspace are kept, as a filter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.by_source import Floats
-from evaluation.validity_score import FEWEST, Agreement, agreement, cross_fitted, learn
+from evaluation.validity_score import FEWEST, Agreement, ValidityScore, agreement, cross_fitted, learn
+from pipeline.errors import UserError
+from services.commands import Command, Commands
 from services.evaluation.types import ScoreView, StudyShown
 from storage.case_columns import CaseTable, Outcome
+from storage.scores import NewScores, ScoreRun
+from storage.workspace import Workspace
 
 Numbers = NDArray[np.int64]
 OUTCOMES = {"valid": True, "invalid": False}
 """What the votes of a study may say of an image; of others nothing is learnt."""
 FEWEST_SHOWN = 10
 """Judged images of a study of which the agreement is shown."""
+NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
+
+
+class ScoreImages(Command):
+    """Foretell of all images how likely people find them valid, from their checks and the votes of studies; from then
+    on images are filtered by it. What was foretold before is kept, but counts no more.
+    """
+
+    name: ClassVar[str] = "score-images"
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +42,11 @@ class Scored:
 
     chance: Floats
     """Of each row of the table, 0 to 1. Of an image that was judged it comes from the votes on other sources."""
+    checked: NDArray[np.bool_]
+    """Of each row, whether its checks have a figure at all: of the others nothing is foretold but what most are."""
+    learnt: ValidityScore
+    studies: Mapping[str, str]
+    """Names by ids: those with votes that it was learnt from."""
     view: ScoreView
 
 
@@ -72,18 +91,70 @@ def score_images(
             "No score of validity is learnt: the judged images come from too few sources to hold it against votes that "
             "it has not seen."
         )
-    chance = learn(names, figures[last.row], last.valid)(figures)
+    learnt = learn(names, figures[last.row], last.valid)
+    chance = learnt(figures)
     chance[last.row] = own
+    titles = tuple(studies.values())
     shown = [
-        found for place, name in enumerate(studies) if (found := _shown(names, figures, held, place, name)) is not None
+        found for place, name in enumerate(titles) if (found := _shown(names, figures, held, place, name)) is not None
     ]
-    return Scored(chance, ScoreView(tuple(studies), agreement(own, last.valid, last.source), tuple(shown)))
+    view = ScoreView(titles, agreement(own, last.valid, last.source), tuple(shown))
+    return Scored(chance, ~np.isnan(figures).all(axis=1), learnt, studies, view)
 
 
-def _votes(table: CaseTable, outcomes: Sequence[Outcome]) -> tuple[_Votes, list[str]]:
+class ImageScores:
+    """Scores all images of a workspace. May be used from any thread."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done here."""
+        commands.add(ScoreImages, lambda _: score_facts(self.score()))
+
+    def score(self) -> ScoreRun:
+        """Learn from all votes that there are now, and score all images whose checks have a figure. Raises UserError,
+        with the reason, where nothing can be learnt; scores of before stay then.
+        """
+        columns = self._workspace.case_columns
+        votes = columns.outcomes()
+        if not votes:
+            raise UserError(NOT_JUDGED)
+        checks = columns.checks()
+        table = columns.table()  # after the checks: it has all images that have them
+        found = score_images(table, checks, votes)
+        if isinstance(found, str):
+            raise UserError(found)
+        own, scored = found.view.own, found.checked
+        new = NewScores(found.studies, found.learnt, own, table.entry[scored], found.chance[scored])
+        return self._workspace.scores.get(self._workspace.scores.save(new))
+
+
+def score_facts(run: ScoreRun) -> dict[str, Any]:
+    """What scores come from, JSON-ready."""
+    own = run.agreement
+    return {
+        "run": run.id,
+        "images": run.images,
+        "studies": [{"study": study, "title": title} for study, title in run.studies.items()],
+        "checks": list(run.checks),
+        "judged": own.images,
+        "valid": own.valid,
+        "auc": own.auc.value,
+        "low": own.auc.low,
+        "high": own.auc.high,
+        "threshold": own.threshold,
+        "precision": own.precision,
+        "recall": own.recall,
+        "created": run.created.isoformat(),
+    }
+
+
+def _votes(table: CaseTable, outcomes: Sequence[Outcome]) -> tuple[_Votes, dict[str, str]]:
+    """The votes, and the names of their studies by ids."""
     row_of = {case: row for row, case in enumerate(table.test_case.tolist()) if case >= 0}
     number: dict[str, int] = {}
-    titles: list[str] = []
+    titles: dict[str, str] = {}
     found: list[tuple[int, bool, int]] = []
     for one in outcomes:
         row = row_of.get(one.test_case)
@@ -91,7 +162,7 @@ def _votes(table: CaseTable, outcomes: Sequence[Outcome]) -> tuple[_Votes, list[
             continue
         if one.study not in number:
             number[one.study] = len(titles)
-            titles.append(one.title)
+            titles[one.study] = one.title
         found.append((row, OUTCOMES[one.outcome], number[one.study]))
     rows, valid, study = zip(*found, strict=True) if found else ((), (), ())
     row_numbers = np.array(rows, np.int64)

@@ -26,6 +26,7 @@ from services.evaluation.asking import (
     CancelControlSet,
     CancelPredictions,
     DraftEvaluationStudy,
+    ForetellFaults,
     ListEvaluationSubjects,
     ListModelsUnderTest,
     MakeControlSet,
@@ -37,10 +38,11 @@ from services.evaluation.asking import (
 )
 from services.evaluation.control import ControlPlan, ControlSets
 from services.evaluation.facts import FileKind, facts_of, file_of
+from services.evaluation.foretelling import Foretelling, foretell, foretelling_facts
 from services.evaluation.predicting import Predicting
 from services.evaluation.ranking import NOT_RANKED, Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Found, entries_of, evaluate
-from services.evaluation.scoring import Scored, score_images
+from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.study import StudyPlan, draft_study, plan_study
 from services.evaluation.subjects import Cases, Numbers, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
@@ -56,7 +58,6 @@ READING = "reading images"
 LOOKING = "looking at the model"
 HELD = 8
 """Evaluations, and subjects, that are kept until something is saved."""
-NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
 NOT_LOADED = "Nobody has loaded this model yet: begin, and it says what classes it knows."
 
 
@@ -96,6 +97,7 @@ class EvaluationService:
         commands.add(ShowControlSet, lambda asked: work_facts(self._controls.work.view(asked.work)))
         commands.add(DraftEvaluationStudy, lambda sent: {"study": self.draft_study(self.asked(sent), sent.judged)})
         commands.add(RankTestCases, lambda asked: ranking_facts(self.rank(self.asked(asked), asked.most)))
+        commands.add(ForetellFaults, lambda asked: foretelling_facts(self.foretell(self.asked(asked), asked.runs)))
         commands.add(ShowEvaluation, lambda asked: facts_of(self.evaluate(self.asked(asked))))
 
     def close(self) -> None:
@@ -260,6 +262,16 @@ class EvaluationService:
         passed = columns.passed(table.entry[part.cases.generated.row])
         score = score_images(table, columns.checks(), votes) if votes else NOT_JUDGED
         return tuple(one.entry for one in rank(part, entropy, gini, score, passed, votes, len(entries)).first)
+
+    def foretell(self, asked: Asked, runs: Sequence[str]) -> Foretelling:
+        """Which captions of these runs, that are not drawn yet, to draw first. Raises UserError as `rank`, and for an
+        unknown run.
+        """
+        found = self._figures(asked)
+        if found.cases.view.kind == "segmentation":
+            raise UserError(NOT_RANKED)
+        waiting = [self._workspace.runs.get(run) for run in dict.fromkeys(runs)]
+        return foretell(found, self._workspace.case_columns.outcomes(), waiting)
 
     # A study of validity
 

@@ -20,7 +20,7 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings
 from services.commands import Command, Commands, Missing, in_words
 from services.model_outcomes import RunMasks, measure
-from services.predictions import PredictionService, model_key
+from services.predictions import PredictionService
 from services.studies import draft_form
 from services.studies.control_items import MADE, Disguises, keep_in_step, leave_out
 from services.studies.draft_form import Trouble, typed_text
@@ -511,7 +511,7 @@ def model_asker(
         run = workspace.runs.get(run_id)
         settings = settings_of(run)
         wanted = predictions.model_of(run, settings)
-        if wanted is None or model not in ("", model_key(wanted)):
+        if wanted is None or model not in ("", predictions.key_of(wanted)):
             return None
         return predictions.compare(run, settings).problem
 

@@ -78,20 +78,41 @@
   document.addEventListener("input", (event) => {
     const find = event.target.closest("[data-find]");
     if (find) for (const chip of find.parentElement.querySelectorAll(".chip")) chip.hidden = !chip.textContent.toLowerCase().includes(find.value.trim().toLowerCase());
-    const range = event.target.closest("[data-range]");
+    const range = event.target.closest(".histogram");
     if (range) range.querySelector(".range-words").textContent = ends(range).map((end) => end.toFixed(2)).join(" to ");
   });
   const ends = (range) => [...range.querySelectorAll("input")].map((one) => Number(one.value)).sort((one, other) => one - other);
   document.addEventListener("change", (event) => {
-    const range = event.target.closest("[data-range]");
+    const range = event.target.closest(".histogram");
     if (!range) return;
     const [low, high] = ends(range), [least, largest] = [Number(event.target.min), Number(event.target.max)];
     const query = new URLSearchParams(gallery.aimed), check = range.dataset.range;
+    if (range.dataset.score) {   // one range of scores in place of all that was said of them
+      const none = query.getAll("none").filter((one) => one !== "score");
+      for (const name of ["score", "none"]) query.delete(name);
+      for (const one of none) query.append("none", one);
+      if (low > least || high < largest) query.append("score", `${low > least ? low : ""}:${high < largest ? high : ""}`);
+      gallery.go(query.toString());
+      return;
+    }
     const others = query.getAll("range").filter((one) => one.slice(0, one.lastIndexOf(":", one.lastIndexOf(":") - 1)) !== check);
     query.delete("range");
     for (const one of others) query.append("range", one);
     if (low > least || high < largest) query.append("range", `${check}:${low > least ? low : -1000}:${high < largest ? high : 1000}`);
     gallery.go(query.toString());
+  });
+
+  // All images are scored at once, and the filters say what came of it.
+  document.addEventListener("click", async (event) => {
+    const press = event.target.closest("#score-images");
+    if (!press || press.disabled) return;
+    press.disabled = true;
+    gallery.say("Learning from the votes …");
+    try {
+      const { result } = await wire.post("/curate/api/score-images", {});
+      await gallery.again();
+      gallery.say(`${result.images.toLocaleString("en-US")} images are scored.`);
+    } catch (error) { gallery.refuse(error.message); } finally { press.disabled = false; }
   });
 
   // The map shows what the filter of the grid does.

@@ -153,6 +153,9 @@ def _facts(detail: Detail) -> Html:
     if entry.import_name:
         rows.append(("import", " · ".join(part for part in (entry.import_name, entry.name) if part)))
     rows.append(("checks", [_check(check) for check in entry.checks] or "none"))
+    if entry.score is not None:
+        title = "How likely people find it valid, as its checks foretell it"
+        rows.append(("score", el("span", f"{entry.score:.2f}", title=title, id="score")))
     rows.append(("votes", _votes(detail)))
     rows.append(("models", _models(detail)))
     rows.append(("sets", ", ".join(detail.sets) or "none"))

@@ -6,18 +6,30 @@ means; the script of the page follows it without loading the page anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from evaluation.validity_score import FEWEST
 from pipeline.check_words import WORDS
 from services.curation.gallery import Totals
-from services.curation.views import CHECK_OUTCOMES, View, address
+from services.curation.views import CHECK_OUTCOMES, NONE, View, address, band_text
+from services.evaluation.scoring import agreement_words
 from storage.catalogue_selection import UNREAD
-from storage.catalogue_types import STANDINGS, Bar, Between, CatalogueFilter, Facet, Order
+from storage.catalogue_types import (
+    STANDINGS,
+    Bar,
+    Between,
+    CatalogueFilter,
+    Facet,
+    Order,
+    ScoreBand,
+    ScoreCounts,
+)
+from storage.scores import ScoreRun
 from ui.evaluate.words import evaluate_address
 from ui.views.markup import Child, Html, el
-from ui.views.parts import icon, short_model
+from ui.views.parts import button, icon, short_model
 
 SHOWN = 8
 """Values of a facet that stand in sight; the rest is behind a press."""
@@ -59,12 +71,17 @@ def filter_column(view: View, totals: Totals) -> Html:
     facets = [_facet(view, name, totals.facets.get(name, {})) for name in TITLES]
     models = [_model(view, name, held) for name, held in totals.models.items()]
     checks = [_check(view, name, held, totals.histograms.get(name)) for name, held in totals.checks.items()]
+    if totals.scores is not None and totals.score_run is not None:
+        score: Html | None = _score(view, totals.scores, totals.score_run)
+    else:
+        score = _no_score() if totals.checks else None
     return el(
         "div",
         _used(view),
         facets[:3],
         models,
         _group("Checks", checks) if checks else None,
+        score,
         facets[3:],
         el("a", "Evaluate a model on these", href=evaluate_address(view=view.text), class_="small", id="to-evaluate")
         if view.is_filter
@@ -74,10 +91,13 @@ def filter_column(view: View, totals: Totals) -> Html:
     )
 
 
-def order_choice(view: View, checks: Sequence[str]) -> Html:
+def order_choice(view: View, totals: Totals) -> Html:
     """In which order images stand: a select whose values are those of the address."""
     known = [*ORDERS]
-    for check in checks:
+    if totals.score_run is not None:
+        title = "validity score"
+        known += [(f"{title}: low first", Order("score")), (f"{title}: high first", Order("score", falling=True))]
+    for check in totals.checks:
         title = _check_title(check)
         known += [(f"{title}: low first", Order("check", check)), (f"{title}: high first", Order("check", check, True))]
     if not any(order == view.order for _, order in known):
@@ -124,6 +144,8 @@ def _used(view: View) -> Html | None:
             said.append((f"not {name}: {value}", _toggled(view, name, value, "without")))
     for one in wanted.between:
         said.append((_range_words(one), view.without_range(one.check)))
+    for band in wanted.scores:
+        said.append((_band_words(band), _with_band(view, band)))
     if not said and view.text == "":
         return None
     links: list[Child] = [
@@ -249,7 +271,7 @@ def _check(view: View, check: str, held: Mapping[str, int], bars: tuple[Bar, ...
         "details",
         summary,
         el("div", chips, class_="chips"),
-        histogram(check, bars, between) if bars is not None else el("p", "…", class_="mut small waits"),
+        _histogram(check, bars, between) if bars is not None else el("p", "…", class_="mut small waits"),
         class_="check used" if used else "check",
         id=f"check-{_slug(check)}",
         data_check=check,
@@ -257,23 +279,28 @@ def _check(view: View, check: str, held: Mapping[str, int], bars: tuple[Bar, ...
     )
 
 
-def histogram(check: str, bars: tuple[Bar, ...], between: Between | None) -> Html:
+def _histogram(check: str, bars: tuple[Bar, ...], between: Between | None) -> Html:
     """How the figures of a check are spread, with two handles: what lies between them is shown."""
+    ends = None if between is None else (between.low, between.high)
+    return _spread(_check_title(check), bars, ends, data_range=check)
+
+
+def _spread(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | None, **data: str) -> Html:
+    """A histogram of figures with two handles; `ends` is the range that is chosen, None for all."""
     if not bars:
         return el("p", "No image has a figure.", class_="mut small")
     low, high = bars[0].low, bars[-1].high
     steps = max(1, round((high - low) / 0.02))
     most = max(bar.entries for bar in bars)
-    chosen = (max(low, between.low), min(high, between.high)) if between is not None else (low, high)
+    chosen = (max(low, ends[0]), min(high, ends[1])) if ends is not None else (low, high)
     columns = []
     for bar in bars:
         x, tall = 100 * round((bar.low - low) / 0.02) / steps, max(2.0, 38 * bar.entries / most)
         inside = chosen[0] - 1e-9 <= bar.low and bar.high <= chosen[1] + 1e-9
-        title = el("title", f"{bar.low:.2f} to {bar.high:.2f}: {bar.entries:,}")
         columns.append(
             el(
                 "rect",
-                title,
+                el("title", f"{bar.low:.2f} to {bar.high:.2f}: {bar.entries:,}"),
                 x=f"{x:.2f}",
                 y=f"{40 - tall:.2f}",
                 width=f"{max(0.6, 100 / steps - 0.4):.2f}",
@@ -290,20 +317,99 @@ def histogram(check: str, bars: tuple[Bar, ...], between: Between | None) -> Htm
             max=f"{high:.2f}",
             step="0.02",
             value=f"{value:.2f}",
-            aria_label=f"{_check_title(check)}: {words}",
+            aria_label=f"{title}: {words}",
             data_end=end,
         )
         for value, end, words in ((chosen[0], "low", "from"), (chosen[1], "high", "to"))
     ]
-    words = f"{chosen[0]:.2f} to {chosen[1]:.2f}" if between is not None else f"all: {low:.2f} to {high:.2f}"
+    words = f"{chosen[0]:.2f} to {chosen[1]:.2f}" if ends is not None else f"all: {low:.2f} to {high:.2f}"
     return el(
         "div",
         drawing,
         el("div", handles, class_="handles"),
         el("p", words, class_="mut small range-words"),
         class_="histogram",
-        data_range=check,
+        **data,
     )
+
+
+def _score(view: View, counts: ScoreCounts, run: ScoreRun) -> Html:
+    """The score of validity: a chip for each side of its threshold, how it is spread, and what it is."""
+    half = run.agreement.threshold
+    numbers = {ScoreBand(half): counts.at_least, ScoreBand(None, half): counts.below, None: counts.not_scored}
+    chips = [
+        _score_chip(view, band, number) for band, number in numbers.items() if number or band in view.wanted.scores
+    ]
+    bands = [band for band in view.wanted.scores if band is not None]
+    lows = [LEAST if band.low is None else band.low for band in bands]
+    highs = [LARGEST if band.high is None else band.high for band in bands]
+    ends = (min(lows), max(highs)) if bands else None  # of several all that they span
+    return _group(
+        "Validity score",
+        el("div", chips, class_="chips"),
+        _spread("Validity score", counts.bars, ends, data_score="1"),
+        el("p", _score_words(run), class_="mut small", id="score-words"),
+        button("Score again", "", "s", id="score-images", title="Learn from all votes that there are by now"),
+    )
+
+
+def _no_score() -> Html:
+    words = (
+        f"Once people have judged {FEWEST} valid and {FEWEST} invalid images in studies, the checks can foretell how "
+        "likely they find each of the others valid."
+    )
+    return el(
+        "details",
+        el("summary", "Validity score: none yet"),
+        el("p", words, class_="mut small"),
+        button("Score images", "", "s", id="score-images"),
+        class_="more-values",
+        id="no-score",
+    )
+
+
+def _score_words(run: ScoreRun) -> str:
+    """What the scores are and how far they can be believed, for who sees them for the first time."""
+    names = [f"“{name}”" for name in run.studies.values()]
+    studies = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return (
+        f"How likely people find an image valid, as its checks foretell it: learnt from the votes of {studies} on "
+        f"{run.created:%d %B %Y}. {agreement_words(run.agreement)}"
+    )
+
+
+def _score_chip(view: View, band: ScoreBand | None, number: int) -> Html:
+    on = band in view.wanted.scores
+    then = _with_band(view, band)
+    return el(
+        "a",
+        el("span", _band_words(band, "")),
+        " ",
+        el("small", f"{number:,}"),
+        href=address(then),
+        class_="chip on" if on else "chip",
+        aria_pressed="true" if on else "false",
+        role="button",
+        data_view=then.text,
+        data_key=f"score:{band_text(band) if band is not None else NONE}",
+    )
+
+
+def _with_band(view: View, band: ScoreBand | None) -> View:
+    """The view with a band of scores put in, or taken out where it is in."""
+    held = view.wanted.scores
+    bands = tuple(one for one in held if one != band) if band in held else (*held, band)
+    return _with(view, replace(view.wanted, scores=bands))
+
+
+def _band_words(band: ScoreBand | None, begin: str = "validity score ") -> str:
+    if band is None:
+        return "not scored"
+    if band.low is None and band.high is None:
+        return "scored"
+    if band.high is None:
+        return f"{begin}at least {band.low:.2f}"
+    return f"{begin}below {band.high:.2f}" if band.low is None else f"{begin}{band.low:.2f} to {band.high:.2f}"
 
 
 def _group(title: Child, *content: Child) -> Html:

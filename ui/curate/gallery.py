@@ -29,7 +29,8 @@ from ui.frame import not_there, signed_in
 from ui.views.markup import Html, el
 from ui.views.parts import button, counted, icon, key
 
-SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures")
+SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures",
+        "score-images")  # fmt: skip
 """The commands that the page sends."""
 SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js", "curate-growing.js")
 MOST_CHECKS = 12
@@ -132,7 +133,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
         def make() -> Mapping[str, Any]:
             read = View.read(view)
             found = gallery.totals(read, check or (), held)
-            parts = {"filters": filter_column(read, found), "order": order_choice(read, tuple(found.checks))}
+            parts = {"filters": filter_column(read, found), "order": order_choice(read, found)}
             note = ""
             if found.waiting:
                 left_out = "1 image is" if found.waiting == 1 else f"{found.waiting:,} images are"
@@ -239,7 +240,7 @@ def _toolbar(view: View, totals: Totals) -> Html:
         "div",
         el("h1", el("b", f"{number:,}", id="count"), " ", el("span", _images(number), id="count-words")),
         button("", "", "s p", id="came", hidden=True, title="They came since: show them too"),
-        order_choice(view, tuple(totals.checks)),
+        order_choice(view, totals),
         el(
             "label",
             el("span", "size", class_="unseen"),

@@ -17,7 +17,10 @@ SOURCES = {
     "profile": "the profile's own",
     "torchvision": "torchvision, by name",
     "timm": "timm, by name",
+    "transformers": "the hub (transformers), owner/name",
     "file": "a checkpoint file",
+    "onnx": "an ONNX file",
+    "http": "a server that the profile names",
 }
 KNOWN = (
     "resnet50",
@@ -148,7 +151,9 @@ def _figure(value: float | None) -> str:
 def _short(wanted: UnderTestSettings | None) -> str:
     if wanted is None:
         return ""
-    if wanted.source == "file":
+    if wanted.source == "http":
+        return wanted.address
+    if wanted.file:
         file = wanted.file.replace("\\", "/").rsplit("/", 1)[-1]
         return f"{wanted.name} · {file}" if wanted.name else file
     return f"{wanted.name} of {wanted.source}"
@@ -159,15 +164,16 @@ def _chooser(state: RunState, comparison: ModelComparison) -> Html:
     options = [el("option", words, value=name, selected=name == chosen.source) for name, words in SOURCES.items()]
     fields = [
         _field("Where from", el("select", options, name="source", aria_label="Where the model comes from"), ""),
-        _field("Name", _text("model", chosen.name, "resnet50", 120, list="known-models"), "of-name"),
+        _field("Name", _text("model", chosen.address or chosen.name, "resnet50", 120, list="known-models"), "of-name"),
         _field("File", _text("file", chosen.file, "/path/to/model.safetensors", 1000), "of-file"),
-        _field("Classes", _text("classes", chosen.classes, "in order, with commas between", 20000), "of-file"),
+        _field("Classes", _text("classes", chosen.classes, "in order, with commas between", 20000), "of-classes"),
     ]
     known = el("datalist", [el("option", value=name) for name in KNOWN], id="known-models")
     hint = (
-        "Any classifier of torchvision or timm, and any segmenter of torchvision; weights are fetched at first use. "
-        "A file (.safetensors, .pt, .pth) is read on the machine that serves this page; its name is the architecture, "
-        "unless the file says it."
+        "Any classifier of torchvision, timm or the hub, and any segmenter of torchvision or the hub; weights are "
+        "fetched at first use. A file (.safetensors, .pt, .pth, .onnx, or a folder of transformers) is read on the "
+        "machine that serves this page; the name of a checkpoint is its architecture, unless the file says it. "
+        "An ONNX file has to say its mean and std itself. Of a server the name is its address."
     )
     form = el(
         "div",
@@ -184,7 +190,7 @@ def _chooser(state: RunState, comparison: ModelComparison) -> Html:
         form,
         class_="choose-model",
         id="choose-model",
-        data_key=f"choose-{state.run.id}-{chosen.source}-{chosen.name}-{chosen.file}",
+        data_key=f"choose-{state.run.id}-{chosen.source}-{chosen.name}-{chosen.address}-{chosen.file}",
     )
 
 
