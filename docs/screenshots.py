@@ -17,7 +17,7 @@ from playwright.sync_api import Page
 
 from benchmarks.chromium import ADVICE, find_chromium
 from benchmarks.serving import ServerProcess, browsing, settled
-from docs import batches_screenshots, curate_screenshots, study_screenshots
+from docs import batches_screenshots, curate_screenshots, evaluate_screenshots, study_screenshots
 from docs.camera import Camera
 
 FOLDER = Path(__file__).resolve().parent
@@ -121,6 +121,7 @@ PAGES = {
     "curate": curate_screenshots.shoot,
     "study": study_screenshots.shoot,
     "batches": batches_screenshots.shoot,
+    "evaluate": evaluate_screenshots.shoot,
 }
 
 

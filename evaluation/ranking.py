@@ -7,6 +7,7 @@ judged by how soon they show faults: APFD, and how many distinct ones are among 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,12 @@ class Order:
     all_faults: int
     images: Mapping[float, int]
     """By budget, how many images those are."""
+    ranks: tuple[int, ...] = ()
+    """Of each fault, the place of the first image that shows it, from 1 on; ascending."""
+
+    def found(self, images: int) -> int:
+        """How many distinct faults the first so many images show."""
+        return bisect_right(self.ranks, images)
 
 
 def deep_gini(probabilities: Floats) -> Floats:
@@ -131,19 +138,9 @@ def judge(
         best = _apfd(range(1, k + 1), n)
         apfd = _apfd(list(seen.values()), n) / best
     images = {budget: max(1, round(budget * n)) if n else 0 for budget in budgets}
-    faults = {budget: sum(rank <= number for rank in seen.values()) for budget, number in images.items()}
-    return Order(name, apfd, faults, k, images)
-
-
-def curve(order: NDArray[np.int64], fault: Sequence[Hashable | None]) -> NDArray[np.int64]:
-    """How many distinct faults the first images show, for each number of images from 1 on."""
-    seen: set[Hashable] = set()
-    found = []
-    for place in order:
-        if (one := fault[place]) is not None:
-            seen.add(one)
-        found.append(len(seen))
-    return np.array(found, dtype=np.int64)
+    ranks = tuple(sorted(seen.values()))
+    faults = {budget: bisect_right(ranks, number) for budget, number in images.items()}
+    return Order(name, apfd, faults, k, images, ranks)
 
 
 def _apfd(ranks: Sequence[int] | range, n: int) -> float:

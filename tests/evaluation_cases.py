@@ -31,12 +31,16 @@ def drawn(scene: Scene) -> Image.Image:
     return Image.fromarray(render(scene, PIXELS)[0])
 
 
-def fill(workspace: Workspace, scenes: int, road: bool = False, controls: bool = True, seed: int = 5) -> list[str]:
-    """Adds a run for each scene, with a test case of each other weather and time of day; gives the ids of the runs."""
-    return [
-        _run(workspace, random_scene(seed * 1000 + number, "road" if road else "object"), road, controls)
-        for number in range(scenes)
-    ]
+def fill(
+    workspace: Workspace, scenes: int, road: bool = False, controls: bool = True, seed: int = 5, fair: bool = False
+) -> list[str]:
+    """Adds a run for each scene, with a test case of each other weather and time of day; gives the ids of the runs.
+    `fair`: all scenes are of sunny days, which the models of the demo know.
+    """
+    sources = [random_scene(seed * 1000 + number, "road" if road else "object") for number in range(scenes)]
+    if fair:
+        sources = [scene.with_look(weather="sunny", time="day") for scene in sources]
+    return [_run(workspace, scene, road, controls) for scene in sources]
 
 
 def _run(workspace: Workspace, scene: Scene, road: bool, controls: bool) -> str:

@@ -105,6 +105,17 @@ def test_what_the_model_has_not_read_is_ranked_by_its_kin(service: EvaluationSer
     )
 
 
+def test_what_the_model_cannot_say_comes_last(service: EvaluationService) -> None:
+    found, unsure, gini, none = parts(service)
+    right, lost = found.right.copy(), found.cases.generated.label == found.cases.generated.label[0]
+    right[lost] = UNKNOWN
+    ranking = rank(Found(**{**vars(found), "right": right}), unsure, gini, NOT_JUDGED, none, (), 1000)
+    assert 0 < lost.sum() < len(lost) and ranking.known == (~lost).sum()
+    label = found.cases.labels[found.cases.generated.label[0]]
+    assert {one.label for one in ranking.first[ranking.known :]} == {label}
+    assert ranking.notes[0] == f"Of {lost.sum()} test cases the model cannot say the label: they come last."
+
+
 def test_no_image_is_foretold_from_itself_or_its_kin(service: EvaluationService) -> None:
     found, unsure, gini, none = parts(service)
     right = found.right.copy()

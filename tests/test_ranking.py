@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.ranking import by_new_faults, by_score, chance_wrong, combined, curve, deep_gini, entropy, judge
+from evaluation.ranking import by_new_faults, by_score, chance_wrong, combined, deep_gini, entropy, judge
 
 
 def test_how_unsure_a_classifier_is() -> None:
@@ -25,7 +25,7 @@ def test_the_figures_of_an_order_are_those_of_a_worked_example() -> None:
     assert found.apfd == pytest.approx(0.70 / 0.90)
     assert (found.faults, found.all_faults) == ({0.1: 0, 0.2: 1, 0.5: 2}, 2)
     assert found.images == {0.1: 1, 0.2: 2, 0.5: 5}
-    assert curve(np.arange(10), fault).tolist() == [0, 1, 1, 1, 2, 2, 2, 2, 2, 2]
+    assert [found.found(images) for images in range(11)] == [0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 2]
     assert judge("best", np.array([1, 4, *(place for place in range(10) if place not in (1, 4))]), fault).apfd == 1.0
     assert judge("nothing", np.arange(3), [None] * 3).apfd is None
     assert judge("no image", np.arange(0), []).images[0.01] == 0

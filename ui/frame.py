@@ -15,6 +15,7 @@ NAVIGATION = (
     ("curate", "Curate", "/curate/"),
     ("batches", "Batches", "/batches/"),
     ("study", "Study", "/study/"),
+    ("evaluate", "Evaluate", "/evaluate/"),
     ("scripts", "Scripts", "/scripts"),
 )
 """The pages of the studio: name, words, address."""

@@ -80,6 +80,11 @@ def rank(
     cases, images = found.cases, found.cases.generated
     kinds, kind, edit_of = kinds_of(cases)
     wrong, notes = _chance_wrong(found, kinds, kind, entropy, seed)
+    # It has read them, and there is no telling whether it is right.
+    not_said = (found.right == UNKNOWN) & np.isfinite(entropy)
+    if not_said.any():
+        wrong[not_said] = 0.0
+        notes.append(f"Of {int(not_said.sum()):,} test cases the model cannot say the label: they come last.")
     judged = judged_of(cases, votes)
     valid, valid_from, note = _chance_valid(cases, score, passed)
     cells = list(zip(images.label.tolist(), edit_of.tolist(), found.said.tolist(), strict=True))
@@ -166,7 +171,7 @@ def _chance_wrong(
         doubtful = (bad + share) / (n + 1)
         doubtful[DOUBTS] = share  # of those that it has not read nothing is known
         chance[own] = combined(foretold, doubtful[doubt[own]], share)
-    unread = int((~known).sum())
+    unread = int((~known & ~np.isfinite(entropy)).sum())
     notes = []
     if unread and known.any():
         notes.append(

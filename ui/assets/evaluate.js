@@ -16,10 +16,11 @@
 
   let timer = null, looks = 0;
   function show(said) {
-    const hadReport = document.getElementById("report");
+    const over = evaluate.atWork && !said.at_work, hadReport = document.getElementById("report");
     evaluate.atWork = said.at_work;
     study.fit(said.parts);
-    if (said.ready && !said.at_work && !hadReport) location.reload();   // what stands in the head is for an answer
+    // What stands in the head, and in which order to look, is for this answer.
+    if (said.ready && !said.at_work && (over || !hadReport)) location.reload();
   }
   async function look() {
     clearTimeout(timer);
@@ -49,6 +50,28 @@
     try { await followed(await wire.post(api("look"), place())); } catch { /* the part says it */ }
     await look();
   }
+  // The order in which to look comes after the figures, as it takes longer.
+  async function rank() {
+    if (!document.querySelector("#part-ranking[data-wanted]")) return;
+    try { study.fit((await wire.patient(`${api("ranking")}?${query}`)).parts); }
+    catch (error) { document.getElementById("ranking-said").textContent = error.message; }
+  }
+  rank();
+
+  // A control set is drawn: how far it is, and then its figures.
+  async function watchDrawing() {
+    try {
+      for (let part; (part = document.querySelector("#control[data-work]")); ) {
+        const said = await wire.patient(api("drawing"), { number: part.dataset.work });
+        if (!said.active) break;
+        study.fit(said.parts);
+        await new Promise((go) => setTimeout(go, QUICK));
+      }
+    } catch { /* nobody knows of it any more: the page says what there is */ }
+    location.reload();
+  }
+  if (document.querySelector("#control[data-work]")) watchDrawing();
+
   if (head) {
     evaluate.atWork = "atWork" in work().dataset;
     if ("look" in work().dataset) lookAtModel();
@@ -100,7 +123,10 @@
     const button = document.getElementById("look"), note = document.getElementById("looking");
     for (const name of ["", "source", "model", "file", "classes"]) study.tell(name, "");
     const data = { ...place() };
-    for (const name of ["source", "model", "file", "classes"]) data[name] = form.elements[name].value;
+    for (const name of ["source", "model", "file", "classes"]) {
+      const field = form.elements[name];
+      data[name] = field.checkVisibility() ? field.value : "";   // only what this kind of model has
+    }
     button.disabled = true;
     note.textContent = "Loading it …";
     try { location.assign((await followed(await wire.post(api("look"), data))).go); return; }

@@ -50,6 +50,8 @@ class Stand:
     """What is done with the model now, or was done last."""
     refused: str = ""
     """Why there is nothing to go on with, in one sentence."""
+    control: WorkView | None = None
+    """The drawing of the control set, as it was before the subject was looked at: what is over by then is counted."""
 
     @property
     def at_work(self) -> bool:
@@ -59,6 +61,11 @@ class Stand:
     def ready(self) -> bool:
         """Whether there are figures to show."""
         return bool(self.mapping and not self.mapping.problem and self.pending.read and not self.refused)
+
+    @property
+    def done(self) -> bool:
+        """Whether everything is read."""
+        return self.ready and not self.at_work and self.pending.left <= 0 and not self.pending.unreadable
 
 
 # Which test set
@@ -79,7 +86,14 @@ def subjects_part(subjects: Sequence[SubjectView]) -> Html:
             class_="card part",
             id="part-subjects",
         )
-    return el("section", [_subject_line(one) for one in subjects], id="part-subjects", class_="subject-list")
+    hint = el(
+        "p",
+        "Or evaluate whatever a filter shows: press “Evaluate a model on these” beside it in ",
+        el("a", "Curate", href="/curate/"),
+        ".",
+        class_="mut small",
+    )
+    return el("section", [_subject_line(one) for one in subjects], hint, id="part-subjects", class_="subject-list")
 
 
 def _subject_line(one: SubjectView) -> Html:
@@ -195,6 +209,28 @@ def _other_model(opened: bool) -> Html:
     return el("details", el("summary", "Another model"), form, class_="more-line", open=opened, id="other-model")
 
 
+# The control set
+
+
+def control_part(work: WorkView | None, can_make: bool) -> Html | None:
+    """How far the drawing of the control set is, or what came of it; and the button that begins it, where it `can_make`
+    one.
+    """
+    if work is not None and work.active:
+        words = f"{work.done:,} of {counted(work.total, 'reconstruction')} drawn" if work.total else "Drawing begins"
+        told = "Stopping: what was drawn stays." if work.stopping else f"{words}{left(work.seconds_left)}"
+        cancel = button("Cancel", look="s", data_send="cancel-control-set", data_work=work.id, disabled=work.stopping)
+        inside = [el("p", told, class_="small"), bar(work.done / work.total if work.total else None), cancel]
+        return el("div", inside, class_="control", id="control", data_work=work.id)
+    said = [problem(work.error)] if work is not None and work.state == "failed" else []
+    note = str(getattr(work.result, "note", "")) if work is not None else ""
+    if note:
+        said.append(el("p", note, class_="mut small"))
+    if can_make:
+        said.append(button("Make the control set", look="s", data_send="make-control-set", id="make-control"))
+    return el("div", said, class_="control", id="control") if said else None
+
+
 # What its classes are
 
 
@@ -207,7 +243,6 @@ def work_part(stand: Stand) -> Html:
         body.append(_looking(stand))
     else:
         body.append(_reading(stand))
-    done = stand.ready and not stand.at_work and stand.pending.left <= 0
     mapping = None
     if stand.mapping is not None:
         inside = [
@@ -218,7 +253,7 @@ def work_part(stand: Stand) -> Html:
         unmapped = len(stand.mapping.report.unmapped)
         title = "What the labels are for the model"
         says = pill(f"{unmapped:,} unmapped", "warn") if unmapped else pill("all mapped", "ok")
-        if done and not unmapped:
+        if stand.done:
             mapping = el("details", el("summary", el("h2", title), says), inside, class_="mapping folded", id="mapping")
         else:
             mapping = el("div", el("header", el("h2", title), says), inside, class_="mapping", id="mapping")

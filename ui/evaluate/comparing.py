@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from evaluation.by_source import Figure
 from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated
+from ui.evaluate.edits import SHOWN_ROWS
 from ui.evaluate.plots import change_axis, change_plot
-from ui.evaluate.result import SHOWN_ROWS
 from ui.evaluate.words import CANNOT_TELL, Place, ends_of, per_cent, points, signed
 from ui.views.markup import Child, Html, el
 
@@ -122,11 +122,16 @@ def _figure_row(words: str, figures: Sequence[Figure | None], say: Say) -> Html:
 
 def _same_sources(pair: Pair) -> Html:
     one, two = pair[0].subject, pair[1].subject
-    if one.subject == two.subject:
-        words = f"Both on the same {one.cases:,} test cases of {one.sources:,} sources."
+    figures = [held.effectiveness or held.segmentation for held in pair]
+    cases = [figure.cases if figure is not None else 0 for figure in figures]
+    if one.subject == two.subject and cases[0] == cases[1]:
+        words = f"Both on the same {cases[0]:,} test cases of {figures[0].sources if figures[0] else 0:,} sources."
     else:
-        words = f"{one.title}: {one.cases:,} test cases; {two.title}: {two.cases:,} test cases."
-    return el("p", words, class_="mut small")
+        told = [f"{name}: {number:,} test cases" for name, number in zip(_names(pair), cases, strict=True)]
+        words = f"{'; '.join(told)}."
+        if one.subject == two.subject:
+            words += " Each leaves out what it has not read, and labels that it cannot say: they are not the same ones."
+    return el("p", words, class_="mut small", id="same-sources")
 
 
 def _edits(pair: Pair, table: EditTable) -> Html | None:
@@ -167,8 +172,8 @@ def _two_dots(title: str, both: dict[str, tuple[Figure, ...]], in_points: bool =
         )
         for name, figures in both.items()
     ]
-    body: list[Child] = [el("table", el("tbody", drawn[:SHOWN_ROWS]), class_="edits")]
+    body: list[Child] = [el("table", el("tbody", drawn[:SHOWN_ROWS]), class_="edits stacks")]
     if len(drawn) > SHOWN_ROWS:
-        rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits")
+        rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits stacks")
         body.append(el("details", el("summary", f"{len(drawn) - SHOWN_ROWS} more"), rest, class_="more-line"))
     return el("div", el("h3", title), body)

@@ -6,11 +6,13 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 
 from services.evaluation.facts import SUFFIXES
+from services.evaluation.ranking import Ranking
 from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, SubjectView
 from ui.evaluate.choosing import Stand, models_part, splits_part, subjects_part, work_part
-from ui.evaluate.result import Links, result_part
+from ui.evaluate.ranking import ranking_part, ranking_waited_for
+from ui.evaluate.result import result_part
 from ui.evaluate.retraining import retraining_waited_for
-from ui.evaluate.words import EVALUATE, Place
+from ui.evaluate.words import EVALUATE, Links, Place
 from ui.frame import page
 from ui.theme import ASSETS
 from ui.views.markup import Child, Html, el
@@ -72,12 +74,20 @@ def evaluation_page(
 ) -> str:
     """A model on a subject: the map of its classes, its reading, and the answer."""
     place = stand.place
+    order = ["part-compared", "part-work", "part-result"]
+    if stand.done:
+        order.append(order.pop(1))  # it has nothing to do any more, and the answer comes first
+    shown = [parts[name] for name in order]
+    behind = order.index("part-result") + 1
+    if stand.ready and not stand.at_work:
+        shown.insert(behind, retraining_waited_for())
+        if stand.subject.kind == "classification":
+            shown.insert(behind, ranking_waited_for())
     return page(
         f"{stand.model} on {stand.subject.title}",
         _head(stand.subject, place, stand, choices, versions),
         el("p", "", class_="wrong", id="said", data_problem="", role="alert"),
-        [parts[name] for name in ("part-compared", "part-work", "part-result")],
-        retraining_waited_for() if stand.ready else None,
+        shown,
         here="evaluate",
         signed_in=signed_in,
         sheets=SHEETS,
@@ -163,8 +173,10 @@ def _report(place: Place) -> Html:
 # The report as one file
 
 
-def report_html(found: Evaluated, thumbnail: Callable[[str], bytes]) -> str:
-    """One HTML file with its styles and pictures in it, and no script and no address of anything else."""
+def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[str], bytes]) -> str:
+    """One HTML file with its styles and pictures in it, and no script and no address of anything else. `ranking` is
+    None for none.
+    """
 
     def picture(sha: str) -> str | None:
         data = thumbnail(sha)
@@ -220,6 +232,7 @@ def report_html(found: Evaluated, thumbnail: Callable[[str], bytes]) -> str:
                 "main",
                 el("div", el("h1", found.subject.title), pill(found.model, "acc"), about, class_="title"),
                 unfolded,
+                ranking_part(ranking, lambda _entries, _image: None, picture) if ranking is not None else None,
                 model,
             ),
             class_="studio paper report",

@@ -13,12 +13,15 @@ import numpy as np
 
 from evaluation.by_source import Figure, Floats
 from evaluation.effectiveness import Calibration
+from evaluation.ranking import Order
 from services.evaluation.types import Cell
 from ui.evaluate.words import signed
 from ui.views.markup import Child, Html, el
 
 Open = Callable[[Cell], str | None]
 """Where the images of a number are opened; None where nothing is."""
+FOUND_STEPS = 60
+"""Points of a line of faults found."""
 _FAINT = 0.005
 """Shares below it round to 0 and have no ground."""
 
@@ -120,6 +123,26 @@ def calibration_plot(named: Sequence[tuple[str, Calibration]]) -> Html:
         if one.expected_error is not None
     )
     return el("svg", el("title", said), drawn, viewBox="-4 -4 108 108", class_="eval-plot calibration", role="img")
+
+
+def found_plot(named: Sequence[tuple[str, Order]], images: int, words: str) -> Html:
+    """How many different faults the first of so many images show, for each number of images, in several orders."""
+    most = max((one.all_faults for _, one in named), default=0) or 1
+    places = sorted({round(images * step / FOUND_STEPS) for step in range(FOUND_STEPS + 1)})
+    drawn: list[Child] = [el("rect", x=0, y=0, width=100, height=50, class_="frame")]
+    for look, one in reversed(named):
+        points = [(100 * place / (images or 1), 50 - 50 * one.found(place) / most) for place in places]
+        drawn.append(el("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), class_=look))
+    return el(
+        "svg",
+        el("title", words),
+        drawn,
+        viewBox="0 0 100 50",
+        preserveAspectRatio="none",
+        class_="eval-plot found",
+        role="img",
+        aria_label=words,
+    )
 
 
 def parts_bar(parts: Sequence[tuple[str, int, str, str | None]]) -> Html:

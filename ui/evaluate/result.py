@@ -1,58 +1,38 @@
 """The answer of an evaluation as markup: words, four figures, which edits hurt, where answers go, classes, calibration.
 
-Pure. `Links` says where numbers and pictures lead; a report that stands alone has none.
+Pure. `Links` say where numbers and pictures lead; a report that stands alone has none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from evaluation.by_source import Figure
 from evaluation.effectiveness import ClassRow, Effectiveness
 from evaluation.segmentation import SegmentationEffect
-from services.evaluation.study import StudyPlan
-from services.evaluation.types import Cell, CellKind, EditRow, EditTable, Evaluated
+from services.evaluation.types import Cell, CellKind, Evaluated
+from ui.evaluate.edits import SHOWN_ROWS, edits_part, first_table
 from ui.evaluate.plots import (
-    ChangeAxis,
-    Open,
     calibration_plot,
     change_axis,
     change_plot,
     confusion_table,
     parts_bar,
 )
-from ui.evaluate.words import CANNOT_TELL, clipped, ends_of, minus, p_words, per_cent, points, signed
+from ui.evaluate.words import CANNOT_TELL, Links, clipped, ends_of, minus, p_words, per_cent, points
 from ui.views.markup import Child, Html, el
 from ui.views.parts import button, counted
 
-SHOWN_ROWS = 10
-"""Rows of a table that stand in sight; the rest unfolds."""
 MOST_LABELS = 14
 """Labels of a confusion matrix: of more, those that lose most."""
-_TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
-"""The tables of edits in the order in which they stand, with their words."""
+MOST_NARROW = 6
+"""Labels up to which two of them stand side by side on a laptop."""
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
 """What is a figure in the words of an answer, or an interval in brackets."""
-
-
-@dataclass(frozen=True)
-class Links:
-    """Where an answer leads."""
-
-    opened: Open = lambda _cell: None
-    """Where the images of a number are."""
-    picture: Callable[[str], str | None] = lambda _sha: None
-    """The address of a thumbnail by its SHA-256."""
-    image: Callable[[int, Cell], str | None] = lambda _entry, _cell: None
-    """Where one image of a number is."""
-    control: Child = None
-    """What makes the control set, where it can be made."""
-    study: StudyPlan | None = None
-    """What a study would say that can be drafted; None for none."""
 
 
 def result_part(found: Evaluated, links: Links) -> Html:
@@ -65,7 +45,12 @@ def result_part(found: Evaluated, links: Links) -> Html:
         body = []
     return el(
         "section",
-        el("p", _answer(found), class_="card answer", id="answer"),
+        el(
+            "div",
+            el("p", _answer(found), id="answer"),
+            el("p", found.mapping.summary, class_="mut small", id="not-mapped") if found.mapping.unmapped else None,
+            class_="card answer",
+        ),
         body,
         _notes(found.notes),
         id="part-result",
@@ -112,7 +97,8 @@ def _excess_card(excess: Figure, control: Figure, unit: str, links: Links) -> Ht
             "in excess of reconstruction", CANNOT_TELL, f"{excess.why}.".capitalize(), None, "excess", links.control
         )
     words = f"{ends_of(excess, True)} points; reconstructions {per_cent(control.value)} {unit}".rstrip()
-    return _card("in excess of reconstruction", points(excess.value), words, links.opened(Cell("controls")), "excess")
+    link = links.opened(Cell("controls"))
+    return _card("in excess of reconstruction", points(excess.value), words, link, "excess", links.control)
 
 
 def _validity_card(found: Evaluated, links: Links) -> Html:
@@ -172,99 +158,33 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
         _excess_card(held.excess, held.error_reconstructed, "wrong", links),
         _validity_card(found, links),
         _card(
-            f"what {counted(held.cases, 'test case')} are worth", value, why, links.opened(Cell("generated")), "worth"
+            f"what {counted(held.cases, 'test case')} {'is' if held.cases == 1 else 'are'} worth",
+            value,
+            why,
+            links.opened(Cell("generated")),
+            "worth",
         ),
     )
-    left = el("div", _edits(found, links), _classes(held.classes, links), _calibration(held), class_="eval-column")
-    right = el("div", _confusions(held, links), _sources(held, links), _validity_table(found), class_="eval-column")
-    return [cards, el("div", left, right, class_="eval-columns")]
-
-
-def _edits(found: Evaluated, links: Links) -> Html:
-    there = [table for table in _TABS if found.edits.get(table)]
-    against = "reconstruction" if found.against_control else "original"
-    head = [
-        el("h2", "Which edits hurt"),
-        el("p", f"change of the probability of the true class, against the {against} of the same source", class_="mut"),
+    columns = [
+        el("div", edits_part(found, links), _classes(held.classes, links), class_="eval-column"),
+        el("div", _confusions(held, links), _sources(held, links), _validity_table(found), class_="eval-column"),
+        el("div", _calibration(held), class_="eval-column"),
     ]
-    if not there:
-        empty = el("p", "No test case has an edit whose effect is known.", class_="mut")
-        return el("section", head, empty, class_="card box", id="edits")
-    tabs = [
-        el(
-            "button",
-            _TABS[table],
-            type="button",
-            class_="btn s on" if number == 0 else "btn s",
-            data_tab=table,
-            aria_pressed="true" if number == 0 else "false",
-        )
-        for number, table in enumerate(there)
-    ]
-    tables = [
-        el("div", _edit_table(found, table, links), data_table=table, hidden=number > 0)
-        for number, table in enumerate(there)
-    ]
-    return el("section", head, el("div", tabs, class_="tab-row", role="group"), tables, class_="card box", id="edits")
+    wide, laptop = (_left_is_shorter(found, held, beside) for beside in (True, False))
+    places = ["eval-columns", "three", "left-wide" if wide else "", "left-laptop" if laptop else ""]
+    return [cards, el("div", columns, class_=" ".join(filter(None, places)))]
 
 
-def _edit_table(found: Evaluated, table: EditTable, links: Links) -> list[Child]:
-    rows = found.edits[table]
-    axis = change_axis([one.row.change for one in rows])
-    drawn = [_edit_row(one, axis, found, links) for one in rows]
-    head = el(
-        "thead",
-        el(
-            "tr",
-            el("th", table, scope="col"),
-            el("th", "hurts ← 0 → helps", scope="col", class_="plot-cell"),
-            el("th", "change", scope="col", class_="n"),
-            el("th", "n", scope="col", class_="n"),
-            el("th", "newly wrong", scope="col", class_="n"),
-            el("th", "worst ones", scope="col"),
-        ),
-    )
-    body: list[Child] = [el("table", head, el("tbody", drawn[:SHOWN_ROWS]), class_="edits")]
-    if len(drawn) > SHOWN_ROWS:
-        rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits")
-        body.append(el("details", el("summary", f"{len(drawn) - SHOWN_ROWS} more"), rest, class_="more-line"))
-    return body
-
-
-def _edit_row(one: EditRow, axis: ChangeAxis, found: Evaluated, links: Links) -> Html:
-    row, link = one.row, links.opened(one.cell)
-    wrong_cell = Cell(one.cell.kind, one.cell.name, one.cell.said, only_wrong=True)
-    wrong_link = links.opened(wrong_cell) if row.newly_wrong else None
-    name = el("a", row.name, href=link) if link else row.name
-    if row.change.value is None:
-        plot: Child = el("span", row.change.why, class_="mut small")
-        value: Child = "–"
-    else:
-        plot = change_plot([row.change], axis)
-        value = [signed(row.change.value), el("small", ends_of(row.change, form=".2f"), class_="mut")]
-    pictures = [_worst(entry, one.cell, found, links) for entry in one.worst[:4]]
-    share = per_cent(row.newly_wrong) if row.newly_wrong is not None else "–"
-    sure = f"p = {p_words(row.p_adjusted)}, corrected over the table" if row.p_adjusted is not None else None
-    return el(
-        "tr",
-        el("th", name, scope="row"),
-        el("td", plot, class_="plot-cell"),
-        el("td", value, class_="n", title=sure),
-        el("td", f"{row.n:,}", class_="n"),
-        el("td", el("a", share, href=wrong_link) if wrong_link else share, class_="n"),
-        el("td", el("span", pictures, class_="worst")),
-        class_="hurts" if row.hurts else None,
-    )
-
-
-def _worst(entry: int, cell: Cell, found: Evaluated, links: Links) -> Html | None:
-    sha = found.thumbnails.get(entry)
-    src = links.picture(sha) if sha else None
-    if src is None:
-        return None
-    picture = el("img", src=src, width=36, height=36, alt="", loading="lazy")
-    link = links.image(entry, cell)
-    return el("a", picture, href=link, aria_label=f"image {entry}") if link else picture
+def _left_is_shorter(found: Evaluated, held: Effectiveness, beside: bool) -> bool:
+    """Whether the column of the tables is the shorter one, where the confusion matrices stand `beside` each other or
+    one below the other: by the lines of a matrix, roughly. What is left goes below it.
+    """
+    table = first_table(found)
+    edits, classes = len(found.edits[table]) if table else 0, len(held.classes)
+    tables = 2 * (min(edits, SHOWN_ROWS) + min(classes, SHOWN_ROWS)) + 8
+    labels = min(sum(1 for number in held.confusion[1].images if number), MOST_LABELS)
+    matrices = (1 if beside or labels <= MOST_NARROW else 2) * (labels + 4) + 3
+    return tables <= matrices + 10 + (12 if found.validity is not None else 0)
 
 
 def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
@@ -287,8 +207,8 @@ def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
             el(
                 "tr",
                 el("th", el("a", row.label, href=link) if link else row.label, scope="row"),
-                el("td", per_cent(row.error_original.value), class_="n"),
-                el("td", el("a", generated, href=wrong) if wrong else generated, class_="n"),
+                el("td", per_cent(row.error_original.value), class_="n", data_what="original"),
+                el("td", el("a", generated, href=wrong) if wrong else generated, class_="n", data_what="generated"),
                 el("td", plot, class_="plot-cell"),
                 el(
                     "td",
@@ -297,7 +217,8 @@ def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
                     class_="n",
                     title=f"p = {p_words(row.p_adjusted)}, corrected over all classes" if told else None,
                 ),
-                el("td", f"{row.cases:,}", class_="n"),
+                el("td", f"{row.cases:,}", class_="n", data_what="n"),
+                class_=None if told else "untold",
             )
         )
     head = [("class", ""), ("original", "n"), ("generated", "n"), ("change", "plot-cell"), ("points", "n"), ("n", "n")]
@@ -306,9 +227,9 @@ def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
 
 def _folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[Html], name: str) -> Html:
     top = el("thead", el("tr", [el("th", text, scope="col", class_=look or None) for text, look in head]))
-    body: list[Child] = [el("table", top, el("tbody", rows[:SHOWN_ROWS]))]
+    body: list[Child] = [el("table", top, el("tbody", rows[:SHOWN_ROWS]), class_="stacks")]
     if len(rows) > SHOWN_ROWS:
-        rest = el("table", el("tbody", rows[SHOWN_ROWS:]))
+        rest = el("table", el("tbody", rows[SHOWN_ROWS:]), class_="stacks")
         body.append(el("details", el("summary", f"{len(rows) - SHOWN_ROWS} more"), rest, class_="more-line"))
     return el("section", el("h2", title), el("p", words, class_="mut"), body, class_="card box", id=name)
 
@@ -332,7 +253,7 @@ def _confusions(held: Effectiveness, links: Links) -> Html | None:
         "section",
         el("h2", "Where answers go"),
         el("p", words, class_="mut"),
-        el("div", tables, class_="confusions wide" if len(chosen) > 8 else "confusions"),
+        el("div", tables, class_="confusions wide" if len(chosen) > MOST_NARROW else "confusions"),
         class_="card box",
         id="confusion",
     )
@@ -490,7 +411,7 @@ def _of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> l
                 "div",
                 confusion_table("original", names, held.confusion_original, chosen, None, "any other"),
                 confusion_table("generated", names, held.confusion_generated, chosen, None, "any other"),
-                class_="confusions wide" if len(chosen) > 8 else "confusions",
+                class_="confusions wide" if len(chosen) > MOST_NARROW else "confusions",
             ),
             class_="card box",
             id="confusion",
@@ -521,12 +442,16 @@ def _segmented_classes(held: SegmentationEffect) -> Html:
                 "tr",
                 el("th", one.name, scope="row"),
                 [
-                    el("td", per_cent(value, unit=False), class_="n")
-                    for value in (one.iou_original, one.iou_reconstructed, one.iou_generated)
+                    el("td", per_cent(value, unit=False), class_="n", data_what=what)
+                    for what, value in (
+                        ("original", one.iou_original),
+                        ("reconstructed", one.iou_reconstructed),
+                        ("generated", one.iou_generated),
+                    )
                 ],
                 el("td", change_plot([change], axis) if change.value is not None else change.why, class_="plot-cell"),
-                el("td", points(change.value), class_="n"),
-                el("td", per_cent(one.accuracy_generated), class_="n"),
+                el("td", points(change.value), class_="n", data_what="points"),
+                el("td", per_cent(one.accuracy_generated), class_="n", data_what="pixels found"),
             )
         )
     head = [

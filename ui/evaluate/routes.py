@@ -6,19 +6,20 @@ Called once by `app.py`, before Gradio is mounted at "/".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from pipeline.errors import UserError
-from services.commands import Commands
+from services.commands import Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.service import (
     LOOKING,
     BeginPredictions,
+    CancelControlSet,
     CancelPredictions,
     DraftEvaluationStudy,
     EvaluationService,
@@ -33,14 +34,14 @@ from services.evaluation.study import StudyPlan
 from services.evaluation.types import Asked, Cell, CellKind, Evaluated, ModelChoice, Pending
 from services.test_sets.work import WorkView
 from ui.bodies import answered, refusal
-from ui.evaluate.choosing import LONGEST_MAPPING, Stand
+from ui.evaluate.choosing import LONGEST_MAPPING, Stand, control_part
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
-from ui.evaluate.result import Links, result_part
-from ui.evaluate.words import EVALUATE, Place
+from ui.evaluate.ranking import most_shown, ranking_part, ranking_refused
+from ui.evaluate.result import result_part
+from ui.evaluate.words import EVALUATE, Links, Place
 from ui.frame import not_there, signed_in
 from ui.views.markup import Html, el
-from ui.views.parts import button
 
 API = f"{EVALUATE}api/"
 FRESH = {"Cache-Control": "no-store"}
@@ -88,6 +89,8 @@ class _Pages:
     def stand(self, place: Place) -> Stand:
         """How far it is. Raises UserError for a place that is none."""
         service, asked = self.evaluations, self.asked(place)
+        drawing = service.controls.work.of(about_control(asked.subject)) if service.controls is not None else ()
+        control = next(iter(drawing), None)
         subject = service.view(asked.subject)
         title = next((one.title for one in self.choices(place) if one.key == place.key), asked.model.title)
         if subject.problem:
@@ -99,7 +102,7 @@ class _Pages:
             return Stand(place, subject, title, None, service.pending(asked), work, str(error))
         if work is not None and not work.active and work.kind == LOOKING and mapping is not None:
             work = None
-        return Stand(place, subject, title, mapping, service.pending(asked), work)
+        return Stand(place, subject, title, mapping, service.pending(asked), work, control=control)
 
     def parts(self, stand: Stand) -> dict[str, Html]:
         """What the page shows. While the model reads the figures wait: each batch would change them all."""
@@ -112,27 +115,24 @@ class _Pages:
 
     def _links(self, stand: Stand, found: Evaluated) -> Links:
         place = stand.place
-        control = None
-        drawing = None if self.evaluations.controls is None else self.evaluations.controls.work
-        at_work = next(iter(drawing.of(about_control(stand.subject.subject))), None) if drawing is not None else None
-        if at_work is not None and at_work.active:
-            words = f"It is being drawn: {at_work.done:,} of {at_work.total:,}. Reload the page to see how far it is."
-            control = el("p", words, class_="hint")
-        elif at_work is not None and at_work.state == "failed":
-            control = el("p", at_work.error, class_="notice")
-        elif stand.subject.can_make_control and drawing is not None:
-            control = button("Make the control set", look="s", data_send=CONTROL, id="make-control")
+        can_make = stand.subject.can_make_control and self.evaluations.controls is not None
         opened: Callable[[Cell], str | None] = place.images
         if stand.subject.kind == "segmentation":
             # The images behind a figure of pixels are all of them.
             opened = lambda cell: place.images(cell) if cell.kind in ("generated", "controls") else None  # noqa: E731
         return Links(
             opened,
-            lambda sha: f"/thumbs/{sha}.webp",
+            _thumbnail,
             lambda entry, cell: place.images(cell, entry),
-            control,
+            control_part(stand.control, can_make),
             self._study(stand, found),
         )
+
+    def ranking(self, place: Place) -> Html:
+        """What to look at first. Raises UserError where there is no order."""
+        asked = self.asked(place)
+        cases = self.evaluations.view(asked.subject).cases
+        return ranking_part(self.evaluations.rank(asked, most_shown(cases)), _listed, _thumbnail)
 
     def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | None:
         if found.validity is not None and found.validity.by_strata.value is not None:
@@ -152,6 +152,19 @@ class _Pages:
             return comparison_part((found, self.evaluations.evaluate(self.asked(second))), (place, second))
         except UserError as error:
             return el("section", el("p", str(error), class_="notice"), id="part-compared", class_="card part")
+
+
+def _thumbnail(sha: str) -> str:
+    return f"/thumbs/{sha}.webp"
+
+
+def _listed(entries: Sequence[int], image: int) -> str | None:
+    """Where the gallery shows a list of entries, with one of them large; None for one that no address can hold."""
+    try:
+        to = list_address(entries)
+    except UserError:
+        return None
+    return f"{to}&image={image}&large=1" if image else to
 
 
 def add_evaluate_routes(
@@ -198,12 +211,31 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
         except UserError as error:
             return refusal(error)
 
+    @app.get(f"{API}ranking", include_in_schema=False)
+    def ranking(place: At) -> Response:
+        try:
+            return JSONResponse({"parts": {"part-ranking": pages.ranking(place)}}, headers=FRESH)
+        except UserError as error:
+            return JSONResponse({"parts": {"part-ranking": ranking_refused(str(error))}}, headers=FRESH)
+
     @app.get(f"{API}work", include_in_schema=False)
     def work(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Response:
         try:
             return JSONResponse(_work_said(evaluations.work.view(number)), headers=FRESH)
         except UserError as error:
             return refusal(error)
+
+    @app.get(f"{API}drawing", include_in_schema=False)
+    def drawing(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Response:
+        """How far a control set is. The figures wait: each image would change them."""
+        try:
+            if evaluations.controls is None:
+                raise Missing("Nothing is drawn here.")
+            said = evaluations.controls.work.view(number)
+        except UserError as error:
+            return refusal(error)
+        part = control_part(said, can_make=False) if said.active else None
+        return JSONResponse({"active": said.active, "parts": {"control": part} if part else {}}, headers=FRESH)
 
 
 def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
@@ -240,12 +272,16 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
             return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
         return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
 
+    def _html(asked: Asked, found: Evaluated) -> bytes:
+        ranking = evaluations.rank(asked) if found.effectiveness is not None else None
+        return report_html(found, ranking, thumbnail).encode()
+
     @app.get(f"{EVALUATE}report/{{kind}}", include_in_schema=False)
     def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
         try:
             asked = pages.asked(place)
             found = evaluations.evaluate(asked)
-            data = report_html(found, thumbnail).encode() if kind == "html" else evaluations.file(asked, kind)
+            data = _html(asked, found) if kind == "html" else evaluations.file(asked, kind)
         except UserError as error:
             back = ("The evaluation", place.to())
             return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
@@ -286,6 +322,10 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         commands.send(CONTROL, fields)
         return {"go": place.to()}
 
+    def stop_control(data: dict[str, Any]) -> Mapping[str, Any]:
+        commands.do(CancelControlSet.of({"work": data.pop("work", None)}))
+        return {"go": _sent_place(data).to()}
+
     def study(data: dict[str, Any]) -> Mapping[str, Any]:
         drafted = commands.do(DraftEvaluationStudy.of(_sent_place(data).fields))
         return {"go": f"/study/{drafted['study']}"}
@@ -295,6 +335,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
     add(CancelPredictions.name, cancel)
     add("look", look)
     add(CONTROL, control)
+    add(CancelControlSet.name, stop_control)
 
 
 def _sent_place(data: Mapping[str, Any]) -> Place:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from evaluation.by_source import Figure
+from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell
+from ui.views.markup import Child
 
 EVALUATE = "/evaluate/"
 CANNOT_TELL = "cannot tell"
@@ -54,6 +57,22 @@ class Place:
         said = {name: value for name, value in asdict(cell).items() if value}
         alone = asdict(replace(self, beside="", other=None))
         return evaluate_address("images", **alone, **said, **({"image": image} if image else {}))
+
+
+@dataclass(frozen=True)
+class Links:
+    """Where an answer leads."""
+
+    opened: Callable[[Cell], str | None] = lambda _cell: None
+    """Where the images of a number are."""
+    picture: Callable[[str], str | None] = lambda _sha: None
+    """The address of a thumbnail by its SHA-256."""
+    image: Callable[[int, Cell], str | None] = lambda _entry, _cell: None
+    """Where one image of a number is."""
+    control: Child = None
+    """What makes the control set, where it can be made, and how far that is."""
+    study: StudyPlan | None = None
+    """What a study would say that can be drafted; None for none."""
 
 
 def evaluate_address(end: str = "", **query: Any) -> str:

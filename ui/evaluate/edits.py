@@ -1,0 +1,106 @@
+"""Which edits hurt: the tables of edits of an evaluation, with the worst images of each row. Pure."""
+
+from __future__ import annotations
+
+from services.evaluation.types import Cell, EditRow, EditTable, Evaluated
+from ui.evaluate.plots import ChangeAxis, change_axis, change_plot
+from ui.evaluate.words import Links, ends_of, p_words, per_cent, signed
+from ui.views.markup import Child, Html, el
+
+SHOWN_ROWS = 10
+"""Rows of a table that stand in sight; the rest unfolds."""
+_TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
+"""The tables of edits in the order in which they stand, with their words."""
+
+
+def first_table(found: Evaluated) -> EditTable | None:
+    """The table that is shown first: the first one with figures, or the first one; None without an edit."""
+    there = [table for table in _TABS if found.edits.get(table)]
+    told = [table for table in there if any(one.row.change.value is not None for one in found.edits[table])]
+    return next(iter(told or there), None)
+
+
+def edits_part(found: Evaluated, links: Links) -> Html:
+    """What came, which kind of edit, and what was there before: a table each, behind tabs."""
+    there = [table for table in _TABS if found.edits.get(table)]
+    against = "reconstruction" if found.against_control else "original"
+    head = [
+        el("h2", "Which edits hurt"),
+        el("p", f"change of the probability of the true class, against the {against} of the same source", class_="mut"),
+    ]
+    if not there:
+        empty = el("p", "No test case has an edit whose effect is known.", class_="mut")
+        return el("section", head, empty, class_="card box", id="edits")
+    first = first_table(found)
+    tabs = [
+        el(
+            "button",
+            _TABS[table],
+            type="button",
+            class_="btn s on" if table == first else "btn s",
+            data_tab=table,
+            aria_pressed="true" if table == first else "false",
+        )
+        for table in there
+    ]
+    tables = [el("div", _edit_table(found, table, links), data_table=table, hidden=table != first) for table in there]
+    return el("section", head, el("div", tabs, class_="tab-row", role="group"), tables, class_="card box", id="edits")
+
+
+def _edit_table(found: Evaluated, table: EditTable, links: Links) -> list[Child]:
+    rows = found.edits[table]
+    axis = change_axis([one.row.change for one in rows])
+    drawn = [_edit_row(one, axis, found, links) for one in rows]
+    head = el(
+        "thead",
+        el(
+            "tr",
+            el("th", table, scope="col"),
+            el("th", "hurts ← 0 → helps", scope="col", class_="plot-cell"),
+            el("th", "change", scope="col", class_="n"),
+            el("th", "n", scope="col", class_="n"),
+            el("th", "newly wrong", scope="col", class_="n"),
+            el("th", "worst ones", scope="col"),
+        ),
+    )
+    body: list[Child] = [el("table", head, el("tbody", drawn[:SHOWN_ROWS]), class_="edits stacks")]
+    if len(drawn) > SHOWN_ROWS:
+        rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits stacks")
+        body.append(el("details", el("summary", f"{len(drawn) - SHOWN_ROWS} more"), rest, class_="more-line"))
+    return body
+
+
+def _edit_row(one: EditRow, axis: ChangeAxis, found: Evaluated, links: Links) -> Html:
+    row, link = one.row, links.opened(one.cell)
+    wrong_cell = Cell(one.cell.kind, one.cell.name, one.cell.said, only_wrong=True)
+    wrong_link = links.opened(wrong_cell) if row.newly_wrong else None
+    name = el("a", row.name, href=link) if link else row.name
+    if row.change.value is None:
+        plot: Child = el("span", row.change.why, class_="mut small")
+        value: Child = "–"
+    else:
+        plot = change_plot([row.change], axis)
+        value = [signed(row.change.value), el("small", ends_of(row.change, form=".2f"), class_="mut")]
+    pictures = [_worst(entry, one.cell, found, links) for entry in one.worst[:4]]
+    share = per_cent(row.newly_wrong) if row.newly_wrong is not None else "–"
+    sure = f"p = {p_words(row.p_adjusted)}, corrected over the table" if row.p_adjusted is not None else None
+    return el(
+        "tr",
+        el("th", name, scope="row"),
+        el("td", plot, class_="plot-cell"),
+        el("td", value, class_="n", title=sure),
+        el("td", f"{row.n:,}", class_="n", data_what="n"),
+        el("td", el("a", share, href=wrong_link) if wrong_link else share, class_="n", data_what="newly wrong"),
+        el("td", el("span", pictures, class_="worst")) if any(pictures) else el("td"),
+        class_="hurts" if row.hurts else "untold" if row.change.value is None else None,
+    )
+
+
+def _worst(entry: int, cell: Cell, found: Evaluated, links: Links) -> Html | None:
+    sha = found.thumbnails.get(entry)
+    src = links.picture(sha) if sha else None
+    if src is None:
+        return None
+    picture = el("img", src=src, width=36, height=36, alt="", loading="lazy")
+    link = links.image(entry, cell)
+    return el("a", picture, href=link, aria_label=f"image {entry}") if link else picture
