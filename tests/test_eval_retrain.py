@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +43,7 @@ from services.evaluation.retraining import (
     RetrainAsked,
     RetrainPlan,
     ValidCases,
+    kept_under,
     part,
     plan,
     shared_images,
@@ -52,7 +53,7 @@ from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
 from services.evaluation.types import Asked, Subject
 from services.test_sets.hashes import hashes_of
-from storage.catalogue_types import CatalogueFilter
+from storage.catalogue_types import Between, CatalogueFilter
 from storage.test_set_types import SetEntry
 from storage.workspace import Workspace
 from tests.evaluation_cases import fill
@@ -196,6 +197,25 @@ def test_the_model_as_it_is_says_here_what_it_says_elsewhere(
         right = np.mean([said == one.target for said, one in zip(says, examples, strict=True)])
         row = found.row(BEFORE, name)
         assert row is not None and row.accuracy.value == pytest.approx(right)
+
+
+def test_what_is_kept_is_found_by_later_versions_that_ask_more() -> None:
+    @dataclass(frozen=True)
+    class Later(CatalogueFilter):
+        more: tuple[str, ...] = ()
+
+    @dataclass(frozen=True)
+    class AskedLater(RetrainAsked):
+        more: int = 0
+
+    wanted = OBJECTS.wanted
+    assert wanted is not None
+    later = replace(BIRDS, subject=Subject(wanted=Later(facets=wanted.facets)))
+    assert kept_under(later) == kept_under(BIRDS) != kept_under(ROADS)
+    assert AskedLater(later, seeds=2).digest == RetrainAsked(BIRDS, seeds=2).digest != RetrainAsked(BIRDS).digest
+    assert kept_under(replace(BIRDS, subject=Subject(wanted=Later(wanted.facets, more=("x",))))) != kept_under(BIRDS)
+    between = CatalogueFilter(between=(Between("sharpness", 0.1),))
+    assert kept_under(replace(BIRDS, subject=Subject(wanted=between))) != kept_under(BIRDS)
 
 
 def test_what_was_stopped_goes_on_to_the_same_weights(

@@ -5,10 +5,11 @@ first, and all that was made of a source stays on its side. From columns to arms
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from pipeline.types import TaskKind
 from services.evaluation.ranking import NOT_RANKED
 from services.evaluation.subjects import Cases, Images, MaskOf
 from services.evaluation.types import Asked
+from services.predictions import model_key
 from storage.case_columns import REJECTED, SetRow
 
 Preset = Literal["short", "paper"]
@@ -86,8 +88,8 @@ class RetrainAsked:
 
     @property
     def digest(self) -> str:
-        """Another one for another question."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:24]
+        """Another one for another question; the same in later versions of the studio."""
+        return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | _said(self, but=("asked",)))
 
     def recipe(self, images: int, kind: TaskKind) -> TrainingRecipe:
         """How is trained where the training side has so many originals."""
@@ -97,6 +99,28 @@ class RetrainAsked:
             found = paper_resnet(images) if self.preset == "paper" else short()
         changed = {"updates": self.updates, "batch": self.batch, "learning_rate": self.rate}
         return replace(found, **{name: value for name, value in changed.items() if value})  # type: ignore[arg-type]
+
+
+def kept_under(asked: Asked) -> str:
+    """What all retrainings of a model with images of a subject are kept under, in later versions of the studio too."""
+    subject = asked.subject
+    wanted = None if subject.wanted is None else _said(subject.wanted)
+    return _lasting(
+        {"version": subject.version, "filter": wanted, "split": subject.split, "model": model_key(asked.model)}
+    )
+
+
+def _said(value: Any, but: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a dataclass that are not as they are by themselves: those that come later change nothing."""
+    plain = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in but}
+    usual = {
+        one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(value)
+    }
+    return {name: held for name, held in plain.items() if held != usual[name]}
+
+
+def _lasting(said: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=asdict).encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)

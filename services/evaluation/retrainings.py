@@ -47,6 +47,7 @@ from services.evaluation.retraining import (
     RetrainPlan,
     ValidCases,
     edit_types_of,
+    kept_under,
     part,
     plan,
     require_unseen,
@@ -152,7 +153,7 @@ class Retrainings:
     def kept(self, asked: Asked) -> tuple[Kept, ...]:
         """What came of all retrainings of a model with images of a subject, the latest first."""
         found, pictures = [], ""
-        for one in self._workspace.retrainings.of(about(asked)):
+        for one in self._workspace.retrainings.of(kept_under(asked)):
             pictures = pictures or self._look(self._evaluations.cases(asked.subject))[0]
             try:
                 held = retrained_of(one.told)
@@ -190,7 +191,7 @@ class Retrainings:
         before = said_before(asked.asked.model, planned.sets, groups)
         said = self._trained(asked, planned, recipe, stored, groups, on_step)
         found = _retrained(asked, cases, stored, planned, recipe, before, said)
-        self._workspace.retrainings.keep(about(asked.asked), asked.digest, stored.id, told_of(found))
+        self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, told_of(found))
         return found
 
     # How it is done
