@@ -110,7 +110,9 @@ class Arms:
         return tuple(found)
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Of each arm but the baseline; without a value where the baseline loses nothing on the generated images."""
+        """Of each arm but the baseline; without a value where the baseline loses nothing on the generated images, or so
+        little that it may be chance: a share of that says nothing.
+        """
         before, before_drawn = self._accuracy(self._baseline, original)
         after, after_drawn = self._accuracy(self._baseline, generated)
         found = []
@@ -120,8 +122,10 @@ class Arms:
             value, drawn = self._accuracy(arm, generated)
             held = self._measured[arm][generated]
             lost, lost_drawn = before - after, before_drawn - after_drawn
-            if lost <= 0:
+            if lost <= 0 or np.quantile(lost_drawn, (1 - CONFIDENCE) / 2) <= 0:
                 words = "the model loses nothing on the generated images"
+                if lost > 0:
+                    words = "what the model loses on the generated images may be chance"
                 found.append(WonBack(arm, Figure(None, n=held.right.shape[1], why=words)))
                 continue
             with np.errstate(divide="ignore", invalid="ignore"):

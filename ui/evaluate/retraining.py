@@ -30,8 +30,8 @@ _ARM_HINTS: Mapping[ArmKey, str] = {
     "ranked": "those that are looked at first",
 }
 _PRESETS = (
-    ("short", "a short fine-tuning from its weights: 400 updates of 32 images"),
-    ("paper", "the paper's: 90 epochs from weights of chance, batches of 100"),
+    ("short", "a short fine-tuning from its weights: 400 updates"),
+    ("paper", "the paper's, from weights of chance: 90 epochs, or 200 of a segmenter"),
 )
 
 
@@ -178,7 +178,11 @@ def _table(found: Retrained) -> Html:
     for arm in (BEFORE, *images):
         rows = [found.row(arm, name) for name in sets]
         share = won.get(arm)
-        lost = [minus(per_cent(share.value)), el("small", minus(ends_of(share)))] if share is not None else "–"
+        lost = (
+            [minus(per_cent(share.value)), el("small", minus(ends_of(share)))]
+            if share is not None and share.value is not None
+            else el("span", "–", title=share.why if share is not None else None)
+        )
         body.append(
             el(
                 "tr",
@@ -192,7 +196,10 @@ def _table(found: Retrained) -> Html:
         )
     table = el("table", el("thead", el("tr", head)), el("tbody", body))
     what = "pixels" if found.kind == "segmentation" else "images"
-    caption = f"Share of {what} that it is right about; below it points beside “{ORIGINAL}”, with 95 % intervals."
+    untold = next((f" Won back: {share.why}." for share in won.values() if share.value is None), "")
+    caption = (
+        f"Share of {what} that it is right about; below it points beside “{ORIGINAL}”, with 95 % intervals.{untold}"
+    )
     return join(el("div", table, class_="arms-table"), el("p", caption, class_="mut small"))
 
 
