@@ -184,6 +184,9 @@ OF_EVALUATIONS: Mapping[str, tuple[bool, Mapping[str, Any]]] = {
     "show-control-set": (True, {"work": 1}),
     "rank-test-cases": (True, {"view": "kind=classification", "most": 5}),
     "foretell-faults": (True, {"view": "kind=classification", "runs": ["a-run"]}),
+    "begin-retraining": (False, {"view": "kind=classification", "seeds": 1, "updates": 1}),
+    "cancel-retraining": (False, {"work": 1}),
+    "show-retraining": (True, {"view": "kind=classification"}),
     "draft-evaluation-study": (False, {"view": "kind=classification", "judged": 20}),
     "score-images": (False, {}),
 }
@@ -210,6 +213,8 @@ def test_evaluations_are_looked_at_by_who_may_look_and_begun_by_who_may_change_t
     assert studio.workspace.studies.all() == () and studio.workspace.scores.latest() is None
     with pytest.raises(Missing):
         studio.evaluations.work.view(1)  # nothing was begun
+    with pytest.raises(Missing):
+        studio.retrainings.work.view(1)
     for name, (_, fields) in OF_EVALUATIONS.items():
         for role in ("full", "lead"):
             reply = asking[role].ask("POST", f"/gradio_api/run/{endpoint_of(known[name])}", {"data": fields})
@@ -294,6 +299,10 @@ PLACES: tuple[tuple[str, str, tuple[int, int, int]], ...] = (
     ("POST", "/evaluate/api/make-control-set", (403, 403, 403)),
     ("POST", "/evaluate/api/draft-evaluation-study", (403, 403, 403)),
     ("POST", "/evaluate/api/look", (403, 403, 403)),
+    ("GET", "/evaluate/api/retraining?version=1", (403, 403, 400)),
+    ("GET", "/evaluate/retraining/markdown?version=1", (403, 403, 404)),
+    ("POST", "/evaluate/api/begin-retraining", (403, 403, 403)),
+    ("POST", "/evaluate/api/cancel-retraining", (403, 403, 403)),
     ("POST", "/curate/api/hold", (403, 403, 403)),
     ("GET", "/ui/studio.js", (403, 403, 200)),
     ("GET", "/images/x.png", (403, 403, 404)),
