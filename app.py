@@ -136,6 +136,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from ui.curate.routes import add_curate_routes
     from ui.drawing_routes import add_drawing_routes
     from ui.endpoints import add_endpoints, has_call
+    from ui.evaluate.retraining_routes import add_retraining_routes
     from ui.evaluate.routes import add_evaluate_routes
     from ui.explore import LARGEST_UPLOAD, explore_page
     from ui.plain_http import PlainHttp
@@ -174,6 +175,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     add_curate_routes(app, studio.workspace, studio.commands, *services)
     add_batch_routes(app, studio.commands, studio.batches, studio.revisions, studio.profile.name)
     add_evaluate_routes(app, studio.commands, studio.evaluations, workspace.thumbnails.webp)
+    add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
     add_scripts_page(app, studio.commands, studio.workspace.tokens, settings.mcp)
     app.mount("/annotate", annotate_application(studio.workspace))
     with warnings.catch_warnings():

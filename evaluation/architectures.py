@@ -55,6 +55,14 @@ def find_network(wanted: UnderTestSettings) -> Network:
     return _from_torchvision(wanted.name) if wanted.source == "torchvision" else _from_timm(wanted.name)
 
 
+def untrained(network: Network, wanted: UnderTestSettings) -> Any:
+    """The module of a network anew, its weights as chance draws them."""
+    if wanted.source == "transformers":
+        return type(network.net)(network.net.config)
+    auxiliary = any(key.startswith("aux_classifier.") for key in network.net.state_dict())
+    return _empty(network.identity.name, len(network.identity.classes), auxiliary)[0]
+
+
 def checkpoint_path(named: str) -> Path:
     """The path that a person gave of a checkpoint file, whether there is a file or not; "~" begins a home folder.
 

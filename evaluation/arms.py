@@ -12,6 +12,15 @@ from numpy.typing import NDArray
 
 from evaluation.by_source import CONFIDENCE, Figure, Floats
 
+ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstructions"
+GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
+ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
+BEFORE = "not trained further"
+"""The model as it is: no arm, and shown beside them."""
+CONTROLS = (AUGMENTED, CONTROL)
+"""What learns from generated images has to gain more than these, or it is not their edits that help."""
+ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
+"""What every arm is measured on: sources that none has learnt from, and what was made of them."""
 RESAMPLES = 4000
 FEWEST_SEEDS = 5
 
@@ -45,6 +54,21 @@ class WonBack:
     arm: str
     share: Figure
     """(arm on generated - baseline on generated) / (baseline on original - baseline on generated): 1 is all of it."""
+
+
+def beside_controls(measured: Mapping[str, Mapping[str, Measured]]) -> dict[tuple[str, str], Figure]:
+    """By arm and control: how much more an arm that learns from generated images is right about those of sources that
+    none has learnt from. Empty without such a set.
+    """
+    found = {}
+    for control in (one for one in CONTROLS if one in measured):
+        if ON_GENERATED not in measured[control]:
+            continue
+        pairs = {name: {ON_GENERATED: held[ON_GENERATED]} for name, held in measured.items()}
+        for row in Arms(pairs, control).rows():
+            if row.arm not in (ORIGINAL, *CONTROLS):
+                found[row.arm, control] = row.gain
+    return found
 
 
 class Arms:
@@ -86,7 +110,9 @@ class Arms:
         return tuple(found)
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Of each arm but the baseline; without a value where the baseline loses nothing on the generated images."""
+        """Of each arm but the baseline; without a value where the baseline loses nothing on the generated images, or so
+        little that it may be chance: a share of that says nothing.
+        """
         before, before_drawn = self._accuracy(self._baseline, original)
         after, after_drawn = self._accuracy(self._baseline, generated)
         found = []
@@ -96,8 +122,10 @@ class Arms:
             value, drawn = self._accuracy(arm, generated)
             held = self._measured[arm][generated]
             lost, lost_drawn = before - after, before_drawn - after_drawn
-            if lost <= 0:
+            if lost <= 0 or np.quantile(lost_drawn, (1 - CONFIDENCE) / 2) <= 0:
                 words = "the model loses nothing on the generated images"
+                if lost > 0:
+                    words = "what the model loses on the generated images may be chance"
                 found.append(WonBack(arm, Figure(None, n=held.right.shape[1], why=words)))
                 continue
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -126,5 +154,7 @@ class Arms:
         sources = len(np.unique(held.source))
         if self.seeds < 2 or sources < 2:
             return Figure(value, n=held.right.shape[1], sources=sources, why="no interval with one seed or one source")
+        if np.isnan(drawn).all():
+            return Figure(value, n=held.right.shape[1], sources=sources, why="no interval: too little is lost to tell")
         low, high = np.nanquantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
         return Figure(value, float(low), float(high), held.right.shape[1], sources)

@@ -71,8 +71,9 @@ class Example:
     """An image to learn from: its file, and its class or its mask."""
 
     image: Path
-    target: int | Path
-    """The number of its class; or a mask, a PNG of mode L with class numbers, `IGNORED` for none."""
+    target: int | tuple[int, ...] | Path
+    """The number of its class, or of several where each of them is right; or a mask, a PNG of mode L with class
+    numbers, `IGNORED` for none."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +126,12 @@ def train(
     folder: Path,
     on_update: Callable[[int, float], None] = lambda update, loss: None,
     cancelled: threading.Event | None = None,
+    groups: Sequence[Sequence[int]] = (),
 ) -> Trained:
     """Train a torch module, whose weights change, and leave what came of it in `folder`; where that holds a training
     that was stopped, it goes on. `prepare` gives the pixels of an image as the module takes them, (3, h, w); `score`
-    says how good the module is on the tuning images, the larger the better.
+    says how good the module is on the tuning images, the larger the better. Where a mask has the numbers of `groups` of
+    classes of a segmenter, each class of a group is right.
 
     Raises UserError for an arm without examples or with a file that cannot be read, ValueError for a folder that holds
     another training, and Cancelled when asked to stop: then it can go on later.
@@ -156,7 +159,7 @@ def train(
     learnt = _Examples(arm, kind, prepare, seed)
     for some in batches(len(arm.examples), recipe.batch, recipe.updates, seed, update):
         stop_if(cancelled)
-        loss = _step(accelerator, net, optimiser, learnt.batch(some, update), kind)
+        loss = _step(accelerator, net, optimiser, learnt.batch(some, update), kind, groups)
         schedule.step()
         update += 1
         on_update(update, loss)
@@ -166,7 +169,8 @@ def train(
         found = score(accelerator.unwrap_model(net))
         if found > best[1]:
             best = (update, found)
-            state = {name: held.contiguous() for name, held in accelerator.unwrap_model(net).state_dict().items()}
+            # Cloned: weights that a network uses twice would be refused.
+            state = {name: one.contiguous().clone() for name, one in accelerator.unwrap_model(net).state_dict().items()}
             _replace(folder / BEST, partial(save_file, state))
         accelerator.save_state(str(folder / STATE))
         told = json.dumps({"training": about, "update": update, "best": best})
@@ -181,6 +185,8 @@ class _Examples:
         from torchvision.transforms import v2
 
         self._arm, self._kind, self._prepare, self._seed = arm, kind, prepare, seed
+        self._several = max((len(one.target) for one in arm.examples if isinstance(one.target, tuple)), default=0)
+        """Of how many classes each may be the right one, at most; 0 where an image has one class."""
         if arm.augmentation and kind == "segmentation":
             # Nothing that moves pixels: the mask would not follow.
             self._augment: Any = v2.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.05)
@@ -188,12 +194,16 @@ class _Examples:
             self._augment = {"": None, "randaugment": v2.RandAugment(), "augmix": v2.AugMix()}[arm.augmentation]
 
     def batch(self, places: Sequence[int], update: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pixels (batch, 3, h, w), and class numbers (batch,) or (batch, h, w)."""
+        """Pixels (batch, 3, h, w), and class numbers (batch,) or (batch, h, w); (batch, classes) where several are
+        right, -1 for none. Raises UserError where a model takes each image in a size of its own.
+        """
         import torch
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed((self._seed << 20) + update)
             pairs = [self._one(self._arm.examples[place]) for place in places]
+        if len({pixels.shape for pixels, _ in pairs}) > 1:
+            raise UserError("The model takes each image in a size of its own, and what is learnt together has one.")
         return torch.stack([pixels for pixels, _ in pairs]), torch.stack([target for _, target in pairs])
 
     def _one(self, example: Example) -> tuple[torch.Tensor, torch.Tensor]:
@@ -203,29 +213,59 @@ class _Examples:
         if self._augment is not None:
             image = self._augment(image)
         pixels = self._prepare(image)
-        if isinstance(example.target, int):
-            return pixels, torch.tensor(example.target)
+        if not isinstance(example.target, Path):
+            if not self._several:
+                return pixels, torch.tensor(example.target)
+            right = example.target if isinstance(example.target, tuple) else (example.target,)
+            return pixels, torch.tensor([*right, *[-1] * (self._several - len(right))])
         size = (pixels.shape[-1], pixels.shape[-2])
         mask = _image(example.target).convert("L").resize(size, Image.Resampling.NEAREST)
         return pixels, torch.from_numpy(np.asarray(mask).astype(np.int64))
 
 
 def _step(
-    accelerator: Any, net: Any, optimiser: Any, batch: tuple[torch.Tensor, torch.Tensor], kind: TaskKind
+    accelerator: Any,
+    net: Any,
+    optimiser: Any,
+    batch: tuple[torch.Tensor, torch.Tensor],
+    kind: TaskKind,
+    groups: Sequence[Sequence[int]],
 ) -> float:
     from torch.nn import functional
 
     pixels, target = (one.to(accelerator.device) for one in batch)
     net.train()
-    said = net(pixels)
-    logits = (said["out"] if isinstance(said, dict) else said).float()
+    logits = _grouped(logits_of(net(pixels)).float(), groups)
     if kind == "segmentation" and logits.shape[-2:] != target.shape[-2:]:
         logits = functional.interpolate(logits, size=target.shape[-2:], mode="bilinear", align_corners=False)
-    loss = functional.cross_entropy(logits, target, ignore_index=IGNORED if kind == "segmentation" else -100)
+    if kind == "classification" and target.ndim == 2:
+        own = logits.gather(1, target.clamp(min=0)).masked_fill(target < 0, float("-inf"))
+        loss = (logits.logsumexp(1) - own.logsumexp(1)).mean()
+    else:
+        loss = functional.cross_entropy(logits, target, ignore_index=IGNORED if kind == "segmentation" else -100)
     accelerator.backward(loss)
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
     return float(loss.detach())
+
+
+def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Tensor:
+    """The logits of groups of classes (batch, groups, ...), and behind them that of all classes of none."""
+    import torch
+
+    if not groups:
+        return logits
+    rest = sorted(set(range(logits.shape[1])) - {number for one in groups for number in one})
+    return torch.stack([logits[:, list(one)].logsumexp(1) for one in (*groups, rest) if len(one)], 1)
+
+
+def logits_of(said: Any) -> Any:
+    """The logits among what a network gives: of torchvision's segmenters, of those with a second head, and of
+    transformers.
+    """
+    if isinstance(said, dict) and "out" in said:
+        return said["out"]
+    return getattr(said, "logits", said)
 
 
 def _optimiser(net: Any, recipe: TrainingRecipe) -> tuple[Any, Any]:

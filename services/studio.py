@@ -23,6 +23,7 @@ from services.curation.near_duplicates import NearDuplicates
 from services.curation.plans import CellPlans
 from services.editing import Editing
 from services.estimates import Estimates
+from services.evaluation.retrainings import Retrainings
 from services.evaluation.scoring import ImageScores
 from services.evaluation.service import EvaluationService
 from services.exchange import Exchange
@@ -78,6 +79,8 @@ class Studio:
     """Whole data sets on their way to test cases."""
     evaluations: EvaluationService
     """What test sets say of models under test."""
+    retrainings: Retrainings
+    """What training them further gains."""
     test_sets: TestSetServices
     revisions: Revisions
     """Whether there is anything new to show."""
@@ -87,6 +90,7 @@ class Studio:
     def close(self) -> None:
         """Stop the work that is going on; the workspace stays open."""
         self.batches.close()
+        self.retrainings.close()
         self.evaluations.close()
         self.thumbnails.close()
         self.imports.close()
@@ -132,6 +136,8 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
     batches.register(commands)
     evaluations = EvaluationService(profile, workspace, predictions.require_known, changes, execution)
     evaluations.register(commands)
+    retrainings = Retrainings(workspace, evaluations, changes)
+    retrainings.register(commands)
     ImageScores(workspace).register(commands)
     thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
     gallery = Gallery(workspace, meaning, near_duplicates, image_map, thumbnails.give_way)
@@ -159,6 +165,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
         image_map=image_map,
         batches=batches,
         evaluations=evaluations,
+        retrainings=retrainings,
         test_sets=test_set_services(workspace, commands, changes, gallery.ids),
         revisions=Revisions(workspace.saved, changes),
         thumbnails=thumbnails,

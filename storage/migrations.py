@@ -23,6 +23,7 @@ from storage import (
     imports_tables,
     model_tables,
     panels,
+    retrainings,
     score_tables,
     source_triggers,
     state_tables,
@@ -59,6 +60,7 @@ STEPS = (
     "m022_batch_facet",
     "m023_models_under_test",
     "m024_scores",
+    "m025_retrainings",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -83,6 +85,7 @@ APPEND_ONLY = (
     *imports_tables.APPEND_ONLY,
     *model_tables.APPEND_ONLY,
     *score_tables.APPEND_ONLY,
+    *retrainings.APPEND_ONLY,
 )
 """The tables whose rows never change and never go."""
 
@@ -428,6 +431,14 @@ def m024_scores(db: sqlite_utils.Database) -> None:
     """How likely people find each image valid, foretold from their votes on others."""
     score_tables.apply(db)
     _only_append(db, score_tables.APPEND_ONLY)
+
+
+@studio()
+def m025_retrainings(db: sqlite_utils.Database) -> None:
+    """What training models under test further has brought."""
+    for statement in retrainings.TABLES:
+        db.execute(statement)
+    _only_append(db, retrainings.APPEND_ONLY)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from storage.imports import Imports
 from storage.models_under_test import ModelsUnderTest
 from storage.predictions import Predictions, convert_readings
 from storage.presence import Presence
+from storage.retrainings import Retrainings
 from storage.rows import insert_row, now
 from storage.runs import Runs
 from storage.scores import Scores
@@ -42,6 +43,7 @@ IMAGES = "images"
 THUMBNAILS = "thumbs"
 PRESENCE = "open"
 VECTORS = "vectors"
+RETRAININGS = "retrainings"
 
 
 class Workspace:
@@ -67,6 +69,8 @@ class Workspace:
         self.predictions = Predictions(self._database, self.images)
         self.models_under_test = ModelsUnderTest(self._database)
         """Which models the predictions are of, and all that each says of many images at once."""
+        self.retrainings = Retrainings(self._database)
+        """What training them further has brought."""
         self.case_columns = CaseColumns(self._database)
         """What an evaluation counts: all images that can be curated, column by column."""
         self.scores = Scores(self._database)
@@ -130,6 +134,11 @@ class Workspace:
         if not self.images.process:
             raise RuntimeError("the workspace is closed")
         return new_scratch(self.folder / name, self.images.process, self._presence.alive)
+
+    @property
+    def trainings(self) -> Path:
+        """The folder of the weights of models that were trained further, a folder each; it need not exist."""
+        return self.folder / RETRAININGS
 
     def saved(self) -> int:
         """Another number after every commit, be it of this process or of another one."""

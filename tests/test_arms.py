@@ -60,6 +60,12 @@ def test_arms_that_were_measured_otherwise_and_a_model_that_loses_nothing() -> N
     same = {"original": one, "generated": one}
     (won,) = Arms({"a": same, "b": same}, "a").won_back("original", "generated")
     assert won.share.value is None and won.share.why == "the model loses nothing on the generated images"
+    less = Measured(one.source, one.right.copy())
+    less.right[:, ::100] = False
+    for base in ({"original": one, "generated": less}, {"original": one, "generated": measured(chance, 0.6)}):
+        (won,) = Arms({"a": base, "b": base}, "a").won_back("original", "generated")
+        told = won.share.why == "what the model loses on the generated images may be chance"
+        assert (won.share.value is None) == told == (base["generated"] is less)
     alone = Measured(np.array([0, 0]), np.array([[True, False]]))
     row = Arms({"a": {"set": alone}}, "a").rows()[0]
     assert row.accuracy.value == 0.5 and row.accuracy.low is None

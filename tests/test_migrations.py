@@ -107,6 +107,7 @@ def _judged_by_a_model(workspace: Workspace, sha: str) -> None:
     known = models.record("a net", identity, "a net", {})
     models.keep(known, [], probabilities=[NewProbabilities(sha, np.ones(1))])
     models.keep_pixel_counts([NewPixelCount(1, sha, np.zeros(1, PIXELS))])
+    workspace.retrainings.keep("images and a model", "a question", known.id, {"answer": "It gains."})
 
 
 def test_the_list_of_steps_is_complete() -> None:

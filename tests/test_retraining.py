@@ -13,9 +13,22 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 from torch import nn
+from torchvision.models.inception import InceptionOutputs
 from torchvision.transforms.functional import to_tensor
+from transformers.modeling_outputs import ImageClassifierOutput
 
-from evaluation.retraining import Arm, Example, TrainingRecipe, batches, paper_deeplab, paper_resnet, short, train
+from evaluation.retraining import (
+    Arm,
+    Example,
+    TrainingRecipe,
+    _grouped,
+    batches,
+    logits_of,
+    paper_deeplab,
+    paper_resnet,
+    short,
+    train,
+)
 from pipeline.errors import Cancelled, UserError
 
 COLOURS = ((220, 40, 40), (40, 60, 220))
@@ -152,6 +165,40 @@ def test_an_empty_arm_a_broken_file_and_another_training_are_told(tmp_path: Path
     examples[0].image.write_bytes(b"no image")
     with pytest.raises(UserError, match=r"0\.png cannot be read"):
         train(net(), "classification", to_tensor, Arm("a", examples), QUICK, 1, lambda m: 0.0, tmp_path / "u")
+
+
+def test_an_image_may_be_of_several_classes_of_which_each_is_right(tmp_path: Path) -> None:
+    """As “bird” is of 59 of ImageNet: what is learnt is that it is one of them, and of one class it is as ever."""
+    examples = pictures(tmp_path / "images")
+    alone = tuple(Example(one.image, (one.target,)) for one in examples if isinstance(one.target, int))
+    several = tuple(Example(one.image, (0, 2) if one.target == 0 else 1) for one in examples)
+    losses: dict[str, list[float]] = {"one": [], "alone": [], "several": []}
+    wide = nn.Sequential(net(), nn.Linear(2, 3))
+    for name, given in (("one", examples), ("alone", alone), ("several", several)):
+        model = wide if name == "several" else net()
+        told = lambda _, loss, name=name: losses[name].append(loss)  # noqa: E731
+        train(model, "classification", to_tensor, Arm(name, given), QUICK, 1, lambda m: 0.0, tmp_path / name, told)
+    assert losses["one"] == pytest.approx(losses["alone"], abs=1e-6)
+    assert losses["several"][-1] < 0.3 < losses["several"][0]
+
+
+def test_each_class_of_a_group_is_right_for_its_pixels() -> None:
+    """As “car” and “bus” are for “vehicle”: the probability of a group is the sum, and the rest is one group more."""
+    chance = torch.Generator().manual_seed(3)
+    logits, target = torch.randn(2, 5, 3, 4, generator=chance), torch.tensor([0, 1, 255, 1]).expand(2, 3, 4)
+    groups = ((1, 3), (0,))
+    shares = logits.softmax(1)
+    true = torch.stack([shares[:, [1, 3]].sum(1), shares[:, 0], shares[:, [2, 4]].sum(1)], 1).log()
+    loss = nn.functional.cross_entropy(_grouped(logits, groups), target, ignore_index=255)
+    assert torch.allclose(loss, nn.functional.nll_loss(true, target, ignore_index=255), atol=1e-6)
+    assert _grouped(logits, ()) is logits and _grouped(logits, ((0, 1), (2, 3, 4))).shape == (2, 2, 3, 4)
+
+
+def test_what_networks_give_is_taken_for_its_logits() -> None:
+    logits = torch.zeros(2, 3)
+    second = InceptionOutputs(logits, None)
+    for said in (logits, {"out": logits, "aux": None}, second, ImageClassifierOutput(logits=logits)):
+        assert logits_of(said) is logits
 
 
 def test_the_papers_recipes_at_equal_updates() -> None:

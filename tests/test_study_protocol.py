@@ -74,7 +74,8 @@ class Size:
     """How many of all test cases show a wrong thing."""
     careful: int
     """Workers who look. With them are two who have it the wrong way round, and one who does not look; and one with a
-    bad record and one without any, who are not let in."""
+    bad record and one without any, who are not let in. Five have to stay for five votes an image: that one who looks
+    has two of his first five control items wrong happens once in forty times, so there are more of them."""
     min_seen: int
     """Control items that a worker has to have seen before they count."""
     near: float
@@ -104,7 +105,7 @@ class Size:
         return self.careful + 3
 
 
-SMALL = Size(at_random=120, misclassified=40, scenes=36, wrong=50, careful=6, min_seen=5, near=0.03)
+SMALL = Size(at_random=120, misclassified=40, scenes=36, wrong=50, careful=9, min_seen=5, near=0.03)
 FULL = Size(at_random=300, misclassified=100, scenes=90, wrong=50, careful=12, min_seen=8, near=0.02)
 
 

@@ -14,6 +14,7 @@ from demo.paper.retraining import Retraining
 from demo.paper.size import Size
 from demo.paper.validity import PAPERS_WAY, Validity
 from demo.paper.world import FAMILIES, PLANTED_TYPES, Family
+from evaluation.arms import CONTROLS
 from evaluation.by_source import Figure
 from evaluation.effectiveness import Effectiveness
 from evaluation.report import CANNOT_TELL, per_cent, with_interval
@@ -181,7 +182,7 @@ def _retraining(held: Results) -> Iterator[Goal]:
             with_interval(kept, points=True),
             None if kept.value is None else kept.value >= -LOSS,
         )
-        for control in rq3.CONTROLS:
+        for control in CONTROLS:
             more = found.beside_controls.get((MAIN_ARM, control), Figure(None, why="there is no such set"))
             yield Goal(
                 "RQ3",

@@ -20,29 +20,42 @@ from PIL import Image
 
 from demo.judges import CLASSES
 from demo.paper.annotators import vote
-from demo.paper.learning import KINDS, Training, learnt, right_of
 from demo.paper.prioritising import doubtful_first, ours
-from demo.paper.reading import CANNOT_TELL, VALID, Numbers, Read, one_thread
+from demo.paper.reading import CANNOT_TELL, VALID, WEIGHTS, Numbers, Read, one_thread
 from demo.paper.size import Size
 from demo.paper.validity import sides_of
 from demo.paper.world import Family, mask_file, side
 from demo.scene import Scene
-from evaluation.arms import ArmRow, Arms, Measured, WonBack
+from evaluation.arms import (
+    ARMS,
+    AUGMENTED,
+    BY_VOTES,
+    CONTROL,
+    GENERATED,
+    ON_GENERATED,
+    ON_ORIGINAL,
+    ON_SHIFT,
+    ON_UNSEEN,
+    ORIGINAL,
+    RANKED,
+    ArmRow,
+    Arms,
+    Measured,
+    WonBack,
+    beside_controls,
+)
 from evaluation.by_source import Figure, Floats
 from evaluation.retraining import Arm, Augmentation, Example, TrainingRecipe
 from evaluation.segmentation import mean_iou
 from evaluation.sides import SIDES, Pictured, Shared, Side, shared
+from evaluation.trainings import Training, learnt, right_of
 from pipeline.near_duplicates import perceptual_hash
+from pipeline.settings import UnderTestSettings
+from pipeline.types import TaskKind
 
 UNSEEN = "weather"
 """The edit type that no arm learns from."""
-ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstructions"
-GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
-ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
-CONTROLS = (AUGMENTED, CONTROL)
-ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
-SETS = (ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT)
-"""What every arm is measured on: sources that none has learnt from, and what was made of them."""
+KINDS: Mapping[Family, TaskKind] = {"object": "classification", "road": "segmentation"}
 _BATCH: Mapping[Family, int] = {"object": 16, "road": 8}
 # Optimiser and rates were set on runs with 60 and 24 of the sources, as the report says.
 _WAYS: Mapping[Family, Literal["sgd", "adam"]] = {"object": "adam", "road": "sgd"}
@@ -142,9 +155,10 @@ def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraini
         *parts.original("tune")[0],
         *parts.made(rows["tune", False][:: max(1, len(rows["tune", False]) // _MOST_TUNE)])[0],
     )
+    model = UnderTestSettings(source="file", file=str(WEIGHTS[family]))
     trainings = {
         (arm.name, seed): Training(
-            family, arm, seed, recipe, tune, sets, folder / family / f"{ARMS.index(arm.name)}-{seed}"
+            model, arm, seed, recipe, tune, sets, folder / family / f"{ARMS.index(arm.name)}-{seed}"
         )
         for arm in arms
         for seed in range(size.seeds)
@@ -165,7 +179,7 @@ def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraini
     return Retraining(
         compared.rows(),
         compared.won_back(ON_ORIGINAL, ON_GENERATED) if ON_GENERATED in sets and ON_ORIGINAL in sets else (),
-        _beside(measured),
+        beside_controls(measured),
         _miou(said, sets, size.seeds) if kind == "segmentation" else {},
         {arm.name: len(arm.examples) for arm in arms},
         {name: len(own) for name, own in sets.items()},
@@ -232,18 +246,6 @@ def _all(trainings: Mapping[tuple[str, int], Training], workers: int) -> dict[tu
             if number % 5 == 0 or number == len(running):
                 print(f"  {number} of {len(running)} trainings are done", flush=True)
         return {key: ended.result() for ended, key in running.items()}
-
-
-def _beside(measured: Mapping[str, Mapping[str, Measured]]) -> dict[tuple[str, str], Figure]:
-    if ON_GENERATED not in measured[ORIGINAL]:
-        return {}
-    found = {}
-    for control in CONTROLS:
-        pairs = {name: {ON_GENERATED: held[ON_GENERATED]} for name, held in measured.items()}
-        for row in Arms(pairs, control).rows():
-            if row.arm not in (ORIGINAL, *CONTROLS):
-                found[row.arm, control] = row.gain
-    return found
 
 
 def _miou(

@@ -1,8 +1,9 @@
 """`python -m evaluation`: what a test set says of a model under test, without a browser; the same as the page Evaluate.
 
 The report goes to stdout, as Markdown or with `--json` as data; progress to stderr. What the model has not read yet is
-read first, and kept. A person's mistake ends with one sentence and exit code 2. When images could not be read it is 3,
-a Ctrl-C gives 130, SIGTERM 143, and a reader that closed the pipe 141. Whatever ends it, what was read is kept.
+read first, and kept; a training goes on where it was stopped. A person's mistake ends with one sentence and exit code
+2. When images could not be read it is 3, a Ctrl-C gives 130, SIGTERM 143, and a reader that closed the pipe 141.
+Whatever ends it, what was read and trained is kept.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ from pipeline.refusals import reason
 from pipeline.settings import UnderTestSettings
 from pipeline.terminal import ProgressLine, Terminated, stop_on_signals
 from services.curation.views import View
-from services.evaluation.asking import MOST_RANKED
+from services.evaluation.asking import MOST_RANKED, BeginRetraining
 from services.evaluation.facts import facts_of, file_of, json_text
 from services.evaluation.foretelling import foretelling_facts, foretelling_markdown
 from services.evaluation.ranking import ranking_facts, ranking_markdown
-from services.evaluation.service import EvaluationService
+from services.evaluation.retrained import retrained_facts, retrained_markdown
+from services.evaluation.retraining import ARM_KEYS, PRESETS, SEEDS
+from services.evaluation.retrainings import OnStep, Retrainings, retrain_asked
+from services.evaluation.service import READING, EvaluationService
 from services.evaluation.types import Asked, Evaluated, Subject
 from services.test_sets.versions import version_of
 from storage.workspace import DATABASE, Workspace
@@ -92,13 +96,18 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
         line = ProgressLine()
         pace: Pace | None = None
 
-        def on_count(done: int, total: int) -> None:
+        def on_step(what: str, done: int, total: int) -> None:
             nonlocal pace
             if stop.is_set():
                 raise Cancelled
             pace = pace if pace is not None and pace.total == total else Pace(total)
-            line(Progress("reading images", done, total, pace.seconds_left(done)))
+            line(Progress(what, done, total, pace.seconds_left(done)))
 
+        def on_count(done: int, total: int) -> None:
+            on_step(READING, done, total)
+
+        if options.command == "retrain":
+            return _retrained(workspace, service, asked, options, line, on_step), 0
         stored = service.predicting.identify(asked.model)
         misfit = service.misfit(cases, stored)
         if misfit:
@@ -123,6 +132,30 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
         return report, found.pending.unreadable
     finally:
         service.close()
+
+
+def _retrained(
+    workspace: Workspace,
+    service: EvaluationService,
+    asked: Asked,
+    options: argparse.Namespace,
+    line: ProgressLine,
+    on_step: OnStep,
+) -> str:
+    names = ("preset", "arms", "seeds", "augmentation", "unseen", "split_seed", "updates", "batch", "rate")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.shift:
+        given["shift"] = version_of(workspace, options.shift).number
+    wanted = retrain_asked(asked, BeginRetraining.of(given))
+    retrainings = Retrainings(workspace, service)
+    try:
+        found = retrainings.retrain(wanted, on_step)
+    finally:
+        line.clear()
+        retrainings.close()
+    if options.json:
+        return json_text(retrained_facts(found))
+    return "\n".join(_shown(one) for one in retrained_markdown(found).split("\n"))
 
 
 def _asked(service: EvaluationService, workspace: Workspace, options: argparse.Namespace) -> Asked:
@@ -210,6 +243,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, words in (
         ("effectiveness", "how often it is wrong on generated images, beside the very same sources"),
         ("sensitivity", "which edits hurt it"),
+        ("retrain", "what training it further with generated images gains, arm by arm at equal updates"),
         ("rank", "in which order to look at the test cases, to see most of its faults in the first ones"),
         ("foretell", "which captions of runs to draw first, since their images are likely to show a fault"),
     ):
@@ -227,6 +261,8 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--json", action="store_true", help="everything as data")
         if name == "effectiveness":
             sub.add_argument("--latex", action="store_true", help="the table in the paper's form")
+        if name == "retrain":
+            _add_training(sub)
         if name == "foretell":
             sub.add_argument(
                 "--run", metavar="ID", action="append", required=True, help="whose captions; may be repeated"
@@ -234,6 +270,17 @@ def _parser() -> argparse.ArgumentParser:
         if name == "rank":
             sub.add_argument("--most", type=_most, default=20, help="so many are listed, the first ones (20)")
     return parser
+
+
+def _add_training(sub: argparse.ArgumentParser) -> None:
+    said = {name: field.description or "" for name, field in BeginRetraining.model_fields.items()}
+    sub.add_argument("--preset", choices=PRESETS, help=f"{said['preset']} (short)")
+    sub.add_argument("--arms", help=f"{said['arms']}; all: {','.join(ARM_KEYS)}")
+    sub.add_argument("--seeds", help=f"{said['seeds']} ({SEEDS})")
+    sub.add_argument("--augmentation", choices=("randaugment", "augmix"), help=f"{said['augmentation']} (randaugment)")
+    sub.add_argument("--shift", metavar="VERSION", help="a test set that is measured with too, as a natural shift")
+    for name in ("unseen", "split-seed", "updates", "batch", "rate"):
+        sub.add_argument(f"--{name}", help=said[name.replace("-", "_")])
 
 
 def _most(text: str) -> int:

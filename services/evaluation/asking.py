@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from pipeline.errors import UserError
-from services.commands import Command
+from services.commands import Command, parts_of
 from services.curation.views import View, ViewText
 from services.edit_conflicts import LARGEST_ID
+from services.evaluation.retraining import ARM_KEYS, SEEDS, ArmKey
 from services.evaluation.types import Subject
 from services.predictions import LONGEST_CLASSES, LONGEST_NAME, LONGEST_PATH
 from services.queries import Query
@@ -19,6 +20,14 @@ MOST_RANKED = 5_000
 MOST_RUNS = 1_000
 STUDY_IMAGES = 300
 """As many as the paper had judged."""
+
+
+def _known_arms(named: Any) -> Any:
+    found = parts_of(named)
+    for one in found if isinstance(found, list | tuple) else ():
+        if one not in ARM_KEYS:
+            raise ValueError(f"There is no arm {one!r:.80}: take some of {', '.join(ARM_KEYS)}.")
+    return found
 
 
 class OnSubject(Command):
@@ -130,6 +139,49 @@ class RankTestCases(OnModel):
     name: ClassVar[str] = "rank-test-cases"
     looks: ClassVar[bool] = True
     most: int = Field(100, ge=1, le=MOST_RANKED, description="So many of them are told, the first ones")
+
+
+class BeginRetraining(OnModel):
+    """Train a model further with images of a test set, arm by arm at equal updates, and measure what that gains on
+    sources that it has not learnt from. What was trained before is not trained again.
+    """
+
+    name: ClassVar[str] = "begin-retraining"
+    preset: Literal["short", "paper"] = Field(
+        "short", description="A short fine-tuning, or the paper's 90 epochs from weights of chance"
+    )
+    arms: Annotated[tuple[ArmKey, ...], BeforeValidator(_known_arms)] = Field(
+        ARM_KEYS, description="What is learnt from beside the originals, as a list or with commas between"
+    )
+    seeds: int = Field(SEEDS, ge=1, le=20, description="Trainings of each arm that differ by chance alone")
+    augmentation: Literal["randaugment", "augmix"] = Field("randaugment", description="Of the arm “augmentation”")
+    unseen: str = Field(
+        "", max_length=40, description="An edit type that no arm learns from; empty: the rarest; none: none"
+    )
+    split_seed: int = Field(0, ge=0, le=LARGEST_ID, description="Another one parts the sources in another way")
+    updates: int = Field(0, ge=0, le=1_000_000, description="Of the optimiser, for each arm; 0: those of the preset")
+    batch: int = Field(0, ge=0, le=1_024, description="Images of an update; 0: those of the preset")
+    rate: float = Field(0.0, ge=0, le=10, allow_inf_nan=False, description="The learning rate; 0: that of the preset")
+    shift: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST_ID,
+        description="The number of a version of a test set that is measured with too, as a natural shift",
+    )
+
+
+class CancelRetraining(Command):
+    """Stop a retraining; it goes on where it was when it is begun again."""
+
+    name: ClassVar[str] = "cancel-retraining"
+    work: int = Field(ge=1, le=LARGEST_ID, description="As begin_retraining gives it")
+
+
+class ShowRetraining(OnModel):
+    """Tell how far the retraining of a model with images of a test set is, and what the ones before have brought."""
+
+    name: ClassVar[str] = "show-retraining"
+    looks: ClassVar[bool] = True
 
 
 class ForetellFaults(OnModel):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.ranking import BUDGETS, Order, by_new_faults, by_score, chance_wrong, combined, judge
 from services.evaluation.results import Found
 from services.evaluation.scoring import OUTCOMES, Scored
-from services.evaluation.subjects import Cases
+from services.evaluation.subjects import Cases, Images
 from storage.case_columns import Outcome
 
 FOLDS = 5
@@ -105,6 +105,18 @@ def rank(
     return Ranking(
         _cases_of(found, order[:most], wrong, valid), len(images), int(known.sum()), orders, valid_from, tuple(notes)
     )
+
+
+def part_of(found: Found, places: Numbers) -> Found:
+    """The figures of some of the test cases alone, so that the others are not learnt from."""
+    held = found.cases.generated
+    images = Images(
+        *(held.row[places], held.source[places], held.label[places], held.number[places]),
+        [held.shas[place] for place in places.tolist()],
+        [held.masks[place] for place in places.tolist()] if held.masks else [],
+    )
+    cases = replace(found.cases, generated=images)
+    return replace(found, cases=cases, right=found.right[places], said=found.said[places])
 
 
 def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:

@@ -40,11 +40,11 @@ from services.evaluation.control import ControlPlan, ControlSets
 from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.foretelling import Foretelling, foretell, foretelling_facts
 from services.evaluation.predicting import Predicting
-from services.evaluation.ranking import NOT_RANKED, Ranking, rank, ranking_facts
+from services.evaluation.ranking import NOT_RANKED, Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Found, entries_of, evaluate
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.study import StudyPlan, draft_study, plan_study
-from services.evaluation.subjects import Cases, read_cases
+from services.evaluation.subjects import Cases, Numbers, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
 from services.execution import Execution
 from services.test_sets.hashes import OnCount
@@ -162,7 +162,7 @@ class EvaluationService:
         if stored is None:
             return None
         cases = self.cases(asked.subject)
-        mapping, problem = self._mapping(asked, cases, stored), self.misfit(cases, stored)
+        mapping, problem = self.class_map(asked, cases, stored), self.misfit(cases, stored)
         if not problem and not any(one.classes for one in mapping.labels):
             problem = "None of the labels is a class of the model: map them by a file of your own."
         return ClassMapping(stored.identity, report_of(mapping), problem)
@@ -251,6 +251,19 @@ class EvaluationService:
         votes, passed = columns.outcomes(), columns.passed(cases.table.entry[cases.generated.row])
         return rank(found, entropy, gini, self._scored(cases.table, votes), passed, votes, most)
 
+    def ranked(self, asked: Asked, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
+        """The entries of some test cases in the order of `rank`, which is learnt from these test cases and votes alone.
+        Raises UserError as `rank`.
+        """
+        found, stored = self._figures(asked), self.predicting.stored(asked.model)
+        assert stored is not None
+        columns, table = self._workspace.case_columns, found.cases.table
+        part = part_of(found, np.flatnonzero(np.isin(table.entry[found.cases.generated.row], entries)))
+        entropy, gini = self._answers.doubts(stored, part.cases, part.cases.generated)
+        passed = columns.passed(table.entry[part.cases.generated.row])
+        score = score_images(table, columns.checks(), votes) if votes else NOT_JUDGED
+        return tuple(one.entry for one in rank(part, entropy, gini, score, passed, votes, len(entries)).first)
+
     def foretell(self, asked: Asked, runs: Sequence[str]) -> Foretelling:
         """Which captions of these runs, that are not drawn yet, to draw first. Raises UserError as `rank`, and for an
         unknown run.
@@ -294,7 +307,7 @@ class EvaluationService:
         if cases.view.kind == "segmentation":
             kept = columns.entries(CatalogueFilter(checks={MASK_KEPT: ("passed",)}))
             holding = np.isin(cases.table.entry[cases.generated.row], kept)
-        mapping, title = self._mapping(asked, cases, stored), title_of(asked.model)
+        mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
         votes, pending = columns.outcomes(), self.pending(asked)
         score = self._scored(cases.table, votes)
         found = evaluate(stored, title, cases, mapping, self._answers, pending, votes, score, holding)
@@ -315,7 +328,8 @@ class EvaluationService:
                 self._score = held
         return held[2]
 
-    def _mapping(self, asked: Asked, cases: Cases, stored: StoredModel) -> ClassMap:
+    def class_map(self, asked: Asked, cases: Cases, stored: StoredModel) -> ClassMap:
+        """What the labels are for the model. Raises UserError for a file of one's own that cannot be read."""
         own = None
         if asked.mapping.strip():
             is_table = re.search(r"(?m)^\s*\[labels\]\s*$", asked.mapping)

@@ -9,6 +9,8 @@ from ui.views.markup import Child, Html, el
 
 SHOWN_ROWS = 10
 """Rows of a table that stand in sight; the rest unfolds."""
+MOST_ROWS = 100
+"""Rows of a table that are on the page: of a thousand, nobody reads the last ones, and they take seconds to lay out."""
 _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
 """The tables of edits in the order in which they stand, with their words."""
 
@@ -48,7 +50,7 @@ def edits_part(found: Evaluated, links: Links) -> Html:
 
 
 def _edit_table(found: Evaluated, table: EditTable, links: Links) -> list[Child]:
-    rows = found.edits[table]
+    rows = found.edits[table][:MOST_ROWS]
     axis = change_axis([one.row.change for one in rows])
     drawn = [_edit_row(one, axis, found, links) for one in rows]
     head = el(
@@ -67,6 +69,10 @@ def _edit_table(found: Evaluated, table: EditTable, links: Links) -> list[Child]
     if len(drawn) > SHOWN_ROWS:
         rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits stacks")
         body.append(el("details", el("summary", f"{len(drawn) - SHOWN_ROWS} more"), rest, class_="more-line"))
+    further = len(found.edits[table]) - len(rows)
+    if further:
+        words = f"{further:,} further rows, which hurt less or have too few test cases, are in the report as CSV."
+        body.append(el("p", words, class_="mut small"))
     return body
 
 

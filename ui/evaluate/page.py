@@ -11,13 +11,14 @@ from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, Sub
 from ui.evaluate.choosing import Stand, models_part, splits_part, subjects_part, work_part
 from ui.evaluate.ranking import ranking_part, ranking_waited_for
 from ui.evaluate.result import result_part
+from ui.evaluate.retraining import retraining_waited_for
 from ui.evaluate.words import EVALUATE, Links, Place
 from ui.frame import page
 from ui.theme import ASSETS
 from ui.views.markup import Child, Html, el
 from ui.views.parts import counted, pill, problem
 
-SHEETS, SCRIPTS = ("evaluate.css",), ("evaluate.js",)
+SHEETS, SCRIPTS = ("evaluate.css", "evaluate-retraining.css"), ("evaluate.js", "evaluate-retraining.js")
 _FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table", "csv": "CSV", "parquet": "Parquet"}
 
 
@@ -77,8 +78,11 @@ def evaluation_page(
     if stand.done:
         order.append(order.pop(1))  # it has nothing to do any more, and the answer comes first
     shown = [parts[name] for name in order]
-    if stand.ready and not stand.at_work and stand.subject.kind == "classification":
-        shown.insert(order.index("part-result") + 1, ranking_waited_for())
+    behind = order.index("part-result") + 1
+    if stand.ready and not stand.at_work:
+        shown.insert(behind, retraining_waited_for())
+        if stand.subject.kind == "classification":
+            shown.insert(behind, ranking_waited_for())
     return page(
         f"{stand.model} on {stand.subject.title}",
         _head(stand.subject, place, stand, choices, versions),

@@ -1,0 +1,29 @@
+"""The page Evaluate, part by part, without a browser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from services.evaluation.types import EditRow
+from storage.workspace import Workspace
+from tests.evaluation_cases import fill
+from tests.test_eval_results import BIRDS, read_all, service_of
+from ui.evaluate.edits import MOST_ROWS, edits_part
+from ui.evaluate.words import Links
+
+
+def test_a_table_of_a_thousand_edits_has_the_first_hundred_on_the_page_and_says_so(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        fill(workspace, 3)
+        service = service_of(workspace)
+        read_all(service, BIRDS)
+        found = service.evaluate(BIRDS)
+        service.close()
+    one = found.edits["alternative"][0]
+    rows: list[EditRow] = [replace(one, row=replace(one.row, name=f"word {number}")) for number in range(1000)]
+    page = str(edits_part(replace(found, edits={"alternative": tuple(rows)}), Links()))
+    assert f"word {MOST_ROWS - 1}<" in page and f"word {MOST_ROWS}<" not in page
+    assert "900 further rows" in page
+    few = replace(found, edits={"alternative": tuple(rows[:MOST_ROWS])})
+    assert "further rows" not in str(edits_part(few, Links()))

@@ -1,0 +1,230 @@
+"""The part of the page Evaluate on retraining: what is trained, how far it is, and what it gains. Its script fetches it
+once the page is there, and follows it while a model is trained.
+
+Pure functions to markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from evaluation.arms import BEFORE, ON_GENERATED, ORIGINAL, ArmRow
+from services.evaluation.retrained import Retrained, sides_words
+from services.evaluation.retraining import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
+from services.evaluation.retrainings import Kept, RetrainChoices
+from services.test_sets.work import WorkView
+from ui.evaluate.plots import change_axis, change_plot
+from ui.evaluate.words import Place, ends_of, minus, per_cent, points
+from ui.study.fields import field, number_input, select, tick
+from ui.views.markup import Child, Html, el, join
+from ui.views.parts import bar, button, counted, left, problem
+
+PART = "part-retraining"
+MOST_EARLIER = 5
+_ARM_HINTS: Mapping[ArmKey, str] = {
+    "augmentation": "the originals, changed by torchvision at each look",
+    "reconstructions": "the sources drawn again without an edit",
+    "generated": "all test cases of the sources to learn from",
+    "valid": "those that votes, or a score learnt from votes, find valid",
+    "ranked": "those that are looked at first",
+}
+_PRESETS = (
+    ("short", "a short fine-tuning from its weights: 400 updates"),
+    ("paper", "the paper's, from weights of chance: 90 epochs, or 200 of a segmenter"),
+)
+
+
+def retraining_waited_for() -> Html:
+    """The place of the part, until its script has fetched it."""
+    return el("section", el("p", "…", class_="mut"), id=PART, class_="card part retraining", data_wait=True)
+
+
+def retraining_part(
+    place: Place, choices: RetrainChoices, kept: Sequence[Kept], work: WorkView | None, doing: str
+) -> Html:
+    """All of it. `kept` has the latest first; `doing` says what is done just now."""
+    active = work is not None and work.active
+    body: list[Child] = [
+        el("h2", "What retraining gains"),
+        el(
+            "p",
+            "The model is trained further on some of the sources and on what was made of them, and measured on sources "
+            "that it has not learnt from. All arms have equal updates: they differ in their images alone.",
+            class_="mut",
+        ),
+    ]
+    if work is not None and active:
+        body.append(_progress(work, doing))
+    elif work is not None and work.state == "failed":
+        body.append(problem(work.error))
+    elif work is not None and work.state == "cancelled":
+        body.append(el("p", "Cancelled: what was trained is kept. Begin again to go on."))
+    if kept:
+        body += [_result(kept[0], place), _earlier(kept[1:])]
+    if choices.problem:
+        body.append(el("p", choices.problem, class_="notice", id="not-retrained"))
+    elif not active:
+        body.append(_form(choices, opened=not kept))
+    return el("section", body, id=PART, class_="card part retraining", data_at_work=active)
+
+
+def _progress(work: WorkView, doing: str) -> Html:
+    done = f"{work.done:,} of {work.total:,}{' updates' if doing.startswith('training') else ''}" if work.total else ""
+    words = f"{doing[:1].upper()}{doing[1:]}" if doing else "It waits for its turn."
+    told = f"{words}{f': {done}' if done and doing else ''}{left(work.seconds_left)}"
+    return el(
+        "div",
+        el(
+            "div",
+            el("p", "Stopping: what was trained is kept." if work.stopping else told, id="retraining-progress"),
+            el("span", class_="grow"),
+            button("Cancel", look="s", data_retrain="cancel", data_work=work.id, disabled=work.stopping),
+            class_="acts",
+        ),
+        bar(work.done / work.total if work.total else None),
+        class_="stack wide",
+    )
+
+
+def _form(choices: RetrainChoices, opened: bool) -> Html:
+    arms = [tick(f"arm-{key}", ARM_NAMES[key], True, _ARM_HINTS[key], data_arm=key, class_="arm") for key in ARM_KEYS]
+    types = [("", "the rarest"), *((one, one) for one in choices.edit_types), (NO_TYPE, "none: learn from all")]
+    shifts = [("", "none"), *((f"{number}", words) for number, words in choices.shifts)]
+    body = el(
+        "form",
+        field("preset", "How", select("preset", _PRESETS, "short"), {}),
+        el("fieldset", el("legend", f"Arms, beside “{ORIGINAL}”"), el("div", arms, class_="arms"), _wrong("arms")),
+        el(
+            "div",
+            field("seeds", "Trainings an arm", number_input("seeds", SEEDS), {}, "differ by chance: 5 for an interval"),
+            field("unseen", "Edit type that no arm learns from", select("unseen", types, ""), {}),
+            field("shift", "Measured with too: a natural shift", select("shift", shifts, ""), {})
+            if choices.shifts
+            else None,
+            class_="fields",
+        ),
+        el(
+            "details",
+            el("summary", "More"),
+            el(
+                "div",
+                field("updates", "Updates", number_input("updates", 0), {}, "0: as above"),
+                field("batch", "Images of an update", number_input("batch", 0), {}, "0: as above"),
+                field("rate", "Learning rate", number_input("rate", 0), {}, "0: as above"),
+                field(
+                    "augmentation",
+                    "Augmentation",
+                    select("augmentation", (("randaugment", "RandAugment"), ("augmix", "AugMix")), "randaugment"),
+                    {},
+                ),
+                field("split_seed", "Seed of the sides", number_input("split_seed", 0), {}, "another one: other sides"),
+                class_="fields",
+            ),
+            class_="more-line",
+        ),
+        el("p", "", class_="wrong", data_problem="retraining", role="alert"),
+        el("div", el("button", "Begin to train", type="submit", class_="btn p", id="begin-retraining"), class_="acts"),
+        id="retraining-form",
+        class_="model-form",
+    )
+    return el("details", el("summary", "Train it further"), body, class_="more-line", open=opened, id="retrain")
+
+
+def _wrong(name: str) -> Html:
+    return el("p", "", class_="wrong", data_problem=name, role="alert")
+
+
+def _result(kept: Kept, place: Place) -> Html:
+    found = kept.found
+    return el(
+        "div",
+        el("p", kept.note, class_="notice") if kept.note else None,
+        el("p", minus(found.answer), class_="said", id="retraining-answer"),
+        _table(found),
+        el("p", sides_words(found), class_="mut small"),
+        _left_out(found),
+        el(
+            "p",
+            _when(kept),
+            " · ",
+            el("a", "Markdown", href=place.to("retraining/markdown"), download=True),
+            " · ",
+            el("a", "data", href=place.to("retraining/json"), download=True),
+            class_="mut small",
+        ),
+        class_="result",
+    )
+
+
+def _table(found: Retrained) -> Html:
+    sets = [one.name for one in found.sets]
+    gains = {row.arm: row.gain for row in found.rows if row.set == ON_GENERATED and row.arm not in (ORIGINAL, BEFORE)}
+    won = {one.arm: one.share for one in found.won_back}
+    images = {one.name: f"{one.images:,}" for one in found.arms}
+    miou = {(one.arm, one.set): one.value for one in found.miou}
+    axis = change_axis(gains.values())
+    head = [
+        el("th", "arm", scope="col"),
+        el("th", "learns from", scope="col", class_="n"),
+        [
+            el("th", f"on {one.name}", el("small", f"{counted(one.images)}"), scope="col", class_="n")
+            for one in found.sets
+        ],
+        el("th", "won back", scope="col", class_="n"),
+        el("th", f"gain on {ON_GENERATED}, beside “{ORIGINAL}”", scope="col", class_="plot-cell"),
+    ]
+    body = []
+    for arm in (BEFORE, *images):
+        rows = [found.row(arm, name) for name in sets]
+        share = won.get(arm)
+        lost = (
+            [minus(per_cent(share.value)), el("small", minus(ends_of(share)))]
+            if share is not None and share.value is not None
+            else el("span", "–", title=share.why if share is not None else None)
+        )
+        body.append(
+            el(
+                "tr",
+                el("th", arm, scope="row"),
+                el("td", images.get(arm, "–"), class_="n"),
+                [_cell(row, miou.get((arm, name))) for row, name in zip(rows, sets, strict=True)],
+                el("td", lost, class_="n"),
+                el("td", change_plot([gains[arm]], axis) if arm in gains else None, class_="plot-cell"),
+                class_="main" if arm == found.main else None,
+            )
+        )
+    table = el("table", el("thead", el("tr", head)), el("tbody", body))
+    what = "pixels" if found.kind == "segmentation" else "images"
+    untold = next((f" Won back: {share.why}." for share in won.values() if share.value is None), "")
+    caption = (
+        f"Share of {what} that it is right about; below it points beside “{ORIGINAL}”, with 95 % intervals.{untold}"
+    )
+    return join(el("div", table, class_="arms-table"), el("p", caption, class_="mut small"))
+
+
+def _cell(row: ArmRow | None, miou: float | None) -> Html:
+    if row is None:
+        return el("td", "–", class_="n")
+    more = ends_of(row.accuracy) if row.arm == ORIGINAL else f"{points(row.gain.value)} ({ends_of(row.gain, True)})"
+    of_classes = el("small", f"mIoU {per_cent(miou)}") if miou is not None else None
+    return el("td", el("b", per_cent(row.accuracy.value)), el("small", more), of_classes, class_="n")
+
+
+def _left_out(found: Retrained) -> Html | None:
+    lines = [*(f"{one.name} is left out: {one.why}" for one in found.left_out), *found.notes]
+    return el("ul", [el("li", line) for line in lines], class_="small notes") if lines else None
+
+
+def _earlier(kept: Sequence[Kept]) -> Html | None:
+    if not kept:
+        return None
+    lines = [el("li", el("b", _when(one)), el("span", minus(one.found.answer))) for one in kept[:MOST_EARLIER]]
+    return el("details", el("summary", f"Earlier ({len(kept)})"), el("ul", lines, class_="small"), class_="more-line")
+
+
+def _when(kept: Kept) -> str:
+    found, recipe = kept.found, kept.found.recipe
+    at = datetime.fromisoformat(kept.created).strftime("%Y-%m-%d %H:%M UTC")
+    seeds = f"{found.seeds} trainings an arm" if found.seeds > 1 else "1 training an arm"
+    return f"{at}, {recipe.name}, {seeds}, {recipe.updates:,} updates of {counted(recipe.batch)}"

@@ -1,0 +1,100 @@
+"""The routes of the part of the page Evaluate on retraining: how far it is, what is sent, and reports.
+
+Called once by `app.py`, after those of the page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from pipeline.errors import UserError
+from services.commands import Commands
+from services.evaluation.asking import BeginRetraining, CancelRetraining, OnModel, ShowRetraining
+from services.evaluation.facts import json_text
+from services.evaluation.retrained import Retrained, retrained_facts, retrained_markdown
+from services.evaluation.retrainings import Retrainings
+from services.evaluation.service import EvaluationService, about
+from services.evaluation.types import Asked
+from ui.bodies import answered, refusal
+from ui.evaluate.retraining import PART, retraining_part
+from ui.evaluate.routes import API, FRESH, At
+from ui.evaluate.words import EVALUATE, Place
+from ui.frame import not_there, signed_in
+
+
+class _Parts:
+    """What the routes give, of the services."""
+
+    def __init__(self, evaluations: EvaluationService, retrainings: Retrainings) -> None:
+        self._evaluations, self._retrainings = evaluations, retrainings
+
+    def asked(self, sent: OnModel) -> Asked:
+        return self._evaluations.asked(sent)
+
+    def latest(self, place: Place) -> Retrained:
+        kept = self._retrainings.kept(self.asked(OnModel.of(place.fields)))
+        if not kept:
+            raise UserError("This model has not been trained further with these images.")
+        return kept[0].found
+
+    def said(self, sent: OnModel) -> dict[str, Any]:
+        asked, place = self.asked(sent), Place(sent.version, sent.view, sent.split, sent.key, sent.mapping)
+        work = next(iter(self._retrainings.work.of(about(asked))), None)
+        kept, choices = self._retrainings.kept(asked), self._retrainings.choices(asked)
+        part = retraining_part(place, choices, kept, work, self._retrainings.doing(asked))
+        return {"at_work": work is not None and work.active, "parts": {PART: part}}
+
+
+def add_retraining_routes(
+    app: FastAPI, commands: Commands, evaluations: EvaluationService, retrainings: Retrainings
+) -> None:
+    """Serve the part, and take what it sends."""
+    parts = _Parts(evaluations, retrainings)
+
+    @app.get(f"{API}retraining", include_in_schema=False)
+    def retraining(place: At) -> Response:
+        try:
+            return JSONResponse(parts.said(OnModel.of(place.fields)), headers=FRESH)
+        except UserError as error:
+            return refusal(error)
+
+    @app.get(f"{EVALUATE}retraining/{{kind}}", include_in_schema=False)
+    def report(request: Request, place: At, kind: Literal["markdown", "json"]) -> Response:
+        try:
+            found = parts.latest(place)
+        except UserError as error:
+            back = ("The evaluation", place.to())
+            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
+        data = retrained_markdown(found) + "\n" if kind == "markdown" else json_text(retrained_facts(found))
+        plain = re.sub(r"[^A-Za-z0-9]+", "-", f"retraining {found.title} {found.model}").strip("-").lower()[:80]
+        end = "md" if kind == "markdown" else "json"
+        headers = {**FRESH, "Content-Disposition": f'attachment; filename="{plain}.{end}"'}
+        form = "text/markdown; charset=utf-8" if kind == "markdown" else "application/json"
+        return Response(data.encode(), media_type=form, headers=headers)
+
+    @app.post(f"{API}{BeginRetraining.name}", include_in_schema=False)
+    async def begin(request: Request) -> Response:
+        def act(data: dict[str, Any]) -> dict[str, Any]:
+            sent = BeginRetraining.of(_known(data))
+            commands.do(sent)
+            return parts.said(sent)
+
+        return await answered(request, act)
+
+    @app.post(f"{API}{CancelRetraining.name}", include_in_schema=False)
+    async def cancel(request: Request) -> Response:
+        def act(data: dict[str, Any]) -> dict[str, Any]:
+            commands.do(CancelRetraining.of({"work": data.pop("work", None)}))
+            return parts.said(ShowRetraining.of(_known(data)))
+
+        return await answered(request, act)
+
+
+def _known(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what an address says of comparisons."""
+    return {name: value for name, value in data.items() if name not in ("beside", "other")}
