@@ -362,6 +362,18 @@ def test_the_header_names_every_page_on_a_phone(page: Page, server: Server) -> N
         expect(page.locator(".top nav").first.locator("a")).to_have_text([one for _, one, _ in NAVIGATION])
 
 
+def test_the_header_of_explore_holds_a_message_at_any_width(page: Page, odd: Server) -> None:
+    url, studio = odd
+    run = studio.runs.from_upload(encoded(picture(600)), "A bird.png")
+    page.goto(f"{url}?run={run}")
+    page.wait_for_selector("#run-all")
+    page.evaluate("studio.say('What was said here is so long that it takes all the room that there is. '.repeat(3))")
+    expect(page.locator("#said")).to_contain_text("What was said")
+    for width in (390, 761, 901, 960, 1001, 1151, 1231, 1501):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert not wide(page), width
+
+
 def test_a_hostile_class_is_text_everywhere(page: Page, odd: Server) -> None:
     _, studio = odd
     for place in range(3):
