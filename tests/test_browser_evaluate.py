@@ -191,11 +191,16 @@ def test_every_number_opens_its_images(page: Page, server: Server) -> None:
     here, question = page.url, asked(studio, OBJECTS)
     cells = page.locator("#confusion figure").last.locator("td.miss a")
     label = cells.first.locator("xpath=ancestor::tr/th").inner_text()
-    said = re.sub(r".* is said to be ", "", cells.first.get_attribute("aria-label") or "")
+    said = re.sub(r".* is said to be ", "", cells.first.get_attribute("aria-label") or "").replace("none of these", "")
     wanted = studio.evaluations.entries(question, Cell("confusion", label, said))
     assert wanted and opened(page, cells.first) == len(wanted)
     shown = page.locator(".cell:not([hidden])").evaluate_all("all => all.map((one) => Number(one.dataset.entry))")
     assert sorted(shown) == list(wanted)
+    here_before = page.locator("#confusion figure").first.locator("td.hit a").first
+    page.goto(here)
+    label = here_before.locator("xpath=ancestor::tr/th").inner_text()
+    wanted = studio.evaluations.entries(question, Cell("confusion before", label, label))
+    assert wanted and opened(page, here_before) == len(wanted), "of an original, its test cases"
     for link, cell in (
         (page.locator("#card-error .value a"), Cell("wrong")),
         (page.locator("#card-excess .value a"), Cell("controls")),

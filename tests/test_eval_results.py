@@ -114,6 +114,10 @@ def test_every_number_opens_its_images(whole: EvaluationService) -> None:
         assert sum(cells) == number("class", label) == row.images[at]
         if cells and sum(cells):
             np.testing.assert_allclose(np.array(cells) / sum(cells), row.shares[at])
+        # Ten test cases a source: those of the originals that are taken for a label.
+        first = found.confusion[0]
+        before = [number("confusion before", label, said) for said in (*evaluated.labels, "")]
+        np.testing.assert_allclose(np.array(before), 10 * first.images[at] * np.nan_to_num(first.shares[at]))
     for table in EDIT_TABLES:
         for one in evaluated.edits[table]:
             entries = whole.entries(BIRDS, one.cell)

@@ -353,8 +353,8 @@ def _means(answered: Answered, sources: int) -> Floats:
 
 
 def entries_of(found: Found, cell: Cell) -> tuple[int, ...]:
-    """The entries of the catalogue behind a number, ascending. Of "originals" those are the test cases of the sources,
-    as originals are no entries.
+    """The entries of the catalogue behind a number, ascending. Of "originals" and "confusion before" those are the test
+    cases of the sources, as originals are no entries.
     """
     cases, table = found.cases, found.cases.table
     images: Images = cases.controls if cell.kind == "controls" else cases.generated
@@ -378,6 +378,10 @@ def _wanted(found: Found, cell: Cell) -> NDArray[np.bool_]:
         k = np.bincount(source[wrong], minlength=len(found.before))
         held = {"all wrong": k == n, "some wrong": (k > 0) & (k < n), "none wrong": k == 0}[cell.kind]
         return counts & held[source]
+    if cell.kind == "confusion before":
+        of_source = cases.originals.label[source] == number.get(cell.name, -2)
+        said = found.before_said[source] == (number.get(cell.said, -2) if cell.said else -1)
+        return counts & of_source & said
     if cell.kind in ("class", "confusion"):
         inside = counts & (label == number.get(cell.name, -2))
         if cell.kind == "confusion":

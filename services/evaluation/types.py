@@ -27,7 +27,8 @@ EDIT_TABLES: tuple[EditTable, ...] = get_args(EditTable)
 """The tables of `Evaluated.edits`, in the order in which they are shown."""
 CellKind = Literal[
     "generated", "originals", "controls", "wrong", "right", "newly wrong", "newly right", "left out",
-    "all wrong", "some wrong", "none wrong", "class", "confusion", "edit type", "keyword", "alternative",
+    "all wrong", "some wrong", "none wrong", "class", "confusion", "confusion before",
+    "edit type", "keyword", "alternative",
 ]  # fmt: skip
 CELL_KINDS: tuple[CellKind, ...] = get_args(CellKind)
 
@@ -112,9 +113,10 @@ class Cell:
 
     kind: CellKind
     name: str = ""
-    """Of the row: the class (also of "confusion"), the edit type, the keyword or the alternative; "" for all."""
+    """Of the row: the class (also of both confusions), the edit type, the keyword or the alternative; "" for all."""
     said: str = ""
-    """Of "confusion": the label that the model says; "" for what is none of the labels."""
+    """Of "confusion": the label that the model says of the image, or before of its original; "" for what is none of the
+    labels."""
     only_wrong: bool = False
     """Of "class" and the tables of edits: only those that are wrong here alone."""
 

@@ -14,7 +14,7 @@ import numpy as np
 from evaluation.by_source import Figure, Floats
 from evaluation.effectiveness import Calibration
 from evaluation.ranking import Order
-from services.evaluation.types import Cell
+from services.evaluation.types import Cell, CellKind
 from ui.evaluate.words import signed
 from ui.views.markup import Child, Html, el
 
@@ -64,11 +64,18 @@ def change_plot(figures: Sequence[Figure], axis: ChangeAxis) -> Html:
 
 
 def confusion_table(
-    title: str, labels: Sequence[str], shares: Floats, chosen: Sequence[int], opened: Open | None, other: str
+    title: str,
+    labels: Sequence[str],
+    shares: Floats,
+    chosen: Sequence[int],
+    opened: Open | None,
+    other: str,
+    kind: CellKind = "confusion",
 ) -> Html:
     """A confusion matrix in per cent of its rows; `chosen` are the labels that it shows, and what else is said adds up
-    under `other`.
+    under `other`. Where all labels are shown, that is what is none of the labels, and can be opened too.
     """
+    whole = len(chosen) == sum(bool(np.isfinite(row).any()) for row in shares)
     rest = [column for column in range(shares.shape[1]) if column not in set(chosen)]
     has_rest = bool(rest) and bool(np.nansum(shares[np.ix_(list(chosen), rest)]) > 0)
     names = [labels[number] for number in chosen] + ([other] if has_rest else [])
@@ -78,7 +85,10 @@ def confusion_table(
         cells = [(float(shares[number, column]), labels[column], column == number) for column in chosen]
         if has_rest:
             cells.append((float(shares[number, rest].sum()), "", False))
-        row = [_share_cell(labels[number], said, share, right, opened) for share, said, right in cells]
+        row = [
+            _share_cell(Cell(kind, labels[number], said), share, right, opened if said or whole else None)
+            for share, said, right in cells
+        ]
         rows.append(el("tr", el("th", labels[number], scope="row", title=labels[number]), row))
     return el(
         "figure",
@@ -87,12 +97,13 @@ def confusion_table(
     )
 
 
-def _share_cell(label: str, said: str, share: float, right: bool, opened: Open | None) -> Html:
+def _share_cell(cell: Cell, share: float, right: bool, opened: Open | None) -> Html:
+    label = cell.name
     if not np.isfinite(share):
         return el("td", el("span", "–", class_="mut"), title=f"There is no image of {label}.")
     number = f"{100 * share:.0f}"
-    words = f"{number} % of {label} is said to be {said or 'none of these'}"
-    link = opened(Cell("confusion", label, said)) if opened is not None and share > 0 and said else None
+    words = f"{number} % of {label} is said to be {cell.said or 'none of these'}"
+    link = opened(cell) if opened is not None and share > 0 else None
     strength = f"--share: {share:.3f}" if share >= _FAINT else None
     text = el("a", number, href=link, aria_label=words) if link else number
     return el("td", text, title=words, style=strength, class_="hit" if right else "miss")

@@ -246,7 +246,7 @@ def _confusions(held: Effectiveness, links: Links) -> Html | None:
         words = f"rows truth, per cent; the {MOST_LABELS} of {len(there)} classes that lose most"
     other = "any other"
     tables = [
-        confusion_table("original", before.labels, before.shares, chosen, None, other),
+        confusion_table("original", before.labels, before.shares, chosen, links.opened, other, "confusion before"),
         confusion_table("generated", after.labels, after.shares, chosen, links.opened, other),
     ]
     return el(
