@@ -63,6 +63,12 @@ class OnModel(OnSubject):
     model: str = Field("", max_length=LONGEST_NAME, description="Its name, such as resnet50")
     file: str = Field("", max_length=LONGEST_PATH, description="The path of its file on the machine of the studio")
     classes: str = Field("", max_length=LONGEST_CLASSES, description="The names of a file's classes, in order")
+    size: str = Field("", max_length=20, description="What an ONNX file wants images scaled to: 224, or width x height")
+    mean: str = Field("", max_length=100, description="What is taken off each channel (0 to 1) for an ONNX file")
+    std: str = Field("", max_length=100, description="What each channel is then divided by")
+    layout: Literal["channels first", "channels last"] = Field(
+        "channels first", description="How an ONNX file wants its pixels: (3, height, width) or (height, width, 3)"
+    )
     key: str = Field("", max_length=80, description="In place of these: the “key” of list_models_under_test")
     mapping: str = Field(
         "", max_length=LONGEST_MAPPING, description="A file that maps labels to classes, CSV or TOML; as text"

@@ -381,6 +381,8 @@ class EvaluationService:
         given = {"source": sent.source, "name": sent.model, "file": sent.file, "classes": sent.classes}
         if sent.source == "http":
             given = {"source": "http", "address": sent.model, "classes": sent.classes}
+        if sent.source == "onnx":
+            given |= {"size": sent.size, "mean": sent.mean, "std": sent.std, "layout": sent.layout}
         try:
             return UnderTestSettings.model_validate(given)
         except ValidationError as error:

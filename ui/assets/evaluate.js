@@ -117,15 +117,16 @@
 
   // ---- Another model
 
+  const NAMES = ["source", "model", "file", "classes", "mean", "std", "size", "layout"];
   const form = document.getElementById("model-form");
   form?.addEventListener("submit", async (event) => {
     event.preventDefault();
     const button = document.getElementById("look"), note = document.getElementById("looking");
-    for (const name of ["", "source", "model", "file", "classes"]) study.tell(name, "");
+    for (const name of ["", ...NAMES]) study.tell(name, "");
     const data = { ...place() };
-    for (const name of ["source", "model", "file", "classes"]) {
+    for (const name of NAMES) {
       const field = form.elements[name];
-      data[name] = field.checkVisibility() ? field.value : "";   // only what this kind of model has
+      if (field.checkVisibility()) data[name] = field.value;   // only what this kind of model has
     }
     button.disabled = true;
     note.textContent = "Loading it …";

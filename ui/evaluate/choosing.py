@@ -28,6 +28,8 @@ SOURCES = (
     ("http", "a server that the profile names"),
 )
 """Where another model may come from."""
+LAYOUTS = (("channels first", "channels first"), ("channels last", "channels last"))
+"""Of the pixels that an ONNX file takes."""
 FEW = 5
 """Classes without a label that the summary names itself."""
 LONGEST_MAPPING = 4000
@@ -189,9 +191,19 @@ def _other_model(opened: bool) -> Html:
                 "File",
                 text_input("file", "", placeholder="/models/mine.safetensors"),
                 {},
-                "a path on the machine of the studio; no pickled code; an ONNX file has to say its mean and std",
+                "a path on the machine of the studio; no pickled code",
             ),
             class_="fields",
+        ),
+        el(
+            "div",
+            field(
+                "mean", "Mean", text_input("mean", "", placeholder="0.485, 0.456, 0.406"), {}, "of each channel, 0 to 1"
+            ),
+            field("std", "Standard deviation", text_input("std", "", placeholder="0.229, 0.224, 0.225"), {}),
+            field("size", "Size", text_input("size", "", placeholder="224"), {}, "empty where the file says it"),
+            field("layout", "Layout", select("layout", LAYOUTS, LAYOUTS[0][0]), {}),
+            class_="fields of-onnx",
         ),
         field(
             "classes", "Classes of a file, in order, with commas between", text_input("classes", "", class_="wide"), {}
