@@ -62,6 +62,12 @@ def _ends(low: float, high: float) -> str:
     return f"{100 * low:.1f} to {100 * high:.1f}"
 
 
+def _beyond(excess: Figure) -> str:
+    """What the edits do beyond what drawing does; an interval around 0 says nothing of them."""
+    figure = with_interval(excess, points=True)
+    return f"{figure} are the edits' doing" if excess.clear_of_zero else f"what comes on top, {figure}, may be chance"
+
+
 def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, edits: Sequence[SensitivityRow]) -> str:
     """What the figures say, in a few sentences."""
     if found.error_generated.value is None:
@@ -75,10 +81,7 @@ def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, ed
         said.append(f"How much of that is the edits' doing cannot be told: {found.excess.why}.")
     else:
         drawing = found.error_reconstructed.value
-        said.append(
-            f"Drawing alone makes it wrong on {per_cent(drawing)} (reconstructions); "
-            f"{with_interval(found.excess, points=True)} are the edits' doing."
-        )
+        said.append(f"Drawing alone makes it wrong on {per_cent(drawing)} (reconstructions); {_beyond(found.excess)}.")
     if validity is not None and validity.by_strata.value is not None:
         said.append(
             f"By {validity.judged:,} judged images, {per_cent(validity.by_strata.value)} of all test cases are wrong "
@@ -107,7 +110,7 @@ def segmentation_answer(model: str, found: SegmentationEffect) -> str:
     else:
         said.append(
             f"Drawing alone brings it to {per_cent(found.miou_reconstructed.value)} (reconstructions); "
-            f"{with_interval(found.excess, points=True)} are the edits' doing."
+            f"{_beyond(found.excess)}."
         )
     lost = [
         (one.iou_generated - one.iou_original, one.name)

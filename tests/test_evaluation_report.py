@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from evaluation.by_source import Figure
@@ -29,6 +31,8 @@ def test_the_answer_and_the_tables_say_the_same_numbers() -> None:
     said = answer("resnet50", found, None, ())
     assert f"{100 * np.mean(original.right == WRONG):.1f} % of the originals" in said
     assert "2,000 test cases made of the same 400 sources (split test)" in said and "the edits' doing" in said
+    by_chance = answer("resnet50", replace(found, excess=Figure(0.02, -0.01, 0.05)), None, ())
+    assert "what comes on top, +2.0 points (-1.0 to +5.0), may be chance." in by_chance and "doing" not in by_chance
     votes = np.where(np.arange(len(wrong)) % 20 == 0, 3, 0)
     judged = Judged(generated.source, wrong, wrong.astype(np.int64), votes, votes)
     validity = validity_effect(judged, ("right", "wrong"), resamples=200)
