@@ -121,7 +121,7 @@ def _imports(path: Path) -> tuple[tuple[str, int], ...]:
 def _parsed(path: Path) -> ast.Module:
     """The syntax tree of a file. No garbage is collected meanwhile: in Python 3.11 a finalizer that fails has its
     traceback written by parsing source, and that breaks a parsing under way with “AST constructor recursion depth
-    mismatch”; here it would be the finalizer of what any earlier test has left behind.
+    mismatch”; that of what any earlier test has left behind, such as Gradio's event loops, which nobody closes.
     """
     collecting = gc.isenabled()
     gc.disable()
