@@ -128,7 +128,7 @@ def browsing(chromium: str, in_the_open: bool = False) -> Iterator[Page]:
                 outside.append(request.url)
 
         context.on("request", on_request)
-        context.on("weberror", lambda error: broken.append(str(error.error)))
+        context.on("weberror", lambda error: broken.append(f"{error.error} {getattr(error.error, 'stack', '')}"))
         yield context.new_page()
         browser.close()
         assert not outside, f"the page asked for {outside}"
