@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from evaluation.by_source import Clustering, Figure, Floats, Resampled, adjusted, clustering, means_of_groups, one_split
+from evaluation.by_source import (
+    Clustering,
+    Figure,
+    Floats,
+    Resampled,
+    adjusted,
+    clustering,
+    distinct_rows,
+    means_of_groups,
+    one_split,
+)
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15
@@ -267,8 +277,8 @@ def _flips(both: NDArray[np.int64], first: Answers, cases: Answers, drawn: Resam
 
 
 def _together(sums: Floats) -> Together:
-    size, wrong = sums[:, 2].astype(int), sums[:, 3].astype(int)
-    pairs, number = np.unique(np.stack([size, wrong], axis=1), axis=0, return_counts=True)
+    size, wrong = sums[:, 2], sums[:, 3]
+    pairs, number = distinct_rows(sums[:, 2:4])
     by_number = tuple((int(m), int(k), int(of)) for (m, k), of in zip(pairs, number, strict=True))
     every, none = int((size == wrong).sum()), int((wrong == 0).sum())
     return Together(every, len(sums) - every - none, none, by_number)
