@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,8 @@ from evaluation.by_source import CONFIDENCE, Figure, Floats, interval
 RESAMPLES = 4000
 TOGETHER = 100
 """Resamples that are drawn at a time: their weights lie in memory together."""
-COMMON = 8
-"""From so many sources on a kind of them is drawn as a whole."""
+MANY = 500
+"""From so many sources without a judged image on, sums over them are drawn and not the sources."""
 
 
 @dataclass(frozen=True)
@@ -131,26 +132,25 @@ def _plain(wrong: NDArray[np.bool_], source: NDArray[np.int64], seed: int, resam
 
 
 class _Sums:
-    """The sums over sources that all figures are made of. Sources of which nobody judged an image, and which are alike,
-    are drawn together.
+    """The sums over sources that all figures are made of. Each source with judged images is drawn for itself; of the
+    others only the sums over all that are drawn are needed.
     """
 
     def __init__(self, held: Judged, strata: int, weight: float) -> None:
-        _, number = np.unique(held.source, return_inverse=True)
-        self._sources, self._strata, self._weight = int(number.max()) + 1, strata, weight
+        known, number = np.unique(held.source, return_inverse=True)
+        self._sources, self._strata, self._weight = len(known), strata, weight
         score = np.zeros(len(held)) if held.score is None else held.score
-        rows = np.zeros((self._sources, 2 * strata + 1))
+
+        def by_stratum(weights: Floats | None) -> Floats:
+            cells = np.bincount(number * strata + held.stratum, weights, self._sources * strata)
+            return cells.reshape(self._sources, strata).astype(np.float64)
+
+        wrong = np.bincount(number, weights=held.wrong, minlength=self._sources)
+        rows = np.column_stack([by_stratum(None), by_stratum(held.wrong * score), wrong])
         """By source: images of each stratum, the scores of the wrong ones of each, and how many are wrong."""
-        np.add.at(rows, (number, held.stratum), 1.0)
-        np.add.at(rows, (number, strata + held.stratum), held.wrong * score)
-        rows[:, 2 * strata] = np.bincount(number, weights=held.wrong)
         asked = np.flatnonzero(held.votes)
-        mark = np.zeros(self._sources)
-        own = np.unique(number[asked])
-        mark[own] = np.arange(1, len(own) + 1)  # a source with judged images is like no other
-        kinds, kind, times = np.unique(np.column_stack([rows, mark]), axis=0, return_inverse=True, return_counts=True)
-        self._rows, self._times = kinds[:, :-1], times
-        self._kind = kind.ravel()[number[asked]]
+        own, self._place = np.unique(number[asked], return_inverse=True)
+        self._own, self._rest = rows[own], np.delete(rows, own, axis=0)
         self._stratum = (held.stratum[asked][:, None] == np.arange(strata)).astype(np.float64)
         self._wrong, self._score = held.wrong[asked].astype(np.float64), score[asked]
         self._valid = (2 * held.votes_for[asked] > held.votes[asked]).astype(np.float64)
@@ -165,7 +165,7 @@ class _Sums:
 
     def figures(self) -> Floats:
         """As they are: (1, 5), see `_of`."""
-        return self._of(self._times[None].astype(np.float64), self._valid[None])
+        return self._of(np.ones((1, len(self._own))), self._rest.sum(axis=0)[None], self._valid[None])
 
     def resampled(self, seed: int, resamples: int) -> Floats:
         """Of so many resamples: (resamples, 5)."""
@@ -175,36 +175,39 @@ class _Sums:
             valid = np.repeat(self._valid[None], some, axis=0)
             for number, good, bad in self._alike:
                 valid[:, self._stratum[:, number] > 0] = chance.beta(good, bad, size=(some, 1))
-            parts.append(self._of(self._drawn(chance, some), valid))
+            draws = chance.binomial(self._sources, len(self._own) / self._sources, size=some)
+            times = _times_drawn(chance, draws, len(self._own))
+            parts.append(self._of(times, self._others(chance, self._sources - draws), valid))
         return np.concatenate(parts)
 
-    def _drawn(self, chance: np.random.Generator, some: int) -> Floats:
-        """How often sources of each kind are drawn: (some, kinds). Common kinds are drawn as wholes, together with all
-        rare ones as if they were one; of those the sources are then drawn one by one.
+    def _others(self, chance: np.random.Generator, draws: NDArray[np.int64]) -> Floats:
+        """The sums over so many draws of sources of which nobody judged an image, (len(draws), columns). Where those
+        are `MANY`, the sums have their normal distribution (central limit theorem), and no source is drawn.
         """
-        common = np.flatnonzero(self._times >= COMMON)
-        rare = np.flatnonzero(self._times < COMMON)
-        of_place = np.repeat(rare, self._times[rare])
-        chances = np.append(self._times[common], len(of_place)) / self._sources
-        counts = chance.multinomial(self._sources, chances, size=some)
-        found = np.zeros((some, len(self._times)))
-        if len(of_place):
-            single = counts[:, -1]
-            drawn = of_place[chance.integers(0, len(of_place), single.sum(), np.int32)]
-            drawn += np.repeat(np.arange(some) * len(self._times), single)
-            found += np.bincount(drawn, minlength=found.size).reshape(found.shape)
-        found[:, common] = counts[:, :-1]
-        return found
+        if len(self._rest) < MANY:
+            return _times_drawn(chance, draws, len(self._rest)) @ self._rest
+        mean, root = self._spread
+        away = np.sqrt(draws)[:, None] * (chance.standard_normal((len(draws), len(mean))) @ root)
+        return np.maximum(draws[:, None] * mean + away, 0.0)
 
-    def _of(self, times: Floats, valid: Floats) -> Floats:
+    @cached_property
+    def _spread(self) -> tuple[Floats, Floats]:
+        """The mean of the sources without judged images, (columns,), and a root of their covariance, (columns,
+        columns): columns that hang on each other leave no Cholesky decomposition.
+        """
+        mean: Floats = self._rest.mean(axis=0)
+        values, vectors = np.linalg.eigh(self._rest.T @ self._rest / len(self._rest) - np.outer(mean, mean))
+        return mean, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+
+    def _of(self, times: Floats, others: Floats, valid: Floats) -> Floats:
         """As measured; times the share that is valid; by the strata; with the score; among the valid ones.
 
-        `times` is how often sources of each kind count, (resamples, kinds), and `valid` what people say of the judged
-        images, (resamples, judged).
+        `times` is how often each source with judged images counts, (resamples, sources), `others` the sums over the
+        other sources, (resamples, columns), and `valid` what people say of the judged images, (resamples, judged).
         """
-        sums = times @ self._rows
+        sums = times @ self._own + others
         size, scores, wrong = sums[:, : self._strata], sums[:, self._strata : -1], sums[:, -1]
-        total, counts = size.sum(axis=1), times[:, self._kind]
+        total, counts = size.sum(axis=1), times[:, self._place]
         asked = counts @ self._stratum
 
         def by_strata(of_judged: Floats, of_all: Floats | None = None) -> Floats:
@@ -219,6 +222,13 @@ class _Sums:
         both = by_strata(self._wrong * valid)
         mended = by_strata(self._wrong * (valid - self._weight * self._score), self._weight * scores)
         return np.stack([wrong / total, wrong / total * good, both, mended, _over(both, by_strata(valid))], axis=1)
+
+
+def _times_drawn(chance: np.random.Generator, draws: NDArray[np.int64], sources: int) -> Floats:
+    """How often each of so many sources is drawn in each resample, which makes `draws` draws: (resamples, sources)."""
+    drawn = chance.integers(0, sources, draws.sum(), np.int32) if sources else np.zeros(0, np.int32)
+    drawn += np.repeat((np.arange(len(draws)) * sources).astype(np.int32), draws)
+    return np.bincount(drawn, minlength=len(draws) * sources).reshape(len(draws), sources).astype(np.float64)
 
 
 def _over(part: Floats, whole: Floats) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.validity import Judged, contradiction, expected_width, sample_sizes, validity_effect
+from evaluation.validity import MANY, Judged, contradiction, expected_width, sample_sizes, validity_effect
 
 STRATA = ("right", "wrong, weather", "wrong, colour")
 
@@ -117,6 +117,35 @@ def test_intervals_hold_what_is_true_whatever_the_score_knows(telling: float) ->
         assert widths[1] < 0.85 * widths[0]  # what the score knows is worth votes
     else:
         assert widths[1] < 1.05 * widths[0]  # and one that knows nothing costs none
+
+
+@pytest.mark.parametrize("sources", [MANY // 2, 4 * MANY])
+def test_the_ends_are_those_of_sources_drawn_one_by_one(sources: int) -> None:
+    """An independent implementation: whole sources are drawn image by image, whether or not anybody judged them."""
+    held, _, _ = a_study(np.random.default_rng(5), sources, judged=150, telling=0.5)
+    found, chance = validity_effect(held, STRATA, resamples=4000), np.random.default_rng(6)
+    weight, score = found.score_weight, held.score
+    assert weight is not None and score is not None
+    valid = np.where(held.votes > 0, 2 * held.votes_for > held.votes, False)
+    drawn = []
+    for _ in range(4000):
+        images = (chance.integers(0, sources, sources)[:, None] * 4 + np.arange(4)).ravel()
+        wrong, asked, good, sure = (one[images] for one in (held.wrong, held.votes > 0, valid, score))
+        both = mended = all_valid = 0.0
+        for number in range(len(STRATA)):
+            own = held.stratum[images] == number
+            judged = own & asked
+            share = own.mean()
+            both += share * (wrong & good)[judged].mean()
+            mended += share * (weight * (wrong * sure)[own].mean())
+            mended += share * ((wrong & good)[judged] - weight * (wrong * sure)[judged]).mean()
+            all_valid += share * good[judged].mean()
+        drawn.append([wrong.mean(), wrong.mean() * good[asked & wrong].mean(), both, mended, both / all_valid])
+    expected = np.quantile(drawn, [0.025, 0.975], axis=0).T
+    figures = (found.as_measured, found.times_valid, found.by_strata, found.with_score, found.among_valid)
+    for figure, (low, high) in zip(figures, expected, strict=True):
+        # By chance, an end of 4,000 resamples is some 0.04 of a standard error off, and so is the other's.
+        assert [figure.low, figure.high] == pytest.approx([low, high], abs=0.05 * (high - low))
 
 
 def test_without_votes_or_with_strata_that_nobody_judged_it_says_so() -> None:
