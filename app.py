@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import gc
 import getpass
 import logging
 import os
@@ -323,6 +324,9 @@ def serve(settings: ServerSettings) -> None:
             f"DILLEMA Studio, profile {studio.profile.name}: http://{shown}:{settings.port} (Ctrl-C ends it)",
             flush=True,
         )
+        # A full collection would look through all of this again, and hold up every answer for a fifth of a second.
+        gc.collect()
+        gc.freeze()
         # After its own shutdown uvicorn raises the signal again, which would end us before we have closed.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         studio.thumbnails.start()
