@@ -11,7 +11,16 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from evaluation.by_source import Floats, adjusted, clustering, interval, mean_by_source, means_of_groups, one_split
+from evaluation.by_source import (
+    Floats,
+    adjusted,
+    clustering,
+    distinct_rows,
+    interval,
+    mean_by_source,
+    means_of_groups,
+    one_split,
+)
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, Effectiveness, calibration, effectiveness
 
 LABELS = ("bird", "boat", "car")
@@ -69,6 +78,13 @@ def test_the_bootstrap_over_sources_is_that_of_scipy() -> None:
     assert ours.low == pytest.approx(theirs.low, abs=0.002)
     assert ours.high == pytest.approx(theirs.high, abs=0.002)
     assert ours.value == pytest.approx(wrong.sum() / size.sum())
+
+
+@pytest.mark.parametrize("rows", [0, 1, 400])
+def test_rows_that_are_alike_are_found_as_numpy_finds_them(rows: int) -> None:
+    held = np.random.default_rng(2).integers(-1, 2, (rows, 3)).astype(float)
+    for found, expected in zip(distinct_rows(held), np.unique(held, axis=0, return_counts=True), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_intervals_cover_what_is_true_as_often_as_they_say() -> None:
