@@ -366,7 +366,7 @@ def _rq3(held: Results, names: dict[str, str]) -> Iterator[str]:
         "Sources are parted first (60 % train, 15 % tune, 25 % test), and what is made of one stays on its side. "
         f"Models are trained on from the weights under test by {recipe.updates} updates, the same number for every arm "
         f"({_recipe(held, 'object')} for the classifier, {_recipe(held, 'road')} for the segmenter; set on small runs "
-        "with the first 60 and 24 of the sources, whatever their side: their share of the test side was seen then); "
+        "with other scenes than these); "
         "the state is chosen on the tuning side. **No arm learns from weather edits**: they are the unseen edit "
         f"type. The natural shift is drawn by the renderer itself: {shifts}. Generated tests hold the images that are "
         "valid by the truth. “valid” learns from what simulated annotators accept. A segmenter's accuracy is the "

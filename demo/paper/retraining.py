@@ -57,7 +57,7 @@ UNSEEN = "weather"
 """The edit type that no arm learns from."""
 KINDS: Mapping[Family, TaskKind] = {"object": "classification", "road": "segmentation"}
 _BATCH: Mapping[Family, int] = {"object": 16, "road": 8}
-# Optimiser and rates were set on runs with 60 and 24 of the sources, as the report says.
+# Optimiser and rates were set on runs with 60 and 24 other sources, as the report says.
 _WAYS: Mapping[Family, Literal["sgd", "adam"]] = {"object": "adam", "road": "sgd"}
 _RATE: Mapping[Family, float] = {"object": 0.0003, "road": 0.01}
 _LOOKS = 4

@@ -25,10 +25,12 @@ from pipeline.types import Task
 
 Family = Literal["object", "road"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
-FIRST_SEED = {"object": 7_000_000, "road": 7_500_000}
-"""No training saw these scenes, and neither did the checks of the models under test."""
-FIRST_SHIFT = {"object": 8_000_000, "road": 8_500_000}
-FIRST_CELL = 9_000_000
+FIRST_SEED = {"object": 7_100_000, "road": 7_600_000}
+"""No training saw these scenes, and neither did the checks of the models under test. Nothing was chosen on them: rates
+of learning, and what counts as new in a ranking, were chosen on scenes from 7,000,000 and 7,500,000 on.
+"""
+FIRST_SHIFT = {"object": 8_100_000, "road": 8_600_000}
+FIRST_CELL = 9_100_000
 FAIR_WEATHERS, FAIR_TIMES = ("sunny", "cloudy"), ("day",)
 """What the models under test learnt from, as `demo.under_test.fair` has it."""
 PLANTED = (
