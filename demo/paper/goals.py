@@ -87,7 +87,7 @@ def _validity(held: Results) -> Iterator[Goal]:
             ends = wilson(row.held, row.studies) if row.studies else None
             told = f"{CANNOT_TELL}: no study gave an interval"
             if share is not None and ends is not None and ends.low is not None and ends.high is not None:
-                told = f"{per_cent(share)} of {row.studies} studies ({100 * ends.low:.1f} to {100 * ends.high:.1f})"
+                told = f"{per_cent(share)} of {row.studies:,} studies ({100 * ends.low:.1f} to {100 * ends.high:.1f})"
             enough = share is not None and row.studies >= STUDIES
             if share is not None and not enough:
                 told += f", fewer than {STUDIES}"
