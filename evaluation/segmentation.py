@@ -315,21 +315,20 @@ def loss_effect(
     seed: int = 0,
 ) -> LossEffect:
     """All figures, as `evaluation.effectiveness` has them of answers that are right or wrong. `names` are those of the
-    classes. Raises ValueError for sources of several splits.
+    classes; those of one name are counted together. Raises ValueError for sources of several splits.
     """
     nothing = np.zeros(len(splits), np.int64)
     control = reconstructed.answers if reconstructed is not None else None
     whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, seed)
 
-    def counted(held: Losses | None, wanted: str) -> list[int]:
-        columns = getattr(held, wanted).sum(axis=0).tolist() if held is not None else [0] * len(names)
-        return [int(number) for number in columns]
-
-    columns = (
-        *(counted(generated, wanted) for wanted in ("could", "lost")),
-        *(counted(reconstructed, wanted) for wanted in ("could", "lost")),
-    )
-    classes = [LostClass(name, *row) for name, *row in zip(names, *columns, strict=True)]
+    numbers: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        own = numbers.setdefault(name, [0, 0, 0, 0])
+        for at, held in ((0, generated), (2, reconstructed)):
+            if held is not None:
+                own[at] += int(held.could[:, place].sum())
+                own[at + 1] += int(held.lost[:, place].sum())
+    classes = [LostClass(name, *own) for name, own in numbers.items()]
     return LossEffect(
         sources=whole.sources,
         cases=whole.cases,

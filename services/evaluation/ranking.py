@@ -65,6 +65,10 @@ class Ranking:
     notes: tuple[str, ...]
     """What a person has to know, each one sentence."""
     kind: TaskKind = "classification"
+    known_first: bool = True
+    """Whether those of which the truth is known come before all others: the first ones are those that orders are
+    judged by.
+    """
 
 
 def rank(
@@ -118,6 +122,7 @@ def rank(
         valid_from,
         tuple(notes),
         "segmentation" if segments else "classification",
+        bool(known[order[: known.sum()]].all()),
     )
 
 

@@ -44,8 +44,10 @@ class PixelCells:
     """Whether its mask demonstrably holds."""
     there: Flags
     """(test cases, groups): whether its mask has the class."""
+    protected: tuple[str, ...]
+    """The names of the protected classes, each once."""
     lost: Flags
-    """(test cases, groups): whether the segmenter loses the class there."""
+    """(test cases, protected classes): whether the segmenter loses the class there."""
     said: NDArray[np.uint8]
     """(test cases / 8, groups, groups + 1), as bits: whether at least as large a share of the class is said to be that
     as in the whole set. The last column is what is none of the classes that masks have.
@@ -57,11 +59,13 @@ class PixelCells:
         """The test cases behind a number; `source` is that of each."""
         if cell.kind == "kept":
             return self.counts & self.kept
-        row = self.names.index(cell.name) if cell.name in self.names else None
-        if row is None:
+        lost = cell.kind == "class" and cell.only_wrong
+        names = self.protected if lost else self.names
+        if cell.name not in names:
             return np.zeros(len(source), bool)
+        row = names.index(cell.name)
         if cell.kind == "class":
-            return self.counts & (self.lost if cell.only_wrong else self.there)[:, row]
+            return self.counts & (self.lost if lost else self.there)[:, row]
         column = self.names.index(cell.said) if cell.said in self.names else len(self.names)
         if cell.kind == "confusion":
             return self.counts & _unpacked(self.said[:, row, column], len(source))
@@ -73,7 +77,7 @@ class SegmentedLosses:
     """What a segmenter loses."""
 
     names: tuple[str, ...]
-    """Of the protected classes."""
+    """Of the protected classes; one name stands twice where masks have it in two ways."""
     groups: tuple[tuple[int, ...], ...]
     """Of each, its places among the groups of the class map."""
     originals: Losses
@@ -159,16 +163,16 @@ def cells_of(
     are the two confusion matrices that are shown: of originals, and of generated images.
     """
     size, sources = len(cases.generated), len(cases.originals)
-    there, is_lost = (np.zeros((size, len(names)), bool) for _ in range(2))
+    protected = tuple(dict.fromkeys(lost.names))
+    there, is_lost = (np.zeros((size, len(one)), bool) for one in (names, protected))
     there[cased.place] = cased.pixels.counts.sum(axis=2) > 0
-    for at, groups in enumerate(lost.groups):
-        where = np.flatnonzero(lost.generated.lost[:, at])
-        is_lost[np.ix_(cased.place[where], np.array(groups, np.int64))] = True
+    for name, own in zip(lost.names, lost.generated.lost.T, strict=True):
+        is_lost[cased.place[own], protected.index(name)] = True
     counts = np.zeros(size, bool)
     counts[cased.place] = np.isin(cased.pixels.source, first.pixels.source)
     absent = np.isnan(shares[1][:, 0])
     return PixelCells(
-        *(tuple(names), counts, kept, there, is_lost & there),
+        *(tuple(names), counts, kept, there, protected, is_lost),
         _packed(cased.pixels.counts, cased.place, size, shares[1], absent),
         _packed(first.pixels.counts, first.place, sources, shares[0], absent),
     )
