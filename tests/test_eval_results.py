@@ -39,6 +39,8 @@ from tests.cases import made_case
 from tests.evaluation_cases import fill, model_of
 from tests.set_cases import picture, run_of
 from tests.study_desk import crew, rules, vote
+from ui.evaluate.comparing import comparison_part
+from ui.evaluate.words import Place
 
 CLASSIFIER = model_of("classification")
 SEGMENTER = model_of("segmentation")
@@ -283,6 +285,19 @@ def test_edits_of_a_segmenter_are_measured_by_right_pixels(whole: EvaluationServ
     assert weather.row.newly_wrong == len(lost) / len(entries) and set(lost) <= set(whole.entries(ROADS, Cell("wrong")))
     assert weather.worst and set(weather.worst) <= entries
     assert set(evaluated.thumbnails.values()) <= set(images.shas)
+
+
+def test_two_sets_of_a_segmenter_stand_side_by_side(whole: EvaluationService) -> None:
+    foggy = CatalogueFilter(facets={"kind": ("segmentation",), "weather": ("foggy",)})
+    pair = whole.evaluate(ROADS), whole.evaluate(Asked(Subject(wanted=foggy), SEGMENTER))
+    shown = comparison_part(pair, (Place(view="kind=segmentation"), Place(view="weather=foggy")))
+    losses = [one.losses for one in pair]
+    assert losses[0] is not None and losses[1] is not None
+    for held in losses:
+        for figure in (held.generated, held.reconstructed):  # type: ignore[union-attr]
+            assert figure.value is not None and f"<b>{100 * figure.value:.1f} %</b>" in shown
+    assert "test cases that lose a class" in shown and "IoU generated less original" in shown
+    assert "Which edits hurt, by edit type" in shown and "nan" not in shown.lower()
 
 
 def test_a_filter_has_the_figures_of_its_images_alone(whole: EvaluationService) -> None:

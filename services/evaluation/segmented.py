@@ -135,7 +135,7 @@ def _classes_of(protected: str, mask_names: str, mapping: ClassMap) -> list[_Cla
     named = {int(number): name for number, name in json.loads(mask_names).items()}
     group_of = {mapping.labels[label].label: at for at, group in enumerate(mapping.groups) for label in group}
     found = []
-    for name in json.loads(protected) if protected else list(dict.fromkeys(named.values())):
+    for name in json.loads(protected or "[]") or dict.fromkeys(named.values()):
         own = {group_of[named[number]] for number in numbers_of(name, named) if named[number] in group_of}
         if own:
             found.append((name, tuple(sorted(own))))

@@ -116,9 +116,10 @@ def _class_row(
         ("reconstructed", one.iou_reconstructed),
         ("generated", one.iou_generated),
     )
+    link = links.opened(Cell("class", one.name)) if one.accuracy_generated is not None else None
     return el(
         "tr",
-        el("th", linked(one.name, links.opened(Cell("class", one.name))), scope="row"),
+        el("th", linked(one.name, link), scope="row"),
         [el("td", per_cent(value, unit=False), class_="n", data_what=what) for what, value in figures],
         el("td", change_plot([change], axis) if change.value is not None else change.why, class_="plot-cell"),
         el("td", points(change.value), class_="n", data_what="points"),
