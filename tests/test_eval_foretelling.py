@@ -134,7 +134,9 @@ def test_a_script_and_the_command_line_get_the_same(
     assert capsys.readouterr().err.endswith("This workspace has no run 'nobody'; pick one from the list of runs.\n")
 
 
-def test_captions_of_a_segmentation_are_foretold_by_what_was_lost(service: EvaluationService) -> None:
+def test_captions_of_a_segmentation_are_foretold_by_what_was_lost(
+    service: EvaluationService, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = service._figures(ROADS)
     kinds, kind, _ = kinds_of(found.cases)
     known = found.right != UNKNOWN
@@ -165,3 +167,7 @@ def test_captions_of_a_segmentation_are_foretold_by_what_was_lost(service: Evalu
     assert any("run is of a classification: only captions of a segmentation" in note for note in told.notes)
     assert told.notes[-1].startswith("A fault is an image that the model loses a class of")
     assert not service.foretell(ROADS, []).captions
+    arguments = ["foretell", "--view", "kind=segmentation", "--workspace", str(folder), "--run", calm, "--run", storm]
+    assert main([*arguments, "--json"]) == 0
+    facts = foretelling_facts(service.foretell(ROADS, [calm, storm]))
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(facts))

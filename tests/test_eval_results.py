@@ -33,6 +33,7 @@ from services.evaluation.types import EDIT_TABLES, Asked, Cell, Subject
 from services.model_outcomes import RunMasks, verdict_with_masks
 from services.studio import Studio
 from storage.catalogue_types import CatalogueFilter
+from storage.test_set_types import SetEntry
 from storage.workspace import Workspace
 from study.types import NewItem
 from tests.cases import made_case
@@ -285,6 +286,22 @@ def test_edits_of_a_segmenter_are_measured_by_right_pixels(whole: EvaluationServ
     assert weather.row.newly_wrong == len(lost) / len(entries) and set(lost) <= set(whole.entries(ROADS, Cell("wrong")))
     assert weather.worst and set(weather.worst) <= entries
     assert set(evaluated.thumbnails.values()) <= set(images.shas)
+
+
+def test_a_version_of_streets_has_the_figures_of_its_images(workspace: Workspace, service: EvaluationService) -> None:
+    fill(workspace, 2, road=True)
+    sets = workspace.test_sets
+    version = sets.get(sets.create("Streets")).versions[-1].number
+    of_streets = CatalogueFilter(facets={"kind": ("segmentation",), "recipe": ("dillema",)})
+    held = sets.cases(workspace.catalogue.test_cases(workspace.catalogue.ids(of_streets)))
+    sets.add(version, [SetEntry(one.image, source=one.source, test_case=one.id) for one in held])
+    of_version = Asked(Subject(version=version), SEGMENTER)
+    read_all(service, of_version)
+    one, other = service.evaluate(of_version), service.evaluate(ROADS)
+    assert one.segmentation is not None and one.segmentation.cases == 20
+    assert one.losses == other.losses and one.edits == other.edits and one.answer == other.answer
+    for cell in (Cell("wrong"), Cell("class", "road", only_wrong=True), Cell("confusion", "road", "road")):
+        assert service.entries(of_version, cell) == service.entries(ROADS, cell)
 
 
 def test_two_sets_of_a_segmenter_stand_side_by_side(whole: EvaluationService) -> None:

@@ -92,6 +92,7 @@ def test_a_class_of_several_names_in_the_masks_is_lost_as_a_whole(streets: Cases
     assert vehicles.tolist() == lost.generated.lost[:, 1].tolist()
     assert cells.where(Cell("class", "car"), source).all() and cells.where(Cell("kept"), source).sum() == 4
     assert not cells.where(Cell("class", "tram"), source).any(), "there is none"
+    assert not cells.where(Cell("confusion", "road", "tram"), source).any()
     # What is none of the classes of the masks: the tree.
     tree = cased.pixels.counts[:, 0, 4] / cased.pixels.counts[:, 0].sum(axis=1)
     opened = cells.where(Cell("confusion", "road", ""), source)

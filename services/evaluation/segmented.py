@@ -19,6 +19,8 @@ from services.evaluation.subjects import Cases, Images, MaskOf
 from services.evaluation.types import Cell
 
 Flags = NDArray[np.bool_]
+AT_ONCE = 4096
+"""Images whose pixels are looked at at a time: what is calculated of them takes several times their room."""
 _Class = tuple[str, tuple[int, ...]]
 """A protected class: its name, and its places among the groups of a class map."""
 
@@ -61,12 +63,12 @@ class PixelCells:
             return self.counts & self.kept
         lost = cell.kind == "class" and cell.only_wrong
         names = self.protected if lost else self.names
-        if cell.name not in names:
+        if cell.name not in names or (cell.said and cell.said not in self.names):
             return np.zeros(len(source), bool)
         row = names.index(cell.name)
         if cell.kind == "class":
             return self.counts & (self.lost if lost else self.there)[:, row]
-        column = self.names.index(cell.said) if cell.said in self.names else len(self.names)
+        column = self.names.index(cell.said) if cell.said else len(self.names)
         if cell.kind == "confusion":
             return self.counts & _unpacked(self.said[:, row, column], len(source))
         return self.counts & _unpacked(self.said_before[:, row, column], int(source.max()) + 1)[source]
@@ -186,8 +188,10 @@ def _packed(counts: Floats, place: NDArray[np.int64], size: int, shares: Floats,
         whole: Floats = np.concatenate([held[..., :-1], held[..., columns].sum(axis=-1, keepdims=True)], axis=-1)
         return whole
 
-    found = np.zeros((size, *counts.shape[1:]), bool)
-    found[place] = at_least(together(counts), together(shares), counts.sum(axis=2))
+    found, whole = np.zeros((size, *counts.shape[1:]), bool), together(shares)
+    for first in range(0, len(place), AT_ONCE):
+        some = counts[first : first + AT_ONCE]
+        found[place[first : first + AT_ONCE]] = at_least(together(some), whole, some.sum(axis=2))
     return np.packbits(found, axis=0)
 
 

@@ -111,16 +111,13 @@ def change_of(one: SegmentedClass) -> Figure:
 def _class_row(
     one: SegmentedClass, change: Figure, axis: ChangeAxis, lost: Mapping[str, LostClass], links: Links
 ) -> Html:
-    figures = (
-        ("original", one.iou_original),
-        ("reconstructed", one.iou_reconstructed),
-        ("generated", one.iou_generated),
-    )
     link = links.opened(Cell("class", one.name)) if one.accuracy_generated is not None else None
     return el(
         "tr",
         el("th", linked(one.name, link), scope="row"),
-        [el("td", per_cent(value, unit=False), class_="n", data_what=what) for what, value in figures],
+        el("td", per_cent(one.iou_original, unit=False), class_="n", data_what="original"),
+        el("td", per_cent(one.iou_reconstructed, unit=False), class_="n", data_what="reconstructed"),
+        el("td", linked(per_cent(one.iou_generated, unit=False), link), class_="n", data_what="generated"),
         el("td", change_plot([change], axis) if change.value is not None else change.why, class_="plot-cell"),
         el("td", points(change.value), class_="n", data_what="points"),
         el("td", _lost_in(lost.get(one.name), links), class_="n", data_what="lost in"),
