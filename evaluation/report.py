@@ -19,6 +19,8 @@ from evaluation.validity import ValidityEffect
 CANNOT_TELL = "cannot tell"
 OF_TRUE_CLASS, OF_PIXELS = "the probability of the true class", "the share of right pixels"
 """What a table of edits tells the change of: for a classifier, and for a segmenter."""
+LOSES = "loses a class"
+"""What a segmenter does to a test case that it is wrong about."""
 _LATEX = str.maketrans({one: f"\\{one}" for one in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})
 
 
@@ -174,9 +176,9 @@ def segmentation_rows(
         for row in table:
             yield _row(title, row.name, f"change of {OF_PIXELS}", row.change)
             few = "" if row.newly_wrong is not None else row.change.why
-            yield Row(title, row.name, "loses a class", row.newly_wrong, None, None, row.n, row.sources, few)
+            yield Row(title, row.name, LOSES, row.newly_wrong, None, None, row.n, row.sources, few)
     if validity is not None:
-        yield from _validity_rows(validity, "loses a class")
+        yield from _validity_rows(validity, LOSES)
 
 
 def _loss_rows(losses: LossEffect) -> Iterator[Row]:
@@ -242,9 +244,9 @@ def segmentation_markdown(
             for one in losses.classes
         ]
     if tables:
-        lines.append(edits_markdown(tables, OF_PIXELS).rstrip("\n"))
+        lines.append(edits_markdown(tables, OF_PIXELS, LOSES).rstrip("\n"))
     if validity is not None:
-        lines += _validity_lines(validity, "loses a class")
+        lines += _validity_lines(validity, LOSES)
     return "\n".join([*lines, ""])
 
 
@@ -390,17 +392,22 @@ def markdown(
     return "\n".join([*lines, ""])
 
 
-def edits_markdown(tables: Mapping[str, Sequence[SensitivityRow]], what: str = "the true class") -> str:
-    """Tables of edits by their titles, as Markdown; `what` changes."""
+def edits_markdown(
+    tables: Mapping[str, Sequence[SensitivityRow]], what: str = "the true class", wrong: str = ""
+) -> str:
+    """Tables of edits by their titles, as Markdown; `what` changes, and `wrong`, where it is given, is what the share
+    of newly wrong test cases is called in a column of its own.
+    """
+    heads = ["edit", "test cases", f"change of {what}", *([wrong] if wrong else []), "p, corrected"]
     lines = list[str]()
     for title, table in tables.items():
-        lines += ["", f"## {_plain(title)}", "", f"| edit | test cases | change of {what} | p, corrected |"]
-        lines += ["| --- | ---: | --- | --- |"]
-        lines += [
-            f"| {_plain(one.name)} | {one.n:,} | {_change(one.change)} | "
-            f"{f'{one.p_adjusted:.3f}' if one.p_adjusted is not None else CANNOT_TELL} |"
-            for one in table
-        ]
+        lines += ["", f"## {_plain(title)}", "", f"| {' | '.join(heads)} |"]
+        lines += [f"| --- | ---: | --- |{' ---: |' * (len(heads) - 3)}"]
+        for one in table:
+            cells = [_plain(one.name), f"{one.n:,}", _change(one.change)]
+            cells += [per_cent(one.newly_wrong)] if wrong else []
+            cells.append(f"{one.p_adjusted:.3f}" if one.p_adjusted is not None else CANNOT_TELL)
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 

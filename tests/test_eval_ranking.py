@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.effectiveness import UNKNOWN, WRONG
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from pipeline.errors import UserError
 from pipeline.types import Check
 from services.evaluation.__main__ import main
@@ -217,6 +217,8 @@ def test_of_a_segmenter_a_fault_is_the_class_that_is_lost_and_the_edit(service: 
     wrong = [one for one in ranking.first if found.right[place[one.entry]] == WRONG]
     assert {one.said for one in wrong} <= {"road", "pavement", "lane marking", "vehicle", "pedestrian"}
     assert all(bool(one.said) == (one in wrong) and not one.label for one in ranking.first)
+    standing = {RIGHT: True, WRONG: False, UNKNOWN: None}
+    assert all(one.right == standing[int(found.right[place[one.entry]])] for one in ranking.first)
     assert ours.all_faults == len({(one.said, one.edits) for one in wrong}) > 5
     first = ranking.first[: ours.images[0.1]]
     assert ours.faults[0.1] == len({(one.said, one.edits) for one in first if one in wrong})

@@ -105,7 +105,9 @@ def test_a_segmenter_is_told_with_what_it_loses_and_the_same_numbers_everywhere(
     assert f"{per_cent(validity.by_strata.value)} of these test cases lose a class and are valid" in said
     assert "weakest where the edit is of" in said
     text = segmentation_markdown("deeplab", "driving", effect, losses, validity, {"By edit type": table})
-    assert said in text and "| edit | test cases | change of the share of right pixels | p, corrected |" in text
+    assert said in text and "| change of the share of right pixels | loses a class | p, corrected |" in text
+    (row,) = [one for one in table if one.name == "weather"]
+    assert f"| weather | 45 | {row.change.value:+.2f} (" in text and f") | {per_cent(row.newly_wrong)} | " in text
     assert f"| loses a class, generated less reconstructed | {with_interval(losses.excess, points=True)} |" in text
     assert f"| generated images on which it loses a class | {with_interval(losses.generated)} |" in text
     every = {

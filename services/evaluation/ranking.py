@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.by_source import Floats
-from evaluation.effectiveness import UNKNOWN, WRONG
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.ranking import BUDGETS, Order, by_new_faults, by_score, chance_wrong, combined, judge
 from pipeline.types import TaskKind
 from services.evaluation.results import Found
@@ -48,6 +48,8 @@ class RankedCase:
     """The chance that the model is wrong, 0 to 1."""
     valid: float
     """The chance that people find it valid, 0 to 1."""
+    right: bool | None = None
+    """Whether the model is right about it, or of a segmenter loses no class; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -257,6 +259,7 @@ def _cases_of(found: Found, order: Numbers, wrong: Floats, valid: Floats) -> tup
             edits,
             float(wrong[place]),
             float(valid[place]),
+            None if found.right[place] == UNKNOWN else bool(found.right[place] == RIGHT),
         )
         for place, row, edits in zip(order.tolist(), rows.tolist(), made, strict=True)
     )
@@ -304,6 +307,7 @@ def ranking_facts(found: Ranking) -> dict[str, Any]:
                 "image": one.image,
                 "label": one.label,
                 "said": one.said,
+                "right": one.right,
                 "edits": one.edits,
                 "chance_wrong": one.wrong,
                 "chance_valid": one.valid,

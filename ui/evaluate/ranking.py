@@ -158,7 +158,7 @@ def _picture(
     src, link = picture(one.image), listed(entries, one.entry)
     said, all_read = one.label, found.known == found.cases
     if found.kind == "segmentation":
-        said = f"loses {one.said}" if one.said else "loses no class" if all_read else one.edits or "no edit"
+        said = f"loses {one.said}" if one.said else "loses no class" if one.right else one.edits or "no edit"
     elif one.said:
         said += ": right" if one.said == one.label else f" → {one.said}"
     elif all_read:
