@@ -312,6 +312,10 @@ def test_every_number_of_a_segmenter_opens_its_images(page: Page, server: Server
         page.locator("#report [data-file=html]").click()
     report = Path(waiting.value.path()).read_text(encoding="utf-8")
     assert share in report and "A fault is the class that is lost" in report and "<a href" not in report
+    page.keyboard.press("Escape")
+    with page.expect_navigation(url=re.compile("/study/")):
+        page.locator("#draft").click()
+    expect(page.locator("main")).to_contain_text("Does the road run where it runs in the original image?")
 
 
 def test_another_model_is_looked_at_and_stands_beside_the_first(page: Page, server: Server, tmp_path: Path) -> None:
