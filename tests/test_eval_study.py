@@ -144,9 +144,11 @@ def test_no_study_is_drafted_where_nothing_can_be_compared(tmp_path: Path, monke
         fill(workspace, 1, road=True)
         service = service_of(workspace)
         read_all(service, STREETS)
-        losses = service.evaluate(STREETS).losses
+        evaluated = service.evaluate(STREETS)
+        losses = evaluated.losses
         assert losses is not None and losses.generated.value is None and losses.left_out == 10
-        assert "How often it loses a class cannot be told" in service.evaluate(STREETS).answer
+        assert any(note.startswith("On the originals of 10 test cases no protected") for note in evaluated.notes)
+        assert "How often it loses a class cannot be told" in evaluated.answer
         with pytest.raises(UserError, match="there is nothing to judge"):
             service.draft_study(STREETS)
         service.close()

@@ -207,6 +207,11 @@ class _Evaluation:
             )
             tables, against_control = self._edits_of_pixels(first, cased, control, right)
             validity, notes = judged.result()
+        if losses.left_out:
+            self._notes.append(
+                f"On the originals of {losses.left_out:,} test cases no protected class is found: they have none to "
+                "lose, and count in the tables of edits as ones that lose none."
+            )
         self._notes += notes
         shares = effect.confusion_original, effect.confusion_generated
         cells = cells_of(cases, names, first, cased, lost, holding, shares)
