@@ -89,6 +89,8 @@ def _take(page: Page, url: str, folder: Path) -> Iterator[Path]:
     page.locator("#part-models .model-line").first.click()
     page.click("#begin")
     page.wait_for_selector("#part-result ~ #part-work", timeout=SLOWEST)
+    page.wait_for_selector("#orders")
+    _pictures(page)
     camera.states("evaluate-5-segmenter")
     yield from camera.taken()
 

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 
 from evaluation.by_source import Figure
 from evaluation.effectiveness import Effectiveness
-from evaluation.segmentation import SegmentationEffect
+from evaluation.segmentation import LossEffect, SegmentationEffect
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 
 CANNOT_TELL = "cannot tell"
+OF_TRUE_CLASS, OF_PIXELS = "the probability of the true class", "the share of right pixels"
+"""What a table of edits tells the change of: for a classifier, and for a segmenter."""
+LOSES = "loses a class"
+"""What a segmenter does to a test case that it is wrong about."""
 _LATEX = str.maketrans({one: f"\\{one}" for one in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})
 
 
@@ -95,7 +99,13 @@ def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, ed
     return " ".join(said)
 
 
-def segmentation_answer(model: str, found: SegmentationEffect) -> str:
+def segmentation_answer(
+    model: str,
+    found: SegmentationEffect,
+    losses: LossEffect | None = None,
+    validity: ValidityEffect | None = None,
+    edits: Sequence[SensitivityRow] = (),
+) -> str:
     """What the figures of a segmenter say, in a few sentences."""
     if found.miou_generated.value is None or found.miou_original.value is None:
         why = found.miou_generated.why or found.miou_original.why
@@ -112,18 +122,42 @@ def segmentation_answer(model: str, found: SegmentationEffect) -> str:
             f"Drawing alone brings it to {per_cent(found.miou_reconstructed.value)} (reconstructions); "
             f"{_beyond(found.excess)}."
         )
-    lost = [
-        (one.iou_generated - one.iou_original, one.name)
-        for one in found.classes
-        if one.iou_generated is not None and one.iou_original is not None and one.iou_generated < one.iou_original
-    ]
-    if lost:
-        said.append(f"It loses most of {_listed([name for _, name in sorted(lost)[:2]])}.")
+    if losses is not None:
+        said += _losses_said(losses, validity)
+    hurts = [row.name for row in edits if row.hurts]
+    if hurts:
+        said.append(f"It is weakest where the edit is of {_listed(hurts[:2])}.")
     return " ".join(said)
 
 
-def segmentation_rows(found: SegmentationEffect) -> Iterator[Row]:
-    """All figures of a segmenter, one a row."""
+def _losses_said(losses: LossEffect, validity: ValidityEffect | None) -> Iterator[str]:
+    if losses.generated.value is None:
+        yield "How often it loses a class cannot be told: it finds no protected class on an original."
+        return
+    drawn = losses.reconstructed.value
+    beside = f", on reconstructions on {per_cent(drawn)}" if drawn is not None else ""
+    most = sorted((one for one in losses.classes if one.lost), key=lambda one: (-(one.share or 0.0), one.name))
+    which = f", most often {_listed([one.name for one in most[:2]])}" if most else ""
+    yield (
+        f"It loses a protected class that it finds on the original on {per_cent(losses.generated.value)} of "
+        f"{losses.cases:,} test cases{beside}{which}."
+    )
+    if validity is not None and validity.by_strata.value is not None:
+        yield (
+            f"By {validity.judged:,} judged images, {per_cent(validity.by_strata.value)} of these test cases lose a "
+            "class and are valid."
+        )
+    elif validity is not None:
+        yield f"How many of these losses are on valid images cannot be told: {validity.by_strata.why}."
+
+
+def segmentation_rows(
+    found: SegmentationEffect,
+    losses: LossEffect | None = None,
+    validity: ValidityEffect | None = None,
+    edits: Mapping[str, Sequence[SensitivityRow]] | None = None,
+) -> Iterator[Row]:
+    """All figures of a segmenter, one a row; `edits` are tables of sensitivity by their names."""
     for name, figure in _segmentation_figures(found):
         yield _row("all", "", name, figure)
     for one in found.classes:
@@ -136,16 +170,65 @@ def segmentation_rows(found: SegmentationEffect) -> Iterator[Row]:
         ):
             why = "" if value is not None else "the class is not there"
             yield Row("classes", one.name, name, value, None, None, found.cases, found.sources, why)
+    if losses is not None:
+        yield from _loss_rows(losses)
+    for title, table in (edits or {}).items():
+        for row in table:
+            yield _row(title, row.name, f"change of {OF_PIXELS}", row.change)
+            few = "" if row.newly_wrong is not None else row.change.why
+            yield Row(title, row.name, LOSES, row.newly_wrong, None, None, row.n, row.sources, few)
+    if validity is not None:
+        yield from _validity_rows(validity, LOSES)
 
 
-def segmentation_markdown(model: str, test_set: str, found: SegmentationEffect) -> str:
+def _loss_rows(losses: LossEffect) -> Iterator[Row]:
+    for name, figure in _loss_figures(losses):
+        yield _row("all", "", name, figure)
+    together, worth = losses.together, losses.clustering
+    for name, number in (
+        ("test cases that lose a class, of originals where all are found", losses.newly_wrong),
+        ("sources with all test cases losing a class", together.all_wrong),
+        ("sources with some test cases losing a class", together.some_wrong),
+        ("sources with no test case losing a class", together.none_wrong),
+        ("test cases with no class to lose", losses.left_out),
+    ):
+        yield Row("all", "", name, float(number), None, None, losses.cases, losses.sources, "")
+    for name, value in (
+        ("intra-class correlation", worth.correlation),
+        ("design effect", worth.design_effect),
+        ("effective number of images", worth.effective),
+    ):
+        why = worth.why if value is None else ""
+        yield Row("all", "", name, value, None, None, losses.cases, losses.sources, why)
+    for one in losses.classes:
+        for name, lost, of in (
+            ("lost on generated images", one.lost, one.cases),
+            ("lost on reconstructions", one.lost_in_controls, one.controls),
+        ):
+            why = "" if of else "it is found on no original"
+            yield Row("protected", one.name, name, lost / of if of else None, None, None, of, losses.sources, why)
+
+
+def segmentation_markdown(
+    model: str,
+    test_set: str,
+    found: SegmentationEffect,
+    losses: LossEffect | None = None,
+    validity: ValidityEffect | None = None,
+    edits: Mapping[str, Sequence[SensitivityRow]] | None = None,
+) -> str:
     """The report of a segmenter as Markdown."""
-    lines = [f"# {_plain(model)} on {_plain(test_set)}", "", segmentation_answer(model, found), ""]
-    lines += ["| figure | |", "| --- | --- |"]
-    lines += [
-        f"| {name} | {with_interval(figure, name.startswith('generated less'))} |"
-        for name, figure in _segmentation_figures(found)
-    ]
+    tables = edits or {}
+    first = next(iter(tables.values()), ())
+    lines = [f"# {_plain(model)} on {_plain(test_set)}", ""]
+    lines += [segmentation_answer(model, found, losses, validity, first), "", "| figure | |", "| --- | --- |"]
+    figures = [*_segmentation_figures(found), *(_loss_figures(losses) if losses is not None else [])]
+    lines += [f"| {name} | {with_interval(figure, 'generated less' in name)} |" for name, figure in figures]
+    if losses is not None:
+        worth = losses.clustering
+        told = f"{worth.effective:,.0f} independent ones" if worth.effective is not None else worth.why
+        lines.append(f"| what {losses.cases:,} test cases are worth | {told} |")
+        lines.append(f"| test cases with no class to lose | {losses.left_out:,} |")
     lines += ["", "Intervals: 95 %, by a bootstrap over sources.", "", "## By class", ""]
     lines += ["| class | IoU original | IoU generated | IoU reconstructed |", "| --- | ---: | ---: | ---: |"]
     lines += [
@@ -153,7 +236,27 @@ def segmentation_markdown(model: str, test_set: str, found: SegmentationEffect) 
         f"{' | '.join(map(per_cent, (one.iou_original, one.iou_generated, one.iou_reconstructed)))} |"
         for one in found.classes
     ]
+    if losses is not None:
+        lines += ["", "## Protected classes that are lost", "", "| class | test cases | reconstructions |"]
+        lines += ["| --- | ---: | ---: |"]
+        lines += [
+            f"| {_plain(one.name)} | {one.lost:,} of {one.cases:,} | {one.lost_in_controls:,} of {one.controls:,} |"
+            for one in losses.classes
+        ]
+    if tables:
+        lines.append(edits_markdown(tables, OF_PIXELS, LOSES).rstrip("\n"))
+    if validity is not None:
+        lines += _validity_lines(validity, LOSES)
     return "\n".join([*lines, ""])
+
+
+def _loss_figures(found: LossEffect) -> list[tuple[str, Figure]]:
+    return [
+        ("originals on which it misses a protected class", found.missed),
+        ("generated images on which it loses a class", found.generated),
+        ("reconstructions on which it loses a class", found.reconstructed),
+        ("loses a class, generated less reconstructed", found.excess),
+    ]
 
 
 def _segmentation_figures(found: SegmentationEffect) -> list[tuple[str, Figure]]:
@@ -213,16 +316,29 @@ def rows(
             yield _row("classes", row.label, name, figure)
     for title, table in (edits or {}).items():
         for one in table:
-            yield _row(title, one.name, "change of the probability of the true class", one.change)
+            yield _row(title, one.name, f"change of {OF_TRUE_CLASS}", one.change)
     if validity is not None:
-        for name, figure in (
-            ("as measured", validity.as_measured),
-            ("times the share judged valid", validity.times_valid),
-            ("wrong and valid, by strata", validity.by_strata),
-            ("wrong and valid, with the score", validity.with_score),
-            ("error among valid images", validity.among_valid),
-        ):
-            yield _row("validity", "", name, figure)
+        yield from _validity_rows(validity)
+
+
+def _validity_rows(validity: ValidityEffect, wrong: str = "wrong") -> Iterator[Row]:
+    among = "error" if wrong == "wrong" else wrong
+    for name, figure in (
+        ("as measured", validity.as_measured),
+        ("times the share judged valid", validity.times_valid),
+        (f"{wrong} and valid, by strata", validity.by_strata),
+        (f"{wrong} and valid, with the score", validity.with_score),
+        (f"{among} among valid images", validity.among_valid),
+    ):
+        yield _row("validity", "", name, figure)
+
+
+def _validity_lines(validity: ValidityEffect, wrong: str = "wrong") -> list[str]:
+    lines = ["", "## What validity does to it", "", "| figure | |", "| --- | --- |"]
+    lines += [f"| {row.figure} | {_of_row(row)} |" for row in _validity_rows(validity, wrong)]
+    if validity.not_judged_in:
+        lines += ["", f"Nobody judged an image of: {', '.join(map(_plain, validity.not_judged_in))}."]
+    return lines
 
 
 def _row(part: str, name: str, what: str, figure: Figure) -> Row:
@@ -272,24 +388,26 @@ def markdown(
     if tables:
         lines.append(edits_markdown(tables).rstrip("\n"))
     if validity is not None:
-        lines += ["", "## What validity does to it", "", "| figure | |", "| --- | --- |"]
-        lines += [f"| {row.figure} | {_of_row(row)} |" for row in rows(found, validity) if row.part == "validity"]
-        if validity.not_judged_in:
-            lines += ["", f"Nobody judged an image of: {', '.join(map(_plain, validity.not_judged_in))}."]
+        lines += _validity_lines(validity)
     return "\n".join([*lines, ""])
 
 
-def edits_markdown(tables: Mapping[str, Sequence[SensitivityRow]]) -> str:
-    """Tables of edits by their titles, as Markdown."""
+def edits_markdown(
+    tables: Mapping[str, Sequence[SensitivityRow]], what: str = "the true class", wrong: str = ""
+) -> str:
+    """Tables of edits by their titles, as Markdown; `what` changes, and `wrong`, where it is given, is what the share
+    of newly wrong test cases is called in a column of its own.
+    """
+    heads = ["edit", "test cases", f"change of {what}", *([wrong] if wrong else []), "p, corrected"]
     lines = list[str]()
     for title, table in tables.items():
-        lines += ["", f"## {_plain(title)}", "", "| edit | test cases | change of the true class | p, corrected |"]
-        lines += ["| --- | ---: | --- | --- |"]
-        lines += [
-            f"| {_plain(one.name)} | {one.n:,} | {_change(one.change)} | "
-            f"{f'{one.p_adjusted:.3f}' if one.p_adjusted is not None else CANNOT_TELL} |"
-            for one in table
-        ]
+        lines += ["", f"## {_plain(title)}", "", f"| {' | '.join(heads)} |"]
+        lines += [f"| --- | ---: | --- |{' ---: |' * (len(heads) - 3)}"]
+        for one in table:
+            cells = [_plain(one.name), f"{one.n:,}", _change(one.change)]
+            cells += [per_cent(one.newly_wrong)] if wrong else []
+            cells.append(f"{one.p_adjusted:.3f}" if one.p_adjusted is not None else CANNOT_TELL)
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
@@ -317,6 +435,22 @@ def latex(models: Mapping[str, Effectiveness]) -> str:
     for name, found in models.items():
         cells = [_cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)]
         lines.append(f"{name.translate(_LATEX)} & {' & '.join(cells)} \\\\")
+    return "\n".join([*lines, r"\hline", r"\end{tabular}", ""])
+
+
+def segmentation_latex(models: Mapping[str, tuple[SegmentationEffect, LossEffect]]) -> str:
+    """The same of segmenters: mIoU on originals, generated images and reconstructions, and how often a class is lost
+    on generated images, with intervals.
+    """
+    lines = [
+        r"\begin{tabular}{lrrrr}",
+        r"\hline",
+        r"Model & Original (mIoU, \%) & Generated (mIoU, \%) & Reconstructed (mIoU, \%) & Loses a class (\%) \\",
+        r"\hline",
+    ]
+    for name, (found, losses) in models.items():
+        figures = (found.miou_original, found.miou_generated, found.miou_reconstructed, losses.generated)
+        lines.append(f"{name.translate(_LATEX)} & {' & '.join(map(_cell, figures))} \\\\")
     return "\n".join([*lines, r"\hline", r"\end{tabular}", ""])
 
 

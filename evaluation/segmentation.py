@@ -2,7 +2,8 @@
 RQ2). Pure: takes counts of pixels, knows no images.
 
 The intersection over union of a class is that of all pixels of a set, from one confusion matrix; the mean over images
-of what it is on each is another figure, and is not made here.
+of what it is on each is another figure, and is not made here. Of one image it says which of the classes that must not
+change a segmenter loses there: the rule is that of `evaluation.metrics.ClassFigures`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.by_source import Figure, Floats, interval, one_split
+from evaluation.by_source import Clustering, Figure, Floats, interval, one_split
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, Together, effectiveness
+from evaluation.metrics import DROPPED
 
 IGNORED = 255
 """The number of a pixel in a mask that counts nowhere."""
 SAMPLES = 2000
 """Resamples of sources: each has a matrix of its own here."""
+ROUNDING = 1e-9
+"""By so much may a share be smaller than the same share that was calculated in another way."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,70 @@ class Pixels:
     def where(self, wanted: NDArray[np.bool_]) -> Pixels:
         """Those that are wanted."""
         return Pixels(self.source[wanted], self.counts[wanted])
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Which of the protected classes a segmenter does not find, image by image; all columns have one length."""
+
+    source: NDArray[np.int64]
+    """The number of the source of each image, from 0."""
+    right: NDArray[np.int8]
+    """`WRONG` where it loses a class, `RIGHT` where it loses none, `UNKNOWN` where it has none to lose."""
+    lost: NDArray[np.bool_]
+    """(images, classes): whether it loses a class there; of an original, whether it misses it."""
+    could: NDArray[np.bool_]
+    """(images, classes): whether it had the class to lose; of an original, whether its mask has it."""
+    most: NDArray[np.int64]
+    """The class that it loses most of, by its place; -1 where it loses none."""
+
+    @property
+    def answers(self) -> Answers:
+        """As answers that are right or wrong, and name no class. How sure they are is not known, and stands as 0."""
+        return Answers(self.source, self.right, np.full(len(self.source), -1), np.zeros(len(self.source)))
+
+
+@dataclass(frozen=True)
+class LostClass:
+    """How often one protected class is lost."""
+
+    name: str
+    cases: int
+    """Test cases whose original the segmenter finds the class on."""
+    lost: int
+    """Those of them on which it loses it."""
+    controls: int
+    """The same of reconstructions."""
+    lost_in_controls: int
+
+    @property
+    def share(self) -> float | None:
+        """0 to 1; None where it is found on no original."""
+        return self.lost / self.cases if self.cases else None
+
+
+@dataclass(frozen=True)
+class LossEffect:
+    """How often a segmenter loses a class that it finds on the original. All figures are shares, 0 to 1."""
+
+    sources: int
+    cases: int
+    """Test cases that count: some protected class is found on their original."""
+    left_out: int
+    """Test cases whose original it finds no protected class on: they have nothing to lose."""
+    missed: Figure
+    """Originals on which it misses a protected class of the mask."""
+    generated: Figure
+    """Test cases on which it loses a class."""
+    reconstructed: Figure
+    """Reconstructions on which it does, held against the same originals."""
+    excess: Figure
+    """Generated less reconstructed: what the edits do beyond what drawing does."""
+    newly_wrong: int
+    """Test cases on which it loses a class, of originals on which it finds all."""
+    together: Together
+    clustering: Clustering
+    classes: tuple[LostClass, ...]
 
 
 @dataclass(frozen=True)
@@ -177,3 +246,109 @@ def _classes(names: Sequence[str], before: Floats, after: Floats, drawn: Floats 
 def _shares(counts: Floats) -> Floats:
     whole = counts.sum(axis=-1, keepdims=True)
     return np.divide(counts, whole, out=np.full(counts.shape, np.nan), where=whole > 0)
+
+
+def right_pixels(counts: Floats) -> Floats:
+    """The share of the pixels of each image that a segmenter is right about, (images,); NaN where none counts."""
+    hit, whole = np.trace(counts, axis1=-2, axis2=-1), counts.sum(axis=(-2, -1))
+    return np.divide(hit, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+
+
+def iou_in_masks(counts: Floats, classes: Sequence[Sequence[int]]) -> Floats:
+    """The intersection over union of each class on each image, (images, classes), of counts (images, groups, groups +
+    1). A class is one or several of the groups, taken as one; NaN where the mask of the image has no pixel of it.
+    """
+    true, said = counts.sum(axis=-1), counts.sum(axis=-2)
+    found = np.full((len(counts), len(classes)), np.nan)
+    for place, own in enumerate(classes):
+        groups = list(own)
+        here = true[:, groups].sum(axis=1)
+        hit = counts[:, groups][:, :, groups].sum(axis=(1, 2))
+        union = here + said[:, groups].sum(axis=1) - hit
+        np.divide(hit, union, out=found[:, place], where=here > 0)
+    return found
+
+
+def missed_by(originals: Pixels, protected: NDArray[np.bool_], classes: Sequence[Sequence[int]]) -> Losses:
+    """What a segmenter misses on originals: `protected` says of each, (originals, classes), which classes must be
+    found. It finds a class from an IoU of `DROPPED` on, and is right where it finds all that the mask has.
+    """
+    held = iou_in_masks(originals.counts, classes)
+    there = protected & np.isfinite(held)
+    missed = there & (held < DROPPED)
+    return _losses(originals.source, there, missed, 1.0 - held)
+
+
+def lost_by(
+    originals: Pixels, images: Pixels, protected: NDArray[np.bool_], classes: Sequence[Sequence[int]]
+) -> Losses:
+    """What a segmenter loses on images: of the `protected` classes, (images, classes), those that it finds on the
+    original of the image's source and whose IoU falls there by `DROPPED` or more. `classes` are the groups of each
+    class. An image whose original is not there has nothing to lose.
+    """
+    held = np.full(
+        (int(max(originals.source.max(initial=-1), images.source.max(initial=-1))) + 1, len(classes)), np.nan
+    )
+    held[originals.source] = iou_in_masks(originals.counts, classes)
+    before, after = held[images.source], iou_in_masks(images.counts, classes)
+    with np.errstate(invalid="ignore"):
+        found = protected & (before >= DROPPED) & np.isfinite(after)
+        fall = before - after
+        return _losses(images.source, found, found & (fall >= DROPPED), fall)
+
+
+def _losses(source: NDArray[np.int64], could: NDArray[np.bool_], lost: NDArray[np.bool_], much: Floats) -> Losses:
+    any_lost = lost.any(axis=1)
+    right = np.where(could.any(axis=1), np.where(any_lost, WRONG, RIGHT), UNKNOWN).astype(np.int8)
+    most = np.full(len(source), -1)
+    if lost.shape[1]:
+        most = np.where(any_lost, np.where(lost, much, -np.inf).argmax(axis=1), -1)
+    return Losses(source, right, lost, could, most)
+
+
+def loss_effect(
+    original: Losses,
+    generated: Losses,
+    reconstructed: Losses | None,
+    names: Sequence[str],
+    splits: Sequence[str],
+    seed: int = 0,
+) -> LossEffect:
+    """All figures, as `evaluation.effectiveness` has them of answers that are right or wrong. `names` are those of the
+    classes; those of one name are counted together. Raises ValueError for sources of several splits.
+    """
+    nothing = np.zeros(len(splits), np.int64)
+    control = reconstructed.answers if reconstructed is not None else None
+    whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, seed)
+
+    numbers: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        own = numbers.setdefault(name, [0, 0, 0, 0])
+        for at, held in ((0, generated), (2, reconstructed)):
+            if held is not None:
+                own[at] += int(held.could[:, place].sum())
+                own[at + 1] += int(held.lost[:, place].sum())
+    classes = [LostClass(name, *own) for name, own in numbers.items()]
+    return LossEffect(
+        sources=whole.sources,
+        cases=whole.cases,
+        left_out=int((generated.right == UNKNOWN).sum()),
+        missed=whole.error_original,
+        generated=whole.error_generated,
+        reconstructed=whole.error_reconstructed,
+        excess=whole.excess,
+        newly_wrong=whole.flips.newly_wrong,
+        together=whole.together,
+        clustering=whole.clustering,
+        classes=tuple(one for one in classes if one.cases or one.controls),
+    )
+
+
+def at_least(part: Floats, shares: Floats, whole: Floats) -> NDArray[np.bool_]:
+    """Of which images at least as large a share of a class is said to be something as of the whole set: (images,
+    classes, things said). `part` has the pixels of that shape, `shares` those of the set, (classes, things said), and
+    `whole` all pixels of each class, (images, classes). Where a share of the set is above 0, so it is of some image.
+    """
+    with np.errstate(invalid="ignore"):
+        found: NDArray[np.bool_] = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))
+    return found

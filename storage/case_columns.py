@@ -86,6 +86,10 @@ class CaseTable:
     mask_classes: Texts
     """In JSON: the names of its class numbers."""
     edits: EditColumns
+    protected: Texts
+    """In JSON: the classes that must not change, as its task names them; of what was brought in those of its mask. It
+    is -1 of a classification.
+    """
 
     def __len__(self) -> int:
         return len(self.entry)
@@ -211,9 +215,9 @@ class CaseColumns(Repository):
 def _read(db: sqlite_utils.Database) -> CaseTable:
     query = """
         SELECT id, coalesce(test_case, -1), image, coalesce(source, ''), coalesce(run, ''), kind = 'segmentation',
-            recipe, profile, method, label FROM catalogue ORDER BY id
+            recipe, profile, method, label, iif(kind = 'segmentation', classes, '') FROM catalogue ORDER BY id
     """
-    columns = _columns(db, query, 10)
+    columns = _columns(db, query, 11)
     entry = np.array(columns[0], np.int64)
     empty, none = np.zeros(len(entry), np.int8), texts_of(())
     table = CaseTable(
@@ -231,6 +235,7 @@ def _read(db: sqlite_utils.Database) -> CaseTable:
         empty.astype(bool),
         *(none, none, none, none),
         _edits(db, entry),
+        texts_of(columns[10]),
     )
     return _decided(db, table)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from services.studio import Studio
 
 Server = tuple[str, "Studio"]
-SCENES, ROADS = 12, 3
+SCENES, ROADS = 12, 4
 OBJECTS, STREETS = "kind=classification", "kind=segmentation"
 HOSTILE = "<img src=x onerror=window.broken=1>"
 WIDTHS = (390, 1280, 1920)
@@ -240,6 +240,82 @@ def test_what_to_look_at_first(page: Page, server: Server) -> None:
     assert {one.entry for one in ranking.first[:12]} == set(
         page.locator(".cell:not([hidden])").evaluate_all("all => all.map((one) => Number(one.dataset.entry))")
     )
+
+
+def test_every_number_of_a_segmenter_opens_its_images(page: Page, server: Server) -> None:
+    _, studio = server
+    answered(page, server, STREETS)
+    here, question = page.url, asked(studio, STREETS)
+    found = studio.evaluations.evaluate(question)
+    effect, losses = found.segmentation, found.losses
+    assert effect is not None and losses is not None and losses.generated.value is not None
+    assert losses.reconstructed.value is not None and effect.miou_generated.value is not None
+    share = f"{100 * losses.reconstructed.value:.1f} → {100 * losses.generated.value:.1f} %"
+    expect(page.locator("#card-lost .value")).to_have_text(share)
+    expect(page.locator("#card-error .value")).to_contain_text(f"→ {100 * effect.miou_generated.value:.1f}")
+    expect(page.locator("#edits .mut").first).to_contain_text("change of the share of right pixels")
+    expect(page.locator("#draft")).to_be_visible()
+
+    def entries(cell: Cell) -> list[int]:
+        return sorted(studio.evaluations.entries(question, cell))
+
+    def shown() -> list[int]:
+        all_cells = page.locator(".cell:not([hidden])")
+        return sorted(all_cells.evaluate_all("all => all.map((one) => Number(one.dataset.entry))"))
+
+    for place, kind in ((0, "confusion before"), (1, "confusion")):
+        page.goto(here)
+        cell = page.locator("#confusion figure").nth(place).locator("td.hit a").last
+        label = cell.locator("xpath=ancestor::tr/th").inner_text()
+        wanted = entries(Cell(kind, label, label))  # type: ignore[arg-type]
+        assert wanted and len(wanted) < 10 * ROADS, "not all of them"
+        assert opened(page, cell) == len(wanted) and shown() == wanted
+    page.goto(here)
+    miss = page.locator("#confusion figure").last.locator("td.miss a").first
+    label = miss.locator("xpath=ancestor::tr/th").inner_text()
+    said = re.sub(r".* is said to be ", "", miss.get_attribute("aria-label") or "").replace("none of these", "")
+    wanted = entries(Cell("confusion", label, said))
+    assert wanted and opened(page, miss) == len(wanted) and shown() == wanted
+
+    edits = page.locator("#edits [data-table]:visible tbody tr")
+    page.goto(here)
+    page.locator("#edits [data-tab='edit type']").click()
+    name = edits.first.locator("th").inner_text()
+    wanted = entries(Cell("edit type", name))
+    assert wanted and opened(page, edits.first.locator("th a")) == len(wanted) and shown() == wanted
+    lost = next(one for one in found.edits["edit type"] if one.row.newly_wrong)
+    page.goto(here)
+    page.locator("#edits [data-tab='edit type']").click()
+    row = edits.filter(has=page.get_by_role("link", name=lost.row.name, exact=True))
+    wanted = entries(Cell("edit type", lost.row.name, only_wrong=True))
+    assert set(wanted) <= set(entries(Cell("wrong")))
+    assert opened(page, row.locator("td[data-what='loses a class'] a")) == len(wanted) and shown() == wanted
+
+    most = max(losses.classes, key=lambda one: one.lost)
+    row = page.locator("#classes tbody tr").filter(has=page.get_by_role("link", name=most.name, exact=True))
+    for link, behind in (
+        (page.locator("#card-lost .value a"), Cell("wrong")),
+        (page.locator("#card-error .value a"), Cell("generated")),
+        (page.locator("#card-excess .value a"), Cell("controls")),
+        (row.locator("th a"), Cell("class", most.name)),
+        (row.locator("td[data-what='lost in'] a"), Cell("class", most.name, only_wrong=True)),
+        (page.locator("#flips .piece.warn"), Cell("some wrong")),
+    ):
+        page.goto(here)
+        wanted = entries(behind)
+        assert wanted and opened(page, link) == len(wanted) and shown() == wanted, behind
+    page.goto(here)
+    expect(page.locator("#ranking-said")).to_contain_text("A fault is the class that is lost and the edit.")
+    assert page.locator("#orders tbody tr").count() == page.locator(".eval-plot.found polyline").count() == 2
+    page.locator("#report summary").click()
+    with page.expect_download() as waiting:
+        page.locator("#report [data-file=html]").click()
+    report = Path(waiting.value.path()).read_text(encoding="utf-8")
+    assert share in report and "A fault is the class that is lost" in report and "<a href" not in report
+    page.keyboard.press("Escape")
+    with page.expect_navigation(url=re.compile("/study/")):
+        page.locator("#draft").click()
+    expect(page.locator("main")).to_contain_text("Does the road run where it runs in the original image?")
 
 
 def test_another_model_is_looked_at_and_stands_beside_the_first(page: Page, server: Server, tmp_path: Path) -> None:

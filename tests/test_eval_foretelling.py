@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.effectiveness import WRONG
-from pipeline.errors import UserError
+from evaluation.effectiveness import UNKNOWN, WRONG
 from pipeline.types import (
     Caption,
     CounterfactualCaption,
@@ -39,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("foretold")
     with Workspace(path) as workspace:
         fill(workspace, SCENES)
-        fill(workspace, 1, road=True)
+        fill(workspace, 12, road=True, fair=True)
     return path
 
 
@@ -135,6 +134,40 @@ def test_a_script_and_the_command_line_get_the_same(
     assert capsys.readouterr().err.endswith("This workspace has no run 'nobody'; pick one from the list of runs.\n")
 
 
-def test_captions_of_a_segmentation_are_not_foretold(service: EvaluationService) -> None:
-    with pytest.raises(UserError, match="ranked for a classifier"):
-        service.foretell(ROADS, [])
+def test_captions_of_a_segmentation_are_foretold_by_what_was_lost(
+    service: EvaluationService, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = service._figures(ROADS)
+    kinds, kind, _ = kinds_of(found.cases)
+    known = found.right != UNKNOWN
+    there = [number for number in range(len(kinds)) if known[kind == number].any()]
+    share = {number: (found.right[(kind == number) & known] == WRONG).mean() for number in there}
+    good, bad = min(there, key=lambda one: share[one]), max(there, key=lambda one: share[one])
+    assert share[good] < share[bad]
+    workspace = service._workspace
+    street = Task("segmentation", protected=("road", "vehicle"))
+
+    def waiting(number: int, text: str) -> str:
+        run = workspace.runs.create(picture(number), street, "demo", "Waiting", {})
+        held = CounterfactualCaptions((caption((*kinds[number][:2], ""), text),))  # type: ignore[arg-type]
+        for stage, value in (("caption", Caption("A street.")), ("counterfactuals", held)):
+            workspace.runs.append_value(run, stage, StageValue(value, Trace("person"), "k"))
+        return run
+
+    calm, storm = waiting(good, "nothing happens"), waiting(bad, "it is lost here")
+    bird = run_with(workspace, "bird", [caption(("weather", "foggy", "bird"), "of another task")])
+    told = service.foretell(ROADS, [calm, storm, bird])
+    assert [(one.run, one.label) for one in told.captions] == [(storm, ""), (calm, "")]
+    first, last = told.captions
+    assert 1 >= first.chance > last.chance >= 0 and first.alike > 0 and last.alike > 0
+    assert told.learnt == int(known.sum())
+    ours, random = told.orders
+    assert ours.apfd is not None and random.apfd is not None and ours.apfd > random.apfd
+    assert ours.faults[0.05] > random.faults[0.05]
+    assert any("run is of a classification: only captions of a segmentation" in note for note in told.notes)
+    assert told.notes[-1].startswith("A fault is an image that the model loses a class of")
+    assert not service.foretell(ROADS, []).captions
+    arguments = ["foretell", "--view", "kind=segmentation", "--workspace", str(folder), "--run", calm, "--run", storm]
+    assert main([*arguments, "--json"]) == 0
+    facts = foretelling_facts(service.foretell(ROADS, [calm, storm]))
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(facts))

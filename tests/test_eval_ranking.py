@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.effectiveness import UNKNOWN, WRONG
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from pipeline.errors import UserError
 from pipeline.types import Check
 from services.evaluation.__main__ import main
@@ -29,7 +29,7 @@ from tests.evaluation_cases import fill
 from tests.set_cases import picture, run_of
 from tests.test_eval_results import BIRDS, CLASSIFIER, OBJECTS, ROADS, read_all, service_of
 
-SCENES = 14
+SCENES, STREETS = 14, 6
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("ranked")
     with Workspace(path) as workspace:
         fill(workspace, SCENES)
-        fill(workspace, 1, road=True)
+        fill(workspace, STREETS, road=True)
     yield path
 
 
@@ -200,5 +200,62 @@ def test_by_script_and_from_the_command_line(
     with pytest.raises(SystemExit):
         main([*arguments[:-1], "0"])
     assert "say a number from 1 to 5,000" in capsys.readouterr().err
-    with pytest.raises(UserError, match="for a classifier"):
-        service.rank(ROADS)
+
+
+def test_of_a_segmenter_a_fault_is_the_class_that_is_lost_and_the_edit(service: EvaluationService) -> None:
+    found = service._figures(ROADS)
+    ranking = service.rank(ROADS, 1000)
+    table, images = found.cases.table, found.cases.generated
+    assert sorted(one.entry for one in ranking.first) == sorted(table.entry[images.row].tolist())
+    known = int((found.right != UNKNOWN).sum())
+    assert (ranking.kind, ranking.cases, ranking.known) == ("segmentation", 10 * STREETS, known)
+    ours, random = ranking.orders
+    assert (ours.name, random.name) == ("ours", "random"), "how unsure it is of an image is not known"
+    assert ours.apfd is not None and random.apfd is not None and ours.apfd > random.apfd
+
+    place = {int(entry): at for at, entry in enumerate(table.entry[images.row].tolist())}
+    wrong = [one for one in ranking.first if found.right[place[one.entry]] == WRONG]
+    assert {one.said for one in wrong} <= {"road", "pavement", "lane marking", "vehicle", "pedestrian"}
+    assert all(bool(one.said) == (one in wrong) and not one.label for one in ranking.first)
+    standing = {RIGHT: True, WRONG: False, UNKNOWN: None}
+    assert all(one.right == standing[int(found.right[place[one.entry]])] for one in ranking.first)
+    assert ours.all_faults == len({(one.said, one.edits) for one in wrong}) > 5
+    first = ranking.first[: ours.images[0.1]]
+    assert ours.faults[0.1] == len({(one.said, one.edits) for one in first if one in wrong})
+    # What has nothing to lose comes last.
+    last = [one.entry for one in ranking.first[known:]]
+    assert all(found.right[place[entry]] == UNKNOWN for entry in last)
+    said = [note for note in ranking.notes if "finds no protected class on the original: they come last" in note]
+    assert bool(said) == bool(last)
+
+
+def test_half_of_a_segmenters_test_cases_are_ranked_alone(service: EvaluationService) -> None:
+    found = service._figures(ROADS)
+    some = np.flatnonzero(found.cases.generated.source < STREETS // 2)
+    entries = found.cases.table.entry[found.cases.generated.row[some]]
+    order = service.ranked(ROADS, entries, ())
+    assert sorted(order) == sorted(entries.tolist()) and order == service.ranked(ROADS, entries, ())
+    wrong = dict(zip(entries.tolist(), (found.right[some] == WRONG).tolist(), strict=True))
+    half = len(order) // 2
+    assert sum(wrong[one] for one in order[:half]) > sum(wrong[one] for one in order[half:])
+
+
+def test_a_segmenters_order_is_told_by_script_and_command_line(
+    folder: Path, service: EvaluationService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ranking_facts(service.rank(ROADS, 5))
+    arguments = ["rank", "--view", "kind=segmentation", "--workspace", str(folder), "--most", "5"]
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(told)) and len(told["first"]) == 5
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "| random |" in text and "DeepGini" not in text and "| loses a class |" in text
+    assert main(["sensitivity", *arguments[1:-2]]) == 0
+    text = capsys.readouterr().out
+    assert "The change of the share of right pixels, against reconstructions" in text and "## By edit type" in text
+    row = next(one.row for one in service.evaluate(ROADS).edits["edit type"] if one.row.name == "weather")
+    assert f"| weather | {row.n} | {row.change.value:+.2f} (" in text
+    assert main(["effectiveness", "--latex", *arguments[1:-2]]) == 0
+    losses = service.evaluate(ROADS).losses
+    assert losses is not None and losses.generated.value is not None
+    assert f"& {100 * losses.generated.value:.2f} [" in capsys.readouterr().out

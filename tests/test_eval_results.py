@@ -9,16 +9,19 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 
+from demo.scene import SEMANTIC_CLASSES
 from evaluation.answers import pixels_of
 from evaluation.class_mapping import map_classes
-from evaluation.effectiveness import RIGHT, WRONG
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.models import ModelUnderTest
 from evaluation.segmentation import segmentation_effect
+from evaluation.types import decode_map
 from pipeline.errors import UserError
 from pipeline.masks import NamedMask
 from pipeline.profile import load_profile
@@ -27,14 +30,18 @@ from services.commands import Malformed
 from services.evaluation.facts import FILE_KINDS, facts_of
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import EDIT_TABLES, Asked, Cell, Subject
+from services.model_outcomes import RunMasks, verdict_with_masks
 from services.studio import Studio
 from storage.catalogue_types import CatalogueFilter
+from storage.test_set_types import SetEntry
 from storage.workspace import Workspace
 from study.types import NewItem
 from tests.cases import made_case
 from tests.evaluation_cases import fill, model_of
 from tests.set_cases import picture, run_of
 from tests.study_desk import crew, rules, vote
+from ui.evaluate.comparing import comparison_part
+from ui.evaluate.words import Place
 
 CLASSIFIER = model_of("classification")
 SEGMENTER = model_of("segmentation")
@@ -177,6 +184,139 @@ def test_a_segmenter_is_measured_by_the_masks(whole: EvaluationService) -> None:
     assert evaluated.answer.startswith("segmenter.safetensors reaches a mIoU of ")
 
 
+def test_a_segmenter_is_wrong_where_the_studio_says_so_of_each_image(whole: EvaluationService) -> None:
+    workspace, found = whole._workspace, whole._figures(ROADS)
+    stored = whole.predicting.stored(SEGMENTER)
+    assert stored is not None
+    generated, table, masks = found.cases.generated, found.cases.table, RunMasks(workspace)
+    of_case = table.test_case[generated.row]
+    verdicts = {
+        one.test_case: verdict_with_masks(one, stored.key, masks)
+        for one in workspace.test_cases.candidates(sorted(of_case.tolist()))
+    }
+    known = {None: UNKNOWN, True: RIGHT, False: WRONG}
+    said = [known[verdicts[case][1]] for case in of_case.tolist()]
+    before = [known[verdicts[case][0]] for case in of_case.tolist()]
+    assert found.right.tolist() == said and found.before[generated.source].tolist() == before
+    assert {RIGHT, WRONG} <= set(said)
+
+    def curated(*standing: Any) -> set[int]:
+        facets: dict[Any, tuple[str, ...]] = {"kind": ("segmentation",), "recipe": ("dillema",)}
+        return set(workspace.catalogue.ids(CatalogueFilter(facets=facets, models={stored.key: standing})))
+
+    assert set(whole.entries(ROADS, Cell("wrong"))) == curated("wrong", "newly wrong")
+    assert set(whole.entries(ROADS, Cell("newly wrong"))) == curated("newly wrong")
+    assert set(whole.entries(ROADS, Cell("right"))) == curated("right")
+    assert set(whole.entries(ROADS, Cell("left out"))) == curated("cannot tell")
+
+
+def test_every_number_of_a_segmenter_opens_its_images(whole: EvaluationService) -> None:
+    evaluated, found = whole.evaluate(ROADS), whole._figures(ROADS)
+    effect, losses, cases = evaluated.segmentation, evaluated.losses, found.cases
+    assert effect is not None and losses is not None and losses.generated.value is not None
+
+    def number(kind: str, name: str = "", said: str = "", only_wrong: bool = False) -> int:
+        return len(whole.entries(ROADS, Cell(kind, name, said, only_wrong)))  # type: ignore[arg-type]
+
+    assert number("wrong") == round(losses.generated.value * losses.cases) > 0
+    assert number("wrong") + number("right") == losses.cases and number("left out") == losses.left_out
+    assert number("newly wrong") == losses.newly_wrong and number("kept") == effect.kept
+    together = losses.together
+    assert number("all wrong") == 10 * together.all_wrong and number("some wrong") == 10 * together.some_wrong
+    assert losses.missed.value is not None and number("missed before") == 10 * round(losses.missed.value * 4)
+
+    # Pixel by pixel from the masks and what the model says.
+    model, load = ModelUnderTest(SEGMENTER), whole._workspace.images.load
+    mapping = map_classes(cases.labels, model.identity.classes, "segmentation")
+    counts = []
+    for images in (cases.originals, cases.generated):
+        masks = [
+            NamedMask(load(sha), {int(key): name for key, name in json.loads(names).items()})
+            for sha, names in images.masks
+        ]
+        counts.append(
+            pixels_of(mapping, masks, [model.predict(load(sha)) for sha in images.shas], images.source).counts
+        )
+    entry, source = cases.table.entry[cases.generated.row], cases.generated.source
+    for kind, held, shares in (
+        ("confusion before", counts[0], effect.confusion_original),
+        ("confusion", counts[1], effect.confusion_generated),
+    ):
+        own = held / held.sum(axis=2, keepdims=True).clip(1)
+        for i, name in enumerate(evaluated.labels):
+            for j, said in enumerate([*evaluated.labels, ""]):
+                images = (own[:, i, j] >= shares[i, j] - 1e-12) & (held[:, i, j] > 0)
+                wanted = entry[images[source] if kind == "confusion before" else images]
+                opened = whole.entries(ROADS, Cell(kind, name, said))  # type: ignore[arg-type]
+                assert set(opened) == set(wanted.tolist()) and bool(opened) == (shares[i, j] > 0)
+    for i, name in enumerate(evaluated.labels):
+        assert number("class", name) == (counts[1][:, i].sum(axis=1) > 0).sum()
+    lost = {one.name: one for one in losses.classes}
+    assert set(lost) == {"road", "pavement", "lane marking", "vehicle", "pedestrian"}
+    for name, one in lost.items():
+        assert number("class", name, only_wrong=True) == one.lost and one.cases >= one.lost
+    assert sum(one.lost for one in lost.values()) >= number("wrong")
+
+
+def test_edits_of_a_segmenter_are_measured_by_right_pixels(whole: EvaluationService) -> None:
+    evaluated, found = whole.evaluate(ROADS), whole._figures(ROADS)
+    assert evaluated.against_control and set(evaluated.edits) == {"edit type", "keyword", "alternative"}
+    cases, model, load = found.cases, ModelUnderTest(SEGMENTER), whole._workspace.images.load
+    names = list(model.identity.classes)
+
+    def right(sha: str, mask: str) -> float:
+        said, true = np.asarray(decode_map(model.predict(load(sha)).class_map)), np.asarray(load(mask))
+        return float(np.mean([names[one] for one in said.ravel()] == np.array(SEMANTIC_CLASSES)[true.ravel()]))
+
+    drawn = {
+        int(source): right(sha, mask)
+        for sha, source, (mask, _) in zip(cases.controls.shas, cases.controls.source, cases.controls.masks, strict=True)
+    }
+    (weather,) = [one for one in evaluated.edits["edit type"] if one.row.name == "weather"]
+    entries = set(whole.entries(ROADS, weather.cell))
+    images = cases.generated
+    held = list(zip(images.shas, images.masks, images.source.tolist(), images.row.tolist(), strict=True))
+    change = [
+        right(sha, mask) - drawn[source]
+        for sha, (mask, _), source, row in held
+        if int(cases.table.entry[row]) in entries
+    ]
+    assert weather.row.change.value == pytest.approx(np.mean(change)) and weather.row.n == len(entries)
+    lost = whole.entries(ROADS, Cell("edit type", "weather", only_wrong=True))
+    assert weather.row.newly_wrong == len(lost) / len(entries) and set(lost) <= set(whole.entries(ROADS, Cell("wrong")))
+    assert weather.worst and set(weather.worst) <= entries
+    assert set(evaluated.thumbnails.values()) <= set(images.shas)
+
+
+def test_a_version_of_streets_has_the_figures_of_its_images(workspace: Workspace, service: EvaluationService) -> None:
+    fill(workspace, 2, road=True)
+    sets = workspace.test_sets
+    version = sets.get(sets.create("Streets")).versions[-1].number
+    of_streets = CatalogueFilter(facets={"kind": ("segmentation",), "recipe": ("dillema",)})
+    held = sets.cases(workspace.catalogue.test_cases(workspace.catalogue.ids(of_streets)))
+    sets.add(version, [SetEntry(one.image, source=one.source, test_case=one.id) for one in held])
+    of_version = Asked(Subject(version=version), SEGMENTER)
+    read_all(service, of_version)
+    one, other = service.evaluate(of_version), service.evaluate(ROADS)
+    assert one.segmentation is not None and one.segmentation.cases == 20
+    assert one.losses == other.losses and one.edits == other.edits and one.answer == other.answer
+    for cell in (Cell("wrong"), Cell("class", "road", only_wrong=True), Cell("confusion", "road", "road")):
+        assert service.entries(of_version, cell) == service.entries(ROADS, cell)
+
+
+def test_two_sets_of_a_segmenter_stand_side_by_side(whole: EvaluationService) -> None:
+    foggy = CatalogueFilter(facets={"kind": ("segmentation",), "weather": ("foggy",)})
+    pair = whole.evaluate(ROADS), whole.evaluate(Asked(Subject(wanted=foggy), SEGMENTER))
+    shown = comparison_part(pair, (Place(view="kind=segmentation"), Place(view="weather=foggy")))
+    losses = [one.losses for one in pair]
+    assert losses[0] is not None and losses[1] is not None
+    for held in losses:
+        for figure in (held.generated, held.reconstructed):  # type: ignore[union-attr]
+            assert figure.value is not None and f"<b>{100 * figure.value:.1f} %</b>" in shown
+    assert "test cases that lose a class" in shown and "IoU generated less original" in shown
+    assert "Which edits hurt, by edit type" in shown and "nan" not in shown.lower()
+
+
 def test_a_filter_has_the_figures_of_its_images_alone(whole: EvaluationService) -> None:
     foggy = Asked(
         Subject(wanted=CatalogueFilter(facets={"kind": ("classification",), "weather": ("foggy",)})), CLASSIFIER
@@ -205,9 +345,9 @@ def test_what_is_unmapped_is_told_before_and_a_file_has_the_last_word(whole: Eva
 
 
 def test_files_say_the_same_and_hold_no_nan(whole: EvaluationService) -> None:
-    for asked, kinds in ((BIRDS, FILE_KINDS), (ROADS, [kind for kind in FILE_KINDS if kind != "latex"])):
+    for asked in (BIRDS, ROADS):
         evaluated = whole.evaluate(asked)
-        files = {kind: whole.file(asked, kind) for kind in kinds}
+        files = {kind: whole.file(asked, kind) for kind in FILE_KINDS}
         assert not any(b"nan" in file.lower().split() for kind, file in files.items() if kind != "parquet")
         facts = json.loads(files["json"])
         table = pyarrow.parquet.read_table(io.BytesIO(files["parquet"])).to_pylist()
@@ -216,8 +356,16 @@ def test_files_say_the_same_and_hold_no_nan(whole: EvaluationService) -> None:
         for figure, row, line in zip(facts["figures"], table, lines, strict=True):
             assert figure == row and (line["value"] == "") == (row["value"] is None)
         assert evaluated.answer in files["markdown"].decode().replace("\\", "")
-    with pytest.raises(UserError, match="take Markdown"):
-        whole.file(ROADS, "latex")
+    evaluated = whole.evaluate(ROADS)
+    losses, figures = evaluated.losses, facts_of(evaluated)["figures"]
+    assert losses is not None
+    said = {(row["part"], row["name"], row["figure"]): row["value"] for row in figures}
+    assert said["all", "", "generated images on which it loses a class"] == losses.generated.value
+    for table, rows in evaluated.edits.items():
+        for one in rows:
+            assert said[table, one.row.name, "change of the share of right pixels"] == one.row.change.value
+            assert said[table, one.row.name, "loses a class"] == one.row.newly_wrong
+    assert all(said["protected", one.name, "lost on generated images"] == one.share for one in losses.classes)
 
 
 def judged(workspace: Workspace, cases: dict[int, str]) -> None:

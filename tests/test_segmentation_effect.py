@@ -7,7 +7,23 @@ import pytest
 from sklearn.metrics import confusion_matrix, jaccard_score
 
 from evaluation.by_source import Floats
-from evaluation.segmentation import IGNORED, Pixels, SegmentationEffect, confusion, iou, mean_iou, segmentation_effect
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
+from evaluation.metrics import DROPPED, ClassFigures
+from evaluation.segmentation import (
+    IGNORED,
+    Pixels,
+    SegmentationEffect,
+    at_least,
+    confusion,
+    iou,
+    iou_in_masks,
+    loss_effect,
+    lost_by,
+    mean_iou,
+    missed_by,
+    right_pixels,
+    segmentation_effect,
+)
 
 NAMES = ("road", "vehicle", "pedestrian")
 
@@ -78,3 +94,95 @@ def test_without_reconstructions_or_images_it_says_so() -> None:
     assert empty.miou_generated.why == "there is nothing to count" and empty.classes[0].iou_original is None
     with pytest.raises(ValueError, match="train, val"):
         segmentation_effect(none, none, None, np.zeros(0, dtype=bool), NAMES, ["train", "val"])
+
+
+ROAD, VEHICLE, PEDESTRIAN = ([1, 0, 0], [0, 1, 0], [0, 0, 1])
+
+
+def image(*found: float) -> Floats:
+    """The matrix of an image of which such a share of each class is found, and the rest is none of the classes; no
+    pixel of a class with a share of NaN.
+    """
+    counts = np.zeros((3, 4))
+    for row, share in enumerate(found):
+        if np.isfinite(share):
+            counts[row, row], counts[row, 3] = 100 * share, 100 * (1 - share)
+    return counts
+
+
+def of(sources: list[int], *images: Floats) -> Pixels:
+    return Pixels(np.array(sources, np.int64), np.stack(images) if images else np.zeros((0, 3, 4)))
+
+
+def test_a_class_is_lost_where_it_was_found_and_falls_by_enough() -> None:
+    nan = np.nan
+    original = of([0, 1, 2], image(0.9, 0.1, nan), image(0.9, 0.9, 0.9), image(0.1, 0.1, 0.1))
+    cases = of(
+        [0, 0, 1, 1, 1, 2, 3],
+        image(0.76, 0.0, nan),  # the road falls by less, and the vehicle was not found before
+        image(0.7, 0.9, nan),
+        image(0.5, 0.2, 0.9),  # of two the vehicle falls more
+        image(0.9, 0.9, 0.2),
+        image(0.2, 0.9, 0.9),
+        image(0.0, 0.0, 0.0),  # nothing was found on its original
+        image(0.0, 0.0, 0.0),  # its original was not read
+    )
+    protected = np.array([[True, True, True]] * 4 + [[False, True, True]] + [[True, True, True]] * 2)
+    singles = [(0,), (1,), (2,)]
+    held = lost_by(original, cases, protected, singles)
+    assert held.right.tolist() == [RIGHT, WRONG, WRONG, WRONG, RIGHT, UNKNOWN, UNKNOWN]
+    assert held.most.tolist() == [-1, 0, 1, 2, -1, -1, -1]
+    assert held.lost.tolist() == [
+        *([False] * 3, ROAD, [1, 1, 0], PEDESTRIAN, [False] * 3, [False] * 3, [False] * 3),
+    ]
+    before, after = iou_in_masks(original.counts, singles), iou_in_masks(cases.counts, singles)
+    for row, source in enumerate(cases.source[:6].tolist()):
+        for column in np.flatnonzero(protected[row]).tolist():
+            pair = (float(before[source, column]), float(after[row, column]))
+            if np.isfinite(pair).all():
+                figures = ClassFigures("", *pair)
+                assert held.could[row, column] == figures.found and held.lost[row, column] == figures.dropped
+    missed = missed_by(original, np.ones((3, 3), bool), singles)
+    assert missed.right.tolist() == [WRONG, RIGHT, WRONG] and missed.most.tolist() == [1, -1, 0]
+    assert missed_by(original, np.zeros((3, 3), bool), singles).right.tolist() == [UNKNOWN] * 3
+
+    effect = loss_effect(missed, held, None, NAMES, ["test"] * 4)
+    assert (effect.sources, effect.cases, effect.left_out, effect.newly_wrong) == (2, 5, 2, 2)
+    assert effect.generated.value == 3 / 5 and effect.missed.value == 1 / 2
+    assert effect.excess.why == "there are no reconstructions of these sources"
+    assert [(one.name, one.lost, one.cases) for one in effect.classes] == [
+        *(("road", 2, 4), ("vehicle", 1, 3), ("pedestrian", 1, 3)),
+    ]
+    drawn = lost_by(original, of([0, 1], image(0.9, 0.1, nan), image(0.1, 0.9, 0.9)), np.ones((2, 3), bool), singles)
+    both = loss_effect(missed, held, drawn, NAMES, ["test"] * 4)
+    assert both.reconstructed.value == 1 / 2 and both.excess.value == pytest.approx(3 / 5 - 1 / 2)
+    assert both.classes[0].lost_in_controls == 1 and both.classes[0].controls == 2
+
+
+def test_several_groups_are_one_class_where_one_name_means_them_all() -> None:
+    counts = np.array([[[10, 0, 0, 0], [0, 4, 6, 0], [0, 5, 5, 0]]], np.float64)
+    together = iou_in_masks(counts, [(1,), (1, 2), ()])
+    assert together[0, 0] == pytest.approx(4 / 15) and together[0, 1] == 1.0 and np.isnan(together[0, 2])
+    assert right_pixels(counts).tolist() == [19 / 30] and np.isnan(right_pixels(np.zeros((1, 3, 4)))[0])
+
+
+def test_nothing_is_lost_where_nothing_is_there() -> None:
+    none, nobody = of([]), np.zeros((0, 3), bool)
+    held = lost_by(none, none, nobody, [(0,), (1,), (2,)])
+    effect = loss_effect(missed_by(none, nobody, [(0,), (1,), (2,)]), held, None, NAMES, [])
+    assert effect.generated.why == "there is nothing to count" and not effect.classes
+    without = lost_by(of([0], image(1, 1, 1)), of([0], image(0, 0, 0)), np.zeros((1, 0), bool), [])
+    assert without.right.tolist() == [UNKNOWN] and DROPPED > 0
+
+
+def test_a_cell_above_zero_has_images() -> None:
+    chance = np.random.default_rng(9)
+    held = pixels(chance, [0] * 20, 0.4)
+    equal = Pixels(np.zeros(7, np.int64), np.stack([maps(np.random.default_rng(2), 0.3)] * 7))
+    for one in (held, equal):
+        whole = one.counts.sum(axis=0)
+        shares = whole / whole.sum(axis=1, keepdims=True)
+        opened = at_least(one.counts, shares, one.counts.sum(axis=2))
+        assert (opened.any(axis=0) == (shares > 0)).all()
+        own = one.counts / one.counts.sum(axis=2, keepdims=True)
+        assert own[opened].min() >= 0 and (own[~opened] < np.broadcast_to(shares, own.shape)[~opened] + 1e-12).all()

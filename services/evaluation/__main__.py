@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from evaluation.report import edits_markdown
+from evaluation.report import LOSES, OF_PIXELS, OF_TRUE_CLASS, edits_markdown
 from pipeline.errors import Cancelled, UserError
 from pipeline.machine import share_cores
 from pipeline.profile import load_profile
@@ -203,8 +203,6 @@ def _model(service: EvaluationService, subject: Subject, options: argparse.Names
 
 
 def _report(found: Evaluated, options: argparse.Namespace) -> str:
-    if options.command == "sensitivity" and found.effectiveness is None:
-        raise UserError("A segmenter has no probability of one true class: ask for its effectiveness.")
     if options.json:
         facts = facts_of(found)
         if options.command == "sensitivity":
@@ -213,8 +211,9 @@ def _report(found: Evaluated, options: argparse.Namespace) -> str:
     if options.command == "sensitivity":
         tables = {f"By {table}": rows for table, rows in found.sensitivity.items()}
         compared = "reconstructions of the same sources" if found.against_control else "the originals"
-        head = f"# Which edits hurt {_shown(found.model)}\n\nAgainst {compared}.\n"
-        return head + edits_markdown(tables)
+        what, wrong = (OF_TRUE_CLASS, "") if found.kind == "classification" else (OF_PIXELS, LOSES)
+        head = f"# Which edits hurt {_shown(found.model)}\n\nThe change of {what}, against {compared}.\n"
+        return head + edits_markdown(tables, what, wrong)
     return file_of(found, "latex" if options.latex else "markdown").decode().rstrip("\n")
 
 

@@ -109,7 +109,9 @@ class ShowPredictions(Query):
 
 
 class ShowEvaluation(OnModel):
-    """Tell what a test set says of a model: errors with intervals, excess over reconstruction, edits that hurt."""
+    """Tell what a test set says of a model: errors, or mIoU and lost classes, with intervals, excess over
+    reconstruction, edits that hurt.
+    """
 
     name: ClassVar[str] = "show-evaluation"
     looks: ClassVar[bool] = True
@@ -139,7 +141,7 @@ class ShowControlSet(Query):
 
 class RankTestCases(OnModel):
     """Tell in which order to look at the test cases of a test set, so that the first ones show as many different valid
-    faults of the model as there are; and how good that order is beside random, entropy and DeepGini.
+    faults of the model as there are; and how good that order is beside random, of a classifier entropy and DeepGini.
     """
 
     name: ClassVar[str] = "rank-test-cases"
@@ -203,8 +205,8 @@ class ForetellFaults(OnModel):
 
 
 class DraftEvaluationStudy(OnModel):
-    """Draft a validity study of images that a model gets right and wrong, drawn so that it says how many of the faults
-    are valid; gives the study, which nobody sees before it is started.
+    """Draft a validity study of images that a model gets right and wrong, or loses a class of and does not, drawn so
+    that it says how many of the faults are valid; gives the study, which nobody sees before it is started.
     """
 
     name: ClassVar[str] = "draft-evaluation-study"

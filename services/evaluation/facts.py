@@ -17,10 +17,10 @@ from evaluation.report import (
     latex,
     markdown,
     rows,
+    segmentation_latex,
     segmentation_markdown,
     segmentation_rows,
 )
-from pipeline.errors import UserError
 from services.evaluation.types import Evaluated
 
 FileKind = Literal["markdown", "latex", "csv", "parquet", "json"]
@@ -39,7 +39,7 @@ def rows_of(found: Evaluated) -> Iterator[Row]:
     if found.effectiveness is not None:
         yield from rows(found.effectiveness, found.validity, found.sensitivity)
     if found.segmentation is not None:
-        yield from segmentation_rows(found.segmentation)
+        yield from segmentation_rows(found.segmentation, found.losses, found.validity, found.sensitivity)
 
 
 def facts_of(found: Evaluated) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def facts_of(found: Evaluated) -> dict[str, Any]:
 
 
 def file_of(found: Evaluated, kind: FileKind) -> bytes:
-    """A file of an evaluation. Raises UserError for one that its kind of task does not have."""
+    """A file of an evaluation."""
     if kind == "markdown":
         return (_markdown(found) + _notes(found)).encode()
     if kind == "latex":
@@ -90,11 +90,12 @@ def json_text(facts: dict[str, Any]) -> str:
 
 
 def _markdown(found: Evaluated) -> str:
+    title, tables = found.subject.title, {f"By {name}": held for name, held in found.sensitivity.items()}
     if found.segmentation is not None:
-        return segmentation_markdown(found.model, found.subject.title, found.segmentation)
+        return segmentation_markdown(found.model, title, found.segmentation, found.losses, found.validity, tables)
     assert found.effectiveness is not None
-    tables = {f"By {table}": rows for table, rows in found.sensitivity.items() if table != "class"}
-    return markdown(found.model, found.subject.title, found.effectiveness, found.validity, tables)
+    tables.pop("By class", None)
+    return markdown(found.model, title, found.effectiveness, found.validity, tables)
 
 
 def _notes(found: Evaluated) -> str:
@@ -103,8 +104,9 @@ def _notes(found: Evaluated) -> str:
 
 
 def _latex(found: Evaluated) -> str:
-    if found.effectiveness is None:
-        raise UserError("The table in the paper's form is that of a classifier: take Markdown or CSV for a segmenter.")
+    if found.segmentation is not None and found.losses is not None:
+        return segmentation_latex({found.model: (found.segmentation, found.losses)})
+    assert found.effectiveness is not None
     return latex({found.model: found.effectiveness})
 
 
@@ -141,21 +143,21 @@ def _parquet(found: Iterable[Row]) -> bytes:
 
 
 def _confusion(found: Evaluated) -> list[dict[str, Any]]:
-    """Row by row: the label, what the model says, and the share of the row, on originals and on generated images."""
-    if found.effectiveness is None:
+    """Row by row: the label, what the model says, and the share of the row, on originals and on generated images: of
+    images, of a segmenter of pixels.
+    """
+    if found.effectiveness is not None:
+        before, after = (one.shares for one in found.effectiveness.confusion)
+    elif found.segmentation is not None:
+        before, after = found.segmentation.confusion_original, found.segmentation.confusion_generated
+    else:
         return []
     labels = [*found.labels, "none of the labels"]
-    before, after = found.effectiveness.confusion
     return [
-        {
-            "label": name,
-            "said": said,
-            "originals": _finite(before.shares[i, j]),
-            "generated": _finite(after.shares[i, j]),
-        }
+        {"label": name, "said": said, "originals": _finite(before[i, j]), "generated": _finite(after[i, j])}
         for i, name in enumerate(found.labels)
         for j, said in enumerate(labels)
-        if before.shares[i, j] > 0 or after.shares[i, j] > 0
+        if before[i, j] > 0 or after[i, j] > 0
     ]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from evaluation.by_source import Floats
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.ranking import Order, by_new_faults, chance_wrong, judge
-from pipeline.types import CounterfactualCaption, CounterfactualCaptions
+from pipeline.types import CounterfactualCaption, CounterfactualCaptions, TaskKind
 from services.evaluation.ranking import FOLDS, RANDOM, Numbers, judged_of, kinds_of, orders_facts, orders_table
 from services.evaluation.results import Found
 from storage.case_columns import Outcome
@@ -23,6 +23,8 @@ from storage.types import Run
 BEFORE = "ours, before an image is made"
 FEWEST_SOURCES = 2
 """To learn from some and be judged on others."""
+_Waiting = tuple[str, int, CounterfactualCaption, str]
+"""A caption that waits: its run, its place there, itself and its label."""
 Kind = tuple[str, ...]
 """Edit types, alternatives and label: from the general to the particular."""
 
@@ -36,6 +38,7 @@ class Foretold:
     """Among the counterfactual captions of its run, from 0."""
     text: str
     label: str
+    """"" of a segmentation."""
     edits: str
     chance: float
     """That its image shows a valid fault, 0 to 1."""
@@ -65,7 +68,8 @@ def foretell(found: Found, votes: Sequence[Outcome], runs: Sequence[Run], seed: 
     known = (found.right != UNKNOWN) & found.compared[found.cases.generated.source]
     fault = known & (found.right == WRONG) & (judged_of(found.cases, votes) != 0)
     past = _counted(said, kind, known, fault)
-    waiting, notes = _waiting(runs)
+    task: TaskKind = found.cases.view.kind or "classification"
+    waiting, notes = _waiting(runs, task)
     own = [_kind_of(caption, label) for _, _, caption, label in waiting]
     chance = chance_wrong(past, own)
     order = by_new_faults(chance, np.ones(len(own)), own)
@@ -81,7 +85,8 @@ def foretell(found: Found, votes: Sequence[Outcome], runs: Sequence[Run], seed: 
             f"Of {unseen:,} of {len(captions):,} captions no test case has the same edits and label: what is told of "
             "them was learnt from the kinds of their edits."
         )
-    notes.append("A fault is an image that the model is wrong about and that no study has found invalid.")
+    wrong = "is wrong about" if task == "classification" else "loses a class of"
+    notes.append(f"A fault is an image that the model {wrong} and that no study has found invalid.")
     return Foretelling(tuple(captions), int(known.sum()), _orders(found, said, kind, known, fault, seed), tuple(notes))
 
 
@@ -91,15 +96,17 @@ def _counted(kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any) -> Ma
     return {name: (faults, images) for name, faults, images in zip(kinds, bad, of, strict=True) if images}
 
 
-def _waiting(runs: Sequence[Run]) -> tuple[list[tuple[str, int, CounterfactualCaption, str]], list[str]]:
+def _waiting(
+    runs: Sequence[Run], task: TaskKind
+) -> tuple[list[tuple[str, int, CounterfactualCaption, str]], list[str]]:
     """The captions: run, place, caption and label. What is left out is told."""
     found: list[tuple[str, int, CounterfactualCaption, str]] = []
     left: Counter[str] = Counter()
     for run in runs:
         values = [one.value.value for one in run.values.values()]
         captions = next((one for one in values if isinstance(one, CounterfactualCaptions)), None)
-        if run.task.kind != "classification":
-            left["run is of a segmentation: only captions of a classification are foretold"] += 1
+        if run.task.kind != task:
+            left[f"run is of a {run.task.kind}: only captions of a {task} are foretold from these test cases"] += 1
             continue
         if captions is None:
             left["run has no counterfactual captions yet"] += 1
@@ -111,7 +118,7 @@ def _waiting(runs: Sequence[Run]) -> tuple[list[tuple[str, int, CounterfactualCa
             elif caption.text in drawn:
                 left["caption is drawn already"] += 1
             else:
-                found.append((run.id, place, caption, run.task.label))
+                found.append((run.id, place, caption, run.task.label if task == "classification" else ""))
     return found, [f"Left out: {number:,} × {what}." for what, number in left.items()]
 
 

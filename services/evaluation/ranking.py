@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.by_source import Floats
-from evaluation.effectiveness import UNKNOWN, WRONG
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.ranking import BUDGETS, Order, by_new_faults, by_score, chance_wrong, combined, judge
+from pipeline.types import TaskKind
 from services.evaluation.results import Found
 from services.evaluation.scoring import OUTCOMES, Scored
 from services.evaluation.subjects import Cases, Images
@@ -38,13 +39,17 @@ class RankedCase:
     image: str
     """SHA-256."""
     label: str
+    """"" of a segmentation."""
     said: str
-    """What the model says; "" for what is none of the labels, and where it has not read the image."""
+    """What the model says; "" for what is none of the labels, and where it has not read the image. Of a segmenter the
+    class that it loses most of; "" for none."""
     edits: str
     wrong: float
     """The chance that the model is wrong, 0 to 1."""
     valid: float
     """The chance that people find it valid, 0 to 1."""
+    right: bool | None = None
+    """Whether the model is right about it, or of a segmenter loses no class; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -57,34 +62,42 @@ class Ranking:
     known: int
     """Those of which the truth is known, by which the orders are judged."""
     orders: tuple[Order, ...]
-    """Ours, random, entropy and DeepGini; none where the truth of no test case is known."""
+    """Ours, random, and of a classifier entropy and DeepGini; none where the truth of no test case is known."""
     valid_from: ValidFrom
     notes: tuple[str, ...]
     """What a person has to know, each one sentence."""
+    kind: TaskKind = "classification"
+    known_first: bool = True
+    """Whether those of which the truth is known come before all others: the first ones are those that orders are
+    judged by.
+    """
 
 
 def rank(
     found: Found,
-    entropy: Floats,
-    gini: Floats,
+    entropy: Floats | None,
+    gini: Floats | None,
     score: Scored | str,
     passed: Floats,
     votes: Sequence[Outcome],
     most: int,
     seed: int = 0,
 ) -> Ranking:
-    """The order of the test cases of a classifier. `entropy` and `gini` say of each test case how unsure the model is,
-    NaN where it has not read it; `score` is how likely people find images valid, or why nobody can tell; `passed` is
-    the share of its checks that each test case passed, NaN for none; `votes` are what studies say of test cases.
+    """The order of the test cases. `entropy` and `gini` say of each test case how unsure a classifier is, NaN where it
+    has not read it, and are None of a segmenter; `score` is how likely people find images valid, or why nobody can
+    tell; `passed` is the share of its checks that each test case passed, NaN for none; `votes` are what studies say of
+    test cases.
     """
     cases, images = found.cases, found.cases.generated
     kinds, kind, edit_of = kinds_of(cases)
     wrong, notes = _chance_wrong(found, kinds, kind, entropy, seed)
+    segments = cases.view.kind == "segmentation"
     # It has read them, and there is no telling whether it is right.
-    not_said = (found.right == UNKNOWN) & np.isfinite(entropy)
+    not_said = (found.right == UNKNOWN) & (found.read if entropy is None else np.isfinite(entropy))
     if not_said.any():
         wrong[not_said] = 0.0
-        notes.append(f"Of {int(not_said.sum()):,} test cases the model cannot say the label: they come last.")
+        why = "finds no protected class on the original" if segments else "cannot say the label"
+        notes.append(f"Of {int(not_said.sum()):,} test cases the model {why}: they come last.")
     judged = judged_of(cases, votes)
     valid, valid_from, note = _chance_valid(cases, score, passed)
     cells = list(zip(images.label.tolist(), edit_of.tolist(), found.said.tolist(), strict=True))
@@ -95,7 +108,8 @@ def rank(
         for cell, is_one in zip(cells, (known & (found.right == WRONG) & (judged != 0)).tolist(), strict=True)
     ]
     shuffled = np.random.default_rng(seed).permutation(len(images))
-    others = {RANDOM: shuffled, ENTROPY: _by_doubt(entropy), GINI: _by_doubt(gini)}
+    others = {RANDOM: shuffled}
+    others |= {name: _by_doubt(one) for name, one in ((ENTROPY, entropy), (GINI, gini)) if one is not None}
     orders = tuple(
         judge(name, one[known[one]], faults) for name, one in ({OURS: order} | others).items() if known.any()
     )
@@ -103,7 +117,14 @@ def rank(
         notes.append("The model has read none of these test cases: how good the order is cannot be told.")
     notes.append(note)
     return Ranking(
-        _cases_of(found, order[:most], wrong, valid), len(images), int(known.sum()), orders, valid_from, tuple(notes)
+        _cases_of(found, order[:most], wrong, valid),
+        len(images),
+        int(known.sum()),
+        orders,
+        valid_from,
+        tuple(notes),
+        "segmentation" if segments else "classification",
+        bool(known[order[: known.sum()]].all()),
     )
 
 
@@ -116,7 +137,8 @@ def part_of(found: Found, places: Numbers) -> Found:
         [held.masks[place] for place in places.tolist()] if held.masks else [],
     )
     cases = replace(found.cases, generated=images)
-    return replace(found, cases=cases, right=found.right[places], said=found.said[places])
+    own = {name: getattr(found, name)[places] for name in ("right", "said", "read")}
+    return replace(found, cases=cases, pixels=None, **own)
 
 
 def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
@@ -144,16 +166,16 @@ def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
 
 
 def _chance_wrong(
-    found: Found, kinds: list[tuple[str, ...]], kind: Numbers, entropy: Floats, seed: int
+    found: Found, kinds: list[tuple[str, ...]], kind: Numbers, entropy: Floats | None, seed: int
 ) -> tuple[Floats, list[str]]:
     """How likely the model is wrong on each test case: by what came of the same edits on other sources, and by how
-    unsure it is of this one.
+    unsure it is of this one, where that is known.
     """
     source = found.cases.generated.source
     known, wrong = found.right != UNKNOWN, found.right == WRONG
     fold = (np.random.default_rng(seed).permutation(len(found.cases.originals)) % FOLDS)[source]
     chance = np.full(len(kind), 0.5)
-    doubt = _groups(entropy)
+    doubt = None if entropy is None else _groups(entropy)
     for number in range(FOLDS):
         others, own = known & (fold != number), fold == number
         if not own.any():
@@ -163,7 +185,7 @@ def _chance_wrong(
         past = {name: (int(bad), int(n)) for name, bad, n in zip(kinds, failed, of, strict=True) if n}
         foretold = chance_wrong(past, kinds)[kind[own]]
         chance[own] = foretold
-        if not others.any():
+        if doubt is None or not others.any():
             continue
         share = float((wrong[others].sum() + 1) / (others.sum() + 2))
         n = np.bincount(doubt[others], minlength=DOUBTS + 1)
@@ -171,7 +193,7 @@ def _chance_wrong(
         doubtful = (bad + share) / (n + 1)
         doubtful[DOUBTS] = share  # of those that it has not read nothing is known
         chance[own] = combined(foretold, doubtful[doubt[own]], share)
-    unread = int((~known & ~np.isfinite(entropy)).sum())
+    unread = int((~known & ~(found.read if entropy is None else np.isfinite(entropy))).sum())
     notes = []
     if unread and known.any():
         notes.append(
@@ -222,7 +244,7 @@ def _by_doubt(score: Floats) -> Numbers:
 def _cases_of(found: Found, order: Numbers, wrong: Floats, valid: Floats) -> tuple[RankedCase, ...]:
     cases, table = found.cases, found.cases.table
     images = cases.generated
-    rows, names = images.row[order], [*cases.labels, ""]
+    rows, labels, names = images.row[order], [*cases.labels, ""], [*found.names, ""]
     starts, ends = (np.searchsorted(table.edits.row, rows, side) for side in ("left", "right"))  # type: ignore[call-overload]
     made = [
         ", ".join(table.edits.alternatives.of(slice(start, end)))
@@ -232,11 +254,12 @@ def _cases_of(found: Found, order: Numbers, wrong: Floats, valid: Floats) -> tup
         RankedCase(
             int(table.entry[row]),
             images.shas[place],
-            names[images.label[place]],
+            labels[images.label[place]],
             names[found.said[place]],
             edits,
             float(wrong[place]),
             float(valid[place]),
+            None if found.right[place] == UNKNOWN else bool(found.right[place] == RIGHT),
         )
         for place, row, edits in zip(order.tolist(), rows.tolist(), made, strict=True)
     )
@@ -284,6 +307,7 @@ def ranking_facts(found: Ranking) -> dict[str, Any]:
                 "image": one.image,
                 "label": one.label,
                 "said": one.said,
+                "right": one.right,
                 "edits": one.edits,
                 "chance_wrong": one.wrong,
                 "chance_valid": one.valid,
@@ -297,7 +321,8 @@ def ranking_markdown(model: str, title: str, found: Ranking) -> str:
     """The same to read."""
     lines = [f"# In which order to look at {title}", "", f"Model: {model}.", ""]
     lines += orders_table(found.orders)
-    lines += ["| | entry | label | said | edits | wrong | valid |", "|" + " --- |" * 7]
+    said, wrong = ("loses", "loses a class") if found.kind == "segmentation" else ("said", "wrong")
+    lines += [f"| | entry | label | {said} | edits | {wrong} | valid |", "|" + " --- |" * 7]
     for place, case in enumerate(found.first, 1):
         texts = [text.replace("|", "\\|") or "–" for text in (case.label, case.said, case.edits)]
         lines.append(f"| {place} | {case.entry} | {' | '.join(texts)} | {case.wrong:.0%} | {case.valid:.0%} |")

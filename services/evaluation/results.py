@@ -4,7 +4,7 @@ saved: columns come in, and an `Evaluated` goes out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -15,11 +15,20 @@ from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap, report_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Effectiveness, effectiveness
 from evaluation.report import answer, segmentation_answer
-from evaluation.segmentation import SegmentationEffect, segmentation_effect
+from evaluation.segmentation import (
+    LossEffect,
+    Losses,
+    SegmentationEffect,
+    loss_effect,
+    right_pixels,
+    segmentation_effect,
+)
 from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity_of_pairs
 from evaluation.validity import Judged, ValidityEffect, validity_effect
+from pipeline.types import TaskKind
 from services.evaluation.answered import Answered, ModelAnswers
 from services.evaluation.scoring import OUTCOMES, Scored
+from services.evaluation.segmented import Counted, Flags, PixelCells, cells_of, losses_of
 from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, Pending
 from storage.case_columns import REJECTED, Outcome
@@ -29,6 +38,11 @@ Numbers = NDArray[np.int64]
 MOST_ROWS = 200
 """Rows of a table of edits up to which also those without a figure are listed."""
 NO_EDIT, SEVERAL_TYPES = "no edit", "several edit types"
+STANDING: Mapping[TaskKind, tuple[str, str]] = {
+    "classification": ("right", "wrong"),
+    "segmentation": ("loses no class", "loses a class"),
+}
+"""What an image is called that the model is right, or wrong, about."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +52,22 @@ class Found:
     evaluated: Evaluated
     cases: Cases
     right: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
-    """Of each test case: `RIGHT`, `WRONG` or `UNKNOWN`. Empty of a segmenter."""
+    """Of each test case: `RIGHT`, `WRONG` or `UNKNOWN`. A segmenter is wrong where it loses a protected class that it
+    finds on the original, right where it loses none, and unknown where it finds none there."""
     said: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """What the model says, by its number among `names`: of a segmenter the class that it loses most of. -1 for none."""
     before: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
-    """Of each source, how the model stands on the original."""
+    """Of each source, how the model stands on the original: a segmenter is right where it finds all protected classes
+    that the mask has."""
     before_said: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     compared: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     """Of each source, whether it counts: the original and a test case can be compared."""
+    read: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    """Of each test case, whether the model has read it, so that it can be looked at what it says."""
+    names: tuple[str, ...] = ()
+    """What can be said: the labels, or the protected classes of a segmenter."""
+    pixels: PixelCells | None = None
+    """Of a segmenter: the images behind the figures of pixels."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +137,7 @@ class _Evaluation:
             )
         right, said = _spread(cased, len(cases.generated))
         before, before_said = _spread(first, len(cases.originals))
-        has_case = np.zeros(len(cases.originals), bool)
-        has_case[cases.generated.source[right != UNKNOWN]] = True
-        compared = (before != UNKNOWN) & has_case
+        compared = _comparable(cases, before, right)
         with ThreadPoolExecutor(1, "validity") as beside:  # both draw samples, and lock nobody out meanwhile
             judged = beside.submit(self._validity, right, compared)
             found, tables, against_control = self._compared(first, cased, control, before, right)
@@ -132,7 +153,9 @@ class _Evaluation:
             answer=answer(self._title, found, validity, by_type),
             thumbnails=self._shas(worst),
         )
-        return Found(evaluated, cases, right, said, before, before_said, compared)
+        read = np.zeros(len(right), bool)
+        read[cased.place] = True
+        return Found(evaluated, cases, right, said, before, before_said, compared, read, cases.labels)
 
     def _compared(
         self,
@@ -151,14 +174,64 @@ class _Evaluation:
             cases.labels,
             cases.split,
         )
-        return found, *self._edits(first, cased, control, before, right)
+        of_original, of_control = (_means(one, len(cases.originals)) for one in (first, control))
+        after = np.full(len(cases.generated), np.nan)
+        after[cased.place] = cased.true
+        newly = (right == WRONG) & (before[cases.generated.source] == RIGHT)
+        return found, *self._edits(after, of_original, of_control, newly, EDIT_TABLES)
 
     def segmented(self, holding: NDArray[np.bool_]) -> Found:
         cases = self._cases
-        (_, first), (place, cased), (_, control) = (
-            self._answers.segmented(self._model, self._mapping, images) for images in cases.all_images
+        first, cased, control = (
+            Counted(*self._answers.segmented(self._model, self._mapping, images)) for images in cases.all_images
         )
-        without = len(cases.generated) - len(place)
+        self._note_masks(len(cases.generated) - len(cased.place))
+        names = self._mapping.group_names
+        lost = losses_of(cases, self._mapping, first, cased, control)
+        right, said = _placed(cased.place, lost.generated, len(cases.generated))
+        before, before_said = _placed(first.place, lost.originals, len(cases.originals))
+        compared = _comparable(cases, before, right)
+        drawn = control if len(control.place) else None
+        with ThreadPoolExecutor(1, "validity") as beside:
+            judged = beside.submit(self._validity, right, compared)
+            effect = segmentation_effect(
+                first.pixels,
+                cased.pixels,
+                drawn.pixels if drawn else None,
+                holding[cased.place],
+                names,
+                cases.split,
+            )
+            losses = loss_effect(
+                lost.originals, lost.generated, lost.controls if drawn else None, lost.names, cases.split
+            )
+            tables, against_control = self._edits_of_pixels(first, cased, control, right)
+            validity, notes = judged.result()
+        if losses.left_out:
+            self._notes.append(
+                f"On the originals of {losses.left_out:,} test cases no protected class is found: they have none to "
+                "lose, and count in the tables of edits as ones that lose none."
+            )
+        self._notes += notes
+        shares = effect.confusion_original, effect.confusion_generated
+        cells = cells_of(cases, names, first, cased, lost, holding, shares)
+        worst = {entry for rows in tables.values() for row in rows for entry in row.worst}
+        by_type = [one.row for one in tables["edit type"]]
+        evaluated = self._evaluated(
+            segmentation=effect,
+            losses=losses,
+            edits=tables,
+            against_control=against_control,
+            validity=validity,
+            answer=segmentation_answer(self._title, effect, losses, validity, by_type),
+            thumbnails=self._shas(worst),
+        )
+        read = np.zeros(len(right), bool)
+        read[cased.place] = True
+        return Found(evaluated, cases, right, said, before, before_said, compared, read, lost.names, cells)
+
+    def _note_masks(self, without: int) -> None:
+        cases = self._cases
         masked = sum(bool(mask) for mask, _ in cases.generated.masks)
         if masked < len(cases.generated):
             self._notes.append(
@@ -166,19 +239,26 @@ class _Evaluation:
             )
         elif without and not self._pending.left:
             self._notes.append(f"Of {without:,} test cases no class map is kept.")
-        names = self._mapping.group_names
-        effect = segmentation_effect(
-            first, cased, control if len(control) else None, holding[place], names, cases.split
+
+    def _edits_of_pixels(
+        self, first: Counted, cased: Counted, control: Counted, right: NDArray[np.int8]
+    ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool]:
+        """The tables of edits by the share of right pixels; an image of which a class is lost is one that is wrong."""
+        after = np.full(len(right), np.nan)
+        after[cased.place] = right_pixels(cased.pixels.counts)
+        of_original, of_control = (
+            _means_of(right_pixels(held.pixels.counts), held.pixels.source, len(self._cases.originals))
+            for held in (first, control)
         )
-        self._notes.append("Edits are not ranked for a segmenter: no probability of one true class is known.")
-        evaluated = self._evaluated(segmentation=effect, answer=segmentation_answer(self._title, effect))
-        return Found(evaluated, cases)
+        names = [one for one in EDIT_TABLES if one != "class"]
+        return self._edits(after, of_original, of_control, right == WRONG, names)
 
     def _evaluated(
         self,
         answer: str,
         effectiveness: Effectiveness | None = None,
         segmentation: SegmentationEffect | None = None,
+        losses: LossEffect | None = None,
         edits: dict[EditTable, tuple[EditRow, ...]] | None = None,
         against_control: bool = False,
         validity: ValidityEffect | None = None,
@@ -194,6 +274,7 @@ class _Evaluation:
             pending=self._pending,
             effectiveness=effectiveness,
             segmentation=segmentation,
+            losses=losses,
             edits=edits or {},
             against_control=against_control,
             validity=validity,
@@ -207,30 +288,23 @@ class _Evaluation:
     # Edits
 
     def _edits(
-        self,
-        first: Answered,
-        cased: Answered,
-        control: Answered,
-        before: NDArray[np.int8],
-        right: NDArray[np.int8],
+        self, after: Floats, of_original: Floats, of_control: Floats, wrong: Flags, names: Sequence[EditTable]
     ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool]:
+        """The tables with these `names`, and whether they compare with reconstructions. `after` is the figure of each
+        test case, the two others are its mean by source, and `wrong` says which test cases are wrong here.
+        """
         cases = self._cases
-        after = np.full(len(cases.generated), np.nan)
-        after[cased.place] = cased.true
-        of_source = _means(control, len(cases.originals))
-        against_control = bool(np.isfinite(of_source).any())
-        if not against_control:
-            of_source = _means(first, len(cases.originals))
+        against_control = bool(np.isfinite(of_control).any())
+        of_source = of_control if against_control else of_original
         compare_with = of_source[cases.generated.source]
         missing = int((np.isfinite(after) & ~np.isfinite(compare_with)).sum())
         if against_control and missing:
             self._notes.append(
                 f"The tables of edits leave out {missing:,} test cases whose sources have no reconstruction."
             )
-        newly = (right == WRONG) & (before[cases.generated.source] == RIGHT)
-        changes = Changes(cases.generated.source, after, compare_with, newly)
+        changes = Changes(cases.generated.source, after, compare_with, wrong)
         tables: dict[EditTable, tuple[EditRow, ...]] = {}
-        for table in EDIT_TABLES:
+        for table in names:
             edits = self._shown(table, edits_of(cases, table))
             rows = sensitivity_of_pairs(changes, edits.case, edits.group, edits.names)
             tables[table] = self._with_worst(table, rows, edits, after - compare_with)
@@ -292,8 +366,8 @@ class _Evaluation:
             ]
         stratum, names = strata_of(cases, right == WRONG)
         notes = [
-            "What validity does is right where the judged images are a random sample within each stratum (right or "
-            "wrong, by edit type)."
+            "What validity does is right where the judged images are a random sample within each stratum "
+            f"({' or '.join(STANDING[cases.view.kind or 'classification'])}, by edit type)."
         ]
         chance = None
         if isinstance(self._score, str):
@@ -322,7 +396,7 @@ def edits_of(cases: Cases, table: EditTable) -> _Edits:
 
 
 def strata_of(cases: Cases, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[str, ...]]:
-    """The stratum of each test case: right or wrong, and its edit type."""
+    """The stratum of each test case: right or wrong, as `STANDING` says it, and its edit type."""
     edits = edits_of(cases, "edit type")
     types = len(edits.names)
     kind = np.full(len(wrong), types)
@@ -332,7 +406,8 @@ def strata_of(cases: Cases, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[st
     names = [*edits.names, NO_EDIT, SEVERAL_TYPES]
     stratum = kind * 2 + wrong
     there, stratum = np.unique(stratum, return_inverse=True)
-    said = tuple(f"{'wrong' if one % 2 else 'right'}, {names[one // 2]}" for one in there.tolist())
+    words = STANDING[cases.view.kind or "classification"]
+    said = tuple(f"{words[one % 2]}, {names[one // 2]}" for one in there.tolist())
     return stratum, said
 
 
@@ -343,12 +418,30 @@ def _spread(answered: Answered, images: int) -> tuple[NDArray[np.int8], Numbers]
     return right, said
 
 
+def _placed(place: Numbers, held: Losses, images: int) -> tuple[NDArray[np.int8], Numbers]:
+    """The same of a segmenter."""
+    right, most = np.full(images, UNKNOWN, np.int8), np.full(images, -1)
+    right[place], most[place] = held.right, held.most
+    return right, most
+
+
+def _comparable(cases: Cases, before: NDArray[np.int8], right: NDArray[np.int8]) -> Flags:
+    """Of which sources the original and a test case can be compared."""
+    has_case = np.zeros(len(cases.originals), bool)
+    has_case[cases.generated.source[right != UNKNOWN]] = True
+    return (before != UNKNOWN) & has_case
+
+
 def _means(answered: Answered, sources: int) -> Floats:
     """The mean probability of the true class by source; NaN where it is not known."""
-    known = np.isfinite(answered.true)
-    source = answered.answers.source[known]
-    number = np.bincount(source, minlength=sources)
-    total = np.bincount(source, weights=answered.true[known], minlength=sources)
+    return _means_of(answered.true, answered.answers.source, sources)
+
+
+def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
+    """The mean by source of what is known; NaN where nothing is."""
+    known = np.isfinite(values)
+    number = np.bincount(source[known], minlength=sources)
+    total = np.bincount(source[known], weights=values[known], minlength=sources)
     return np.divide(total, number, out=np.full(sources, np.nan), where=number > 0)
 
 
@@ -368,8 +461,10 @@ def _wanted(found: Found, cell: Cell) -> NDArray[np.bool_]:
     if cell.kind == "controls":
         return np.ones(len(cases.controls), bool)
     everything = np.ones(len(source), bool)
-    if cell.kind in ("generated", "originals") or not len(found.right):
+    if cell.kind in ("generated", "originals"):
         return everything
+    if found.pixels is not None and cell.kind in ("kept", "class", "confusion", "confusion before"):
+        return found.pixels.where(cell, source)
     counts = (found.right != UNKNOWN) & found.compared[source]
     wrong, before = counts & (found.right == WRONG), found.before[source]
     number = {name: place for place, name in enumerate(cases.labels)}
@@ -393,11 +488,15 @@ def _wanted(found: Found, cell: Cell) -> NDArray[np.bool_]:
         names = list(edits.names)
         if cell.name in names:
             inside[edits.case[edits.group == names.index(cell.name)]] = True
-        return inside & wrong & (before == RIGHT) if cell.only_wrong else inside
+        if not cell.only_wrong:
+            return inside
+        return inside & wrong & ((before == RIGHT) if found.pixels is None else everything)
     return {
+        "kept": np.zeros(len(source), bool),
+        "missed before": found.compared[source] & (before == WRONG),
         "wrong": wrong,
         "right": counts & (found.right == RIGHT),
         "newly wrong": wrong & (before == RIGHT),
         "newly right": counts & (found.right == RIGHT) & (before == WRONG),
-        "left out": found.right == UNKNOWN,
+        "left out": (found.right == UNKNOWN) & (found.read if found.pixels is not None else everything),
     }[cell.kind]

@@ -40,7 +40,7 @@ from services.evaluation.control import ControlPlan, ControlSets
 from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.foretelling import Foretelling, foretell, foretelling_facts
 from services.evaluation.predicting import Predicting
-from services.evaluation.ranking import NOT_RANKED, Ranking, part_of, rank, ranking_facts
+from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Found, entries_of, evaluate
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.study import StudyPlan, draft_study, plan_study
@@ -49,7 +49,7 @@ from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, Mode
 from services.execution import Execution
 from services.test_sets.hashes import OnCount
 from services.test_sets.work import WorkQueue, WorkView
-from storage.case_columns import CaseTable, Outcome, Texts
+from storage.case_columns import CaseTable, Floats, Outcome, Texts
 from storage.catalogue_types import CatalogueFilter
 from storage.models_under_test import StoredModel
 from storage.workspace import Workspace
@@ -238,16 +238,12 @@ class EvaluationService:
         return file_of(self.evaluate(asked), kind)
 
     def rank(self, asked: Asked, most: int = 100) -> Ranking:
-        """In which order to look at the test cases, the first `most` of them. Raises UserError as `evaluate`, and for a
-        segmenter.
-        """
+        """In which order to look at the test cases, the first `most` of them. Raises UserError as `evaluate`."""
         found, stored = self._figures(asked), self.predicting.stored(asked.model)
         if stored is None:  # its file has gone since the figures were made
             raise UserError(NOT_LOADED)
         cases, columns = found.cases, self._workspace.case_columns
-        if cases.view.kind == "segmentation":
-            raise UserError(NOT_RANKED)
-        entropy, gini = self._answers.doubts(stored, cases, cases.generated)
+        entropy, gini = self._doubts(stored, cases)
         votes, passed = columns.outcomes(), columns.passed(cases.table.entry[cases.generated.row])
         return rank(found, entropy, gini, self._scored(cases.table, votes), passed, votes, most)
 
@@ -259,7 +255,7 @@ class EvaluationService:
         assert stored is not None
         columns, table = self._workspace.case_columns, found.cases.table
         part = part_of(found, np.flatnonzero(np.isin(table.entry[found.cases.generated.row], entries)))
-        entropy, gini = self._answers.doubts(stored, part.cases, part.cases.generated)
+        entropy, gini = self._doubts(stored, part.cases)
         passed = columns.passed(table.entry[part.cases.generated.row])
         score = score_images(table, columns.checks(), votes) if votes else NOT_JUDGED
         return tuple(one.entry for one in rank(part, entropy, gini, score, passed, votes, len(entries)).first)
@@ -269,10 +265,14 @@ class EvaluationService:
         unknown run.
         """
         found = self._figures(asked)
-        if found.cases.view.kind == "segmentation":
-            raise UserError(NOT_RANKED)
         waiting = [self._workspace.runs.get(run) for run in dict.fromkeys(runs)]
         return foretell(found, self._workspace.case_columns.outcomes(), waiting)
+
+    def _doubts(self, stored: StoredModel, cases: Cases) -> tuple[Floats, Floats] | tuple[None, None]:
+        """How unsure a classifier is of each test case, in two ways; of a segmenter that is not known."""
+        if cases.view.kind == "segmentation":
+            return None, None
+        return self._answers.doubts(stored, cases, cases.generated)
 
     # A study of validity
 

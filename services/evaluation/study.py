@@ -4,7 +4,9 @@ images that are no good, and how sure that will be.
 
 from __future__ import annotations
 
+import json
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,18 +14,24 @@ import numpy as np
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.validity import expected_width, sample_sizes
 from pipeline.errors import UserError
-from services.evaluation.results import Found, strata_of
+from pipeline.masks import numbers_of
+from pipeline.types import TaskKind
+from services.evaluation.results import STANDING, Found, strata_of
+from services.evaluation.subjects import Cases, Numbers
 from services.model_outcomes import RunMasks
 from services.studies import draft_form
 from services.studies.drafts import QUIZ
 from services.studies.item_filter import ItemFilter, items_of
 from storage.workspace import Workspace
+from study.questions import asked
 from study.templates import TEMPLATES
 
 LIKELY_VALID = 0.8
 """How many images are taken to be valid for the expected width: the paper found 82.7 % of 300."""
-TEMPLATE = "classification"
-"""The one question that every image of the study is asked, right or wrong: does it still show its class?"""
+TEMPLATE: Mapping[TaskKind, str] = {"classification": "classification", "segmentation": "preservation"}
+"""The questions that the images of the study are asked, right or wrong: does it still show its class, and are road,
+vehicles and pedestrians still where they were?
+"""
 SEED_DIGITS = 10**6
 
 
@@ -32,7 +40,7 @@ class SampleRow:
     """What is drawn of one stratum."""
 
     stratum: str
-    """Right or wrong, and the edit type."""
+    """Right or wrong, as `services.evaluation.results.STANDING` says it, and the edit type."""
     images: int
     judged: int
 
@@ -44,6 +52,9 @@ class StudyPlan:
     rows: tuple[SampleRow, ...]
     width: float
     """How wide the 95 % interval of the share of images that are wrong and valid is likely to be, 0 to 1."""
+    kind: TaskKind = "classification"
+    not_asked: int = 0
+    """Test cases left out, since no question of the template is about what they show."""
 
     @property
     def judged(self) -> int:
@@ -51,33 +62,42 @@ class StudyPlan:
 
     @property
     def words(self) -> str:
-        """In a sentence."""
-        return (
-            f"{self.judged:,} images, drawn at random within {len(self.rows):,} groups (right or wrong, by edit type): "
-            f"the share that is wrong and valid will be known to about ± {50 * self.width:.1f} points, if some "
+        """In a sentence or two."""
+        standing = " or ".join(STANDING[self.kind])
+        wrong = "is wrong" if self.kind == "classification" else "loses a class"
+        said = (
+            f"{self.judged:,} images, drawn at random within {len(self.rows):,} groups ({standing}, by edit type): "
+            f"the share that {wrong} and is valid will be known to about ± {50 * self.width:.1f} points, if some "
             f"{LIKELY_VALID:.0%} are valid."
         )
+        if self.kind == "segmentation":
+            said += f" Asked is what the template knows to ask: are {_listed(_asked_of())} kept?"
+        if self.not_asked:
+            said += f" {self.not_asked:,} test cases show none of them and are left out."
+        return said
 
 
 def plan_study(found: Found, judged: int) -> StudyPlan:
     """How many images of each stratum to judge, of at most `judged` in all. Raises UserError where no test case can be
-    judged: of a segmenter, and where none can be compared with its label.
+    judged: where none can be compared, and of a segmenter where no question of the template is about what they show.
     """
-    _, number, names = _judgeable(found)
+    _, number, names, not_asked = _judgeable(found)
     images = np.bincount(number, minlength=len(names)).tolist()
     sizes = sample_sizes(images, judged)
     total = sum(images)
     # An image that the model gets right is none that is wrong and valid, whatever people say of it.
-    wrong = [place for place, name in enumerate(names) if name.startswith("wrong")]
+    kind: TaskKind = found.cases.view.kind or "classification"
+    wrong = [place for place, name in enumerate(names) if name.startswith(f"{STANDING[kind][1]}, ")]
     width = expected_width([images[one] / total for one in wrong], [sizes[one] for one in wrong], LIKELY_VALID)
-    return StudyPlan(tuple(SampleRow(*row) for row in zip(names, images, sizes, strict=True)), width)
+    rows = tuple(SampleRow(*row) for row in zip(names, images, sizes, strict=True))
+    return StudyPlan(rows, width, kind, not_asked)
 
 
 def draft_study(workspace: Workspace, found: Found, plan: StudyPlan, model: str) -> str:
-    """The id of a new draft with such a sample, drawn at random within each stratum: one question, the same for all.
-    `model` is what the predictions of the model are stored under. Raises UserError as `plan_study`.
+    """The id of a new draft with such a sample, drawn at random within each stratum: the same questions for all, each
+    where it applies. `model` is what the predictions of the model are stored under. Raises UserError as `plan_study`.
     """
-    places, number, names = _judgeable(found)
+    places, number, names, _ = _judgeable(found)
     seed = secrets.randbelow(SEED_DIGITS)
     chance = np.random.default_rng(seed)
     sizes = {row.stratum: row.judged for row in plan.rows}
@@ -88,33 +108,62 @@ def draft_study(workspace: Workspace, found: Found, plan: StudyPlan, model: str)
         drawn = chance.choice(inside, min(sizes.get(name, 0), len(inside)), replace=False)
         groups.update((int(case_ids[place]), name) for place in drawn)
     title = f"Validity of {cases.view.title}"[: draft_form.LONGEST_NAME]
-    rules = draft_form.default_rules(TEMPLATES[TEMPLATE].rules(), QUIZ, seed)
+    template = TEMPLATES[TEMPLATE[plan.kind]]
+    rules = draft_form.default_rules(template.rules(), QUIZ, seed)
     masks, read = RunMasks(workspace), workspace.test_cases.candidates(sorted(groups))
     items = [
         item
         for candidate in read
         for item in items_of([candidate], ItemFilter(group=groups[candidate.test_case]), model, masks)
+        if asked(rules.questions, item, {})
     ]
     study = workspace.studies.create(title, rules)
     workspace.studies.add_items(study, items)
     workspace.studies.note(
-        "items drawn", f"{len(items)} images drawn at random within right and wrong, by edit type, seed {seed}", study
+        "items drawn",
+        f"{len(items)} images drawn at random within {' and '.join(STANDING[plan.kind])}, by edit type, seed {seed}",
+        study,
     )
     return study
 
 
-def _judgeable(found: Found) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """The test cases of this workspace that can be compared, by their places; the stratum of each; their names."""
+def _judgeable(found: Found) -> tuple[np.ndarray, np.ndarray, tuple[str, ...], int]:
+    """The test cases of this workspace that can be compared and asked about, by their places; the stratum of each;
+    their names; and how many are left out since there is no question about what they show.
+    """
     cases = found.cases
-    if cases.view.kind == "segmentation":
-        raise UserError(
-            "A study of what validity does is drafted for a classifier: for a segmenter, draw one on the page Study."
-        )
     there = found.compared[cases.generated.source] & (found.right != UNKNOWN)
     there &= cases.table.test_case[cases.generated.row] >= 0
     places = np.flatnonzero(there)
+    segments = cases.view.kind == "segmentation"
     if not len(places):
-        raise UserError("No test case of this workspace can be compared with its label: there is nothing to judge.")
+        what = "shows a class that is found on its original" if segments else "can be compared with its label"
+        raise UserError(f"No test case of this workspace {what}: there is nothing to judge.")
+    not_asked = 0
+    if segments:
+        about = _is_asked(cases, places)
+        not_asked, places = int((~about).sum()), places[about]
+        if not len(places):
+            raise UserError(
+                f"No template of questions is about what these images show: there is one for {_listed(_asked_of())}. "
+                "Draw a study with questions of your own on the page Study."
+            )
     stratum, names = strata_of(cases, found.right == WRONG)
     used, number = np.unique(stratum[places], return_inverse=True)
-    return places, number, tuple(names[one] for one in used)
+    return places, number, tuple(names[one] for one in used), not_asked
+
+
+def _asked_of() -> tuple[str, ...]:
+    """The classes that the questions about a segmentation are about."""
+    return tuple(one.only_with for one in TEMPLATES[TEMPLATE["segmentation"]].questions)
+
+
+def _is_asked(cases: Cases, places: Numbers) -> np.ndarray:
+    """Whether some question of the template is about a class that the test case protects."""
+    texts = cases.table.protected.of(cases.generated.row[places])
+    known = {text: any(numbers_of(name, json.loads(text)) for name in _asked_of()) for text in set(texts) if text}
+    return np.array([known.get(text, False) for text in texts], bool)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from evaluation.class_mapping import MappingReport
 from evaluation.effectiveness import Effectiveness
 from evaluation.identity import ModelIdentity
-from evaluation.segmentation import SegmentationEffect
+from evaluation.segmentation import LossEffect, SegmentationEffect
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 from evaluation.validity_score import Agreement
@@ -27,7 +27,7 @@ EDIT_TABLES: tuple[EditTable, ...] = get_args(EditTable)
 """The tables of `Evaluated.edits`, in the order in which they are shown."""
 CellKind = Literal[
     "generated", "originals", "controls", "wrong", "right", "newly wrong", "newly right", "left out",
-    "all wrong", "some wrong", "none wrong", "class", "confusion", "confusion before",
+    "all wrong", "some wrong", "none wrong", "class", "confusion", "confusion before", "kept", "missed before",
     "edit type", "keyword", "alternative",
 ]  # fmt: skip
 CELL_KINDS: tuple[CellKind, ...] = get_args(CellKind)
@@ -116,9 +116,11 @@ class Cell:
     """Of the row: the class (also of both confusions), the edit type, the keyword or the alternative; "" for all."""
     said: str = ""
     """Of "confusion": the label that the model says of the image, or before of its original; "" for what is none of the
-    labels."""
+    labels. Of a segmenter it is that of pixels, and opens the images of which at least as large a share of the class is
+    said to be that as of the whole set."""
     only_wrong: bool = False
-    """Of "class" and the tables of edits: only those that are wrong here alone."""
+    """Of "class" and the tables of edits: only those that are wrong here alone, or of a segmenter that lose a class, of
+    "class" this one."""
 
 
 @dataclass(frozen=True)
@@ -183,8 +185,11 @@ class Evaluated:
     """Of a classifier."""
     segmentation: SegmentationEffect | None
     """Of a segmenter."""
+    losses: LossEffect | None
+    """Of a segmenter: how often it loses a class, which is what counts as wrong of it."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
-    """What hurts most first; empty of a segmenter."""
+    """What hurts most first: by the change of the probability of the true class, of a segmenter by that of the share of
+    right pixels. A segmenter has no table of classes here."""
     against_control: bool
     """Whether `edits` compares with the reconstructions of the same sources; else with the originals."""
     validity: ValidityEffect | None
@@ -193,7 +198,7 @@ class Evaluated:
     notes: tuple[str, ...]
     """What a person has to know, each one sentence."""
     labels: tuple[str, ...] = ()
-    """Of the subject, in the order of tables and confusion matrices."""
+    """Of the subject, in the order of tables and confusion matrices; of a segmenter the groups that it tells apart."""
     thumbnails: Mapping[int, str] = field(default_factory=dict)
     """By entry of `EditRow.worst`: the SHA-256 of its image."""
     score: ScoreView | None = None

@@ -8,6 +8,7 @@ from evaluation.by_source import Figure
 from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated
 from ui.evaluate.edits import SHOWN_ROWS
 from ui.evaluate.plots import change_axis, change_plot
+from ui.evaluate.segmenter import change_of
 from ui.evaluate.words import CANNOT_TELL, Place, ends_of, per_cent, points, signed
 from ui.views.markup import Child, Html, el
 
@@ -88,6 +89,10 @@ def _figures(pair: Pair) -> list[tuple[str, tuple[Figure | None, Figure | None],
             ("mIoU on reconstructions", (a.miou_reconstructed, b.miou_reconstructed), _share),
             ("generated less original", (a.difference, b.difference), _points),
             ("in excess of reconstruction", (a.excess, b.excess), _points),
+            ("test cases that lose a class", both(lambda held: held.losses.generated if held.losses else None), _share),
+            ("reconstructions that do", both(lambda held: held.losses.reconstructed if held.losses else None), _share),
+            ("loses a class, in excess", both(lambda held: held.losses.excess if held.losses else None), _points),
+            ("loses a class and valid", both(lambda held: held.validity.by_strata if held.validity else None), _share),
         ]
     return []
 
@@ -147,17 +152,19 @@ def _edits(pair: Pair, table: EditTable) -> Html | None:
 
 
 def _classes(pair: Pair) -> Html | None:
-    if pair[0].effectiveness is None or pair[1].effectiveness is None:
-        return None
-    rows = [
-        {row.label: row.difference for row in held.effectiveness.classes}
-        for held in pair
-        if held.effectiveness is not None
-    ]
+    rows = [_class_changes(held) for held in pair]
     nothing = Figure(None, why="it has no such class")
     names = dict.fromkeys([*rows[0], *rows[1]])
     both = {name: tuple(held.get(name, nothing) for held in rows) for name in names}
-    return _two_dots("By class, error generated less original", both, in_points=True) if both else None
+    what = "error" if pair[0].effectiveness is not None else "IoU"
+    return _two_dots(f"By class, {what} generated less original", both, in_points=True) if both else None
+
+
+def _class_changes(held: Evaluated) -> dict[str, Figure]:
+    if held.effectiveness is not None:
+        return {row.label: row.difference for row in held.effectiveness.classes}
+    found = held.segmentation.classes if held.segmentation is not None else ()
+    return {one.name: change_of(one) for one in found}
 
 
 def _two_dots(title: str, both: dict[str, tuple[Figure, ...]], in_points: bool = False) -> Html:

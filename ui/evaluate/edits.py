@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evaluation.report import OF_PIXELS, OF_TRUE_CLASS
 from services.evaluation.types import Cell, EditRow, EditTable, Evaluated
 from ui.evaluate.plots import ChangeAxis, change_axis, change_plot
 from ui.evaluate.words import Links, ends_of, p_words, per_cent, signed
@@ -26,9 +27,10 @@ def edits_part(found: Evaluated, links: Links) -> Html:
     """What came, which kind of edit, and what was there before: a table each, behind tabs."""
     there = [table for table in _TABS if found.edits.get(table)]
     against = "reconstruction" if found.against_control else "original"
+    what = OF_TRUE_CLASS if found.kind == "classification" else OF_PIXELS
     head = [
         el("h2", "Which edits hurt"),
-        el("p", f"change of the probability of the true class, against the {against} of the same source", class_="mut"),
+        el("p", f"change of {what}, against the {against} of the same source", class_="mut"),
     ]
     if not there:
         empty = el("p", "No test case has an edit whose effect is known.", class_="mut")
@@ -61,7 +63,7 @@ def _edit_table(found: Evaluated, table: EditTable, links: Links) -> list[Child]
             el("th", "hurts ← 0 → helps", scope="col", class_="plot-cell"),
             el("th", "change", scope="col", class_="n"),
             el("th", "n", scope="col", class_="n"),
-            el("th", "newly wrong", scope="col", class_="n"),
+            el("th", _wrong(found), scope="col", class_="n"),
             el("th", "worst ones", scope="col"),
         ),
     )
@@ -74,6 +76,10 @@ def _edit_table(found: Evaluated, table: EditTable, links: Links) -> list[Child]
         words = f"{further:,} further rows, which hurt less or have too few test cases, are in the report as CSV."
         body.append(el("p", words, class_="mut small"))
     return body
+
+
+def _wrong(found: Evaluated) -> str:
+    return "newly wrong" if found.kind == "classification" else "loses a class"
 
 
 def _edit_row(one: EditRow, axis: ChangeAxis, found: Evaluated, links: Links) -> Html:
@@ -96,7 +102,7 @@ def _edit_row(one: EditRow, axis: ChangeAxis, found: Evaluated, links: Links) ->
         el("td", plot, class_="plot-cell"),
         el("td", value, class_="n", title=sure),
         el("td", f"{row.n:,}", class_="n", data_what="n"),
-        el("td", el("a", share, href=wrong_link) if wrong_link else share, class_="n", data_what="newly wrong"),
+        el("td", el("a", share, href=wrong_link) if wrong_link else share, class_="n", data_what=_wrong(found)),
         el("td", el("span", pictures, class_="worst")) if any(pictures) else el("td"),
         class_="hurts" if row.hurts else "untold" if row.change.value is None else None,
     )

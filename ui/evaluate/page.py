@@ -81,8 +81,7 @@ def evaluation_page(
     behind = order.index("part-result") + 1
     if stand.ready and not stand.at_work:
         shown.insert(behind, retraining_waited_for())
-        if stand.subject.kind == "classification":
-            shown.insert(behind, ranking_waited_for())
+        shown.insert(behind, ranking_waited_for())
     return page(
         f"{stand.model} on {stand.subject.title}",
         _head(stand.subject, place, stand, choices, versions),

@@ -56,13 +56,12 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
         else None
     )
     orders = {one.name: one for one in found.orders} if found.known >= FEW_KNOWN else {}
-    all_read = found.known == found.cases
-    pictures = [_picture(one, entries, listed, picture, all_read) for one in first[:PICTURES]]
+    pictures = [_picture(one, entries, listed, picture, found) for one in first[:PICTURES]]
     notes = [el("p", note, class_="mut small") for note in found.notes]
     return el(
         "section",
         el("header", el("h2", TITLE), el("span", class_="grow"), open_first, class_="card-head"),
-        el("p", _sentence(orders, found.known), id="ranking-said"),
+        el("p", _sentence(orders, found), id="ranking-said"),
         el(
             "div",
             _table(found, listed),
@@ -78,11 +77,12 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
     )
 
 
-def _sentence(orders: dict[str, Order], known: int) -> str:
+def _sentence(orders: dict[str, Order], found: Ranking) -> str:
+    segments = found.kind == "segmentation"
     if not orders:
         return (
             f"Of fewer than {FEW_KNOWN} test cases that were read no order is shown to be better than another. These "
-            "are the likeliest to be wrong and valid."
+            f"are the likeliest to {'lose a class and be' if segments else 'be wrong and'} valid."
         )
     ours, chance = orders[OURS], orders[RANDOM]
     if not ours.all_faults:
@@ -90,9 +90,9 @@ def _sentence(orders: dict[str, Order], known: int) -> str:
     budget = next((one for one in BUDGETS[1:] if ours.images[one] >= FEW_IMAGES), BUDGETS[-1])
     images, faults = ours.images[budget], counted(ours.all_faults, "different fault")
     return (
-        f"The first {images:,} of {counted(known, 'test case')} ({_share(budget)}) show {ours.faults[budget]:,} of the "
-        f"{faults}; as many at random show {chance.faults[budget]:,}. A fault is a class, what is said instead, and "
-        "the edit."
+        f"The first {images:,} of {counted(found.known, 'test case')} ({_share(budget)}) show "
+        f"{ours.faults[budget]:,} of the {faults}; as many at random show {chance.faults[budget]:,}. A fault is "
+        f"{'the class that is lost' if segments else 'a class, what is said instead,'} and the edit."
     )
 
 
@@ -108,13 +108,14 @@ def _table(found: Ranking, listed: Listed) -> Html:
         for budget in BUDGETS
     ]
     rows = []
-    for name in _LOOKS:
+    for name in _there(orders):
         one = orders[name]
         cells = []
         for budget in BUDGETS:
             number = f"{one.faults[budget]:,}"
-            # The order is judged by the images whose truth is known: its first ones are the first of all where all are.
-            there = name == OURS and found.known == found.cases and 0 < images[budget] <= len(found.first)
+            # The order is judged by the images whose truth is known: its first ones are the first of all where those
+            # come before all others.
+            there = name == OURS and found.known_first and 0 < images[budget] <= len(found.first)
             link = listed([case.entry for case in found.first[: images[budget]]], 0) if there else None
             what = f"in {_share(budget)}"
             cells.append(el("td", el("a", number, href=link) if link else number, class_="n", data_what=what))
@@ -132,13 +133,19 @@ def _table(found: Ranking, listed: Listed) -> Html:
 
 
 def _curves(orders: dict[str, Order], images: int) -> Html:
-    named = [(look, orders[name]) for name, look in _LOOKS.items()]
+    there = _there(orders)
+    named = [(_LOOKS[name], orders[name]) for name in there]
     words = "; ".join(
-        f"{_WORDS[name]}: {orders[name].found(images // 10):,} faults in the first tenth" for name in _LOOKS
+        f"{_WORDS[name]}: {orders[name].found(images // 10):,} faults in the first tenth" for name in there
     )
     faults = counted(named[0][1].all_faults, "different fault")
     ends = f"Across: the {counted(images, 'test case')}, in order. Up: how many of the {faults} they show."
     return el("figure", found_plot(named, images, words), el("figcaption", ends, class_="mut small"))
+
+
+def _there(orders: dict[str, Order]) -> list[str]:
+    """The orders that there are, in the order of the legend."""
+    return [name for name in _LOOKS if name in orders]
 
 
 def _share(share: float) -> str:
@@ -146,15 +153,18 @@ def _share(share: float) -> str:
 
 
 def _picture(
-    one: RankedCase, entries: Sequence[int], listed: Listed, picture: Callable[[str], str | None], all_read: bool
+    one: RankedCase, entries: Sequence[int], listed: Listed, picture: Callable[[str], str | None], found: Ranking
 ) -> Html:
     src, link = picture(one.image), listed(entries, one.entry)
-    said = one.label
-    if one.said:
+    said, all_read = one.label, found.known == found.cases
+    if found.kind == "segmentation":
+        said = f"loses {one.said}" if one.said else "loses no class" if one.right else one.edits or "no edit"
+    elif one.said:
         said += ": right" if one.said == one.label else f" → {one.said}"
     elif all_read:
         said += " → none of these"
-    told = f"{one.edits or 'no edit'}; likely wrong: {_share(one.wrong)}, likely valid: {_share(one.valid)}"
+    wrong = "to lose a class" if found.kind == "segmentation" else "wrong"
+    told = f"{one.edits or 'no edit'}; likely {wrong}: {_share(one.wrong)}, likely valid: {_share(one.valid)}"
     inside: list[Child] = [
         el("img", src=src, width=72, height=72, alt="", loading="lazy") if src else None,
         el("small", said),

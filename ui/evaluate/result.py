@@ -9,28 +9,26 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from evaluation.by_source import Figure
 from evaluation.effectiveness import ClassRow, Effectiveness
-from evaluation.segmentation import SegmentationEffect
 from services.evaluation.types import Cell, CellKind, Evaluated
-from ui.evaluate.edits import SHOWN_ROWS, edits_part, first_table
-from ui.evaluate.plots import (
-    calibration_plot,
-    change_axis,
-    change_plot,
-    confusion_table,
-    parts_bar,
+from ui.evaluate.edits import edits_part
+from ui.evaluate.parts import (
+    card,
+    cards_of,
+    confusions,
+    excess_card,
+    folded_table,
+    linked,
+    three_columns,
+    validity_card,
+    validity_table,
 )
+from ui.evaluate.plots import calibration_plot, change_axis, change_plot, parts_bar
+from ui.evaluate.segmenter import of_segmenter
 from ui.evaluate.words import CANNOT_TELL, Links, clipped, ends_of, minus, p_words, per_cent, points
 from ui.views.markup import Child, Html, el
-from ui.views.parts import button, counted
+from ui.views.parts import counted
 
-MOST_LABELS = 14
-"""Labels of a confusion matrix: of more, those that lose most."""
-MOST_NARROW = 6
-"""Labels up to which two of them stand side by side on a laptop."""
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
 """What is a figure in the words of an answer, or an interval in brackets."""
 
@@ -40,7 +38,7 @@ def result_part(found: Evaluated, links: Links) -> Html:
     if found.effectiveness is not None:
         body = _of_classifier(found, found.effectiveness, links)
     elif found.segmentation is not None:
-        body = _of_segmenter(found, found.segmentation, links)
+        body = of_segmenter(found, found.segmentation, links)
     else:
         body = []
     return el(
@@ -75,62 +73,6 @@ def _notes(notes: Sequence[str]) -> Html | None:
     )
 
 
-# The four figures
-
-
-def _card(title: Child, value: Child, more: Child, link: str | None = None, name: str = "", acts: Child = None) -> Html:
-    shown = el("a", value, href=link) if link else value
-    return el(
-        "div",
-        el("h3", title),
-        el("p", shown, class_="value" if value != CANNOT_TELL else "value none"),
-        el("p", more, class_="mut small"),
-        acts,
-        class_="card figure",
-        id=f"card-{name}",
-    )
-
-
-def _excess_card(excess: Figure, control: Figure, unit: str, links: Links) -> Html:
-    if excess.value is None:
-        return _card(
-            "in excess of reconstruction", CANNOT_TELL, f"{excess.why}.".capitalize(), None, "excess", links.control
-        )
-    words = f"{ends_of(excess, True)} points; reconstructions {per_cent(control.value)} {unit}".rstrip()
-    link = links.opened(Cell("controls"))
-    return _card("in excess of reconstruction", points(excess.value), words, link, "excess", links.control)
-
-
-def _validity_card(found: Evaluated, links: Links) -> Html:
-    held = found.validity
-    if held is None or held.by_strata.value is None:
-        if held is not None:
-            why = held.by_strata.why
-        elif found.segmentation is not None:
-            why = "it is told of classifiers only"
-        else:
-            why = "no study has judged an image of these test cases"
-        acts = None
-        if links.study is not None:
-            plan = links.study
-            draft = button("Draft a study", look="s", data_send="draft-evaluation-study", title=plan.words, id="draft")
-            told = f"{counted(plan.judged)} would tell it to about ± {50 * plan.width:.1f} points"
-            acts = el("p", draft, " ", el("small", told, class_="mut"), class_="acts")
-        return _card("failures that are valid", CANNOT_TELL, f"{why[:1].upper()}{why[1:]}.", None, "validity", acts)
-    words = f"{ends_of(held.by_strata)}; as measured {per_cent(held.as_measured.value)}, {counted(held.judged)} judged"
-    return _card(
-        "wrong and valid, of all test cases",
-        per_cent(held.by_strata.value),
-        words,
-        links.opened(Cell("wrong")),
-        "validity",
-    )
-
-
-def _cards(*cards: Html) -> Html:
-    return el("div", cards, class_="eval-cards")
-
-
 # Of a classifier
 
 
@@ -153,11 +95,11 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
         else f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), bootstrap over "
         f"{counted(held.sources, 'source')}"
     )
-    cards = _cards(
-        _card("error, original → generated", error, told, links.opened(Cell("wrong")), "error"),
-        _excess_card(held.excess, held.error_reconstructed, "wrong", links),
-        _validity_card(found, links),
-        _card(
+    cards = cards_of(
+        card("error, original → generated", error, told, links.opened(Cell("wrong")), "error"),
+        excess_card(held.excess, held.error_reconstructed, "wrong", links),
+        validity_card(found, links),
+        card(
             f"what {counted(held.cases, 'test case')} {'is' if held.cases == 1 else 'are'} worth",
             value,
             why,
@@ -165,26 +107,13 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
             "worth",
         ),
     )
-    columns = [
-        el("div", edits_part(found, links), _classes(held.classes, links), class_="eval-column"),
-        el("div", _confusions(held, links), _sources(held, links), _validity_table(found), class_="eval-column"),
-        el("div", _calibration(held), class_="eval-column"),
-    ]
-    wide, laptop = (_left_is_shorter(found, held, beside) for beside in (True, False))
-    places = ["eval-columns", "three", "left-wide" if wide else "", "left-laptop" if laptop else ""]
-    return [cards, el("div", columns, class_=" ".join(filter(None, places)))]
-
-
-def _left_is_shorter(found: Evaluated, held: Effectiveness, beside: bool) -> bool:
-    """Whether the column of the tables is the shorter one, where the confusion matrices stand `beside` each other or
-    one below the other: by the lines of a matrix, roughly. What is left goes below it.
-    """
-    table = first_table(found)
-    edits, classes = len(found.edits[table]) if table else 0, len(held.classes)
-    tables = 2 * (min(edits, SHOWN_ROWS) + min(classes, SHOWN_ROWS)) + 8
-    labels = min(sum(1 for number in held.confusion[1].images if number), MOST_LABELS)
-    matrices = (1 if beside or labels <= MOST_NARROW else 2) * (labels + 4) + 3
-    return tables <= matrices + 10 + (12 if found.validity is not None else 0)
+    columns = (
+        [edits_part(found, links), _classes(held.classes, links)],
+        [_confusions(held, links), _sources(held, links), validity_table(found)],
+        [_calibration(held)],
+    )
+    labels = sum(1 for number in held.confusion[1].images if number)
+    return [cards, three_columns(found, columns, len(held.classes), labels)]
 
 
 def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
@@ -222,41 +151,13 @@ def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
             )
         )
     head = [("class", ""), ("original", "n"), ("generated", "n"), ("change", "plot-cell"), ("points", "n"), ("n", "n")]
-    return _folded_table("By class", "error; those that lose most first", head, drawn, "classes")
-
-
-def _folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[Html], name: str) -> Html:
-    top = el("thead", el("tr", [el("th", text, scope="col", class_=look or None) for text, look in head]))
-    body: list[Child] = [el("table", top, el("tbody", rows[:SHOWN_ROWS]), class_="stacks")]
-    if len(rows) > SHOWN_ROWS:
-        rest = el("table", el("tbody", rows[SHOWN_ROWS:]), class_="stacks")
-        body.append(el("details", el("summary", f"{len(rows) - SHOWN_ROWS} more"), rest, class_="more-line"))
-    return el("section", el("h2", title), el("p", words, class_="mut"), body, class_="card box", id=name)
+    return folded_table("By class", "error; those that lose most first", head, drawn, "classes")
 
 
 def _confusions(held: Effectiveness, links: Links) -> Html | None:
     before, after = held.confusion
     there = [number for number in range(len(after.labels)) if after.images[number]]
-    if not there:
-        return None
-    chosen, words = there, "rows truth, per cent"
-    if len(there) > MOST_LABELS:
-        lost = np.nan_to_num(np.diagonal(before.shares) - np.diagonal(after.shares), nan=-1.0)
-        chosen = sorted(sorted(there, key=lambda number: -lost[number])[:MOST_LABELS])
-        words = f"rows truth, per cent; the {MOST_LABELS} of {len(there)} classes that lose most"
-    other = "any other"
-    tables = [
-        confusion_table("original", before.labels, before.shares, chosen, links.opened, other, "confusion before"),
-        confusion_table("generated", after.labels, after.shares, chosen, links.opened, other),
-    ]
-    return el(
-        "section",
-        el("h2", "Where answers go"),
-        el("p", words, class_="mut"),
-        el("div", tables, class_="confusions wide" if len(chosen) > MOST_NARROW else "confusions"),
-        class_="card box",
-        id="confusion",
-    )
+    return confusions("Where answers go", "per cent", after.labels, (before.shares, after.shares), there, links)
 
 
 def _sources(held: Effectiveness, links: Links) -> Html:
@@ -272,8 +173,8 @@ def _sources(held: Effectiveness, links: Links) -> Html:
         ]
     )
     rows: list[tuple[str, Child]] = [
-        ("newly wrong", _linked(f"{flips.newly_wrong:,}", link("newly wrong", flips.newly_wrong))),
-        ("newly right", _linked(f"{flips.newly_right:,}", link("newly right", flips.newly_right))),
+        ("newly wrong", linked(f"{flips.newly_wrong:,}", link("newly wrong", flips.newly_wrong))),
+        ("newly right", linked(f"{flips.newly_right:,}", link("newly right", flips.newly_right))),
         ("net", f"{points(flips.net.value)} points ({ends_of(flips.net, True)})"),
     ]
     if flips.p_value is not None:
@@ -286,7 +187,7 @@ def _sources(held: Effectiveness, links: Links) -> Html:
     else:
         rows.append(("error, times the original", f"{CANNOT_TELL}: {held.factor.why}"))
     if held.left_out:
-        rows.append(("cannot be compared", _linked(f"{held.left_out:,}", links.opened(Cell("left out")))))
+        rows.append(("cannot be compared", linked(f"{held.left_out:,}", links.opened(Cell("left out")))))
     return el(
         "section",
         el("h2", "Sources and flips"),
@@ -300,10 +201,6 @@ def _sources(held: Effectiveness, links: Links) -> Html:
         class_="card box",
         id="flips",
     )
-
-
-def _linked(text: str, link: str | None) -> Child:
-    return el("a", text, href=link) if link else text
 
 
 def _calibration(held: Effectiveness) -> Html:
@@ -335,127 +232,3 @@ def _calibration(held: Effectiveness) -> Html:
         class_="card box",
         id="calibration",
     )
-
-
-def _validity_table(found: Evaluated) -> Html | None:
-    held = found.validity
-    if held is None:
-        return None
-    rows = [
-        el(
-            "tr",
-            el("th", name, scope="row"),
-            el("td", per_cent(one.value) if one.value is not None else CANNOT_TELL, class_="n"),
-            el("td", ends_of(one), class_="mut small"),
-        )
-        for name, one in (
-            ("as measured", held.as_measured),
-            ("times the share judged valid", held.times_valid),
-            ("wrong and valid, by strata", held.by_strata),
-            ("the same with the score of all images", held.with_score),
-            ("error among valid images", held.among_valid),
-        )
-    ]
-    missing = f"Nobody judged an image of: {', '.join(held.not_judged_in)}." if held.not_judged_in else None
-    return el(
-        "section",
-        el("h2", "What validity does to it"),
-        el("p", f"{counted(held.judged)} judged by people", class_="mut"),
-        el("table", el("tbody", rows)),
-        el("p", missing, class_="mut small") if missing else None,
-        class_="card box",
-        id="validity",
-    )
-
-
-# Of a segmenter
-
-
-def _of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> list[Child]:
-    there = held.miou_generated.value is not None
-    value: Child = (
-        [per_cent(held.miou_original.value, unit=False), " → ", per_cent(held.miou_generated.value, unit=False)]
-        if there
-        else CANNOT_TELL
-    )
-    told = (
-        f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), bootstrap over "
-        f"{counted(held.sources, 'source')}"
-        if there
-        else held.miou_generated.why
-    )
-    kept = held.miou_where_kept
-    cards = _cards(
-        _card("mIoU, original → generated", value, told, links.opened(Cell("generated")), "error"),
-        _excess_card(held.excess, held.miou_reconstructed, "", links),
-        _validity_card(found, links),
-        _card(
-            "mIoU where the mask holds",
-            per_cent(kept.value, unit=False) if kept.value is not None else CANNOT_TELL,
-            f"{ends_of(kept)}; {held.kept:,} of {counted(held.cases, 'test case')} keep their mask by the check"
-            if held.kept
-            else f"Of none of the {counted(held.cases, 'test case')} a check says that its mask holds.",
-            None,
-            "kept",
-        ),
-    )
-    names = [one.name for one in held.classes]
-    shown = [number for number in range(len(names)) if np.isfinite(held.confusion_generated[number]).any()]
-    chosen = shown[:MOST_LABELS]
-    confusion = (
-        el(
-            "section",
-            el("h2", "Where pixels go"),
-            el("p", "rows truth, per cent", class_="mut"),
-            el(
-                "div",
-                confusion_table("original", names, held.confusion_original, chosen, None, "any other"),
-                confusion_table("generated", names, held.confusion_generated, chosen, None, "any other"),
-                class_="confusions wide" if len(chosen) > MOST_NARROW else "confusions",
-            ),
-            class_="card box",
-            id="confusion",
-        )
-        if chosen
-        else None
-    )
-    return [cards, el("div", _segmented_classes(held), confusion, class_="eval-columns")]
-
-
-def _segmented_classes(held: SegmentationEffect) -> Html:
-    def lost(number: int) -> tuple[bool, float, str]:
-        one = held.classes[number]
-        if one.iou_original is None or one.iou_generated is None:
-            return True, 0.0, one.name
-        return False, one.iou_generated - one.iou_original, one.name
-
-    rows = []
-    changes = {
-        number: Figure(None, why="it is not there") if lost(number)[0] else Figure(lost(number)[1])
-        for number in range(len(held.classes))
-    }
-    axis = change_axis(changes.values())
-    for number in sorted(range(len(held.classes)), key=lost):
-        one, change = held.classes[number], changes[number]
-        rows.append(
-            el(
-                "tr",
-                el("th", one.name, scope="row"),
-                [
-                    el("td", per_cent(value, unit=False), class_="n", data_what=what)
-                    for what, value in (
-                        ("original", one.iou_original),
-                        ("reconstructed", one.iou_reconstructed),
-                        ("generated", one.iou_generated),
-                    )
-                ],
-                el("td", change_plot([change], axis) if change.value is not None else change.why, class_="plot-cell"),
-                el("td", points(change.value), class_="n", data_what="points"),
-                el("td", per_cent(one.accuracy_generated), class_="n", data_what="pixels found"),
-            )
-        )
-    head = [
-        *(("class", ""), ("original", "n"), ("reconstructed", "n"), ("generated", "n")),
-        *(("change", "plot-cell"), ("points", "n"), ("pixels found", "n")),
-    ]
-    return _folded_table("By class", "IoU of all pixels of the set; those that lose most first", head, rows, "classes")

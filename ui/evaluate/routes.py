@@ -116,12 +116,8 @@ class _Pages:
     def _links(self, stand: Stand, found: Evaluated) -> Links:
         place = stand.place
         can_make = stand.subject.can_make_control and self.evaluations.controls is not None
-        opened: Callable[[Cell], str | None] = place.images
-        if stand.subject.kind == "segmentation":
-            # The images behind a figure of pixels are all of them.
-            opened = lambda cell: place.images(cell) if cell.kind in ("generated", "controls") else None  # noqa: E731
         return Links(
-            opened,
+            place.images,
             _thumbnail,
             lambda entry, cell: place.images(cell, entry),
             control_part(stand.control, can_make),
@@ -134,13 +130,13 @@ class _Pages:
         cases = self.evaluations.view(asked.subject).cases
         return ranking_part(self.evaluations.rank(asked, most_shown(cases)), _listed, _thumbnail)
 
-    def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | None:
+    def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | str | None:
         if found.validity is not None and found.validity.by_strata.value is not None:
             return None
         try:
             return self.evaluations.study_plan(self.asked(stand.place))
-        except UserError:
-            return None
+        except UserError as error:
+            return str(error)
 
     def _compared(self, found: Evaluated, place: Place, second: Place) -> Html:
         try:
@@ -273,8 +269,7 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
         return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
 
     def _html(asked: Asked, found: Evaluated) -> bytes:
-        ranking = evaluations.rank(asked) if found.effectiveness is not None else None
-        return report_html(found, ranking, thumbnail).encode()
+        return report_html(found, evaluations.rank(asked), thumbnail).encode()
 
     @app.get(f"{EVALUATE}report/{{kind}}", include_in_schema=False)
     def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:

@@ -71,8 +71,8 @@ class Links:
     """Where one image of a number is."""
     control: Child = None
     """What makes the control set, where it can be made, and how far that is."""
-    study: StudyPlan | None = None
-    """What a study would say that can be drafted; None for none."""
+    study: StudyPlan | str | None = None
+    """What a study would say that can be drafted, or in a sentence why none can; None where none is needed."""
 
 
 def evaluate_address(end: str = "", **query: Any) -> str:

@@ -1,0 +1,199 @@
+"""What a segmenter loses of what must not change, from the images of a subject and the counts of their pixels; and
+which images stand behind the figures of pixels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.by_source import Floats
+from evaluation.class_mapping import ClassMap
+from evaluation.segmentation import Losses, Pixels, at_least, lost_by, missed_by
+from pipeline.masks import numbers_of
+from services.evaluation.subjects import Cases, Images, MaskOf
+from services.evaluation.types import Cell
+
+Flags = NDArray[np.bool_]
+AT_ONCE = 4096
+"""Images whose pixels are looked at at a time: what is calculated of them takes several times their room."""
+_Class = tuple[str, tuple[int, ...]]
+"""A protected class: its name, and its places among the groups of a class map."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The pixels of the images of a subject, of one of its three kinds."""
+
+    place: NDArray[np.int64]
+    """The place of each among the images; the others were not read, or have no mask."""
+    pixels: Pixels
+
+
+@dataclass(frozen=True, eq=False)
+class PixelCells:
+    """Which test cases are behind the figures of pixels, as flags of each of them."""
+
+    names: tuple[str, ...]
+    """Of the groups of classes: those of rows and columns."""
+    counts: Flags
+    """Whether its pixels count, and those of its original."""
+    kept: Flags
+    """Whether its mask demonstrably holds."""
+    there: Flags
+    """(test cases, groups): whether its mask has the class."""
+    protected: tuple[str, ...]
+    """The names of the protected classes, each once."""
+    lost: Flags
+    """(test cases, protected classes): whether the segmenter loses the class there."""
+    said: NDArray[np.uint8]
+    """(test cases / 8, groups, groups + 1), as bits: whether at least as large a share of the class is said to be that
+    as in the whole set. The last column is what is none of the classes that masks have.
+    """
+    said_before: NDArray[np.uint8]
+    """The same of the original of each source."""
+
+    def where(self, cell: Cell, source: NDArray[np.int64]) -> Flags:
+        """The test cases behind a number; `source` is that of each."""
+        if cell.kind == "kept":
+            return self.counts & self.kept
+        lost = cell.kind == "class" and cell.only_wrong
+        names = self.protected if lost else self.names
+        if cell.name not in names or (cell.said and cell.said not in self.names):
+            return np.zeros(len(source), bool)
+        row = names.index(cell.name)
+        if cell.kind == "class":
+            return self.counts & (self.lost if lost else self.there)[:, row]
+        column = self.names.index(cell.said) if cell.said else len(self.names)
+        if cell.kind == "confusion":
+            return self.counts & _unpacked(self.said[:, row, column], len(source))
+        return self.counts & _unpacked(self.said_before[:, row, column], int(source.max()) + 1)[source]
+
+
+@dataclass(frozen=True)
+class SegmentedLosses:
+    """What a segmenter loses."""
+
+    names: tuple[str, ...]
+    """Of the protected classes; one name stands twice where masks have it in two ways."""
+    groups: tuple[tuple[int, ...], ...]
+    """Of each, its places among the groups of the class map."""
+    originals: Losses
+    generated: Losses
+    controls: Losses
+
+
+def losses_of(cases: Cases, mapping: ClassMap, first: Counted, cased: Counted, control: Counted) -> SegmentedLosses:
+    """What a segmenter misses on originals and loses on test cases and reconstructions. Protected are the classes that
+    the task of each image names; of an original those of all its test cases.
+    """
+    known: dict[_Class, int] = {}
+    of_cases, of_controls = (
+        _protected(cases, images, held.place, mapping, known)
+        for images, held in ((cases.generated, cased), (cases.controls, control))
+    )
+    classes = tuple(known)
+    in_cases, in_controls = (_flags(numbers, len(classes)) for numbers in (of_cases, of_controls))
+    of_source = np.zeros((len(cases.originals), len(classes)), bool)
+    case, own = np.nonzero(in_cases)
+    of_source[cased.pixels.source[case], own] = True
+    groups = tuple(own for _, own in classes)
+    return SegmentedLosses(
+        tuple(name for name, _ in classes),
+        groups,
+        missed_by(first.pixels, of_source[first.pixels.source], groups),
+        lost_by(first.pixels, cased.pixels, in_cases, groups),
+        lost_by(first.pixels, control.pixels, in_controls, groups),
+    )
+
+
+def _protected(
+    cases: Cases, images: Images, place: NDArray[np.int64], mapping: ClassMap, known: dict[_Class, int]
+) -> tuple[NDArray[np.int64], list[list[int]]]:
+    """Of each image the number of what it protects, and the classes of each such number, by their places in `known`."""
+    texts = cases.table.protected.of(images.row[place])
+    kinds: dict[tuple[str, str], int] = {}
+    found: list[list[int]] = []
+    numbers = np.zeros(len(place), np.int64)
+    for at, (text, (_, names)) in enumerate(zip(texts, _masks_at(images, place), strict=True)):
+        kind = kinds.get((text, names))
+        if kind is None:
+            kind = kinds[text, names] = len(found)
+            found.append([known.setdefault(one, len(known)) for one in _classes_of(text, names, mapping)])
+        numbers[at] = kind
+    return numbers, found
+
+
+def _masks_at(images: Images, place: NDArray[np.int64]) -> list[MaskOf]:
+    return [images.masks[at] for at in place.tolist()]
+
+
+def _classes_of(protected: str, mask_names: str, mapping: ClassMap) -> list[_Class]:
+    """The protected classes of an image that its mask and the model can know."""
+    named = {int(number): name for number, name in json.loads(mask_names).items()}
+    group_of = {mapping.labels[label].label: at for at, group in enumerate(mapping.groups) for label in group}
+    found = []
+    for name in json.loads(protected or "[]") or dict.fromkeys(named.values()):
+        own = {group_of[named[number]] for number in numbers_of(name, named) if named[number] in group_of}
+        if own:
+            found.append((name, tuple(sorted(own))))
+    return found
+
+
+def _flags(held: tuple[NDArray[np.int64], list[list[int]]], classes: int) -> Flags:
+    numbers, own = held
+    rows = np.zeros((len(own), classes), bool)
+    for row, places in zip(rows, own, strict=True):
+        row[places] = True
+    return rows[numbers]
+
+
+def cells_of(
+    cases: Cases,
+    names: Sequence[str],
+    first: Counted,
+    cased: Counted,
+    lost: SegmentedLosses,
+    kept: Flags,
+    shares: tuple[Floats, Floats],
+) -> PixelCells:
+    """The images behind the figures. `kept` says of each test case whether its mask demonstrably holds, and `shares`
+    are the two confusion matrices that are shown: of originals, and of generated images.
+    """
+    size, sources = len(cases.generated), len(cases.originals)
+    protected = tuple(dict.fromkeys(lost.names))
+    there, is_lost = (np.zeros((size, len(one)), bool) for one in (names, protected))
+    there[cased.place] = cased.pixels.counts.sum(axis=2) > 0
+    for name, own in zip(lost.names, lost.generated.lost.T, strict=True):
+        is_lost[cased.place[own], protected.index(name)] = True
+    counts = np.zeros(size, bool)
+    counts[cased.place] = np.isin(cased.pixels.source, first.pixels.source)
+    absent = np.isnan(shares[1][:, 0])
+    return PixelCells(
+        *(tuple(names), counts, kept, there, protected, is_lost),
+        _packed(cased.pixels.counts, cased.place, size, shares[1], absent),
+        _packed(first.pixels.counts, first.place, sources, shares[0], absent),
+    )
+
+
+def _packed(counts: Floats, place: NDArray[np.int64], size: int, shares: Floats, absent: Flags) -> NDArray[np.uint8]:
+    """As `PixelCells.said` has it; `absent` are the groups that no mask has."""
+    columns = np.append(absent, True)
+
+    def together(held: Floats) -> Floats:
+        whole: Floats = np.concatenate([held[..., :-1], held[..., columns].sum(axis=-1, keepdims=True)], axis=-1)
+        return whole
+
+    found, whole = np.zeros((size, *counts.shape[1:]), bool), together(shares)
+    for first in range(0, len(place), AT_ONCE):
+        some = counts[first : first + AT_ONCE]
+        found[place[first : first + AT_ONCE]] = at_least(together(some), whole, some.sum(axis=2))
+    return np.packbits(found, axis=0)
+
+
+def _unpacked(bits: NDArray[np.uint8], size: int) -> Flags:
+    return np.unpackbits(bits, count=size).astype(bool)

@@ -1,0 +1,173 @@
+"""What the answers of a classifier and of a segmenter are made of: cards, folded tables, matrices, validity. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evaluation.by_source import Figure, Floats
+from services.evaluation.types import Cell, Evaluated
+from ui.evaluate.edits import SHOWN_ROWS, first_table
+from ui.evaluate.plots import confusion_table
+from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
+from ui.views.markup import Child, Html, el
+from ui.views.parts import button, counted
+
+MOST_LABELS = 14
+"""Labels of a confusion matrix: of more, those that lose most."""
+MOST_NARROW = 6
+"""Labels up to which two of them stand side by side on a laptop."""
+_WRONG = {"classification": ("wrong", "error"), "segmentation": ("loses a class", "loses a class")}
+"""What a model does to a test case that it is wrong about, and what the share of those is called."""
+
+
+def card(title: Child, value: Child, more: Child, link: str | None = None, name: str = "", acts: Child = None) -> Html:
+    """A figure with its words; `acts` are what can be done about it."""
+    shown = el("a", value, href=link) if link else value
+    return el(
+        "div",
+        el("h3", title),
+        el("p", shown, class_="value" if value != CANNOT_TELL else "value none"),
+        el("p", more, class_="mut small"),
+        acts,
+        class_="card figure",
+        id=f"card-{name}",
+    )
+
+
+def excess_card(excess: Figure, control: Figure, unit: str, links: Links) -> Html:
+    """What the edits do beyond what drawing does; `unit` stands behind the figure of the reconstructions."""
+    if excess.value is None:
+        return card(
+            "in excess of reconstruction", CANNOT_TELL, f"{excess.why}.".capitalize(), None, "excess", links.control
+        )
+    words = f"{ends_of(excess, True)} points; reconstructions {per_cent(control.value)} {unit}".rstrip()
+    link = links.opened(Cell("controls"))
+    return card("in excess of reconstruction", points(excess.value), words, link, "excess", links.control)
+
+
+def validity_card(found: Evaluated, links: Links) -> Html:
+    """How many faults are valid, or the study that would tell."""
+    held = found.validity
+    if held is None or held.by_strata.value is None:
+        why = held.by_strata.why if held is not None else "no study has judged an image of these test cases"
+        acts: Child = None
+        if isinstance(links.study, str):
+            acts = el("p", links.study, class_="mut small")
+        elif links.study is not None:
+            plan = links.study
+            draft = button("Draft a study", look="s", data_send="draft-evaluation-study", title=plan.words, id="draft")
+            told = f"{counted(plan.judged)} would tell it to about ± {50 * plan.width:.1f} points"
+            acts = el("p", draft, " ", el("small", told, class_="mut"), class_="acts")
+        return card("failures that are valid", CANNOT_TELL, f"{why[:1].upper()}{why[1:]}.", None, "validity", acts)
+    words = f"{ends_of(held.by_strata)}; as measured {per_cent(held.as_measured.value)}, {counted(held.judged)} judged"
+    return card(
+        f"{_WRONG[found.kind][0]} and valid, of all test cases",
+        per_cent(held.by_strata.value),
+        words,
+        links.opened(Cell("wrong")),
+        "validity",
+    )
+
+
+def cards_of(*cards: Html) -> Html:
+    """The figures that stand on top."""
+    return el("div", cards, class_="eval-cards")
+
+
+def folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[Html], name: str) -> Html:
+    """A table of which the first rows stand in sight."""
+    top = el("thead", el("tr", [el("th", text, scope="col", class_=look or None) for text, look in head]))
+    body: list[Child] = [el("table", top, el("tbody", rows[:SHOWN_ROWS]), class_="stacks")]
+    if len(rows) > SHOWN_ROWS:
+        rest = el("table", el("tbody", rows[SHOWN_ROWS:]), class_="stacks")
+        body.append(el("details", el("summary", f"{len(rows) - SHOWN_ROWS} more"), rest, class_="more-line"))
+    return el("section", el("h2", title), el("p", words, class_="mut"), body, class_="card box", id=name)
+
+
+def linked(text: str, link: str | None) -> Child:
+    """A text that leads somewhere, where there is something."""
+    return el("a", text, href=link) if link else text
+
+
+def validity_table(found: Evaluated) -> Html | None:
+    """What votes make of the share of faults."""
+    held = found.validity
+    if held is None:
+        return None
+    wrong, share = _WRONG[found.kind]
+    rows = [
+        el(
+            "tr",
+            el("th", name, scope="row"),
+            el("td", per_cent(one.value) if one.value is not None else CANNOT_TELL, class_="n"),
+            el("td", ends_of(one), class_="mut small"),
+        )
+        for name, one in (
+            ("as measured", held.as_measured),
+            ("times the share judged valid", held.times_valid),
+            (f"{wrong} and valid, by strata", held.by_strata),
+            ("the same with the score of all images", held.with_score),
+            (f"{share} among valid images", held.among_valid),
+        )
+    ]
+    missing = f"Nobody judged an image of: {', '.join(held.not_judged_in)}." if held.not_judged_in else None
+    return el(
+        "section",
+        el("h2", "What validity does to it"),
+        el("p", f"{counted(held.judged)} judged by people", class_="mut"),
+        el("table", el("tbody", rows)),
+        el("p", missing, class_="mut small") if missing else None,
+        class_="card box",
+        id="validity",
+    )
+
+
+def confusions(
+    title: str, words: str, labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int], links: Links
+) -> Html | None:
+    """The two confusion matrices, of originals and generated images, of the labels that are `there`: all, or those that
+    lose most.
+    """
+    if not there:
+        return None
+    before, after = shares
+    chosen, said = list(there), f"rows truth, {words}"
+    if len(there) > MOST_LABELS:
+        lost = np.nan_to_num(np.diagonal(before) - np.diagonal(after), nan=-1.0)
+        chosen = sorted(sorted(there, key=lambda number: -lost[number])[:MOST_LABELS])
+        said = f"{said}; the {MOST_LABELS} of {len(there)} classes that lose most"
+    tables = [
+        confusion_table("original", labels, before, chosen, links.opened, "any other", "confusion before"),
+        confusion_table("generated", labels, after, chosen, links.opened, "any other"),
+    ]
+    return el(
+        "section",
+        el("h2", title),
+        el("p", said, class_="mut"),
+        el("div", tables, class_="confusions wide" if len(chosen) > MOST_NARROW else "confusions"),
+        class_="card box",
+        id="confusion",
+    )
+
+
+def three_columns(found: Evaluated, columns: Sequence[Child], classes: int, labels: int) -> Html:
+    """The tables, the matrices, and what is left, which stands below the shorter of the two; `classes` are the rows of
+    the table of classes, and `labels` those of a matrix.
+    """
+    wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), beside) for beside in (True, False))
+    places = ["eval-columns", "three", "left-wide" if wide else "", "left-laptop" if laptop else ""]
+    drawn = [el("div", column, class_="eval-column") for column in columns]
+    return el("div", drawn, class_=" ".join(filter(None, places)))
+
+
+def _left_is_shorter(found: Evaluated, classes: int, labels: int, beside: bool) -> bool:
+    """Whether the column of the tables is the shorter one, where the confusion matrices stand `beside` each other or
+    one below the other: by the lines of a matrix, roughly.
+    """
+    table = first_table(found)
+    edits = len(found.edits[table]) if table else 0
+    tables = 2 * (min(edits, SHOWN_ROWS) + min(classes, SHOWN_ROWS)) + 8
+    matrices = (1 if beside or labels <= MOST_NARROW else 2) * (labels + 4) + 3
+    return tables <= matrices + 10 + (12 if found.validity is not None else 0)
