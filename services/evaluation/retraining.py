@@ -21,7 +21,6 @@ from evaluation.arms import (
     GENERATED,
     ON_GENERATED,
     ON_ORIGINAL,
-    ON_SHIFT,
     ON_UNSEEN,
     ORIGINAL,
     RANKED,
@@ -36,7 +35,7 @@ from services.evaluation.ranking import NOT_RANKED
 from services.evaluation.subjects import Cases, Images, MaskOf
 from services.evaluation.types import Asked
 from services.predictions import model_key
-from storage.case_columns import REJECTED, SetRow
+from storage.case_columns import REJECTED
 
 Preset = Literal["short", "paper"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
@@ -200,7 +199,7 @@ def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: Retra
     usable, lacking = _usable(cases, mapping), "a mask" if cases.view.kind == "segmentation" else "a label"
     without = sum(int((~one).sum()) for one in usable)
     if without:
-        notes.append(f"{_many(without, 'image')} left out: without {lacking} that the model can say.")
+        notes.append(f"{many(without, 'image')} left out: without {lacking} that the model can say.")
     side = _sides(shas, looks, asked.split_seed)
     for one in SIDES:
         if one not in side:
@@ -218,7 +217,7 @@ def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: Retra
         )
     if alike:
         notes.append(
-            f"{_many(len(alike), 'image')} left out: each looks like an image of another side that is measured or "
+            f"{many(len(alike), 'image')} left out: each looks like an image of another side that is measured or "
             "tuned with."
         )
     parted = Parted(side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ())
@@ -240,7 +239,7 @@ def plan(
     puts places of test cases into the order in which they are looked at. Raises UserError where there is no original,
     or no test case, to learn from or to measure with.
     """
-    made = _Examples(mapping, path, mask)
+    made = Examples(mapping, path, mask)
     generated, notes, left_out = cases.generated, list(parted.notes), list(parted.left_out)
     # An image that people found wrong would be counted as a fault of the model.
     rejected = (cases.table.verdict[generated.row] == REJECTED) | (valid.judged == 0)
@@ -268,7 +267,7 @@ def plan(
             raise UserError(f"There is no test case to {name}: part the sources by another seed{other}.")
     faulty = int(rejected[parted.rows(1, generated, "test")].sum())
     if faulty:
-        notes.append(f"{_many(faulty, 'test case')} not measured with: people found them invalid, or rejected them.")
+        notes.append(f"{many(faulty, 'test case')} not measured with: people found them invalid, or rejected them.")
     arms = [Arm(ORIGINAL, originals)]
     for key in ARM_KEYS:
         if key not in asked.arms:
@@ -298,53 +297,6 @@ def plan(
     )
 
 
-def with_shift(
-    planned: RetrainPlan,
-    cases: Cases,
-    parted: Parted,
-    looks: Mapping[str, int],
-    rows: Sequence[SetRow],
-    mapping: ClassMap,
-    path: Callable[[str], Path],
-) -> RetrainPlan:
-    """The same, measured also with the images of a version of a test set: all of them that have a label, an original
-    or not, and that do not look like one that is learnt from or tuned with. `mapping` is that of their labels.
-    """
-    if cases.view.kind == "segmentation":
-        why = "A natural shift is measured for classifiers so far."
-        return replace(planned, left_out=(*planned.left_out, LeftOut(ON_SHIFT, why)))
-    before = NearHashes()
-    for images in cases.all_images:
-        for source, sha in zip(images.source.tolist(), images.shas, strict=True):
-            if parted.side[source] != "test":
-                before.add(looks[sha])
-    place = {one.label: number for number, one in enumerate(mapping.labels) if one.classes}
-    known = [row for row in rows if row.label in place]
-    wanted = [row for row in known if not before.near(looks[row.image])]
-    notes = list(planned.notes)
-    if len(rows) > len(known):
-        notes.append(f"Of the natural shift, {_many(len(rows) - len(known), 'image')} left out: without a label.")
-    if len(known) > len(wanted):
-        notes.append(
-            f"Of the natural shift, {_many(len(known) - len(wanted), 'image')} left out: each looks like one that is "
-            "learnt from or tuned with."
-        )
-    if not wanted:
-        left_out = (*planned.left_out, LeftOut(ON_SHIFT, "None of its images can be measured with."))
-        return replace(planned, left_out=left_out, notes=tuple(notes))
-    names: dict[str, int] = {}
-    source = np.array([names.setdefault(row.source or row.image, len(names)) for row in wanted], np.int64)
-    label, nowhere = np.array([place[row.label] for row in wanted], np.int64), np.full(len(wanted), -1)
-    images = Images(nowhere, source, label, nowhere, [row.image for row in wanted], [])
-    examples, sources = _Examples(mapping, path, lambda _: None).of(images, np.arange(len(wanted)))
-    return replace(
-        planned,
-        sets={**planned.sets, ON_SHIFT: examples},
-        set_sources={**planned.set_sources, ON_SHIFT: sources},
-        notes=tuple(notes),
-    )
-
-
 def edit_types_of(cases: Cases) -> tuple[str, ...]:
     """The edit types of the test cases, sorted."""
     return tuple(sorted(_cases_of_types(cases)))
@@ -369,7 +321,7 @@ def shared_images(cases: Cases, parted: Parted, looks: Mapping[str, int]) -> Seq
     return shared(sides)
 
 
-class _Examples:
+class Examples:
     """Images as they are learnt from, in an order that hangs on them alone."""
 
     def __init__(self, mapping: ClassMap, path: Callable[[str], Path], mask: Callable[[MaskOf], Path | None]) -> None:
@@ -394,7 +346,7 @@ def _arm(
     cases: Cases,
     parted: Parted,
     learnt_from: Numbers,
-    made: _Examples,
+    made: Examples,
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
 ) -> tuple[Example, ...] | str:
@@ -422,7 +374,7 @@ def _arm(
     return made.of(cases.generated, learnt_from)[0]
 
 
-def _tune(cases: Cases, parted: Parted, made: _Examples, rejected: Flags) -> tuple[Example, ...]:
+def _tune(cases: Cases, parted: Parted, made: Examples, rejected: Flags) -> tuple[Example, ...]:
     """The originals of the tuning side and as many of its test cases at most, so that neither is chosen for alone."""
     originals = made.of(cases.originals, parted.rows(0, cases.originals, "tune"))[0]
     originals = originals[:: max(1, -(-len(originals) // MOST_TUNE))]
@@ -515,7 +467,8 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
     return usable
 
 
-def _many(number: int, what: str) -> str:
+def many(number: int, what: str) -> str:
+    """Such as “3 images are”."""
     return f"{number:,} {what}{'' if number == 1 else 's'} {'is' if number == 1 else 'are'}"
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 from pydantic import ValidationError
 
@@ -51,10 +52,10 @@ from services.evaluation.retraining import (
     part,
     plan,
     require_unseen,
-    with_shift,
 )
 from services.evaluation.scoring import score_images
 from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
+from services.evaluation.shifts import ShiftClasses, classes_of, with_shift
 from services.evaluation.subjects import Cases, MaskOf, Numbers
 from services.evaluation.types import Asked
 from services.test_sets.hashes import OnCount, hashes_of
@@ -181,11 +182,11 @@ class Retrainings:
             )
         votes, valid = self._valid(cases, parted)
         planned = plan(
-            *(cases, mapping, parted, asked, self._workspace.images.path, _Masks(self._workspace, mapping), valid),
+            *(cases, mapping, parted, asked, self._workspace.images.path, self._masks(mapping), valid),
             ranked=lambda places: self._ranked(asked.asked, cases, places, votes),
         )
         if asked.shift is not None:
-            planned = self._with_shift(asked, asked.shift, planned, cases, parted, looks, stored)
+            planned = self._with_shift(asked, asked.shift, planned, cases, parted, looks, stored, mapping)
         recipe = asked.recipe(planned.originals, kind)
         groups = tuple(_classes_of(mapping)) if kind == "segmentation" else ()
         before = said_before(asked.asked.model, planned.sets, groups)
@@ -255,13 +256,24 @@ class Retrainings:
         parted: Parted,
         looks: Mapping[str, int],
         stored: StoredModel,
+        learnt_from: ClassMap,
     ) -> RetrainPlan:
         rows = self._workspace.case_columns.set_rows(version)
         held = hashes_of(self._workspace, (row.image for row in rows))
         all_looks = {**looks, **{sha: one.perceptual for sha, one in held.items()}}
-        labelled = replace(cases, labels=tuple(sorted({row.label for row in rows} - {""})))
-        mapping = self._evaluations.class_map(asked.asked, labelled, stored)
-        return with_shift(planned, cases, parted, all_looks, rows, mapping, self._workspace.images.path)
+        segments = cases.view.kind == "segmentation"
+        labels = classes_of(rows) if segments else tuple(sorted({row.label for row in rows} - {""}))
+        mapping = self._evaluations.class_map(asked.asked, replace(cases, labels=labels), stored)
+        classes = ShiftClasses(learnt_from, mapping)
+        return with_shift(
+            *(planned, cases, parted, all_looks, rows, mapping, self._workspace.images.path),
+            mask=_Masks(self._workspace, classes.numbers),
+            passed_over=[name for name in labels if name not in classes.group_of] if segments else (),
+        )
+
+    def _masks(self, mapping: ClassMap) -> _Masks:
+        """The masks of a subject, with the numbers of the groups of its map."""
+        return _Masks(self._workspace, lambda names: groups_of_numbers(mapping, names)[0])
 
     def _trained(
         self,
@@ -411,10 +423,12 @@ def _finite(number: Any) -> float | None:
 
 
 class _Masks:
-    """Masks as segmenters learn from them: with the numbers of the groups of a map, in files that are made once."""
+    """Masks as segmenters learn from them: with the numbers of the groups of a map, in files that are made once.
+    `numbers` gives by the names of a mask's numbers the group of each of them, (256,), `IGNORED` for none.
+    """
 
-    def __init__(self, workspace: Workspace, mapping: ClassMap) -> None:
-        self._workspace, self._mapping = workspace, mapping
+    def __init__(self, workspace: Workspace, numbers: Callable[[Mapping[int, str]], NDArray[np.uint8]]) -> None:
+        self._workspace, self._numbers = workspace, numbers
         self._folder = workspace.trainings / "masks"
         self._known: dict[MaskOf, Path | None] = {}
 
@@ -425,7 +439,7 @@ class _Masks:
         return self._known[mask]
 
     def _made(self, sha: str, names: str) -> Path | None:
-        true, _ = groups_of_numbers(self._mapping, {int(number): name for number, name in json.loads(names).items()})
+        true = self._numbers({int(number): name for number, name in json.loads(names).items()})
         numbers = true[np.asarray(self._workspace.images.load(sha).convert("L"))]
         if (numbers == IGNORED).all():
             return None
