@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from evaluation.arms import GENERATED, ORIGINAL
+from evaluation.arms import BEFORE, GENERATED, ON_GENERATED, ORIGINAL
 from evaluation.by_source import Floats
 from evaluation.trainings import Training, learnt
 from services.evaluation import retrainings
@@ -111,6 +112,16 @@ def test_begun_cancelled_gone_on_with_and_read(page: Page, server: Server, monke
         page.get_by_role("link", name="Markdown", exact=True).last.click()
     text = Path(coming.value.path()).read_text(encoding="utf-8")
     assert text.startswith("# What retraining classifier.safetensors gains") and "| + generated, all |" in text
+    lost = kept.found.opens(ON_GENERATED, BEFORE)
+    assert lost is not None and lost.images == len(lost.entries)
+    shown = page.locator("#part-retraining tbody tr").first.locator("td").nth(2).locator("b a")
+    expect(shown).to_have_attribute("title", re.compile(f"gets wrong: {lost.images} images"))
+    with page.expect_navigation(url=re.compile("/curate/")):
+        shown.click()
+    page.wait_for_function("window.gallery && gallery.idle")
+    assert page.locator("#count").inner_text() == f"{lost.images}"
+    page.go_back()
+    expect(answer).to_be_visible()
     for width in (390, 1280):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate(SPILT) == []

@@ -144,6 +144,27 @@ class ValidCases:
 
 
 @dataclass(frozen=True, eq=False)
+class Behind:
+    """The entries of the catalogue by which the gallery shows the images of a set."""
+
+    image: Numbers
+    """The place of an image in the set, ascending; once for each entry that stands for it."""
+    entry: Numbers
+
+    def entries(self, places: Numbers, most: int) -> tuple[tuple[int, ...], int]:
+        """Those of images, the first places first until there are `most`; ascending, and how many images that are."""
+        found, images = dict[int, None](), 0
+        begins, ends = (np.searchsorted(self.image, places, side) for side in ("left", "right"))
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            own = self.entry[begin:end].tolist()
+            if own and len(found) + len(own) > most:
+                break
+            found.update(dict.fromkeys(own))
+            images += bool(own)
+        return tuple(sorted(found)), images
+
+
+@dataclass(frozen=True, eq=False)
 class RetrainPlan:
     """What is trained, and what it is measured on."""
 
@@ -153,6 +174,8 @@ class RetrainPlan:
     sets: Mapping[str, tuple[Example, ...]]
     set_sources: Mapping[str, Numbers]
     """Of each image of each set, the number of its source."""
+    behind: Mapping[str, Behind]
+    """What opens the images of each set."""
     originals: int
     """On the training side."""
     sources: Mapping[Side, int]
@@ -247,14 +270,19 @@ def plan(
     learnt_from = parted.rows(1, generated, "train", ~parted.of_unseen)
     sets: dict[str, tuple[Example, ...]] = {}
     sources: dict[str, Numbers] = {}
+    behind: dict[str, Behind] = {}
     for name, images, rows in (
         (ON_ORIGINAL, cases.originals, parted.rows(0, cases.originals, "test")),
         (ON_GENERATED, generated, parted.rows(1, generated, "test", ~parted.of_unseen & ~rejected)),
         (ON_UNSEEN, generated, parted.rows(1, generated, "test", parted.of_unseen & ~rejected)),
     ):
-        examples, of_sources = made.of(images, rows)
+        examples, places = made.of(images, rows)
         if examples:
-            sets[name], sources[name] = examples, of_sources
+            sets[name], sources[name] = examples, images.source[places]
+            # An original is no entry of the catalogue: the test cases that were made of it open in its place, as those
+            # of "originals" do elsewhere on the page.
+            itself = Behind(np.arange(len(places)), cases.table.entry[images.row[places]])
+            behind[name] = _made_of(cases, images.source[places]) if name == ON_ORIGINAL else itself
         elif name == ON_UNSEEN and parted.unseen:
             why = f"No test case of the measured sources has an edit of the type “{parted.unseen}”."
             left_out.append(LeftOut(ON_UNSEEN, why))
@@ -288,6 +316,7 @@ def plan(
         tune=_tune(cases, parted, made, rejected),
         sets=sets,
         set_sources=sources,
+        behind=behind,
         originals=len(originals),
         sources={one: parted.side.count(one) for one in SIDES},
         sides=_digest(f"{one}\0{sha}" for one, sha in sorted(zip(parted.side, cases.originals.shas, strict=True))),
@@ -328,17 +357,27 @@ class Examples:
         self._mapping, self._path, self._mask = mapping, path, mask
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
-        """Those in these places, and the numbers of their sources."""
+        """Those in these places that can be learnt from, and the place of each."""
         found = []
         for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
             target = self._mask(images.masks[row]) if images.masks else self._target(int(images.label[row]))
             if target is not None:
-                found.append((Example(self._path(images.shas[row]), target), int(images.source[row])))
-        return tuple(one for one, _ in found), np.array([source for _, source in found], np.int64)
+                found.append((Example(self._path(images.shas[row]), target), row))
+        return tuple(one for one, _ in found), np.array([row for _, row in found], np.int64)
 
     def _target(self, label: int) -> int | tuple[int, ...]:
         classes = self._mapping.labels[label].classes
         return classes[0] if len(classes) == 1 else classes
+
+
+def _made_of(cases: Cases, sources: Numbers) -> Behind:
+    """The test cases of the subject that were made of these sources."""
+    place = np.full(len(cases.originals), -1)
+    place[sources] = np.arange(len(sources))
+    image = place[cases.generated.source]
+    order = np.argsort(image, kind="stable")
+    order = order[image[order] >= 0]
+    return Behind(image[order], cases.table.entry[cases.generated.row[order]])
 
 
 def _arm(

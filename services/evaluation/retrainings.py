@@ -21,27 +21,18 @@ from PIL import Image
 from pydantic import ValidationError
 
 from evaluation.answers import groups_of_numbers
-from evaluation.arms import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, Arms, Measured, beside_controls
 from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining import Arm, TrainingRecipe
-from evaluation.segmentation import IGNORED, mean_iou
-from evaluation.trainings import NOT_TRAINED, Training, learnt, right_of, said_before
+from evaluation.segmentation import IGNORED
+from evaluation.trainings import NOT_TRAINED, Training, learnt, said_before
 from pipeline.errors import UserError
 from services.changes import Changes
 from services.commands import Commands
 from services.evaluation.asking import BeginRetraining, CancelRetraining, ShowRetraining
 from services.evaluation.ranking import judged_of
-from services.evaluation.retrained import (
-    ArmShown,
-    Beside,
-    MiouRow,
-    Retrained,
-    SetShown,
-    retrained_facts,
-    retrained_of,
-    told_of,
-)
+from services.evaluation.retrain_results import pictures_of, retrained
+from services.evaluation.retrained import Retrained, retrained_facts, retrained_of, told_of
 from services.evaluation.retraining import (
     Parted,
     RetrainAsked,
@@ -54,7 +45,7 @@ from services.evaluation.retraining import (
     require_unseen,
 )
 from services.evaluation.scoring import score_images
-from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
+from services.evaluation.service import NOT_JUDGED, EvaluationService, about, work_facts
 from services.evaluation.shifts import ShiftClasses, classes_of, with_shift
 from services.evaluation.subjects import Cases, MaskOf, Numbers
 from services.evaluation.types import Asked
@@ -82,6 +73,8 @@ class Kept:
     """`RetrainAsked.digest`."""
     note: str = ""
     """What a person has to know now, in a sentence; "" for nothing."""
+    number: int = 0
+    """`StoredRetraining.id`."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +154,18 @@ class Retrainings:
             except ValidationError:  # of a version that told other things
                 continue
             note = "" if held.pictures == pictures else CHANGED
-            found.append(Kept(held, one.created, one.asked, note))
+            found.append(Kept(held, one.created, one.asked, note, one.id))
         return tuple(found)
+
+    def opens(self, asked: Asked, number: int, on: str, arm: str = "") -> tuple[int, ...]:
+        """The entries of the catalogue behind a set, or an arm on it, of a result that is kept. Raises UserError where
+        nothing opens.
+        """
+        held = next((one.found for one in self.kept(asked) if one.number == number), None)
+        found = held.opens(on, arm) if held is not None else None
+        if found is None:
+            raise UserError("No images are kept behind this number: begin again, and it opens them.")
+        return found.entries
 
     def retrain(self, asked: RetrainAsked, on_step: OnStep) -> Retrained:
         """Train all arms by all seeds, measure them, and keep what came of it. Raises UserError for what cannot be."""
@@ -191,7 +194,7 @@ class Retrainings:
         groups = tuple(_classes_of(mapping)) if kind == "segmentation" else ()
         before = said_before(asked.asked.model, planned.sets, groups)
         said = self._trained(asked, planned, recipe, stored, groups, on_step)
-        found = _retrained(asked, cases, stored, planned, recipe, before, said)
+        found = retrained(asked, cases, stored, planned, recipe, before, said)
         self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, told_of(found))
         return found
 
@@ -200,7 +203,7 @@ class Retrainings:
     def _look(self, cases: Cases) -> tuple[str, tuple[str, ...]]:
         """The digest of the images and their edit types, worked out once."""
         if cases not in self._looked:
-            self._looked[cases] = _pictures(cases), edit_types_of(cases)
+            self._looked[cases] = pictures_of(cases), edit_types_of(cases)
         return self._looked[cases]
 
     def _act(self, asked: RetrainAsked, on_count: OnCount) -> Retrained:
@@ -317,7 +320,8 @@ class Retrainings:
         return {
             "work": None if work is None else work_facts(work),
             "results": [
-                retrained_facts(one.found) | {"created": one.created, "note": one.note} for one in self.kept(asked)
+                retrained_facts(one.found, entries=False) | {"created": one.created, "note": one.note}
+                for one in self.kept(asked)
             ],
         }
 
@@ -331,56 +335,6 @@ def retrain_asked(asked: Asked, sent: BeginRetraining) -> RetrainAsked:
 
 
 CHANGED = "The images have changed since then: begin again to learn from them as they are now."
-
-
-def _retrained(
-    asked: RetrainAsked,
-    cases: Cases,
-    stored: StoredModel,
-    planned: RetrainPlan,
-    recipe: TrainingRecipe,
-    before: dict[str, Floats],
-    said: dict[tuple[str, int], dict[str, Floats]],
-) -> Retrained:
-    sources, kind, seeds = planned.set_sources, stored.identity.kind, range(asked.seeds)
-    measured = {
-        arm.name: {
-            name: Measured(sources[name], np.stack([right_of(kind, said[arm.name, seed][name]) for seed in seeds]))
-            for name in planned.sets
-        }
-        for arm in planned.arms
-    }
-    compared = Arms(measured, ORIGINAL)
-    beside = beside_controls(measured)
-    as_it_is = {
-        name: Measured(sources[name], np.tile(right_of(kind, one), (asked.seeds, 1))) for name, one in before.items()
-    }
-    rows_before = Arms({ORIGINAL: measured[ORIGINAL], BEFORE: as_it_is}, ORIGINAL).rows()
-    return Retrained(
-        kind=kind,
-        title=cases.view.title,
-        split=asked.asked.subject.split,
-        model=title_of(asked.asked.model),
-        identity=stored.identity.digest,
-        preset=asked.preset,
-        recipe=recipe,
-        seeds=asked.seeds,
-        split_seed=asked.split_seed,
-        sources=planned.sources,
-        sides=planned.sides,
-        pictures=_pictures(cases),
-        unseen=planned.unseen,
-        arms=tuple(ArmShown(one.name, len(one.examples), one.augmentation) for one in planned.arms),
-        sets=tuple(
-            SetShown(name, len(examples), len(np.unique(sources[name]))) for name, examples in planned.sets.items()
-        ),
-        rows=(*(one for one in rows_before if one.arm == BEFORE), *compared.rows()),
-        won_back=compared.won_back(ON_ORIGINAL, ON_GENERATED),
-        beside=tuple(Beside(arm, control, gain) for (arm, control), gain in beside.items()),
-        miou=tuple(_miou(planned, before, said, asked.seeds)) if kind == "segmentation" else (),
-        left_out=planned.left_out,
-        notes=(*cases.left_out, *planned.notes),
-    )
 
 
 def _training_digest(
@@ -402,24 +356,6 @@ def _training_digest(
             whole.update(f"{one.image.name}\0{target}\n".encode())
         whole.update(b"\0")
     return whole.hexdigest()[:24]
-
-
-def _miou(
-    planned: RetrainPlan,
-    before: Mapping[str, Floats],
-    said: Mapping[tuple[str, int], Mapping[str, Floats]],
-    seeds: int,
-) -> Iterator[MiouRow]:
-    """The mean over the seeds of each arm on each set; without a value where no mask has a class."""
-    for name in planned.sets:
-        yield MiouRow(BEFORE, name, _finite(mean_iou(before[name].sum(axis=0))))
-        for arm in planned.arms:
-            of_seeds = [mean_iou(said[arm.name, seed][name].sum(axis=0)) for seed in range(seeds)]
-            yield MiouRow(arm.name, name, _finite(np.mean(of_seeds)))
-
-
-def _finite(number: Any) -> float | None:
-    return float(number) if np.isfinite(number) else None
 
 
 class _Masks:
@@ -456,7 +392,3 @@ def _classes_of(mapping: ClassMap) -> Iterator[tuple[int, ...]]:
     """The classes of the model of each group of the map."""
     for group in mapping.groups:
         yield tuple(sorted({number for label in group for number in mapping.labels[label].classes}))
-
-
-def _pictures(cases: Cases) -> str:
-    return hashlib.sha256("\n".join(sorted(cases.pictures)).encode()).hexdigest()[:16]

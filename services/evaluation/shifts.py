@@ -17,7 +17,7 @@ from evaluation.arms import ON_SHIFT
 from evaluation.class_mapping import ClassMap
 from evaluation.segmentation import IGNORED
 from pipeline.near_duplicates import NearHashes
-from services.evaluation.retraining import Examples, LeftOut, Parted, RetrainPlan, many
+from services.evaluation.retraining import Behind, Examples, LeftOut, Parted, RetrainPlan, many
 from services.evaluation.subjects import Cases, Images, MaskOf
 from storage.case_columns import SetRow
 
@@ -117,10 +117,14 @@ def with_shift(
     label = np.array([-1 if segments else place[row.label] for row in wanted], np.int64)
     nowhere, masks = np.full(len(wanted), -1), [(row.mask, row.mask_classes) for row in wanted]
     images = Images(nowhere, source, label, nowhere, [row.image for row in wanted], masks if segments else [])
-    examples, sources = Examples(mapping, path, mask).of(images, np.arange(len(wanted)))
+    examples, places = Examples(mapping, path, mask).of(images, np.arange(len(wanted)))
+    # A source that was put beside its images is no entry of the catalogue (0): nothing opens in its place.
+    entry = np.array([row.entry for row in wanted], np.int64)[places]
+    there = np.flatnonzero(entry)
     return replace(
         planned,
         sets={**planned.sets, ON_SHIFT: examples},
-        set_sources={**planned.set_sources, ON_SHIFT: sources},
+        set_sources={**planned.set_sources, ON_SHIFT: source[places]},
+        behind={**planned.behind, ON_SHIFT: Behind(there, entry[there])},
         notes=tuple(notes),
     )

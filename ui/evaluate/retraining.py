@@ -6,16 +6,18 @@ Pure functions to markup.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime
 
-from evaluation.arms import BEFORE, ON_GENERATED, ORIGINAL, ArmRow
-from services.evaluation.retrained import Retrained, sides_words
+from evaluation.arms import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
+from pipeline.types import TaskKind
+from services.evaluation.retrained import LOWEST, Opened, Retrained, sides_words
 from services.evaluation.retraining import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
 from services.evaluation.retrainings import Kept, RetrainChoices
 from services.test_sets.work import WorkView
 from ui.evaluate.plots import change_axis, change_plot
-from ui.evaluate.words import Place, ends_of, minus, per_cent, points
+from ui.evaluate.words import Place, ends_of, evaluate_address, minus, per_cent, points
 from ui.study.fields import field, number_input, select, tick
 from ui.views.markup import Child, Html, el, join
 from ui.views.parts import bar, button, counted, left, problem
@@ -28,6 +30,10 @@ _ARM_HINTS: Mapping[ArmKey, str] = {
     "generated": "all test cases of the sources to learn from",
     "valid": "those that votes, or a score learnt from votes, find valid",
     "ranked": "those that are looked at first",
+}
+_BEHIND: Mapping[TaskKind, str] = {
+    "classification": "the images that are still wrong in most of the trainings",
+    "segmentation": f"the images of which fewest pixels are right, one of {LOWEST}",
 }
 _PRESETS = (
     ("short", "a short fine-tuning from its weights: 400 updates"),
@@ -141,7 +147,7 @@ def _result(kept: Kept, place: Place) -> Html:
         "div",
         el("p", kept.note, class_="notice") if kept.note else None,
         el("p", minus(found.answer), class_="said", id="retraining-answer"),
-        _table(found),
+        _table(found, lambda one: _images(place, kept, one)),
         el("p", sides_words(found), class_="mut small"),
         _left_out(found),
         el(
@@ -157,7 +163,20 @@ def _result(kept: Kept, place: Place) -> Html:
     )
 
 
-def _table(found: Retrained) -> Html:
+def _images(place: Place, kept: Kept, one: Opened) -> str:
+    """Where the images behind a number are opened."""
+    alone = asdict(replace(place, beside="", other=None))
+    return evaluate_address("retraining/images", **alone, kept=kept.number, on=one.set, arm=one.arm)
+
+
+def _table(found: Retrained, address: Callable[[Opened], str]) -> Html:
+    def link(words: str, on: str, arm: str = "") -> Child:
+        """The words, as a link where images are kept behind them: not in what earlier versions have written."""
+        opens = found.opens(on, arm)
+        if opens is None:
+            return words
+        return el("a", words, href=address(opens), title=_opens_words(opens, found.kind))
+
     sets = [one.name for one in found.sets]
     gains = {row.arm: row.gain for row in found.rows if row.set == ON_GENERATED and row.arm not in (ORIGINAL, BEFORE)}
     won = {one.arm: one.share for one in found.won_back}
@@ -168,7 +187,7 @@ def _table(found: Retrained) -> Html:
         el("th", "arm", scope="col"),
         el("th", "learns from", scope="col", class_="n"),
         [
-            el("th", f"on {one.name}", el("small", f"{counted(one.images)}"), scope="col", class_="n")
+            el("th", f"on {one.name}", el("small", link(counted(one.images), one.name)), scope="col", class_="n")
             for one in found.sets
         ],
         el("th", "won back", scope="col", class_="n"),
@@ -188,7 +207,7 @@ def _table(found: Retrained) -> Html:
                 "tr",
                 el("th", arm, scope="row"),
                 el("td", images.get(arm, "–"), class_="n"),
-                [_cell(row, miou.get((arm, name))) for row, name in zip(rows, sets, strict=True)],
+                [_cell(row, miou.get((arm, name)), link) for row, name in zip(rows, sets, strict=True)],
                 el("td", lost, class_="n"),
                 el("td", change_plot([gains[arm]], axis) if arm in gains else None, class_="plot-cell"),
                 class_="main" if arm == found.main else None,
@@ -200,15 +219,30 @@ def _table(found: Retrained) -> Html:
     caption = (
         f"Share of {what} that it is right about; below it points beside “{ORIGINAL}”, with 95 % intervals.{untold}"
     )
+    if found.opened:
+        caption += f" A number opens {_BEHIND[found.kind]}; of originals, the test cases that were made of them."
     return join(el("div", table, class_="arms-table"), el("p", caption, class_="mut small"))
 
 
-def _cell(row: ArmRow | None, miou: float | None) -> Html:
+def _opens_words(one: Opened, kind: TaskKind) -> str:
+    """What a link opens, with how many of them where it is not all."""
+    what = counted(one.images)
+    if one.arm:
+        wrong = f"that most trainings are wrong about: {what}" if one.arm != BEFORE else f"that it gets wrong: {what}"
+        lowest = f"of which fewest pixels are right, one of {LOWEST}: {what}"
+        what = f"The images {lowest if kind == 'segmentation' else wrong}"
+    made = "; opens the test cases made of them" if one.set == ON_ORIGINAL else ""
+    some = "" if one.shown == one.images else f"; opens {one.shown:,} of them"
+    return f"{what}{made}{some}"
+
+
+def _cell(row: ArmRow | None, miou: float | None, link: Callable[[str, str, str], Child]) -> Html:
     if row is None:
         return el("td", "–", class_="n")
     more = ends_of(row.accuracy) if row.arm == ORIGINAL else f"{points(row.gain.value)} ({ends_of(row.gain, True)})"
     of_classes = el("small", f"mIoU {per_cent(miou)}") if miou is not None else None
-    return el("td", el("b", per_cent(row.accuracy.value)), el("small", more), of_classes, class_="n")
+    value = link(per_cent(row.accuracy.value), row.set, row.arm)
+    return el("td", el("b", value), el("small", more), of_classes, class_="n")
 
 
 def _left_out(found: Retrained) -> Html | None:

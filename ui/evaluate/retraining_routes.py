@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from pipeline.errors import UserError
 from services.commands import Commands
+from services.curation.views import list_address
+from services.edit_conflicts import LARGEST_ID
 from services.evaluation.asking import BeginRetraining, CancelRetraining, OnModel, ShowRetraining
 from services.evaluation.facts import json_text
 from services.evaluation.retrained import Retrained, retrained_facts, retrained_markdown
@@ -25,6 +27,9 @@ from ui.evaluate.retraining import PART, retraining_part
 from ui.evaluate.routes import API, FRESH, At
 from ui.evaluate.words import EVALUATE, Place
 from ui.frame import not_there, signed_in
+
+KeptNumber = Annotated[int, Query(ge=1, le=LARGEST_ID)]
+"""Of which result."""
 
 
 class _Parts:
@@ -62,6 +67,15 @@ def add_retraining_routes(
             return JSONResponse(parts.said(OnModel.of(place.fields)), headers=FRESH)
         except UserError as error:
             return refusal(error)
+
+    @app.get(f"{EVALUATE}retraining/images", include_in_schema=False)
+    def images(request: Request, place: At, kept: KeptNumber, on: str, arm: str = "") -> Response:
+        try:
+            to = list_address(retrainings.opens(parts.asked(OnModel.of(place.fields)), kept, on, arm))
+        except UserError as error:
+            back = ("The evaluation", place.to())
+            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
+        return RedirectResponse(to, status_code=303)
 
     @app.get(f"{EVALUATE}retraining/{{kind}}", include_in_schema=False)
     def report(request: Request, place: At, kind: Literal["markdown", "json"]) -> Response:
