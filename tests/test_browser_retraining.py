@@ -14,7 +14,9 @@ from playwright.sync_api import expect
 
 from evaluation.arms import BEFORE, GENERATED, ON_GENERATED, ORIGINAL
 from evaluation.by_source import Floats
+from evaluation.models import ModelUnderTest
 from evaluation.trainings import Training, learnt
+from pipeline.settings import UnderTestSettings
 from services.evaluation import retrainings
 from services.evaluation.service import model_choice_key
 from tests.evaluation_cases import fill
@@ -73,7 +75,9 @@ def ask(page: Page, **typed: str) -> None:
     page.locator("#begin-retraining").click()
 
 
-def test_begun_cancelled_gone_on_with_and_read(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_begun_cancelled_gone_on_with_and_read(
+    page: Page, server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     reached, go = threading.Event(), threading.Event()
 
     def held(training: Training, on_update: Callable[[int, float], None]) -> dict[str, Floats]:
@@ -122,6 +126,15 @@ def test_begun_cancelled_gone_on_with_and_read(page: Page, server: Server, monke
     assert page.locator("#count").inner_text() == f"{lost.images}"
     page.go_back()
     expect(answer).to_be_visible()
+    page.locator("#retraining-weights > summary").click()
+    with page.expect_download() as coming:
+        page.locator(f"[data-weights='{GENERATED}']").click()
+    assert coming.value.suggested_filename == "classifier-generated-all.safetensors"
+    taken = tmp_path / coming.value.suggested_filename
+    coming.value.save_as(taken)
+    model = ModelUnderTest(UnderTestSettings(source="file", file=str(taken)))
+    assert model.identity.classes == ModelUnderTest(BIRDS.model).identity.classes
+    expect(page.locator("#trainings-disk")).to_have_text(re.compile(r"All trainings of this studio take \d.* MB"))
     for width in (390, 1280):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate(SPILT) == []

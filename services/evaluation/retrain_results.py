@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from services.evaluation.retrained import (
     Opened,
     Retrained,
     SetShown,
+    TrainedOnce,
 )
 from services.evaluation.retraining import Behind, RetrainAsked, RetrainPlan
 from services.evaluation.service import title_of
@@ -38,9 +39,10 @@ def retrained(
     recipe: TrainingRecipe,
     before: dict[str, Floats],
     said: dict[tuple[str, int], dict[str, Floats]],
+    trainings: Sequence[TrainedOnce],
 ) -> Retrained:
     """All that a report tells. `before` is what the model says of each set as it is, and `said` what it says by arm and
-    seed once it was trained, as `evaluation.trainings.learnt` has it.
+    seed once it was trained, as `evaluation.trainings.learnt` has it; `trainings` says where each of these is.
     """
     sources, kind, seeds = planned.set_sources, stored.identity.kind, range(asked.seeds)
     measured = {
@@ -81,6 +83,7 @@ def retrained(
         left_out=planned.left_out,
         notes=(*cases.left_out, *planned.notes),
         opened=tuple(opened(planned.behind, {BEFORE: as_it_is, **measured}, kind)),
+        trainings=tuple(trainings),
     )
 
 

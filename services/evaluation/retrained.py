@@ -58,6 +58,19 @@ class MiouRow:
 
 
 @dataclass(frozen=True)
+class TrainedOnce:
+    """One training of an arm."""
+
+    arm: str
+    seed: int
+    """From 0."""
+    folder: str
+    """The name of its folder in the workspace."""
+    score: float | None
+    """The share of the tuning images, or of their pixels, that its best state is right about; None for not known."""
+
+
+@dataclass(frozen=True)
 class Opened:
     """The images behind a number of the table, as the gallery shows them."""
 
@@ -105,7 +118,8 @@ class Retrained:
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
     opened: tuple[Opened, ...] = ()
-    """Nothing in what earlier versions have written."""
+    """Nothing in what earlier versions have written, as of `trainings`."""
+    trainings: tuple[TrainedOnce, ...] = ()
 
     def opens(self, on: str, arm: str = "") -> Opened | None:
         """What opens for a set, or for an arm on it; None where nothing does."""

@@ -25,14 +25,14 @@ from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining import Arm, TrainingRecipe
 from evaluation.segmentation import IGNORED
-from evaluation.trainings import NOT_TRAINED, Training, learnt, said_before
+from evaluation.trainings import NOT_TRAINED, Training, kept_state, learnt, said_before
 from pipeline.errors import UserError
 from services.changes import Changes
 from services.commands import Commands
 from services.evaluation.asking import BeginRetraining, CancelRetraining, ShowRetraining
 from services.evaluation.ranking import judged_of
 from services.evaluation.retrain_results import pictures_of, retrained
-from services.evaluation.retrained import Retrained, retrained_facts, retrained_of, told_of
+from services.evaluation.retrained import Retrained, TrainedOnce, retrained_facts, retrained_of, told_of
 from services.evaluation.retraining import (
     Parted,
     RetrainAsked,
@@ -45,9 +45,18 @@ from services.evaluation.retraining import (
     require_unseen,
 )
 from services.evaluation.scoring import score_images
-from services.evaluation.service import NOT_JUDGED, EvaluationService, about, work_facts
+from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
 from services.evaluation.shifts import ShiftClasses, classes_of, with_shift
 from services.evaluation.subjects import Cases, MaskOf, Numbers
+from services.evaluation.trained_weights import (
+    ArmWeights,
+    Marked,
+    WeightsFile,
+    best_weights,
+    disk_of,
+    mark,
+    weights_file,
+)
 from services.evaluation.types import Asked
 from services.test_sets.hashes import OnCount, hashes_of
 from services.test_sets.work import WorkQueue, WorkView
@@ -167,6 +176,21 @@ class Retrainings:
             raise UserError("No images are kept behind this number: begin again, and it opens them.")
         return found.entries
 
+    def weights(self, kept: Kept) -> tuple[ArmWeights, ...]:
+        """The weights of the best training of each arm of a result, as far as they are still there."""
+        return best_weights(self._workspace, kept.found)
+
+    def weights_file(self, asked: Asked, number: int, arm: str) -> WeightsFile:
+        """Those of one arm of a result that is kept, as a file. Raises UserError where they are not there."""
+        held = next((one.found for one in self.kept(asked) if one.number == number), None)
+        if held is None:
+            raise UserError("There is no such result any more.")
+        return weights_file(self._workspace, held, asked.model.source, arm)
+
+    def disk(self) -> int:
+        """How many bytes all trainings of the workspace take."""
+        return disk_of(self._workspace)
+
     def retrain(self, asked: RetrainAsked, on_step: OnStep) -> Retrained:
         """Train all arms by all seeds, measure them, and keep what came of it. Raises UserError for what cannot be."""
         cases, stored = self._require(asked), self._evaluations.predicting.identify(asked.asked.model)
@@ -193,8 +217,8 @@ class Retrainings:
         recipe = asked.recipe(planned.originals, kind)
         groups = tuple(_classes_of(mapping)) if kind == "segmentation" else ()
         before = said_before(asked.asked.model, planned.sets, groups)
-        said = self._trained(asked, planned, recipe, stored, groups, on_step)
-        found = retrained(asked, cases, stored, planned, recipe, before, said)
+        said, trainings = self._trained(asked, cases, planned, recipe, stored, groups, on_step)
+        found = retrained(asked, cases, stored, planned, recipe, before, said, trainings)
         self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, told_of(found))
         return found
 
@@ -281,14 +305,16 @@ class Retrainings:
     def _trained(
         self,
         asked: RetrainAsked,
+        cases: Cases,
         planned: RetrainPlan,
         recipe: TrainingRecipe,
         stored: StoredModel,
         groups: Groups,
         on_step: OnStep,
-    ) -> dict[tuple[str, int], dict[str, Floats]]:
+    ) -> tuple[dict[tuple[str, int], dict[str, Floats]], list[TrainedOnce]]:
         total = len(planned.arms) * asked.seeds * recipe.updates
-        done, said = 0, {}
+        done, said, trainings = 0, {}, list[TrainedOnce]()
+        of = (kept_under(asked.asked), title_of(asked.asked.model), cases.view.title, asked.asked.subject.split)
         # Seed by seed: what is stopped early has all arms of the seeds that it has.
         for seed in range(asked.seeds):
             for arm in planned.arms:
@@ -301,14 +327,17 @@ class Retrainings:
                 )
                 words = f"training “{arm.name}”, seed {seed + 1} of {asked.seeds}"
                 on_step(words, done, total)
+                mark(training.folder, Marked(*of, arm.name, seed))
 
                 def on_update(update: int, loss: float, words: str = words, begun: int = done) -> None:
                     on_step(words, begun + update, total)
 
                 said[arm.name, seed] = learnt(training, on_update)
+                state = kept_state(training.folder)
+                trainings.append(TrainedOnce(arm.name, seed, named, None if state is None else state.score))
                 done += recipe.updates
                 on_step(words, done, total)
-        return said
+        return said, trainings
 
     def _cancel(self, sent: CancelRetraining) -> dict[str, Any]:
         self.work.cancel(sent.work)

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from typing import Any
 
 from evaluation.arms import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
+from pipeline.model_sections import in_bytes
 from pipeline.types import TaskKind
 from services.evaluation.retrained import LOWEST, Opened, Retrained, sides_words
 from services.evaluation.retraining import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
 from services.evaluation.retrainings import Kept, RetrainChoices
+from services.evaluation.trained_weights import ArmWeights
 from services.test_sets.work import WorkView
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import Place, ends_of, evaluate_address, minus, per_cent, points
@@ -47,9 +50,17 @@ def retraining_waited_for() -> Html:
 
 
 def retraining_part(
-    place: Place, choices: RetrainChoices, kept: Sequence[Kept], work: WorkView | None, doing: str
+    place: Place,
+    choices: RetrainChoices,
+    kept: Sequence[Kept],
+    work: WorkView | None,
+    doing: str,
+    weights: Sequence[ArmWeights] = (),
+    disk: int = 0,
 ) -> Html:
-    """All of it. `kept` has the latest first; `doing` says what is done just now."""
+    """All of it. `kept` has the latest first, of which `weights` are there; `doing` says what is done just now, and
+    `disk` how many bytes all trainings of the studio take.
+    """
     active = work is not None and work.active
     body: list[Child] = [
         el("h2", "What retraining gains"),
@@ -67,12 +78,22 @@ def retraining_part(
     elif work is not None and work.state == "cancelled":
         body.append(el("p", "Cancelled: what was trained is kept. Begin again to go on."))
     if kept:
-        body += [_result(kept[0], place), _earlier(kept[1:])]
+        body += [_result(kept[0], place, weights), _earlier(kept[1:])]
     if choices.problem:
         body.append(el("p", choices.problem, class_="notice", id="not-retrained"))
     elif not active:
         body.append(_form(choices, opened=not kept))
+    if disk:
+        body.append(_disk(disk))
     return el("section", body, id=PART, class_="card part retraining", data_at_work=active)
+
+
+def _disk(disk: int) -> Html:
+    words = (
+        f"All trainings of this studio take {in_bytes(disk)} on its disk: “python -m evaluation trainings” lists them, "
+        "and removes old ones."
+    )
+    return el("p", words, class_="mut small", id="trainings-disk")
 
 
 def _progress(work: WorkView, doing: str) -> Html:
@@ -141,7 +162,7 @@ def _wrong(name: str) -> Html:
     return el("p", "", class_="wrong", data_problem=name, role="alert")
 
 
-def _result(kept: Kept, place: Place) -> Html:
+def _result(kept: Kept, place: Place, weights: Sequence[ArmWeights]) -> Html:
     found = kept.found
     return el(
         "div",
@@ -159,14 +180,36 @@ def _result(kept: Kept, place: Place) -> Html:
             el("a", "data", href=place.to("retraining/json"), download=True),
             class_="mut small",
         ),
+        _weights(kept, place, weights) if weights else None,
         class_="result",
     )
 
 
+def _weights(kept: Kept, place: Place, weights: Sequence[ArmWeights]) -> Html:
+    """The weights that can be taken away."""
+    lines = []
+    for one in weights:
+        to = evaluate_address("retraining/weights", **_alone(place), kept=kept.number, arm=one.arm)
+        words = f"seed {one.seed + 1}, {per_cent(one.score)} right on the tuning images, {in_bytes(one.size)}"
+        link = el("a", one.arm, href=to, download=True, data_weights=one.arm)
+        lines.append(el("li", link, el("span", f" {words}", class_="mut")))
+    hint = (
+        "Of each arm the training that is best on the tuning images, as safetensors. The studio takes such a file as a "
+        "model under test (“a checkpoint file”); one of transformers belongs into the folder of its model, as "
+        "model.safetensors."
+    )
+    inside = [el("p", hint, class_="mut small"), el("ul", lines, class_="small")]
+    return el("details", el("summary", "Weights"), inside, class_="more-line weights", id="retraining-weights")
+
+
 def _images(place: Place, kept: Kept, one: Opened) -> str:
     """Where the images behind a number are opened."""
-    alone = asdict(replace(place, beside="", other=None))
-    return evaluate_address("retraining/images", **alone, kept=kept.number, on=one.set, arm=one.arm)
+    return evaluate_address("retraining/images", **_alone(place), kept=kept.number, on=one.set, arm=one.arm)
+
+
+def _alone(place: Place) -> dict[str, Any]:
+    """What an address says of a place without what is compared with it."""
+    return asdict(replace(place, beside="", other=None))
 
 
 def _table(found: Retrained, address: Callable[[Opened], str]) -> Html:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from pipeline.errors import UserError
 from services.commands import Commands
@@ -51,8 +51,12 @@ class _Parts:
         asked, place = self.asked(sent), Place(sent.version, sent.view, sent.split, sent.key, sent.mapping)
         work = next(iter(self._retrainings.work.of(about(asked))), None)
         kept, choices = self._retrainings.kept(asked), self._retrainings.choices(asked)
-        part = retraining_part(place, choices, kept, work, self._retrainings.doing(asked))
-        return {"at_work": work is not None and work.active, "parts": {PART: part}}
+        active = work is not None and work.active
+        # While a model is trained this is asked each second: the disk is looked through before and after.
+        disk = 0 if active else self._retrainings.disk()
+        weights = self._retrainings.weights(kept[0]) if kept else ()
+        part = retraining_part(place, choices, kept, work, self._retrainings.doing(asked), weights, disk)
+        return {"at_work": active, "parts": {PART: part}}
 
 
 def add_retraining_routes(
@@ -76,6 +80,16 @@ def add_retraining_routes(
             back = ("The evaluation", place.to())
             return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
         return RedirectResponse(to, status_code=303)
+
+    @app.get(f"{EVALUATE}retraining/weights", include_in_schema=False)
+    def weights(request: Request, place: At, kept: KeptNumber, arm: str) -> Response:
+        try:
+            file = retrainings.weights_file(parts.asked(OnModel.of(place.fields)), kept, arm)
+        except UserError as error:
+            back = ("The evaluation", place.to())
+            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
+        said = {"Content-Disposition": f'attachment; filename="{file.name}"', "Content-Length": f"{file.size}"}
+        return StreamingResponse(file.pieces, media_type="application/octet-stream", headers={**FRESH, **said})
 
     @app.get(f"{EVALUATE}retraining/{{kind}}", include_in_schema=False)
     def report(request: Request, place: At, kind: Literal["markdown", "json"]) -> Response:
