@@ -28,6 +28,7 @@ from tests.test_eval_shift import draft, masked, sides
 from ui.evaluate.retraining import retraining_part
 from ui.evaluate.words import Place
 
+CREATED = "2026-01-01T00:00:00+00:00"
 PLACE = Place(view="kind=classification", key="mine")
 
 
@@ -101,6 +102,11 @@ def test_of_a_segmenter_the_lowest_tenth_opens_and_of_a_shift_what_is_in_the_cat
     shift = found.opens(ON_SHIFT)
     assert shift is not None and (shift.images, shift.shown) == (2, 1)  # a source is in no catalogue
     assert shift.entries == (int(cases.table.entry[cases.generated.row[case]]),)
+    alone = replace(found, opened=tuple(replace(one, entries=(), shown=0) for one in found.opened))
+    for one, there in ((found, False), (alone, True)):
+        shown = str(retraining_part(PLACE, RetrainChoices("", ()), (Kept(one, CREATED, "x", "", 7),), None, ""))
+        assert ("None of these images is in the gallery." in shown) is there
+        assert "the tenth of the images of which fewest pixels are right" in shown
 
 
 def test_those_that_most_trainings_are_wrong_about_open_the_worst_first_and_so_many_at_most() -> None:
@@ -136,7 +142,7 @@ def test_results_of_earlier_versions_show_plain_numbers(retrainings: Retrainings
     assert earlier == replace(found, opened=())
 
     def shown(one: object) -> str:
-        kept = Kept(one, "2026-01-01T00:00:00+00:00", "x", "", 7)  # type: ignore[arg-type]
+        kept = Kept(one, CREATED, "x", "", 7)  # type: ignore[arg-type]
         return str(retraining_part(PLACE, RetrainChoices("", ()), (kept,), None, ""))
 
     assert "retraining/images" not in shown(earlier) and "A number opens" not in shown(earlier)

@@ -17,7 +17,7 @@ from services.evaluation.retraining import LeftOut, Preset
 MOST_OPENED = 1000
 """Entries behind a number: more nobody looks at, and all of them are kept with each result."""
 LOWEST = 10
-"""Of a segmenter an image is wrong where it is among those, one of so many, of which fewest pixels are right."""
+"""Of a segmenter one of so many images opens, those of which fewest pixels are right."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 from evaluation.arms import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
 from pipeline.model_sections import in_bytes
 from pipeline.types import TaskKind
-from services.evaluation.retrained import LOWEST, Opened, Retrained, sides_words
+from services.evaluation.retrained import Opened, Retrained, sides_words
 from services.evaluation.retraining import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
 from services.evaluation.retrainings import Kept, RetrainChoices
 from services.evaluation.trained_weights import ArmWeights
@@ -36,7 +36,7 @@ _ARM_HINTS: Mapping[ArmKey, str] = {
 }
 _BEHIND: Mapping[TaskKind, str] = {
     "classification": "the images that are still wrong in most of the trainings",
-    "segmentation": f"the images of which fewest pixels are right, one of {LOWEST}",
+    "segmentation": "the tenth of the images of which fewest pixels are right",
 }
 _PRESETS = (
     ("short", "a short fine-tuning from its weights: 400 updates"),
@@ -90,8 +90,8 @@ def retraining_part(
 
 def _disk(disk: int) -> Html:
     words = (
-        f"All trainings of this studio take {in_bytes(disk)} on its disk: “python -m evaluation trainings” lists them, "
-        "and removes old ones."
+        f"All trainings of this studio take {in_bytes(disk)}: “python -m evaluation trainings” lists them, and removes "
+        "old ones."
     )
     return el("p", words, class_="mut small", id="trainings-disk")
 
@@ -217,7 +217,8 @@ def _table(found: Retrained, address: Callable[[Opened], str]) -> Html:
         """The words, as a link where images are kept behind them: not in what earlier versions have written."""
         opens = found.opens(on, arm)
         if opens is None:
-            return words
+            alone = not arm and any(one.set == on for one in found.opened)
+            return el("span", words, title="None of these images is in the gallery.") if alone else words
         return el("a", words, href=address(opens), title=_opens_words(opens, found.kind))
 
     sets = [one.name for one in found.sets]
@@ -272,7 +273,7 @@ def _opens_words(one: Opened, kind: TaskKind) -> str:
     what = counted(one.images)
     if one.arm:
         wrong = f"that most trainings are wrong about: {what}" if one.arm != BEFORE else f"that it gets wrong: {what}"
-        lowest = f"of which fewest pixels are right, one of {LOWEST}: {what}"
+        lowest = f"of which fewest pixels are right, a tenth of all: {what}"
         what = f"The images {lowest if kind == 'segmentation' else wrong}"
     made = "; opens the test cases made of them" if one.set == ON_ORIGINAL else ""
     some = "" if one.shown == one.images else f"; opens {one.shown:,} of them"
