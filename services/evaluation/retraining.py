@@ -29,7 +29,7 @@ from evaluation.class_mapping import ClassMap
 from evaluation.retraining import Arm, Augmentation, Example, TrainingRecipe, paper_deeplab, paper_resnet, short
 from evaluation.sides import SIDES, Pictured, Side, shared, side_of
 from pipeline.errors import UserError
-from pipeline.near_duplicates import Groups, NearHashes, join_alike
+from pipeline.near_duplicates import Groups, join_alike, near_any
 from pipeline.types import TaskKind
 from services.evaluation.ranking import NOT_RANKED
 from services.evaluation.subjects import Cases, Images, MaskOf
@@ -441,13 +441,12 @@ def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> 
     for images in cases.all_images:
         for source, sha in zip(images.source.tolist(), images.shas, strict=True):
             of_side[side[source]][sha] = looks[sha]
-    before, found = NearHashes(), set[tuple[Side, str]]()
+    before, found = list[int](), set[tuple[Side, str]]()
     for one in reversed(SIDES):
-        alike = {sha for sha, look in of_side[one].items() if before.near(look)}
-        found |= {(one, sha) for sha in alike}
-        for sha, look in of_side[one].items():
-            if sha not in alike:
-                before.add(look)
+        shas, held = list(of_side[one]), list(of_side[one].values())
+        alike = near_any(held, before)
+        found |= {(one, sha) for sha, too in zip(shas, alike.tolist(), strict=True) if too}
+        before += [look for look, too in zip(held, alike.tolist(), strict=True) if not too]
     return found
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evaluation.arms import ON_SHIFT
 from evaluation.class_mapping import ClassMap
 from evaluation.segmentation import IGNORED
-from pipeline.near_duplicates import NearHashes
+from pipeline.near_duplicates import near_any
 from services.evaluation.retraining import Behind, Examples, LeftOut, Parted, RetrainPlan, many
 from services.evaluation.subjects import Cases, Images, MaskOf
 from storage.case_columns import SetRow
@@ -87,15 +87,17 @@ def with_shift(
     `mapping` is that of their labels, `mask` says as in `plan` where a mask lies, and `passed_over` are the classes of
     their masks whose pixels count nowhere.
     """
-    before = NearHashes()
-    for images in cases.all_images:
-        for source, sha in zip(images.source.tolist(), images.shas, strict=True):
-            if parted.side[source] != "test":
-                before.add(looks[sha])
+    before = [
+        looks[sha]
+        for images in cases.all_images
+        for source, sha in zip(images.source.tolist(), images.shas, strict=True)
+        if parted.side[source] != "test"
+    ]
     segments = cases.view.kind == "segmentation"
     place = {one.label: number for number, one in enumerate(mapping.labels) if one.classes}
     known = [row for row in rows if (row.mask if segments else row.label in place)]
-    apart = [row for row in known if not before.near(looks[row.image])]
+    alike = near_any([looks[row.image] for row in known], before)
+    apart = [row for row, too in zip(known, alike.tolist(), strict=True) if not too]
     wanted = [row for row in apart if mask((row.mask, row.mask_classes)) is not None] if segments else apart
     notes = list(planned.notes)
     for left, why in (
