@@ -304,6 +304,7 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path)
         service = service_of(workspace)
         trained, arms = Retrainings(workspace, service), ("augmentation", "generated", "ranked")
         asked = replace(QUICK, asked=ROADS, arms=arms, split_seed=2)  # type: ignore[arg-type]
+        steps: list[tuple[str, int, int]] = []
         found = trained.retrain(asked, quiet)
         assert found.kind == "segmentation" and found.recipe.batch == 4
         assert [one.name for one in found.arms] == [ORIGINAL, AUGMENTED, GENERATED]
@@ -323,6 +324,13 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path)
             right[[one == "test" for one in side]].mean(), abs=0.01
         )
         assert "pixels of the generated images" in found.answer
+        # Masks are made once: what is there is not read again.
+        times = {file: file.stat().st_mtime_ns for file in (workspace.trainings / "masks").glob("*.png")}
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(workspace.images, "load", lambda sha: pytest.fail(f"{sha} was read again"))
+            assert trained.retrain(asked, lambda *told: steps.append(told)) == found
+        assert times and {file: file.stat().st_mtime_ns for file in times} == times
+        assert ("preparing masks", 0, 0) in steps
         assert "## mIoU" in retrained_markdown(found) and retrained_of(told_of(found)) == found
         service.close()
 

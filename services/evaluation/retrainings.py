@@ -11,6 +11,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -65,7 +66,7 @@ from storage.models_under_test import StoredModel
 from storage.workspace import Workspace
 
 RETRAINING = "retraining"
-READING, LOOKING = "reading images", "looking for images that are alike"
+READING, LOOKING, MASKS = "reading images", "looking for images that are alike", "preparing masks"
 Groups = tuple[tuple[int, ...], ...]
 OnStep = Callable[[str, int, int], None]
 """Told what is done, how much of it is done, and of how much: updates of all trainings together while it trains. What
@@ -208,12 +209,14 @@ class Retrainings:
                 asked.asked.model, cases, lambda done, total: on_step(READING, done, total)
             )
         votes, valid = self._valid(cases, parted)
+        numbers = partial(_numbers_of, mapping)
+        masks = _Masks(self._workspace, numbers, lambda done: on_step(MASKS, done, 0))
         planned = plan(
-            *(cases, mapping, parted, asked, self._workspace.images.path, self._masks(mapping), valid),
+            *(cases, mapping, parted, asked, self._workspace.images.path, masks, valid),
             ranked=lambda places: self._ranked(asked.asked, cases, places, votes),
         )
         if asked.shift is not None:
-            planned = self._with_shift(asked, asked.shift, planned, cases, parted, looks, stored, mapping)
+            planned = self._with_shift(asked, asked.shift, planned, cases, parted, looks, stored, mapping, on_step)
         recipe = asked.recipe(planned.originals, kind)
         groups = tuple(_classes_of(mapping)) if kind == "segmentation" else ()
         before = said_before(asked.asked.model, planned.sets, groups)
@@ -284,6 +287,7 @@ class Retrainings:
         looks: Mapping[str, int],
         stored: StoredModel,
         learnt_from: ClassMap,
+        on_step: OnStep,
     ) -> RetrainPlan:
         rows = self._workspace.case_columns.set_rows(version)
         held = hashes_of(self._workspace, (row.image for row in rows))
@@ -294,13 +298,9 @@ class Retrainings:
         classes = ShiftClasses(learnt_from, mapping)
         return with_shift(
             *(planned, cases, parted, all_looks, rows, mapping, self._workspace.images.path),
-            mask=_Masks(self._workspace, classes.numbers),
+            mask=_Masks(self._workspace, classes.numbers, lambda done: on_step(MASKS, done, 0)),
             passed_over=[name for name in labels if name not in classes.group_of] if segments else (),
         )
-
-    def _masks(self, mapping: ClassMap) -> _Masks:
-        """The masks of a subject, with the numbers of the groups of its map."""
-        return _Masks(self._workspace, lambda names: groups_of_numbers(mapping, names)[0])
 
     def _trained(
         self,
@@ -387,33 +387,48 @@ def _training_digest(
     return whole.hexdigest()[:24]
 
 
+def _numbers_of(mapping: ClassMap, mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
+    """The group of a map of each number of a mask, (256,)."""
+    return groups_of_numbers(mapping, mask_classes)[0]
+
+
 class _Masks:
     """Masks as segmenters learn from them: with the numbers of the groups of a map, in files that are made once.
-    `numbers` gives by the names of a mask's numbers the group of each of them, (256,), `IGNORED` for none.
+    `numbers` gives by the names of a mask's numbers the group of each of them, (256,), `IGNORED` for none; `on_mask` is
+    told how many there are so far.
     """
 
-    def __init__(self, workspace: Workspace, numbers: Callable[[Mapping[int, str]], NDArray[np.uint8]]) -> None:
-        self._workspace, self._numbers = workspace, numbers
+    def __init__(
+        self,
+        workspace: Workspace,
+        numbers: Callable[[Mapping[int, str]], NDArray[np.uint8]],
+        on_mask: Callable[[int], None],
+    ) -> None:
+        self._workspace, self._numbers, self._on_mask = workspace, numbers, on_mask
         self._folder = workspace.trainings / "masks"
         self._known: dict[MaskOf, Path | None] = {}
 
     def __call__(self, mask: MaskOf) -> Path | None:
-        """None for a mask with nothing that is learnt. Raises UserError for one whose file is missing or damaged."""
+        """None for a mask with nothing that is learnt. Raises UserError where the file of one that was not made yet is
+        missing or damaged.
+        """
         if mask not in self._known:
             self._known[mask] = self._made(*mask)
         return self._known[mask]
 
     def _made(self, sha: str, names: str) -> Path | None:
+        self._on_mask(len(self._known))
         true = self._numbers({int(number): name for number, name in json.loads(names).items()})
+        file = self._folder / f"{hashlib.sha256(sha.encode() + true.tobytes()).hexdigest()[:32]}.png"
+        if file.is_file():
+            return file
         numbers = true[np.asarray(self._workspace.images.load(sha).convert("L"))]
         if (numbers == IGNORED).all():
             return None
-        file = self._folder / f"{hashlib.sha256(sha.encode() + true.tobytes()).hexdigest()[:32]}.png"
-        if not file.is_file():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            half = file.with_name(f".{secrets.token_hex(8)}.half")
-            Image.fromarray(numbers).save(half, "PNG")
-            half.replace(file)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        half = file.with_name(f".{secrets.token_hex(8)}.half")
+        Image.fromarray(numbers).save(half, "PNG")
+        half.replace(file)
         return file
 
 
