@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evaluation.identity import ModelIdentity, Preprocessing, files_hash
+from evaluation.trained_file import PREPARED_BY
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
 
@@ -92,14 +93,7 @@ def _from_torchvision(name: str) -> Network:
         net = models.get_model(name, weights=weights)
     except Exception as error:  # a download may fail in as many ways as there are networks
         raise not_fetched(name, "torchvision", error) from error
-    prepare = weights.transforms()
-    shown = Preprocessing(
-        size=_size(getattr(prepare, "crop_size", ())),
-        mean=tuple(getattr(prepare, "mean", ())),
-        std=tuple(getattr(prepare, "std", ())),
-        interpolation=getattr(getattr(prepare, "interpolation", None), "value", ""),
-        more=repr(prepare),
-    )
+    shown, prepare = _of_torchvision(weights)
     return Network(
         net, ModelIdentity(name, str(weights), kinds[name], shown, tuple(weights.meta["categories"])), prepare
     )
@@ -107,7 +101,7 @@ def _from_torchvision(name: str) -> Network:
 
 def _from_timm(name: str) -> Network:
     import timm
-    from timm.data import ImageNetInfo, create_transform, resolve_model_data_config
+    from timm.data import ImageNetInfo
 
     if not timm.is_model(name):
         raise unknown(name, "timm", timm.list_models())
@@ -118,8 +112,31 @@ def _from_timm(name: str) -> Network:
     info = ImageNetInfo()
     known = net.num_classes == info.num_classes()
     classes = [info.index_to_description(i) if known else f"class {i}" for i in range(net.num_classes)]
-    config = resolve_model_data_config(net)
     come = net.pretrained_cfg
+    shown, prepare = _of_timm(net)
+    weights = str(come.get("hf_hub_id") or come.get("url") or come.get("tag") or "timm's own")
+    labels = tuple(label.split(",")[0] for label in classes)
+    return Network(net, ModelIdentity(name, weights, "classification", shown, labels), prepare)
+
+
+def _of_torchvision(weights: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
+    """How torchvision prepares images for some weights of its own."""
+    prepare = weights.transforms()
+    shown = Preprocessing(
+        size=_size(getattr(prepare, "crop_size", ())),
+        mean=tuple(getattr(prepare, "mean", ())),
+        std=tuple(getattr(prepare, "std", ())),
+        interpolation=getattr(getattr(prepare, "interpolation", None), "value", ""),
+        more=repr(prepare),
+    )
+    return shown, prepare
+
+
+def _of_timm(net: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
+    """How timm prepares images for a model of its own."""
+    from timm.data import create_transform, resolve_model_data_config
+
+    config = resolve_model_data_config(net)
     shown = Preprocessing(
         size=_size(config["input_size"][1:]),
         mean=tuple(config["mean"]),
@@ -127,10 +144,7 @@ def _from_timm(name: str) -> Network:
         interpolation=str(config["interpolation"]),
         more=json.dumps({name: config[name] for name in ("crop_pct", "crop_mode") if name in config}),
     )
-    weights = str(come.get("hf_hub_id") or come.get("url") or come.get("tag") or "timm's own")
-    labels = tuple(label.split(",")[0] for label in classes)
-    prepare = create_transform(**config, is_training=False)
-    return Network(net, ModelIdentity(name, weights, "classification", shown, labels), prepare)
+    return shown, create_transform(**config, is_training=False)
 
 
 def _from_file(wanted: UnderTestSettings) -> Network:
@@ -162,10 +176,25 @@ def _from_file(wanted: UnderTestSettings) -> Network:
         raise UserError(
             f"{file.name} does not fit {name} with {len(classes)} classes: {reason[0][:200].rstrip('.')}."
         ) from error
+    shown, prepare = _prepared(name, net, kind, header)
+    return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
+
+
+def _prepared(name: str, net: Any, kind: Kind, header: Mapping[str, str]) -> tuple[Preprocessing, Callable[[Any], Any]]:
+    """How images are prepared for the model of a file: as the library does that its header names, which it was trained
+    with; else squeezed into its size.
+    """
+    library = header.get(PREPARED_BY, "")
+    if library == "torchvision" and name in torchvision_names():
+        from torchvision import models
+
+        return _of_torchvision(models.get_model_weights(name).DEFAULT)
+    if library == "timm" and hasattr(net, "pretrained_cfg"):
+        return _of_timm(net)
     side = int(header.get("size") or (224 if kind == "classification" else 512))
     mean, std = listed(header, "mean") or IMAGENET_MEAN, listed(header, "std") or IMAGENET_STD
     shown = Preprocessing((side, side), tuple(mean), tuple(std), "bilinear", "squeezed")
-    return Network(net, ModelIdentity(name, weights, kind, shown, classes), squeezed((side, side), mean, std))
+    return shown, squeezed((side, side), mean, std)
 
 
 def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:

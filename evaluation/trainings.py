@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ from PIL import Image
 
 from evaluation.architectures import Network, find_network, untrained
 from evaluation.by_source import Floats
-from evaluation.retraining import STATE, Arm, Example, TrainingRecipe, logits_of, train
+from evaluation.retraining import ABOUT, BEST, STATE, Arm, Example, TrainingRecipe, logits_of, train
 from evaluation.segmentation import confusion
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
@@ -32,6 +34,8 @@ NOT_TRAINED = {
     "http": "A model behind HTTP cannot be trained further: take its checkpoint.",
 }
 """By source of a model: why nothing can be learnt by it."""
+REMOVED = ".removed-"
+"""How the name of a folder begins that is being removed."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,61 @@ class Training:
     """Whether it begins with weights of chance, and not with those of the model."""
     groups: tuple[tuple[int, ...], ...] = ()
     """Of a segmenter, the classes of each number of a mask; none where masks have the numbers of its classes."""
+
+
+@dataclass(frozen=True)
+class KeptState:
+    """What is known of a training without a look at its weights."""
+
+    arm: str
+    seed: int
+    updates: int
+    """Done so far."""
+    done: bool
+    """Whether that is all of them."""
+    best: int
+    """The update with the best score on the tuning images: its weights are kept."""
+    score: float
+    """The share of the tuning images, or of their pixels, that it is right about."""
+
+
+def kept_state(folder: Path) -> KeptState | None:
+    """What a folder of a training says; None for one that has not come to its first look at the tuning images."""
+    try:
+        held = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        asked, (best, score) = held["training"], held["best"]
+        done = held["update"] >= asked["recipe"]["updates"]
+        return KeptState(asked["arm"], asked["seed"], held["update"], done, best, float(score))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (KeyError, TypeError, ValueError):  # of another version, or cut off by hand
+        return None
+
+
+def weights_in(folder: Path) -> Path | None:
+    """The file of the best weights of a training that is done; None where it is gone, or not there yet."""
+    state, file = kept_state(folder), folder / BEST
+    return file if state is not None and state.done and file.is_file() else None
+
+
+def is_trained(folder: Path) -> bool:
+    """Whether a process is at this training now."""
+    try:
+        with _alone(folder):
+            return False
+    except FileNotFoundError:
+        return False
+    except UserError:
+        return True
+
+
+def remove_training(folder: Path) -> None:
+    """Remove a folder of a training, with its weights. Raises UserError while a process is at it."""
+    with _alone(folder):
+        # Under another name first: whoever comes now begins anew, and never meets half of it.
+        away = folder.with_name(f"{REMOVED}{folder.name}-{secrets.token_hex(4)}")
+        folder.rename(away)
+    shutil.rmtree(away)
 
 
 def learnt(

@@ -7,10 +7,12 @@ saved as JPEG, scaled or made a little brighter keeps its hash but for a few bit
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 DISTANCE = 3
@@ -18,6 +20,13 @@ DISTANCE = 3
 close; 98 % of them are as close to themselves saved as JPEG of quality 60, and 99 % to themselves 10 % brighter."""
 BITS = 64
 _SIDE, _LOWEST = 32, 8
+_BLOCKS = 2 * DISTANCE
+_CLEAN = [
+    np.uint64(sum(((1 << BITS * (one + 1) // _BLOCKS) - 1) ^ ((1 << BITS * one // _BLOCKS) - 1) for one in some))
+    for some in combinations(range(_BLOCKS), DISTANCE)
+]
+"""The bits of each three of six blocks."""
+_PAIRS = 1 << 21
 _BAND = BITS // (DISTANCE + 1)
 _MASK = (1 << _BAND) - 1
 
@@ -60,6 +69,34 @@ class NearHashes:
                 if other not in found and (away := (other ^ value).bit_count()) <= DISTANCE:
                     found[other] = away
         return found
+
+
+def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
+    """Of each hash whether one of the `others` is at most `DISTANCE` bits away, (values,): for hundreds of thousands at
+    once, and for pictures that are much alike, such as those of one street, of which a band says little.
+
+    A hash is cut into six blocks. Two hashes that differ in three bits at most have three blocks in common.
+    """
+    known = np.unique(np.array(others, np.uint64))
+    asked, place = np.unique(np.array(values, np.uint64), return_inverse=True)
+    found = np.isin(asked, known)
+    for mask in _CLEAN:
+        left = np.flatnonzero(~found)
+        if not len(left) or not len(known):
+            break
+        order = np.argsort(known & mask, kind="stable")
+        keys, own = (known & mask)[order], asked[left] & mask
+        begin, end = (np.searchsorted(keys, own, side) for side in ("left", "right"))
+        number = end - begin
+        # As many pairs at a time as fit into memory; one hash alone may have more.
+        cuts = np.flatnonzero(np.diff(np.cumsum(number) // _PAIRS)) + 1
+        for some in np.split(np.arange(len(left)), cuts):
+            first = np.cumsum(number[some]) - number[some]
+            which = np.repeat(some, number[some])
+            pair = np.arange(len(which)) + np.repeat(begin[some] - first, number[some])
+            away = np.bitwise_count(asked[left[which]] ^ known[order[pair]])
+            found[left[which[away <= DISTANCE]]] = True
+    return found[place]
 
 
 class Groups(Generic[K]):

@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from PIL import Image
-from pydantic import Field, ValidationError
 
 from evaluation.architectures import checkpoint_path
 from evaluation.identity import ModelIdentity
@@ -34,9 +33,9 @@ from pipeline.masks import resized
 from pipeline.profile import Profile
 from pipeline.settings import Settings, UnderTestSettings
 from pipeline.types import Check, Task
-from services.commands import Commands, RunCommand, refused
-from services.edit_conflicts import StateEdit
+from services.commands import Commands
 from services.jobs import JobQueue
+from services.model_choices import AskModelAgain, ChooseModelUnderTest, chosen_model
 from services.model_outcomes import RunMasks, measure
 from services.run_settings import RunSettings
 from services.runs import RunService
@@ -46,45 +45,8 @@ from storage.types import Run, StoredTestCase
 from storage.workspace import Workspace
 
 log = logging.getLogger(__name__)
-LONGEST_NAME = 120
-"""Characters in the name of a model, as its settings take them."""
-LONGEST_PATH = 1000
-"""Characters in the path of a checkpoint, as its settings take them."""
-LONGEST_CLASSES = 20_000
-"""Characters in the names of a file's classes; a thousand of them take some twelve thousand."""
 DOING = "asking the model under test"
 MASK_WAITS = "being measured"
-
-
-class ChooseModelUnderTest(StateEdit):
-    """Choose the model under test of a run."""
-
-    name: ClassVar[str] = "under-test"
-    source: str = Field(
-        max_length=40,
-        description="Where it comes from: profile, torchvision, timm, transformers (the hub), file, onnx or http",
-    )
-    model: str = Field(
-        "",
-        max_length=LONGEST_NAME,
-        description="Its name, such as resnet50 or owner/name; of a file: its architecture, unless the file says it; "
-        "of http: the address, which the profile has to name",
-    )
-    file: str = Field(
-        "",
-        max_length=LONGEST_PATH,
-        description="The path of a checkpoint or ONNX file, or of a folder of transformers, on the machine of the "
-        "studio",
-    )
-    classes: str = Field(
-        "", max_length=LONGEST_CLASSES, description="The names of a file's classes in order, with commas between"
-    )
-
-
-class AskModelAgain(RunCommand):
-    """Ask the model under test of a run again after it could not be asked."""
-
-    name: ClassVar[str] = "under-test-again"
 
 
 class Predictor(Protocol):
@@ -304,7 +266,7 @@ class PredictionService:
         """Take on what is done here."""
 
         def choose(command: ChooseModelUnderTest) -> None:
-            wanted = _chosen(command)
+            wanted = chosen_model(command)
             self.require_known(wanted)
             settings.change(command, lambda plain: plain.update(under_test=wanted.model_dump(mode="json")))
             self.try_again(wanted)
@@ -503,34 +465,3 @@ def load_model(wanted: UnderTestSettings) -> Predictor:
     from evaluation.models import ModelUnderTest
 
     return ModelUnderTest(wanted)
-
-
-def _chosen(command: ChooseModelUnderTest) -> UnderTestSettings:
-    source, name, file = command.source, command.model.strip(), command.file.strip()
-    given = {"source": source}
-    if source == "http":
-        given |= {"address": name, "classes": command.classes}
-    elif source != "profile":
-        given |= {"name": name, "file": file, "classes": command.classes if file else ""}
-    try:
-        wanted = UnderTestSettings.model_validate(given)
-    except ValidationError as error:
-        if error.errors()[0]["loc"][:1] == ("source",):
-            raise UserError(
-                "Pick where the model under test comes from: the profile, torchvision, timm, the hub, a file, ONNX or "
-                "a server.",
-                field="source",
-            ) from error
-        wrong = refused(error, UnderTestSettings)
-        raise UserError(str(wrong), field="model" if wrong.field == "address" else wrong.field) from error
-    if source in ("torchvision", "timm") and not name:
-        raise UserError("Give the name of the model under test, such as resnet50.", field="model")
-    if source == "http" and not name:
-        raise UserError("Give the address of the server of the model under test.", field="model")
-    if source in ("file", "onnx") and not file:
-        raise UserError("Give the path of the file of the model under test.", field="file")
-    if source == "transformers" and not (name or file):
-        raise UserError("Give the name of the model under test on the hub, owner/name, or its folder.", field="model")
-    if file:
-        checkpoint_path(wanted.file)
-    return wanted

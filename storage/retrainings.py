@@ -67,6 +67,11 @@ class Retrainings(Repository):
             _stored(row) for row in db.query("SELECT * FROM retrainings WHERE about = ? ORDER BY id DESC", [about])
         )
 
+    @read
+    def all(self, db: sqlite_utils.Database) -> tuple[StoredRetraining, ...]:
+        """All that was worked out, the latest first."""
+        return tuple(_stored(row) for row in db.query("SELECT * FROM retrainings ORDER BY id DESC"))
+
 
 def _stored(row: Row) -> StoredRetraining:
     return StoredRetraining(

@@ -145,7 +145,7 @@ def choose_a_model_that_is_none(page: Page, timeout: float) -> None:
     from playwright.sync_api import expect
 
     page.click("#choose-model summary")
-    page.select_option("#choose-model select", "torchvision")
+    page.select_option("#choose-model [name=source]", "torchvision")
     page.fill("#choose-model [name=model]", "resnet5")
     page.click("#choose-model [data-submit]")
     expect(page.locator("#under-test-problem")).to_contain_text("perhaps you mean resnet50", timeout=timeout)

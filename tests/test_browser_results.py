@@ -27,6 +27,7 @@ from tests.explorer import (
     shows_every_check,
     text_run,
 )
+from tests.model_cases import MEAN, STD
 from tests.routing import HeldBack
 from tests.serving import until
 from tests.test_predictions import Bright
@@ -457,6 +458,42 @@ def test_the_model_under_test_before_and_after_and_another_one(studio: Studio, p
     assert page.locator("#stage-counterfactuals .pill.warn", has_text="stale").count() == 0
 
 
+def test_an_onnx_file_is_told_how_it_wants_its_images(studio: Studio, page: Page) -> None:
+    expect(page.locator("#guesses")).to_be_visible(timeout=SOON)
+    form = page.locator("#choose-model")
+    page.click("#choose-model summary")
+
+    def shown() -> list[str]:
+        return [str(one.get_attribute("name")) for one in form.locator("[name]").all() if one.is_visible()]
+
+    assert shown() == ["source"]
+    form.locator("[name=source]").select_option("timm")
+    assert shown() == ["source", "model"]
+    form.locator("[name=model]").fill("typed for another kind")
+    form.locator("[name=source]").select_option("onnx")
+    assert shown() == ["source", "file", "mean", "std", "size", "layout", "classes"]
+    typed = {"file": "/models/street.onnx", "mean": "0.4, 0.5", "std": STD, "size": "32x24", "classes": "a, b"}
+    for name, text in typed.items():
+        form.locator(f"[name={name}]").fill(text)
+    form.locator("[name=layout]").select_option("channels last")
+    page.click("#choose-model [data-submit]")
+    refused = form.locator(".field-row", has=page.locator("[name=mean]")).locator(".refusal")
+    expect(refused).to_contain_text("a number for each of three channels")
+    form.locator("[name=mean]").fill(MEAN)
+    expect(refused).to_have_count(0)
+    page.press("#choose-model [name=mean]", "Enter")
+    expect(page.locator("#under-test-name")).to_have_text("street.onnx")
+    wanted = studio.states.of(str(page.evaluate("studio.run"))).settings.under_test
+    assert wanted.model_dump() == {
+        **UnderTestSettings(source="onnx", layout="channels last").model_dump(),
+        **typed,
+        "mean": MEAN,
+    }
+    page.click("#choose-model summary")
+    assert form.locator("[name=mean]").input_value() == MEAN, "the form shows what is chosen"
+    assert form.locator("[name=layout]").input_value() == "channels last"
+
+
 def test_a_choice_and_the_field_that_is_typed_in_stay_while_the_page_is_drawn_anew(
     studio: Studio, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,7 +504,7 @@ def test_a_choice_and_the_field_that_is_typed_in_stay_while_the_page_is_drawn_an
         page.click("#regenerate")
         expect(page.locator("#under-test-waits")).to_be_visible()
         settled(page)
-        source, path = page.locator("#choose-model select"), page.locator("#choose-model [name=file]")
+        source, path = page.locator("#choose-model [name=source]"), page.locator("#choose-model [name=file]")
         page.click("#choose-model summary")
         source.select_option("file")
         path.click()

@@ -99,7 +99,7 @@ def test_the_checks_and_the_model_under_test_before_and_after(page: Page) -> Non
     # Another model: a name that is none is refused with a neighbour, and the profile's own comes back.
     choose_a_model_that_is_none(page, SLOWEST)
     page.click("#choose-model summary")
-    page.select_option("#choose-model select", "file")
+    page.select_option("#choose-model [name=source]", "file")
     page.fill("#choose-model [name=model]", "")
     page.fill("#choose-model [name=file]", "demo/under_test/classifier.safetensors")
     page.click("#choose-model [data-submit]")

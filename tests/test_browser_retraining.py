@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from evaluation.arms import GENERATED, ORIGINAL
+from evaluation.arms import BEFORE, GENERATED, ON_GENERATED, ORIGINAL
 from evaluation.by_source import Floats
+from evaluation.models import ModelUnderTest
 from evaluation.trainings import Training, learnt
+from pipeline.settings import UnderTestSettings
 from services.evaluation import retrainings
 from services.evaluation.service import model_choice_key
 from tests.evaluation_cases import fill
@@ -72,7 +75,9 @@ def ask(page: Page, **typed: str) -> None:
     page.locator("#begin-retraining").click()
 
 
-def test_begun_cancelled_gone_on_with_and_read(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_begun_cancelled_gone_on_with_and_read(
+    page: Page, server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     reached, go = threading.Event(), threading.Event()
 
     def held(training: Training, on_update: Callable[[int, float], None]) -> dict[str, Floats]:
@@ -111,6 +116,25 @@ def test_begun_cancelled_gone_on_with_and_read(page: Page, server: Server, monke
         page.get_by_role("link", name="Markdown", exact=True).last.click()
     text = Path(coming.value.path()).read_text(encoding="utf-8")
     assert text.startswith("# What retraining classifier.safetensors gains") and "| + generated, all |" in text
+    lost = kept.found.opens(ON_GENERATED, BEFORE)
+    assert lost is not None and lost.images == len(lost.entries)
+    shown = page.locator("#part-retraining tbody tr").first.locator("td").nth(2).locator("b a")
+    expect(shown).to_have_attribute("title", re.compile(f"gets wrong: {lost.images} images"))
+    with page.expect_navigation(url=re.compile("/curate/")):
+        shown.click()
+    page.wait_for_function("window.gallery && gallery.idle")
+    assert page.locator("#count").inner_text() == f"{lost.images}"
+    page.go_back()
+    expect(answer).to_be_visible()
+    page.locator("#retraining-weights > summary").click()
+    with page.expect_download() as coming:
+        page.locator(f"[data-weights='{GENERATED}']").click()
+    assert coming.value.suggested_filename == "classifier-generated-all.safetensors"
+    taken = tmp_path / coming.value.suggested_filename
+    coming.value.save_as(taken)
+    model = ModelUnderTest(UnderTestSettings(source="file", file=str(taken)))
+    assert model.identity.classes == ModelUnderTest(BIRDS.model).identity.classes
+    expect(page.locator("#trainings-disk")).to_have_text(re.compile(r"All trainings of this studio take \d.* MB"))
     for width in (390, 1280):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate(SPILT) == []

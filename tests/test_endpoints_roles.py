@@ -304,6 +304,8 @@ PLACES: tuple[tuple[str, str, tuple[int, int, int]], ...] = (
     ("POST", "/evaluate/api/look", (403, 403, 403)),
     ("GET", "/evaluate/api/retraining?version=1", (403, 403, 400)),
     ("GET", "/evaluate/retraining/markdown?version=1", (403, 403, 404)),
+    ("GET", "/evaluate/retraining/weights?version=1&kept=1&arm=original", (403, 403, 404)),
+    ("GET", "/evaluate/retraining/images?version=1&kept=1&on=original", (403, 403, 404)),
     ("POST", "/evaluate/api/begin-retraining", (403, 403, 403)),
     ("POST", "/evaluate/api/cancel-retraining", (403, 403, 403)),
     ("POST", "/curate/api/hold", (403, 403, 403)),

@@ -25,7 +25,6 @@ from evaluation.arms import (
     GENERATED,
     ON_GENERATED,
     ON_ORIGINAL,
-    ON_SHIFT,
     ON_UNSEEN,
     ORIGINAL,
     RANKED,
@@ -54,7 +53,6 @@ from services.evaluation.subjects import Cases
 from services.evaluation.types import Asked, Subject
 from services.test_sets.hashes import hashes_of
 from storage.catalogue_types import Between, CatalogueFilter
-from storage.test_set_types import SetEntry
 from storage.workspace import Workspace
 from tests.evaluation_cases import fill
 from tests.model_cases import onnx_file
@@ -300,39 +298,13 @@ def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
         service.close()
 
 
-def test_a_natural_shift_is_measured_with_what_is_not_learnt_from(
-    filled: Workspace, evaluations: EvaluationService, retrainings: Retrainings, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cases, plain, _ = planned(filled, evaluations, QUICK)
-    labels = {sha: cases.labels[number] for sha, number in zip(*_labelled(cases), strict=True)}
-    measured = [one.image.stem for one in plain.sets[ON_ORIGINAL]]
-    learnt_from = plain.arms[0].examples[0].image.stem
-    number = filled.test_sets.get(filled.test_sets.create("Fog")).versions[0].number
-    entries = [SetEntry(sha, sha, labels[sha]) for sha in (*measured, learnt_from)]
-    filled.test_sets.add(number, [*entries, SetEntry(cases.generated.shas[0], cases.generated.shas[0])])
-    found = retrainings.retrain(replace(QUICK, shift=number), quiet)
-    row, same = found.row(GENERATED, ON_SHIFT), found.row(GENERATED, ON_ORIGINAL)
-    assert row is not None and same is not None and row.accuracy.value == same.accuracy.value
-    assert any("1 image is left out: without a label" in note for note in found.notes)
-    assert any("1 image is left out: each looks like one" in note for note in found.notes)
-    quick = ["--seeds", "2", "--updates", "2", "--batch", "4", "--rate", "0.01", "--arms", "generated"]
-    asked = ["retrain", "--view", "kind=classification", *quick, "--workspace", str(filled.folder), "--shift"]
-    assert main([*asked, "Fog@draft"]) == 0 and "## On natural shift" in capsys.readouterr().out
-    assert main([*asked, "Snow"]) == 2 and "Snow" in capsys.readouterr().err
-    with pytest.raises(UserError):
-        retrainings.begin(replace(QUICK, shift=number + 99))
-
-
-def _labelled(cases: Cases) -> tuple[list[str], list[int]]:
-    return cases.originals.shas, cases.originals.label.tolist()
-
-
 def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path) -> None:
     with Workspace(tmp_path / "roads") as workspace:
         fill(workspace, 10, road=True)
         service = service_of(workspace)
         trained, arms = Retrainings(workspace, service), ("augmentation", "generated", "ranked")
         asked = replace(QUICK, asked=ROADS, arms=arms, split_seed=2)  # type: ignore[arg-type]
+        steps: list[tuple[str, int, int]] = []
         found = trained.retrain(asked, quiet)
         assert found.kind == "segmentation" and found.recipe.batch == 4
         assert [one.name for one in found.arms] == [ORIGINAL, AUGMENTED, GENERATED]
@@ -352,6 +324,13 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path)
             right[[one == "test" for one in side]].mean(), abs=0.01
         )
         assert "pixels of the generated images" in found.answer
+        # Masks are made once: what is there is not read again.
+        times = {file: file.stat().st_mtime_ns for file in (workspace.trainings / "masks").glob("*.png")}
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(workspace.images, "load", lambda sha: pytest.fail(f"{sha} was read again"))
+            assert trained.retrain(asked, lambda *told: steps.append(told)) == found
+        assert times and {file: file.stat().st_mtime_ns for file in times} == times
+        assert ("preparing masks", 0, 0) in steps
         assert "## mIoU" in retrained_markdown(found) and retrained_of(told_of(found)) == found
         service.close()
 

@@ -8,7 +8,8 @@ from itertools import combinations
 import pytest
 from PIL import Image, ImageEnhance
 
-from pipeline.near_duplicates import BITS, DISTANCE, Groups, NearHashes, join_alike, perceptual_hash
+from pipeline import near_duplicates
+from pipeline.near_duplicates import BITS, DISTANCE, Groups, NearHashes, join_alike, near_any, perceptual_hash
 from tests.set_cases import as_jpeg, picture
 
 
@@ -33,6 +34,17 @@ def test_bands_find_what_looking_at_all_finds(seed: int) -> None:
     for value in hashes:
         away = {other: (other ^ value).bit_count() for other in hashes}
         assert near.near(value) == {other: bits for other, bits in away.items() if bits <= DISTANCE}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_at_once_are_near_what_each_is_near_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near_duplicates, "_PAIRS", 50)  # in many parts
+    values, others = clusters(seed), clusters(seed)[::3] + clusters(seed + 1)
+    expected = [any((one ^ other).bit_count() <= DISTANCE for other in others) for one in values]
+    assert near_any(values, others).tolist() == expected and {True, False} == set(expected)
+    assert near_any(values, []).tolist() == [False] * len(values) and not len(near_any([], others))
+    whole = (1 << BITS) - 1
+    assert near_any([whole, whole ^ 0b111, whole ^ (0b1111 << 60)], [whole]).tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize("seed", range(5))

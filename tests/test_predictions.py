@@ -25,7 +25,7 @@ from storage.catalogue_types import CatalogueFilter
 from storage.types import Run
 from storage.workspace import Workspace
 from tests.cases import made_case
-from tests.model_cases import CLASSES, onnx_that_says_all, transformers_folder
+from tests.model_cases import CLASSES, MEAN, STD, onnx_file, onnx_that_says_all, transformers_folder
 from tests.scripted import parts_of, perform
 from tests.serving import until
 from tests.test_ui_studio import new_run
@@ -314,6 +314,25 @@ def test_a_run_that_came_with_such_a_path_can_be_looked_at_and_says_what_is_wron
     said = studio.predictions.compare(state.run, state.settings).problem
     assert said.startswith("There can be no checkpoint file at ")
     assert perform(studio, run_id, "under-test", source="profile").problem == ""
+
+
+def test_an_onnx_file_that_does_not_say_its_mean_is_asked_in_explore(studio: Studio, tmp_path: Path) -> None:
+    run_id, file = new_run(studio), onnx_file(tmp_path / "street.onnx").file
+    studio.workspace.test_cases.append(run_id, None, made_case(Image.new("RGB", (16, 16))))
+    said = {"file": file, "classes": ", ".join(CLASSES)}
+
+    def asked(**more: str) -> ModelComparison:
+        assert perform(studio, run_id, "under-test", source="onnx", **said, **more).problem == ""
+        state = studio.states.of(run_id)
+        until(lambda: not studio.predictions.compare(state.run, state.settings).waiting)
+        return studio.predictions.compare(state.run, state.settings)
+
+    assert "mean and std" in asked().problem
+    found = asked(mean=MEAN, std=STD, size="32")
+    assert not found.problem and found.source is not None
+    assert {one.label for one in found.source.top} == set(CLASSES)
+    done = perform(studio, run_id, "under-test", source="onnx", **said, std="0, 0, 0")
+    assert done.field == "std" and "each of three channels" in done.problem
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,14 @@ from services.evaluation.retrained import retrained_facts, retrained_markdown
 from services.evaluation.retraining import ARM_KEYS, PRESETS, SEEDS
 from services.evaluation.retrainings import OnStep, Retrainings, retrain_asked
 from services.evaluation.service import READING, EvaluationService
+from services.evaluation.trained_weights import remove_old, trainings_facts, trainings_markdown, trainings_of
 from services.evaluation.types import Asked, Evaluated, Subject
 from services.test_sets.versions import version_of
 from storage.workspace import DATABASE, Workspace
 
 WRONG, SOME_FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 3, 130, 141, 143
 """Exit codes; 0 when all went well."""
+TRAININGS = "trainings"
 SOURCES = ("torchvision", "timm", "transformers")
 
 
@@ -67,7 +69,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         if not (folder / DATABASE).is_file():
             raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
         with Workspace(folder) as workspace, stop_on_signals() as stop:
-            report, unreadable = _evaluated(workspace, options, stop.asked)
+            if options.command == TRAININGS:
+                report, unreadable = _trainings(workspace, options), 0
+            else:
+                report, unreadable = _evaluated(workspace, options, stop.asked)
         print(report)
         return SOME_FAILED if unreadable else 0
     except UserError as error:
@@ -156,6 +161,15 @@ def _retrained(
     if options.json:
         return json_text(retrained_facts(found))
     return "\n".join(_shown(one) for one in retrained_markdown(found).split("\n"))
+
+
+def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:
+    """What was trained and lies in the workspace; with `--remove-old` what is left of it."""
+    removed = remove_old(workspace) if options.remove_old else ()
+    found = trainings_of(workspace)
+    if options.json:
+        return json_text({"trainings": trainings_facts(found), "removed": trainings_facts(removed)})
+    return _plain(trainings_markdown(workspace, found, removed))
 
 
 def _asked(service: EvaluationService, workspace: Workspace, options: argparse.Namespace) -> Asked:
@@ -268,6 +282,15 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "rank":
             sub.add_argument("--most", type=_most, default=20, help="so many are listed, the first ones (20)")
+    words = "what was trained further and lies in the workspace: whose it is, and what it takes on the disk"
+    sub = commands.add_parser(TRAININGS, help=words, description=words)
+    sub.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+    sub.add_argument("--json", action="store_true", help="everything as data")
+    sub.add_argument(
+        "--remove-old",
+        action="store_true",
+        help="remove what belongs to no latest retraining of a model with its images; what came of it stays",
+    )
     return parser
 
 

@@ -12,7 +12,7 @@ from services.curation.views import View, ViewText
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.retraining import ARM_KEYS, SEEDS, ArmKey
 from services.evaluation.types import Subject
-from services.predictions import LONGEST_CLASSES, LONGEST_NAME, LONGEST_PATH
+from services.model_choices import LONGEST_CLASSES, LONGEST_NAME, LONGEST_PATH
 from services.queries import Query
 
 LONGEST_MAPPING = 100_000

@@ -14,6 +14,11 @@ from evaluation.sides import Side
 from pipeline.types import TaskKind, from_plain, to_plain
 from services.evaluation.retraining import LeftOut, Preset
 
+MOST_OPENED = 1000
+"""Entries behind a number: more nobody looks at, and all of them are kept with each result."""
+LOWEST = 10
+"""Of a segmenter one of so many images opens, those of which fewest pixels are right."""
+
 
 @dataclass(frozen=True)
 class ArmShown:
@@ -53,6 +58,34 @@ class MiouRow:
 
 
 @dataclass(frozen=True)
+class TrainedOnce:
+    """One training of an arm."""
+
+    arm: str
+    seed: int
+    """From 0."""
+    folder: str
+    """The name of its folder in the workspace."""
+    score: float | None
+    """The share of the tuning images, or of their pixels, that its best state is right about; None for not known."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The images behind a number of the table, as the gallery shows them."""
+
+    set: str
+    arm: str
+    """Of which those that it is still wrong about; "" for all images of the set."""
+    images: int
+    """How many there are."""
+    shown: int
+    """Of how many of them the entries are."""
+    entries: tuple[int, ...]
+    """Of the catalogue, ascending; of an original the test cases that were made of it. At most `MOST_OPENED`."""
+
+
+@dataclass(frozen=True)
 class Retrained:
     """All that a report tells. Accuracies are shares of images, of a segmenter shares of pixels."""
 
@@ -84,6 +117,13 @@ class Retrained:
     """Of a segmenter."""
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
+    opened: tuple[Opened, ...] = ()
+    """Nothing in what earlier versions have written, as of `trainings`."""
+    trainings: tuple[TrainedOnce, ...] = ()
+
+    def opens(self, on: str, arm: str = "") -> Opened | None:
+        """What opens for a set, or for an arm on it; None where nothing does."""
+        return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
 
     def row(self, arm: str, on: str) -> ArmRow | None:
         """One arm on one set."""
@@ -136,9 +176,12 @@ def retrained_of(told: Mapping[str, Any]) -> Retrained:
     return found
 
 
-def retrained_facts(found: Retrained) -> dict[str, Any]:
-    """All of it, JSON-ready."""
-    return told_of(found) | {"answer": found.answer}
+def retrained_facts(found: Retrained, entries: bool = True) -> dict[str, Any]:
+    """All of it, JSON-ready; without `entries` what opens is counted, and not listed."""
+    told = told_of(found) | {"answer": found.answer}
+    if not entries:
+        told["opened"] = [{name: held for name, held in one.items() if name != "entries"} for one in told["opened"]]
+    return told
 
 
 def retrained_markdown(found: Retrained) -> str:

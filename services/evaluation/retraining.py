@@ -21,7 +21,6 @@ from evaluation.arms import (
     GENERATED,
     ON_GENERATED,
     ON_ORIGINAL,
-    ON_SHIFT,
     ON_UNSEEN,
     ORIGINAL,
     RANKED,
@@ -30,13 +29,13 @@ from evaluation.class_mapping import ClassMap
 from evaluation.retraining import Arm, Augmentation, Example, TrainingRecipe, paper_deeplab, paper_resnet, short
 from evaluation.sides import SIDES, Pictured, Side, shared, side_of
 from pipeline.errors import UserError
-from pipeline.near_duplicates import Groups, NearHashes, join_alike
+from pipeline.near_duplicates import Groups, join_alike, near_any
 from pipeline.types import TaskKind
 from services.evaluation.ranking import NOT_RANKED
 from services.evaluation.subjects import Cases, Images, MaskOf
 from services.evaluation.types import Asked
 from services.predictions import model_key
-from storage.case_columns import REJECTED, SetRow
+from storage.case_columns import REJECTED
 
 Preset = Literal["short", "paper"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
@@ -145,6 +144,27 @@ class ValidCases:
 
 
 @dataclass(frozen=True, eq=False)
+class Behind:
+    """The entries of the catalogue by which the gallery shows the images of a set."""
+
+    image: Numbers
+    """The place of an image in the set, ascending; once for each entry that stands for it."""
+    entry: Numbers
+
+    def entries(self, places: Numbers, most: int) -> tuple[tuple[int, ...], int]:
+        """Those of images, the first places first until there are `most`; ascending, and how many images that are."""
+        found, images = dict[int, None](), 0
+        begins, ends = (np.searchsorted(self.image, places, side) for side in ("left", "right"))
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            own = self.entry[begin:end].tolist()
+            if own and len(found) + len(own) > most:
+                break
+            found.update(dict.fromkeys(own))
+            images += bool(own)
+        return tuple(sorted(found)), images
+
+
+@dataclass(frozen=True, eq=False)
 class RetrainPlan:
     """What is trained, and what it is measured on."""
 
@@ -154,6 +174,8 @@ class RetrainPlan:
     sets: Mapping[str, tuple[Example, ...]]
     set_sources: Mapping[str, Numbers]
     """Of each image of each set, the number of its source."""
+    behind: Mapping[str, Behind]
+    """What opens the images of each set."""
     originals: int
     """On the training side."""
     sources: Mapping[Side, int]
@@ -200,7 +222,7 @@ def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: Retra
     usable, lacking = _usable(cases, mapping), "a mask" if cases.view.kind == "segmentation" else "a label"
     without = sum(int((~one).sum()) for one in usable)
     if without:
-        notes.append(f"{_many(without, 'image')} left out: without {lacking} that the model can say.")
+        notes.append(f"{many(without, 'image')} left out: without {lacking} that the model can say.")
     side = _sides(shas, looks, asked.split_seed)
     for one in SIDES:
         if one not in side:
@@ -218,7 +240,7 @@ def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: Retra
         )
     if alike:
         notes.append(
-            f"{_many(len(alike), 'image')} left out: each looks like an image of another side that is measured or "
+            f"{many(len(alike), 'image')} left out: each looks like an image of another side that is measured or "
             "tuned with."
         )
     parted = Parted(side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ())
@@ -240,7 +262,7 @@ def plan(
     puts places of test cases into the order in which they are looked at. Raises UserError where there is no original,
     or no test case, to learn from or to measure with.
     """
-    made = _Examples(mapping, path, mask)
+    made = Examples(mapping, path, mask)
     generated, notes, left_out = cases.generated, list(parted.notes), list(parted.left_out)
     # An image that people found wrong would be counted as a fault of the model.
     rejected = (cases.table.verdict[generated.row] == REJECTED) | (valid.judged == 0)
@@ -248,14 +270,19 @@ def plan(
     learnt_from = parted.rows(1, generated, "train", ~parted.of_unseen)
     sets: dict[str, tuple[Example, ...]] = {}
     sources: dict[str, Numbers] = {}
+    behind: dict[str, Behind] = {}
     for name, images, rows in (
         (ON_ORIGINAL, cases.originals, parted.rows(0, cases.originals, "test")),
         (ON_GENERATED, generated, parted.rows(1, generated, "test", ~parted.of_unseen & ~rejected)),
         (ON_UNSEEN, generated, parted.rows(1, generated, "test", parted.of_unseen & ~rejected)),
     ):
-        examples, of_sources = made.of(images, rows)
+        examples, places = made.of(images, rows)
         if examples:
-            sets[name], sources[name] = examples, of_sources
+            sets[name], sources[name] = examples, images.source[places]
+            # An original is no entry of the catalogue: the test cases that were made of it open in its place, as those
+            # of "originals" do elsewhere on the page.
+            itself = Behind(np.arange(len(places)), cases.table.entry[images.row[places]])
+            behind[name] = _made_of(cases, images.source[places]) if name == ON_ORIGINAL else itself
         elif name == ON_UNSEEN and parted.unseen:
             why = f"No test case of the measured sources has an edit of the type “{parted.unseen}”."
             left_out.append(LeftOut(ON_UNSEEN, why))
@@ -268,7 +295,7 @@ def plan(
             raise UserError(f"There is no test case to {name}: part the sources by another seed{other}.")
     faulty = int(rejected[parted.rows(1, generated, "test")].sum())
     if faulty:
-        notes.append(f"{_many(faulty, 'test case')} not measured with: people found them invalid, or rejected them.")
+        notes.append(f"{many(faulty, 'test case')} not measured with: people found them invalid, or rejected them.")
     arms = [Arm(ORIGINAL, originals)]
     for key in ARM_KEYS:
         if key not in asked.arms:
@@ -289,58 +316,12 @@ def plan(
         tune=_tune(cases, parted, made, rejected),
         sets=sets,
         set_sources=sources,
+        behind=behind,
         originals=len(originals),
         sources={one: parted.side.count(one) for one in SIDES},
         sides=_digest(f"{one}\0{sha}" for one, sha in sorted(zip(parted.side, cases.originals.shas, strict=True))),
         unseen=parted.unseen,
         left_out=tuple(left_out),
-        notes=tuple(notes),
-    )
-
-
-def with_shift(
-    planned: RetrainPlan,
-    cases: Cases,
-    parted: Parted,
-    looks: Mapping[str, int],
-    rows: Sequence[SetRow],
-    mapping: ClassMap,
-    path: Callable[[str], Path],
-) -> RetrainPlan:
-    """The same, measured also with the images of a version of a test set: all of them that have a label, an original
-    or not, and that do not look like one that is learnt from or tuned with. `mapping` is that of their labels.
-    """
-    if cases.view.kind == "segmentation":
-        why = "A natural shift is measured for classifiers so far."
-        return replace(planned, left_out=(*planned.left_out, LeftOut(ON_SHIFT, why)))
-    before = NearHashes()
-    for images in cases.all_images:
-        for source, sha in zip(images.source.tolist(), images.shas, strict=True):
-            if parted.side[source] != "test":
-                before.add(looks[sha])
-    place = {one.label: number for number, one in enumerate(mapping.labels) if one.classes}
-    known = [row for row in rows if row.label in place]
-    wanted = [row for row in known if not before.near(looks[row.image])]
-    notes = list(planned.notes)
-    if len(rows) > len(known):
-        notes.append(f"Of the natural shift, {_many(len(rows) - len(known), 'image')} left out: without a label.")
-    if len(known) > len(wanted):
-        notes.append(
-            f"Of the natural shift, {_many(len(known) - len(wanted), 'image')} left out: each looks like one that is "
-            "learnt from or tuned with."
-        )
-    if not wanted:
-        left_out = (*planned.left_out, LeftOut(ON_SHIFT, "None of its images can be measured with."))
-        return replace(planned, left_out=left_out, notes=tuple(notes))
-    names: dict[str, int] = {}
-    source = np.array([names.setdefault(row.source or row.image, len(names)) for row in wanted], np.int64)
-    label, nowhere = np.array([place[row.label] for row in wanted], np.int64), np.full(len(wanted), -1)
-    images = Images(nowhere, source, label, nowhere, [row.image for row in wanted], [])
-    examples, sources = _Examples(mapping, path, lambda _: None).of(images, np.arange(len(wanted)))
-    return replace(
-        planned,
-        sets={**planned.sets, ON_SHIFT: examples},
-        set_sources={**planned.set_sources, ON_SHIFT: sources},
         notes=tuple(notes),
     )
 
@@ -369,24 +350,34 @@ def shared_images(cases: Cases, parted: Parted, looks: Mapping[str, int]) -> Seq
     return shared(sides)
 
 
-class _Examples:
+class Examples:
     """Images as they are learnt from, in an order that hangs on them alone."""
 
     def __init__(self, mapping: ClassMap, path: Callable[[str], Path], mask: Callable[[MaskOf], Path | None]) -> None:
         self._mapping, self._path, self._mask = mapping, path, mask
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
-        """Those in these places, and the numbers of their sources."""
+        """Those in these places that can be learnt from, and the place of each."""
         found = []
         for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
             target = self._mask(images.masks[row]) if images.masks else self._target(int(images.label[row]))
             if target is not None:
-                found.append((Example(self._path(images.shas[row]), target), int(images.source[row])))
-        return tuple(one for one, _ in found), np.array([source for _, source in found], np.int64)
+                found.append((Example(self._path(images.shas[row]), target), row))
+        return tuple(one for one, _ in found), np.array([row for _, row in found], np.int64)
 
     def _target(self, label: int) -> int | tuple[int, ...]:
         classes = self._mapping.labels[label].classes
         return classes[0] if len(classes) == 1 else classes
+
+
+def _made_of(cases: Cases, sources: Numbers) -> Behind:
+    """The test cases of the subject that were made of these sources."""
+    place = np.full(len(cases.originals), -1)
+    place[sources] = np.arange(len(sources))
+    image = place[cases.generated.source]
+    order = np.argsort(image, kind="stable")
+    order = order[image[order] >= 0]
+    return Behind(image[order], cases.table.entry[cases.generated.row[order]])
 
 
 def _arm(
@@ -394,7 +385,7 @@ def _arm(
     cases: Cases,
     parted: Parted,
     learnt_from: Numbers,
-    made: _Examples,
+    made: Examples,
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
 ) -> tuple[Example, ...] | str:
@@ -422,7 +413,7 @@ def _arm(
     return made.of(cases.generated, learnt_from)[0]
 
 
-def _tune(cases: Cases, parted: Parted, made: _Examples, rejected: Flags) -> tuple[Example, ...]:
+def _tune(cases: Cases, parted: Parted, made: Examples, rejected: Flags) -> tuple[Example, ...]:
     """The originals of the tuning side and as many of its test cases at most, so that neither is chosen for alone."""
     originals = made.of(cases.originals, parted.rows(0, cases.originals, "tune"))[0]
     originals = originals[:: max(1, -(-len(originals) // MOST_TUNE))]
@@ -450,13 +441,12 @@ def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> 
     for images in cases.all_images:
         for source, sha in zip(images.source.tolist(), images.shas, strict=True):
             of_side[side[source]][sha] = looks[sha]
-    before, found = NearHashes(), set[tuple[Side, str]]()
+    before, found = list[int](), set[tuple[Side, str]]()
     for one in reversed(SIDES):
-        alike = {sha for sha, look in of_side[one].items() if before.near(look)}
-        found |= {(one, sha) for sha in alike}
-        for sha, look in of_side[one].items():
-            if sha not in alike:
-                before.add(look)
+        shas, held = list(of_side[one]), list(of_side[one].values())
+        alike = near_any(held, before)
+        found |= {(one, sha) for sha, too in zip(shas, alike.tolist(), strict=True) if too}
+        before += [look for look, too in zip(held, alike.tolist(), strict=True) if not too]
     return found
 
 
@@ -515,7 +505,8 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
     return usable
 
 
-def _many(number: int, what: str) -> str:
+def many(number: int, what: str) -> str:
+    """Such as “3 images are”."""
     return f"{number:,} {what}{'' if number == 1 else 's'} {'is' if number == 1 else 'are'}"
 
 

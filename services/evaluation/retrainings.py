@@ -11,36 +11,29 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 from pydantic import ValidationError
 
 from evaluation.answers import groups_of_numbers
-from evaluation.arms import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, Arms, Measured, beside_controls
 from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining import Arm, TrainingRecipe
-from evaluation.segmentation import IGNORED, mean_iou
-from evaluation.trainings import NOT_TRAINED, Training, learnt, right_of, said_before
+from evaluation.segmentation import IGNORED
+from evaluation.trainings import NOT_TRAINED, Training, kept_state, learnt, said_before
 from pipeline.errors import UserError
 from services.changes import Changes
 from services.commands import Commands
 from services.evaluation.asking import BeginRetraining, CancelRetraining, ShowRetraining
 from services.evaluation.ranking import judged_of
-from services.evaluation.retrained import (
-    ArmShown,
-    Beside,
-    MiouRow,
-    Retrained,
-    SetShown,
-    retrained_facts,
-    retrained_of,
-    told_of,
-)
+from services.evaluation.retrain_results import pictures_of, retrained
+from services.evaluation.retrained import Retrained, TrainedOnce, retrained_facts, retrained_of, told_of
 from services.evaluation.retraining import (
     Parted,
     RetrainAsked,
@@ -51,11 +44,20 @@ from services.evaluation.retraining import (
     part,
     plan,
     require_unseen,
-    with_shift,
 )
 from services.evaluation.scoring import score_images
 from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
+from services.evaluation.shifts import ShiftClasses, classes_of, with_shift
 from services.evaluation.subjects import Cases, MaskOf, Numbers
+from services.evaluation.trained_weights import (
+    ArmWeights,
+    Marked,
+    WeightsFile,
+    best_weights,
+    disk_of,
+    mark,
+    weights_file,
+)
 from services.evaluation.types import Asked
 from services.test_sets.hashes import OnCount, hashes_of
 from services.test_sets.work import WorkQueue, WorkView
@@ -64,7 +66,7 @@ from storage.models_under_test import StoredModel
 from storage.workspace import Workspace
 
 RETRAINING = "retraining"
-READING, LOOKING = "reading images", "looking for images that are alike"
+READING, LOOKING, MASKS = "reading images", "looking for images that are alike", "preparing masks"
 Groups = tuple[tuple[int, ...], ...]
 OnStep = Callable[[str, int, int], None]
 """Told what is done, how much of it is done, and of how much: updates of all trainings together while it trains. What
@@ -81,6 +83,8 @@ class Kept:
     """`RetrainAsked.digest`."""
     note: str = ""
     """What a person has to know now, in a sentence; "" for nothing."""
+    number: int = 0
+    """`StoredRetraining.id`."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +164,33 @@ class Retrainings:
             except ValidationError:  # of a version that told other things
                 continue
             note = "" if held.pictures == pictures else CHANGED
-            found.append(Kept(held, one.created, one.asked, note))
+            found.append(Kept(held, one.created, one.asked, note, one.id))
         return tuple(found)
+
+    def opens(self, asked: Asked, number: int, on: str, arm: str = "") -> tuple[int, ...]:
+        """The entries of the catalogue behind a set, or an arm on it, of a result that is kept. Raises UserError where
+        nothing opens.
+        """
+        held = next((one.found for one in self.kept(asked) if one.number == number), None)
+        found = held.opens(on, arm) if held is not None else None
+        if found is None:
+            raise UserError("No images are kept behind this number: begin again, and it opens them.")
+        return found.entries
+
+    def weights(self, kept: Kept) -> tuple[ArmWeights, ...]:
+        """The weights of the best training of each arm of a result, as far as they are still there."""
+        return best_weights(self._workspace, kept.found)
+
+    def weights_file(self, asked: Asked, number: int, arm: str) -> WeightsFile:
+        """Those of one arm of a result that is kept, as a file. Raises UserError where they are not there."""
+        held = next((one.found for one in self.kept(asked) if one.number == number), None)
+        if held is None:
+            raise UserError("There is no such result any more.")
+        return weights_file(self._workspace, held, asked.model.source, arm)
+
+    def disk(self) -> int:
+        """How many bytes all trainings of the workspace take."""
+        return disk_of(self._workspace)
 
     def retrain(self, asked: RetrainAsked, on_step: OnStep) -> Retrained:
         """Train all arms by all seeds, measure them, and keep what came of it. Raises UserError for what cannot be."""
@@ -180,17 +209,19 @@ class Retrainings:
                 asked.asked.model, cases, lambda done, total: on_step(READING, done, total)
             )
         votes, valid = self._valid(cases, parted)
+        numbers = partial(_numbers_of, mapping)
+        masks = _Masks(self._workspace, numbers, lambda done: on_step(MASKS, done, 0))
         planned = plan(
-            *(cases, mapping, parted, asked, self._workspace.images.path, _Masks(self._workspace, mapping), valid),
+            *(cases, mapping, parted, asked, self._workspace.images.path, masks, valid),
             ranked=lambda places: self._ranked(asked.asked, cases, places, votes),
         )
         if asked.shift is not None:
-            planned = self._with_shift(asked, asked.shift, planned, cases, parted, looks, stored)
+            planned = self._with_shift(asked, asked.shift, planned, cases, parted, looks, stored, mapping, on_step)
         recipe = asked.recipe(planned.originals, kind)
         groups = tuple(_classes_of(mapping)) if kind == "segmentation" else ()
         before = said_before(asked.asked.model, planned.sets, groups)
-        said = self._trained(asked, planned, recipe, stored, groups, on_step)
-        found = _retrained(asked, cases, stored, planned, recipe, before, said)
+        said, trainings = self._trained(asked, cases, planned, recipe, stored, groups, on_step)
+        found = retrained(asked, cases, stored, planned, recipe, before, said, trainings)
         self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, told_of(found))
         return found
 
@@ -199,7 +230,7 @@ class Retrainings:
     def _look(self, cases: Cases) -> tuple[str, tuple[str, ...]]:
         """The digest of the images and their edit types, worked out once."""
         if cases not in self._looked:
-            self._looked[cases] = _pictures(cases), edit_types_of(cases)
+            self._looked[cases] = pictures_of(cases), edit_types_of(cases)
         return self._looked[cases]
 
     def _act(self, asked: RetrainAsked, on_count: OnCount) -> Retrained:
@@ -255,25 +286,35 @@ class Retrainings:
         parted: Parted,
         looks: Mapping[str, int],
         stored: StoredModel,
+        learnt_from: ClassMap,
+        on_step: OnStep,
     ) -> RetrainPlan:
         rows = self._workspace.case_columns.set_rows(version)
         held = hashes_of(self._workspace, (row.image for row in rows))
         all_looks = {**looks, **{sha: one.perceptual for sha, one in held.items()}}
-        labelled = replace(cases, labels=tuple(sorted({row.label for row in rows} - {""})))
-        mapping = self._evaluations.class_map(asked.asked, labelled, stored)
-        return with_shift(planned, cases, parted, all_looks, rows, mapping, self._workspace.images.path)
+        segments = cases.view.kind == "segmentation"
+        labels = classes_of(rows) if segments else tuple(sorted({row.label for row in rows} - {""}))
+        mapping = self._evaluations.class_map(asked.asked, replace(cases, labels=labels), stored)
+        classes = ShiftClasses(learnt_from, mapping)
+        return with_shift(
+            *(planned, cases, parted, all_looks, rows, mapping, self._workspace.images.path),
+            mask=_Masks(self._workspace, classes.numbers, lambda done: on_step(MASKS, done, 0)),
+            passed_over=[name for name in labels if name not in classes.group_of] if segments else (),
+        )
 
     def _trained(
         self,
         asked: RetrainAsked,
+        cases: Cases,
         planned: RetrainPlan,
         recipe: TrainingRecipe,
         stored: StoredModel,
         groups: Groups,
         on_step: OnStep,
-    ) -> dict[tuple[str, int], dict[str, Floats]]:
+    ) -> tuple[dict[tuple[str, int], dict[str, Floats]], list[TrainedOnce]]:
         total = len(planned.arms) * asked.seeds * recipe.updates
-        done, said = 0, {}
+        done, said, trainings = 0, {}, list[TrainedOnce]()
+        of = (kept_under(asked.asked), title_of(asked.asked.model), cases.view.title, asked.asked.subject.split)
         # Seed by seed: what is stopped early has all arms of the seeds that it has.
         for seed in range(asked.seeds):
             for arm in planned.arms:
@@ -286,14 +327,17 @@ class Retrainings:
                 )
                 words = f"training “{arm.name}”, seed {seed + 1} of {asked.seeds}"
                 on_step(words, done, total)
+                mark(training.folder, Marked(*of, arm.name, seed))
 
                 def on_update(update: int, loss: float, words: str = words, begun: int = done) -> None:
                     on_step(words, begun + update, total)
 
                 said[arm.name, seed] = learnt(training, on_update)
+                state = kept_state(training.folder)
+                trainings.append(TrainedOnce(arm.name, seed, named, None if state is None else state.score))
                 done += recipe.updates
                 on_step(words, done, total)
-        return said
+        return said, trainings
 
     def _cancel(self, sent: CancelRetraining) -> dict[str, Any]:
         self.work.cancel(sent.work)
@@ -305,7 +349,8 @@ class Retrainings:
         return {
             "work": None if work is None else work_facts(work),
             "results": [
-                retrained_facts(one.found) | {"created": one.created, "note": one.note} for one in self.kept(asked)
+                retrained_facts(one.found, entries=False) | {"created": one.created, "note": one.note}
+                for one in self.kept(asked)
             ],
         }
 
@@ -319,56 +364,6 @@ def retrain_asked(asked: Asked, sent: BeginRetraining) -> RetrainAsked:
 
 
 CHANGED = "The images have changed since then: begin again to learn from them as they are now."
-
-
-def _retrained(
-    asked: RetrainAsked,
-    cases: Cases,
-    stored: StoredModel,
-    planned: RetrainPlan,
-    recipe: TrainingRecipe,
-    before: dict[str, Floats],
-    said: dict[tuple[str, int], dict[str, Floats]],
-) -> Retrained:
-    sources, kind, seeds = planned.set_sources, stored.identity.kind, range(asked.seeds)
-    measured = {
-        arm.name: {
-            name: Measured(sources[name], np.stack([right_of(kind, said[arm.name, seed][name]) for seed in seeds]))
-            for name in planned.sets
-        }
-        for arm in planned.arms
-    }
-    compared = Arms(measured, ORIGINAL)
-    beside = beside_controls(measured)
-    as_it_is = {
-        name: Measured(sources[name], np.tile(right_of(kind, one), (asked.seeds, 1))) for name, one in before.items()
-    }
-    rows_before = Arms({ORIGINAL: measured[ORIGINAL], BEFORE: as_it_is}, ORIGINAL).rows()
-    return Retrained(
-        kind=kind,
-        title=cases.view.title,
-        split=asked.asked.subject.split,
-        model=title_of(asked.asked.model),
-        identity=stored.identity.digest,
-        preset=asked.preset,
-        recipe=recipe,
-        seeds=asked.seeds,
-        split_seed=asked.split_seed,
-        sources=planned.sources,
-        sides=planned.sides,
-        pictures=_pictures(cases),
-        unseen=planned.unseen,
-        arms=tuple(ArmShown(one.name, len(one.examples), one.augmentation) for one in planned.arms),
-        sets=tuple(
-            SetShown(name, len(examples), len(np.unique(sources[name]))) for name, examples in planned.sets.items()
-        ),
-        rows=(*(one for one in rows_before if one.arm == BEFORE), *compared.rows()),
-        won_back=compared.won_back(ON_ORIGINAL, ON_GENERATED),
-        beside=tuple(Beside(arm, control, gain) for (arm, control), gain in beside.items()),
-        miou=tuple(_miou(planned, before, said, asked.seeds)) if kind == "segmentation" else (),
-        left_out=planned.left_out,
-        notes=(*cases.left_out, *planned.notes),
-    )
 
 
 def _training_digest(
@@ -392,49 +387,48 @@ def _training_digest(
     return whole.hexdigest()[:24]
 
 
-def _miou(
-    planned: RetrainPlan,
-    before: Mapping[str, Floats],
-    said: Mapping[tuple[str, int], Mapping[str, Floats]],
-    seeds: int,
-) -> Iterator[MiouRow]:
-    """The mean over the seeds of each arm on each set; without a value where no mask has a class."""
-    for name in planned.sets:
-        yield MiouRow(BEFORE, name, _finite(mean_iou(before[name].sum(axis=0))))
-        for arm in planned.arms:
-            of_seeds = [mean_iou(said[arm.name, seed][name].sum(axis=0)) for seed in range(seeds)]
-            yield MiouRow(arm.name, name, _finite(np.mean(of_seeds)))
-
-
-def _finite(number: Any) -> float | None:
-    return float(number) if np.isfinite(number) else None
+def _numbers_of(mapping: ClassMap, mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
+    """The group of a map of each number of a mask, (256,)."""
+    return groups_of_numbers(mapping, mask_classes)[0]
 
 
 class _Masks:
-    """Masks as segmenters learn from them: with the numbers of the groups of a map, in files that are made once."""
+    """Masks as segmenters learn from them: with the numbers of the groups of a map, in files that are made once.
+    `numbers` gives by the names of a mask's numbers the group of each of them, (256,), `IGNORED` for none; `on_mask` is
+    told how many there are so far.
+    """
 
-    def __init__(self, workspace: Workspace, mapping: ClassMap) -> None:
-        self._workspace, self._mapping = workspace, mapping
+    def __init__(
+        self,
+        workspace: Workspace,
+        numbers: Callable[[Mapping[int, str]], NDArray[np.uint8]],
+        on_mask: Callable[[int], None],
+    ) -> None:
+        self._workspace, self._numbers, self._on_mask = workspace, numbers, on_mask
         self._folder = workspace.trainings / "masks"
         self._known: dict[MaskOf, Path | None] = {}
 
     def __call__(self, mask: MaskOf) -> Path | None:
-        """None for a mask with nothing that is learnt. Raises UserError for one whose file is missing or damaged."""
+        """None for a mask with nothing that is learnt. Raises UserError where the file of one that was not made yet is
+        missing or damaged.
+        """
         if mask not in self._known:
             self._known[mask] = self._made(*mask)
         return self._known[mask]
 
     def _made(self, sha: str, names: str) -> Path | None:
-        true, _ = groups_of_numbers(self._mapping, {int(number): name for number, name in json.loads(names).items()})
+        self._on_mask(len(self._known))
+        true = self._numbers({int(number): name for number, name in json.loads(names).items()})
+        file = self._folder / f"{hashlib.sha256(sha.encode() + true.tobytes()).hexdigest()[:32]}.png"
+        if file.is_file():
+            return file
         numbers = true[np.asarray(self._workspace.images.load(sha).convert("L"))]
         if (numbers == IGNORED).all():
             return None
-        file = self._folder / f"{hashlib.sha256(sha.encode() + true.tobytes()).hexdigest()[:32]}.png"
-        if not file.is_file():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            half = file.with_name(f".{secrets.token_hex(8)}.half")
-            Image.fromarray(numbers).save(half, "PNG")
-            half.replace(file)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        half = file.with_name(f".{secrets.token_hex(8)}.half")
+        Image.fromarray(numbers).save(half, "PNG")
+        half.replace(file)
         return file
 
 
@@ -442,7 +436,3 @@ def _classes_of(mapping: ClassMap) -> Iterator[tuple[int, ...]]:
     """The classes of the model of each group of the map."""
     for group in mapping.groups:
         yield tuple(sorted({number for label in group for number in mapping.labels[label].classes}))
-
-
-def _pictures(cases: Cases) -> str:
-    return hashlib.sha256("\n".join(sorted(cases.pictures)).encode()).hexdigest()[:16]

@@ -107,7 +107,10 @@
 
   function submit(form) {
     const command = commandOf(form, form.dataset.form);
-    for (const field of form.querySelectorAll("[name]")) command.fields[field.name] = field.value;
+    for (const field of form.querySelectorAll("[name]")) {
+      if (field.closest("[data-of]") && !field.checkVisibility()) continue;   // another kind of model has it
+      command.fields[field.name] = field.value;
+    }
     command.done = () => {
       for (const field of form.querySelectorAll("[data-fresh]")) field.value = field.server;
       closeEditors(null);

@@ -9,27 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluation.class_mapping import MappingReport, MappingRow
+from pipeline.settings import UnderTestSettings
 from services.evaluation.service import READING
 from services.evaluation.types import ClassMapping, ModelChoice, Pending, SubjectView
 from services.test_sets.work import WorkView
 from ui.evaluate.words import EVALUATE, Place, evaluate_address
-from ui.study.fields import area, field, select, text_input
+from ui.study.fields import area, field
 from ui.views.markup import Child, Html, el
+from ui.views.model_form import model_fields
 from ui.views.parts import bar, button, counted, left, notice, pill, problem
 
 SHOWN = 12
 """Labels of a table that stand in sight."""
-SOURCES = (
-    ("torchvision", "torchvision, by name"),
-    ("timm", "timm, by name"),
-    ("transformers", "the hub (transformers), owner/name"),
-    ("file", "a checkpoint file"),
-    ("onnx", "an ONNX file"),
-    ("http", "a server that the profile names"),
-)
-"""Where another model may come from."""
-LAYOUTS = (("channels first", "channels first"), ("channels last", "channels last"))
-"""Of the pixels that an ONNX file takes."""
 FEW = 5
 """Classes without a label that the summary names itself."""
 LONGEST_MAPPING = 4000
@@ -182,32 +173,7 @@ def _read_words(one: ModelChoice, total: int) -> str:
 def _other_model(opened: bool) -> Html:
     form = el(
         "form",
-        el(
-            "div",
-            field("source", "From", select("source", SOURCES, "torchvision"), {}),
-            field("model", "Name, or the address of a server", text_input("model", "", placeholder="resnet50"), {}),
-            field(
-                "file",
-                "File",
-                text_input("file", "", placeholder="/models/mine.safetensors"),
-                {},
-                "a path on the machine of the studio; no pickled code",
-            ),
-            class_="fields",
-        ),
-        el(
-            "div",
-            field(
-                "mean", "Mean", text_input("mean", "", placeholder="0.485, 0.456, 0.406"), {}, "of each channel, 0 to 1"
-            ),
-            field("std", "Standard deviation", text_input("std", "", placeholder="0.229, 0.224, 0.225"), {}),
-            field("size", "Size", text_input("size", "", placeholder="224"), {}, "empty where the file says it"),
-            field("layout", "Layout", select("layout", LAYOUTS, LAYOUTS[0][0]), {}),
-            class_="fields of-onnx",
-        ),
-        field(
-            "classes", "Classes of a file, in order, with commas between", text_input("classes", "", class_="wide"), {}
-        ),
+        model_fields(UnderTestSettings(source="torchvision"), with_refusals=True),
         el(
             "div",
             el("button", "Look at it", type="submit", class_="btn", id="look"),

@@ -6,16 +6,21 @@ Pure functions to markup.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime
+from typing import Any
 
-from evaluation.arms import BEFORE, ON_GENERATED, ORIGINAL, ArmRow
-from services.evaluation.retrained import Retrained, sides_words
+from evaluation.arms import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
+from pipeline.model_sections import in_bytes
+from pipeline.types import TaskKind
+from services.evaluation.retrained import Opened, Retrained, sides_words
 from services.evaluation.retraining import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
 from services.evaluation.retrainings import Kept, RetrainChoices
+from services.evaluation.trained_weights import ArmWeights
 from services.test_sets.work import WorkView
 from ui.evaluate.plots import change_axis, change_plot
-from ui.evaluate.words import Place, ends_of, minus, per_cent, points
+from ui.evaluate.words import Place, ends_of, evaluate_address, minus, per_cent, points
 from ui.study.fields import field, number_input, select, tick
 from ui.views.markup import Child, Html, el, join
 from ui.views.parts import bar, button, counted, left, problem
@@ -29,6 +34,10 @@ _ARM_HINTS: Mapping[ArmKey, str] = {
     "valid": "those that votes, or a score learnt from votes, find valid",
     "ranked": "those that are looked at first",
 }
+_BEHIND: Mapping[TaskKind, str] = {
+    "classification": "the images that are still wrong in most of the trainings",
+    "segmentation": "the tenth of the images of which fewest pixels are right",
+}
 _PRESETS = (
     ("short", "a short fine-tuning from its weights: 400 updates"),
     ("paper", "the paper's, from weights of chance: 90 epochs, or 200 of a segmenter"),
@@ -41,9 +50,17 @@ def retraining_waited_for() -> Html:
 
 
 def retraining_part(
-    place: Place, choices: RetrainChoices, kept: Sequence[Kept], work: WorkView | None, doing: str
+    place: Place,
+    choices: RetrainChoices,
+    kept: Sequence[Kept],
+    work: WorkView | None,
+    doing: str,
+    weights: Sequence[ArmWeights] = (),
+    disk: int = 0,
 ) -> Html:
-    """All of it. `kept` has the latest first; `doing` says what is done just now."""
+    """All of it. `kept` has the latest first, of which `weights` are there; `doing` says what is done just now, and
+    `disk` how many bytes all trainings of the studio take.
+    """
     active = work is not None and work.active
     body: list[Child] = [
         el("h2", "What retraining gains"),
@@ -61,12 +78,22 @@ def retraining_part(
     elif work is not None and work.state == "cancelled":
         body.append(el("p", "Cancelled: what was trained is kept. Begin again to go on."))
     if kept:
-        body += [_result(kept[0], place), _earlier(kept[1:])]
+        body += [_result(kept[0], place, weights), _earlier(kept[1:])]
     if choices.problem:
         body.append(el("p", choices.problem, class_="notice", id="not-retrained"))
     elif not active:
         body.append(_form(choices, opened=not kept))
+    if disk:
+        body.append(_disk(disk))
     return el("section", body, id=PART, class_="card part retraining", data_at_work=active)
+
+
+def _disk(disk: int) -> Html:
+    words = (
+        f"All trainings of this studio take {in_bytes(disk)}: “python -m evaluation trainings” lists them, and removes "
+        "old ones."
+    )
+    return el("p", words, class_="mut small", id="trainings-disk")
 
 
 def _progress(work: WorkView, doing: str) -> Html:
@@ -135,13 +162,13 @@ def _wrong(name: str) -> Html:
     return el("p", "", class_="wrong", data_problem=name, role="alert")
 
 
-def _result(kept: Kept, place: Place) -> Html:
+def _result(kept: Kept, place: Place, weights: Sequence[ArmWeights]) -> Html:
     found = kept.found
     return el(
         "div",
         el("p", kept.note, class_="notice") if kept.note else None,
         el("p", minus(found.answer), class_="said", id="retraining-answer"),
-        _table(found),
+        _table(found, lambda one: _images(place, kept, one)),
         el("p", sides_words(found), class_="mut small"),
         _left_out(found),
         el(
@@ -153,11 +180,47 @@ def _result(kept: Kept, place: Place) -> Html:
             el("a", "data", href=place.to("retraining/json"), download=True),
             class_="mut small",
         ),
+        _weights(kept, place, weights) if weights else None,
         class_="result",
     )
 
 
-def _table(found: Retrained) -> Html:
+def _weights(kept: Kept, place: Place, weights: Sequence[ArmWeights]) -> Html:
+    """The weights that can be taken away."""
+    lines = []
+    for one in weights:
+        to = evaluate_address("retraining/weights", **_alone(place), kept=kept.number, arm=one.arm)
+        words = f"seed {one.seed + 1}, {per_cent(one.score)} right on the tuning images, {in_bytes(one.size)}"
+        link = el("a", one.arm, href=to, download=True, data_weights=one.arm)
+        lines.append(el("li", link, el("span", f" {words}", class_="mut")))
+    hint = (
+        "Of each arm the training that is best on the tuning images, as safetensors. The studio takes such a file as a "
+        "model under test (“a checkpoint file”); one of transformers belongs into the folder of its model, as "
+        "model.safetensors."
+    )
+    inside = [el("p", hint, class_="mut small"), el("ul", lines, class_="small")]
+    return el("details", el("summary", "Weights"), inside, class_="more-line weights", id="retraining-weights")
+
+
+def _images(place: Place, kept: Kept, one: Opened) -> str:
+    """Where the images behind a number are opened."""
+    return evaluate_address("retraining/images", **_alone(place), kept=kept.number, on=one.set, arm=one.arm)
+
+
+def _alone(place: Place) -> dict[str, Any]:
+    """What an address says of a place without what is compared with it."""
+    return asdict(replace(place, beside="", other=None))
+
+
+def _table(found: Retrained, address: Callable[[Opened], str]) -> Html:
+    def link(words: str, on: str, arm: str = "") -> Child:
+        """The words, as a link where images are kept behind them: not in what earlier versions have written."""
+        opens = found.opens(on, arm)
+        if opens is None:
+            alone = not arm and any(one.set == on for one in found.opened)
+            return el("span", words, title="None of these images is in the gallery.") if alone else words
+        return el("a", words, href=address(opens), title=_opens_words(opens, found.kind))
+
     sets = [one.name for one in found.sets]
     gains = {row.arm: row.gain for row in found.rows if row.set == ON_GENERATED and row.arm not in (ORIGINAL, BEFORE)}
     won = {one.arm: one.share for one in found.won_back}
@@ -168,7 +231,7 @@ def _table(found: Retrained) -> Html:
         el("th", "arm", scope="col"),
         el("th", "learns from", scope="col", class_="n"),
         [
-            el("th", f"on {one.name}", el("small", f"{counted(one.images)}"), scope="col", class_="n")
+            el("th", f"on {one.name}", el("small", link(counted(one.images), one.name)), scope="col", class_="n")
             for one in found.sets
         ],
         el("th", "won back", scope="col", class_="n"),
@@ -188,7 +251,7 @@ def _table(found: Retrained) -> Html:
                 "tr",
                 el("th", arm, scope="row"),
                 el("td", images.get(arm, "–"), class_="n"),
-                [_cell(row, miou.get((arm, name))) for row, name in zip(rows, sets, strict=True)],
+                [_cell(row, miou.get((arm, name)), link) for row, name in zip(rows, sets, strict=True)],
                 el("td", lost, class_="n"),
                 el("td", change_plot([gains[arm]], axis) if arm in gains else None, class_="plot-cell"),
                 class_="main" if arm == found.main else None,
@@ -200,15 +263,30 @@ def _table(found: Retrained) -> Html:
     caption = (
         f"Share of {what} that it is right about; below it points beside “{ORIGINAL}”, with 95 % intervals.{untold}"
     )
+    if found.opened:
+        caption += f" A number opens {_BEHIND[found.kind]}; of originals, the test cases that were made of them."
     return join(el("div", table, class_="arms-table"), el("p", caption, class_="mut small"))
 
 
-def _cell(row: ArmRow | None, miou: float | None) -> Html:
+def _opens_words(one: Opened, kind: TaskKind) -> str:
+    """What a link opens, with how many of them where it is not all."""
+    what = counted(one.images)
+    if one.arm:
+        wrong = f"that most trainings are wrong about: {what}" if one.arm != BEFORE else f"that it gets wrong: {what}"
+        lowest = f"of which fewest pixels are right, a tenth of all: {what}"
+        what = f"The images {lowest if kind == 'segmentation' else wrong}"
+    made = "; opens the test cases made of them" if one.set == ON_ORIGINAL else ""
+    some = "" if one.shown == one.images else f"; opens {one.shown:,} of them"
+    return f"{what}{made}{some}"
+
+
+def _cell(row: ArmRow | None, miou: float | None, link: Callable[[str, str, str], Child]) -> Html:
     if row is None:
         return el("td", "–", class_="n")
     more = ends_of(row.accuracy) if row.arm == ORIGINAL else f"{points(row.gain.value)} ({ends_of(row.gain, True)})"
     of_classes = el("small", f"mIoU {per_cent(miou)}") if miou is not None else None
-    return el("td", el("b", per_cent(row.accuracy.value)), el("small", more), of_classes, class_="n")
+    value = link(per_cent(row.accuracy.value), row.set, row.arm)
+    return el("td", el("b", value), el("small", more), of_classes, class_="n")
 
 
 def _left_out(found: Retrained) -> Html | None:

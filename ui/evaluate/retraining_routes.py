@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from pipeline.errors import UserError
 from services.commands import Commands
+from services.curation.views import list_address
+from services.edit_conflicts import LARGEST_ID
 from services.evaluation.asking import BeginRetraining, CancelRetraining, OnModel, ShowRetraining
 from services.evaluation.facts import json_text
 from services.evaluation.retrained import Retrained, retrained_facts, retrained_markdown
@@ -25,6 +27,9 @@ from ui.evaluate.retraining import PART, retraining_part
 from ui.evaluate.routes import API, FRESH, At
 from ui.evaluate.words import EVALUATE, Place
 from ui.frame import not_there, signed_in
+
+KeptNumber = Annotated[int, Query(ge=1, le=LARGEST_ID)]
+"""Of which result."""
 
 
 class _Parts:
@@ -46,8 +51,12 @@ class _Parts:
         asked, place = self.asked(sent), Place(sent.version, sent.view, sent.split, sent.key, sent.mapping)
         work = next(iter(self._retrainings.work.of(about(asked))), None)
         kept, choices = self._retrainings.kept(asked), self._retrainings.choices(asked)
-        part = retraining_part(place, choices, kept, work, self._retrainings.doing(asked))
-        return {"at_work": work is not None and work.active, "parts": {PART: part}}
+        active = work is not None and work.active
+        # While a model is trained this is asked each second: the disk is looked through before and after.
+        disk = 0 if active else self._retrainings.disk()
+        weights = self._retrainings.weights(kept[0]) if kept else ()
+        part = retraining_part(place, choices, kept, work, self._retrainings.doing(asked), weights, disk)
+        return {"at_work": active, "parts": {PART: part}}
 
 
 def add_retraining_routes(
@@ -62,6 +71,25 @@ def add_retraining_routes(
             return JSONResponse(parts.said(OnModel.of(place.fields)), headers=FRESH)
         except UserError as error:
             return refusal(error)
+
+    @app.get(f"{EVALUATE}retraining/images", include_in_schema=False)
+    def images(request: Request, place: At, kept: KeptNumber, on: str, arm: str = "") -> Response:
+        try:
+            to = list_address(retrainings.opens(parts.asked(OnModel.of(place.fields)), kept, on, arm))
+        except UserError as error:
+            back = ("The evaluation", place.to())
+            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
+        return RedirectResponse(to, status_code=303)
+
+    @app.get(f"{EVALUATE}retraining/weights", include_in_schema=False)
+    def weights(request: Request, place: At, kept: KeptNumber, arm: str) -> Response:
+        try:
+            file = retrainings.weights_file(parts.asked(OnModel.of(place.fields)), kept, arm)
+        except UserError as error:
+            back = ("The evaluation", place.to())
+            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
+        said = {"Content-Disposition": f'attachment; filename="{file.name}"', "Content-Length": f"{file.size}"}
+        return StreamingResponse(file.pieces, media_type="application/octet-stream", headers={**FRESH, **said})
 
     @app.get(f"{EVALUATE}retraining/{{kind}}", include_in_schema=False)
     def report(request: Request, place: At, kind: Literal["markdown", "json"]) -> Response:

@@ -11,31 +11,8 @@ from services.predictions import ModelComparison
 from services.run_state import RunState
 from storage.types import StoredTestCase
 from ui.views.markup import Child, Html, el
+from ui.views.model_form import model_fields
 from ui.views.parts import Tone, button, icon, pill, problem
-
-SOURCES = {
-    "profile": "the profile's own",
-    "torchvision": "torchvision, by name",
-    "timm": "timm, by name",
-    "transformers": "the hub (transformers), owner/name",
-    "file": "a checkpoint file",
-    "onnx": "an ONNX file",
-    "http": "a server that the profile names",
-}
-KNOWN = (
-    "resnet50",
-    "resnet18",
-    "convnext_tiny",
-    "efficientnet_b0",
-    "vit_b_16",
-    "swin_t",
-    "mobilenet_v3_large",
-    "deeplabv3_resnet50",
-    "fcn_resnet50",
-    "lraspp_mobilenet_v3_large",
-)
-"""Proposed while a name is typed; any other of torchvision or timm is taken too."""
-
 
 STANDINGS: dict[Standing, tuple[Tone, str]] = {
     "right": ("", "check"),
@@ -161,52 +138,26 @@ def _short(wanted: UnderTestSettings | None) -> str:
 
 def _chooser(state: RunState, comparison: ModelComparison) -> Html:
     chosen = state.settings.under_test
-    options = [el("option", words, value=name, selected=name == chosen.source) for name, words in SOURCES.items()]
-    fields = [
-        _field("Where from", el("select", options, name="source", aria_label="Where the model comes from"), ""),
-        _field("Name", _text("model", chosen.address or chosen.name, "resnet50", 120, list="known-models"), "of-name"),
-        _field("File", _text("file", chosen.file, "/path/to/model.safetensors", 1000), "of-file"),
-        _field("Classes", _text("classes", chosen.classes, "in order, with commas between", 20000), "of-classes"),
-    ]
-    known = el("datalist", [el("option", value=name) for name in KNOWN], id="known-models")
     hint = (
         "Any classifier of torchvision, timm or the hub, and any segmenter of torchvision or the hub; weights are "
         "fetched at first use. A file (.safetensors, .pt, .pth, .onnx, or a folder of transformers) is read on the "
         "machine that serves this page; the name of a checkpoint is its architecture, unless the file says it. "
-        "An ONNX file has to say its mean and std itself. Of a server the name is its address."
+        "An ONNX file needs its mean and std, unless the file says them."
     )
     form = el(
         "div",
-        fields,
-        known,
+        model_fields(chosen, with_profile=True),
         el("p", hint, class_="mut small"),
         button("Use it", "", "s p", data_submit=True),
         class_="choose",
         data_form="under-test",
     )
+    said = "-".join(f"{value}" for value in chosen.model_dump().values())
     return el(
         "details",
         el("summary", "Choose another"),
         form,
         class_="choose-model",
         id="choose-model",
-        data_key=f"choose-{state.run.id}-{chosen.source}-{chosen.name}-{chosen.address}-{chosen.file}",
+        data_key=f"choose-{state.run.id}-{said}",
     )
-
-
-def _text(name: str, value: str, placeholder: str, longest: int, **more: str) -> Html:
-    return el(
-        "input",
-        type="text",
-        name=name,
-        value=value,
-        placeholder=placeholder,
-        maxlength=longest,
-        spellcheck="false",
-        aria_label=name,
-        **more,
-    )
-
-
-def _field(label: str, control: Html, look: str) -> Html:
-    return el("label", el("span", label), control, class_=f"field-row {look}".strip())

@@ -1,0 +1,130 @@
+"""How long a retraining thinks before it trains: sides, arms and sets of 125,000 test cases whose hashes are known.
+
+`python -m benchmarks.retraining` runs this alone; it takes a minute to make the workspace, and 1 GB of disk.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.catalogue import CLASSES, prepared
+from benchmarks.figures import Figure, reported
+from evaluation.class_mapping import ClassMap, map_classes
+from pipeline.near_duplicates import BITS
+from pipeline.settings import UnderTestSettings
+from services.evaluation.retraining import Parted, RetrainAsked, ValidCases, part, plan
+from services.evaluation.subjects import Cases, read_cases
+from services.evaluation.types import Asked, Subject
+from services.test_sets.hashes import hashes_of
+from storage.catalogue_types import CatalogueFilter
+from storage.images import file_name
+from storage.test_set_types import ImageHashes
+from storage.workspace import Workspace
+
+SIZE = 125_000
+PLANNED = 20_000.0
+"""Milliseconds: from hashes that are known to the plan, while a person waits for the first training to begin."""
+TIMES = 3
+EVERYTHING = Subject(None, CatalogueFilter())
+ALIKE_SCENES, FRAMES = 0.5, 0.02
+"""How much of what a picture shows is that of all of them (a sky is bright, a street is dark); and the share of sources
+that are a frame of the same film as the one before."""
+T = TypeVar("T")
+
+
+def measure(size: int = SIZE) -> list[Figure]:
+    """The figures of one workspace."""
+    with tempfile.TemporaryDirectory() as folder:
+        making = multiprocessing.get_context("spawn").Process(target=made, args=(Path(folder), size))
+        making.start()
+        making.join()
+        assert making.exitcode == 0, "the workspace was not made"
+        with Workspace(Path(folder)) as workspace:
+            return _measured(workspace, size)
+
+
+def made(folder: Path, size: int) -> None:
+    """A workspace of so many test cases, with a hash for each picture."""
+    prepared(folder, size, apart=True)
+    with Workspace(folder) as workspace:
+        cases = read_cases(workspace, EVERYTHING)
+        held = zip(cases.pictures, looks_of(cases, np.random.default_rng(size)), strict=True)
+        workspace.test_sets.keep_hashes({sha: ImageHashes(sha, look) for sha, look in held})
+        for sha in cases.pictures:  # a plan looks whether they are there, and not into them
+            (workspace.images.folder / file_name(sha)).touch()
+
+
+def looks_of(cases: Cases, chance: np.random.Generator) -> list[int]:
+    """Perceptual hashes of all pictures of a subject, made as `perceptual_hash` makes them of the lowest frequencies of
+    a picture: these are chance, and in part those of all scenes. What was drawn of a source has most of its own.
+    """
+    common = chance.normal(size=BITS)
+
+    def hashes(spectra: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return spectra > np.median(spectra, axis=1, keepdims=True)
+
+    sources = ALIKE_SCENES * common + chance.normal(size=(len(cases.originals), BITS))
+    frames = np.flatnonzero(chance.random(len(sources)) < FRAMES)
+    frames = frames[frames > 0]
+    sources[frames] = sources[frames - 1] + chance.normal(scale=0.02, size=(len(frames), BITS))
+    found = [hashes(sources)]
+    for images, scale in ((cases.generated, 0.5), (cases.controls, 0.2)):
+        found.append(hashes(sources[images.source] + chance.normal(scale=scale, size=(len(images), BITS))))
+    shas = [*cases.originals.shas, *cases.generated.shas, *cases.controls.shas]
+    packed = (int.from_bytes(row.tobytes(), "big") for row in np.packbits(np.concatenate(found), axis=1))
+    known = dict(zip(shas, packed, strict=True))
+    return [known[sha] for sha in cases.pictures]
+
+
+def _measured(workspace: Workspace, size: int) -> list[Figure]:
+    name = f", {size:,} test cases"
+    cases = read_cases(workspace, EVERYTHING)
+    mapping = map_classes(cases.labels, [f"class {number}" for number in range(CLASSES)], "classification", None)
+    asked = RetrainAsked(Asked(EVERYTHING, UnderTestSettings(source="timm", name="a model under test")))
+    whole, parting, planning = list[float](), list[float](), list[float]()
+    for _ in range(TIMES):
+        read, held = _timed(lambda: hashes_of(workspace, cases.pictures))
+        looks = {sha: one.perceptual for sha, one in held.items()}
+        parted_in, parted = _timed(lambda looks=looks: part(cases, mapping, looks, asked))  # type: ignore[misc]
+        planned_in, planned = _timed(lambda parted=parted: _plan(workspace, cases, mapping, parted, asked))  # type: ignore[misc]
+        assert planned > size / 2, "there is next to nothing to learn from"
+        whole.append(read + parted_in + planned_in)
+        parting.append(parted_in)
+        planning.append(planned_in)
+    return [
+        Figure(f"the plan of a retraining{name}", tuple(whole), PLANNED),
+        Figure(f"of it, the sides of all images{name}", tuple(parting), PLANNED),
+        Figure(f"of it, the arms and sets{name}", tuple(planning), PLANNED),
+    ]
+
+
+def _plan(workspace: Workspace, cases: Cases, mapping: ClassMap, parted: Parted, asked: RetrainAsked) -> int:
+    """How many images the arm learns from that learns from most."""
+    nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
+    planned = plan(cases, mapping, parted, asked, workspace.images.path, lambda _: None, nobody, lambda places: places)
+    return max(len(one.examples) for one in planned.arms)
+
+
+def _timed(act: Callable[[], T]) -> tuple[float, T]:
+    began = time.perf_counter()
+    found = act()
+    return 1000 * (time.perf_counter() - began), found
+
+
+def main(sizes: Sequence[int] = (SIZE,)) -> int:
+    """The exit code: 1 when a bound was missed."""
+    figures = [figure for size in sizes for figure in measure(size)]
+    return reported(figures, f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
