@@ -144,7 +144,11 @@ def test_begun_cancelled_gone_on_with_and_read(
 
 
 def test_what_cannot_be_trained_is_told_in_a_sentence(page: Page, server: Server) -> None:
+    sets = server[1].workspace.test_sets
+    shift = sets.get(sets.create("Fog")).versions[0]
     opened(page, server, "segmentation")
+    expect(page.locator("#f-shift option")).to_have_text(["none", shift.words])
+    page.locator("#f-shift").select_option(f"{shift.number}")
     ask(page)
     part = page.locator("#part-retraining")
     expect(part.locator(".problem")).to_contain_text("It has 1 source: to learn, to tune and to measure takes")

@@ -145,10 +145,11 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
     """
     removed = []
     for one in trainings_of(workspace):
-        if one.why_kept:
+        folder = workspace.trainings / one.folder
+        if one.why_kept or _used(folder) != one.used:  # as it is now: looking at all of them takes a while
             continue
         try:
-            remove_training(workspace.trainings / one.folder)
+            remove_training(folder)
         except UserError:  # somebody began with it just now
             continue
         removed.append(one)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from evaluation.metrics import ClassFigures
 from evaluation.outcomes import Standing
 from evaluation.types import Prediction, names_label
@@ -152,7 +154,7 @@ def _chooser(state: RunState, comparison: ModelComparison) -> Html:
         class_="choose",
         data_form="under-test",
     )
-    said = "-".join(f"{value}" for value in chosen.model_dump().values())
+    said = hashlib.sha256(chosen.model_dump_json().encode()).hexdigest()[:12]
     return el(
         "details",
         el("summary", "Choose another"),
