@@ -22,7 +22,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from evaluation.architectures import find_network
-from evaluation.arms import GENERATED, ON_GENERATED, ORIGINAL
+from evaluation.arms import BEFORE, GENERATED, ON_GENERATED, ON_ORIGINAL, ORIGINAL
 from evaluation.models import ModelUnderTest
 from evaluation.trained_file import PREPARED_BY, header_of, with_header
 from evaluation.trainings import kept_state, learnt, remove_training, said_before
@@ -36,7 +36,7 @@ from services.evaluation.trained_weights import MARK, disk_of, remove_old, train
 from storage.workspace import Workspace
 from tests.evaluation_cases import fill
 from tests.model_cases import CLASSES, transformers_folder
-from tests.test_eval_results import BIRDS, CLASSIFIER, service_of
+from tests.test_eval_results import BIRDS, CLASSIFIER, ROADS, service_of
 from tests.test_eval_retrain import QUICK, planned, quiet
 from tests.test_trainings import checkpoint, training
 
@@ -104,6 +104,24 @@ def test_the_weights_of_the_best_training_are_a_model_under_test(
         retrainings.weights_file(BIRDS, kept.number, GENERATED)
     with pytest.raises(UserError, match="There is no such result"):
         retrainings.weights_file(BIRDS, kept.number + 1, ORIGINAL)
+
+
+def test_a_segmenter_that_was_taken_away_is_the_next_model_as_it_is(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "roads") as workspace:
+        fill(workspace, 10, road=True)
+        service = service_of(workspace)
+        trained = Retrainings(workspace, service)
+        asked = replace(QUICK, asked=ROADS, split_seed=2, seeds=1, arms=("generated",))
+        found = trained.retrain(asked, quiet)
+        taken = trained.weights_file(ROADS, trained.kept(ROADS)[0].number, GENERATED)
+        file = written(tmp_path / taken.name, (taken.size, taken.pieces))
+        model = UnderTestSettings(source="file", file=str(file))
+        again = trained.retrain(replace(asked, asked=replace(ROADS, model=model)), quiet)
+        for name in (ON_ORIGINAL, ON_GENERATED):
+            after, before = found.row(GENERATED, name), again.row(BEFORE, name)
+            assert after is not None and before is not None
+            assert before.accuracy.value == pytest.approx(after.accuracy.value)
+        service.close()
 
 
 @pytest.mark.parametrize("source", ["torchvision", "timm"])
