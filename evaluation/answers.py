@@ -45,6 +45,19 @@ class TrueClass:
     the true figure is at least that."""
 
 
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """What pixels of masks are said to be, of many images one after the other, as `pairs_of_pixels` has it of one."""
+
+    masks: NDArray[np.uint8]
+    """The class number in the mask."""
+    models: NDArray[np.uint8]
+    """The class number of the model."""
+    pixels: Numbers
+    ends: Numbers
+    """(images + 1,): where the pairs of each image begin, and those of the one before it end."""
+
+
 def guesses_of(mapping: ClassMap, predictions: Sequence[Prediction], most: int = TOP) -> Guesses:
     """The guesses of predictions of the model of a map. Raises ValueError for a class that the model does not have.
 
@@ -174,15 +187,23 @@ def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers,
 
 
 def count_pairs(
-    true: NDArray[np.uint8], said: NDArray[np.uint8], pairs: tuple[Numbers, Numbers, Numbers], groups: int
+    true: NDArray[np.uint8], said: NDArray[np.uint8], pairs: Pairs, rows: Numbers, kind: Numbers, groups: int
 ) -> Floats:
-    """The counts of `count_pixels` from those of `pairs_of_pixels`, with the two of `groups_of_numbers`."""
-    masks, models, pixels = pairs
-    row, column = true[masks].astype(np.int64), np.minimum(said[models], groups).astype(np.int64)
+    """The counts of `count_pixels` of several images, (images, groups, groups + 1), from those of `pairs_of_pixels`.
+
+    `true` and `said` are those of `groups_of_numbers`: `true` is (kinds, 256), one row for each way in which masks
+    number their classes, and `kind` says which of them the mask of each image has. `rows` are the images among those of
+    `pairs`.
+    """
+    size = pairs.ends[rows + 1] - pairs.ends[rows]
+    image = np.repeat(np.arange(len(rows)), size)
+    at = np.arange(len(image)) + np.repeat(pairs.ends[rows] - (np.cumsum(size) - size), size)
+    row = true[kind[image], pairs.masks[at]].astype(np.int64)
     inside = row < groups
-    place = row[inside] * (groups + 1) + column[inside]
-    counts = np.bincount(place, weights=pixels[inside], minlength=groups * (groups + 1))
-    return counts.reshape(groups, groups + 1).astype(np.float64)
+    place = (image * groups + row) * (groups + 1) + np.minimum(said[pairs.models[at]], groups)
+    shape = len(rows), groups, groups + 1
+    counts = np.bincount(place[inside], weights=pairs.pixels[at][inside], minlength=int(np.prod(shape)))
+    return counts.reshape(shape).astype(np.float64)
 
 
 def pixels_of(

@@ -17,6 +17,10 @@ from scipy import stats
 CONFIDENCE = 0.95
 SAMPLES = 10_000
 """Resamples of a bootstrap. Sources that are alike are drawn together, so that many cost little."""
+ALIKE = 0.1
+"""Up to so many kinds of sources, as a share of the sources, kinds are drawn and not the sources one by one."""
+TOGETHER = 100
+"""Resamples that are drawn at a time: how often each source is drawn lies in memory for all of them."""
 FEWEST_SOURCES = 2
 """Of fewer sources nothing can be said of how much they differ."""
 
@@ -122,8 +126,21 @@ class Resampled:
         kinds, of_kind = self._kinds
         sources = len(self._sums)
         fate = np.random.default_rng(self._seed)
-        drawn: Floats = fate.multinomial(sources, of_kind / sources, size=self._samples) @ kinds
-        return drawn
+        if len(kinds) <= ALIKE * sources:
+            drawn: Floats = fate.multinomial(sources, of_kind / sources, size=self._samples) @ kinds
+            return drawn
+        parts = []
+        for begin in range(0, self._samples, TOGETHER):
+            draws = np.full(min(TOGETHER, self._samples - begin), sources)
+            parts.append(times_drawn(fate, draws, sources) @ self._sums)
+        return np.concatenate(parts)
+
+
+def times_drawn(chance: np.random.Generator, draws: NDArray[np.int64], sources: int) -> Floats:
+    """How often each of so many sources is drawn in each resample, which makes `draws` draws: (resamples, sources)."""
+    drawn = chance.integers(0, sources, draws.sum(), np.int32) if sources else np.zeros(0, np.int32)
+    drawn += np.repeat((np.arange(len(draws)) * sources).astype(np.int32), draws)
+    return np.bincount(drawn, minlength=len(draws) * sources).reshape(len(draws), sources).astype(np.float64)
 
 
 def distinct_rows(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:

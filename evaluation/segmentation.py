@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.by_source import Clustering, Figure, Floats, interval, one_split
+from evaluation.by_source import Clustering, Figure, Floats, Resampled, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, Together, effectiveness
 from evaluation.metrics import DROPPED
 
 IGNORED = 255
 """The number of a pixel in a mask that counts nowhere."""
 SAMPLES = 2000
-"""Resamples of sources: each has a matrix of its own here."""
+"""Resamples of sources: hardly two of them are alike here, and each is drawn for itself."""
 ROUNDING = 1e-9
 """By so much may a share be smaller than the same share that was calculated in another way."""
 
@@ -41,7 +41,7 @@ class Pixels:
 
     def where(self, wanted: NDArray[np.bool_]) -> Pixels:
         """Those that are wanted."""
-        return Pixels(self.source[wanted], self.counts[wanted])
+        return self if wanted.all() else Pixels(self.source[wanted], self.counts[wanted])
 
 
 @dataclass(frozen=True)
@@ -162,17 +162,24 @@ def iou(counts: Floats) -> Floats:
     """The intersection over union of each class, (..., classes), of counts (..., classes, classes + 1); NaN for a class
     that is neither in the masks nor said.
     """
-    hit = np.diagonal(counts, axis1=-2, axis2=-1)
-    union = counts.sum(axis=-1) + counts.sum(axis=-2)[..., :-1] - hit
+    hit, union = _hit_and_union(counts)
     return np.divide(hit, union, out=np.full(union.shape, np.nan), where=union > 0)
 
 
 def mean_iou(counts: Floats) -> Floats:
     """The mean over the classes that there are, (...); NaN where there is none."""
-    found = iou(counts)
-    there = np.isfinite(found)
+    return _mean_of_ratios(*_hit_and_union(counts))
+
+
+def _hit_and_union(counts: Floats) -> tuple[Floats, Floats]:
+    hit = np.diagonal(counts, axis1=-2, axis2=-1)
+    return hit, counts.sum(axis=-1) + counts.sum(axis=-2)[..., :-1] - hit
+
+
+def _mean_of_ratios(hit: Floats, union: Floats) -> Floats:
+    there = union > 0
+    total = np.divide(hit, union, out=np.zeros(union.shape), where=there).sum(axis=-1)
     number = there.sum(axis=-1)
-    total = np.where(there, found, 0.0).sum(axis=-1)
     return np.divide(total, number, out=np.full(number.shape, np.nan), where=number > 0)
 
 
@@ -193,45 +200,65 @@ def segmentation_effect(
     wanted = np.isin(generated.source, both)
     kept, cases = kept[wanted], generated.where(wanted)
     first = original.where(np.isin(original.source, both))
-    size = len(names) * (len(names) + 1)
-
-    def sums(pixels: Pixels) -> Floats:
-        held = np.zeros((len(both), size))
-        np.add.at(held, np.searchsorted(both, pixels.source), pixels.counts.reshape(len(pixels), size))
-        return held
-
-    def matrix(held: Floats, at: int = 0) -> Floats:
-        return held[..., at * size : (at + 1) * size].reshape(*held.shape[:-1], len(names), len(names) + 1)
-
-    def figure(pixels: Pixels) -> Figure:
-        some = sums(pixels)
-        some = some[np.isin(both, pixels.source)]
-        return interval(some, lambda held: mean_iou(matrix(held)), len(pixels), seed, SAMPLES)
-
-    def less(one: Pixels, other: Pixels) -> Figure:
-        pair = np.concatenate([sums(one), sums(other)], axis=1)[np.isin(both, other.source)]
-        return interval(pair, lambda held: mean_iou(matrix(held)) - mean_iou(matrix(held, 1)), len(one), seed, SAMPLES)
-
-    nothing = Figure(None, why="there are no reconstructions of these sources")
     control = reconstructed.where(np.isin(reconstructed.source, both)) if reconstructed is not None else None
-    has_control = control is not None and len(control) > 0
+    of_cases = _overlaps(cases)
+    sets = {
+        "original": (first.source, _overlaps(first)),
+        "generated": (cases.source, of_cases),
+        "kept": (cases.source[kept], of_cases[kept]),
+    }
+    if control is not None and len(control):
+        beside = np.isin(cases.source, control.source)
+        sets |= {
+            "control": (control.source, _overlaps(control)),
+            "controlled": (cases.source[beside], of_cases[beside]),
+        }
+    drawn = Resampled(np.concatenate([_by_source(*one, both) for one in sets.values()], axis=1), seed, SAMPLES)
+    width = 2 * len(names)
+    begin = {name: width * place for place, name in enumerate(sets)}
+
+    def miou(held: Floats, name: str) -> Floats:
+        return _mean_of_ratios(*np.split(held[..., begin[name] : begin[name] + width], 2, axis=-1))
+
+    def figure(name: str, less: str = "") -> Figure:
+        if name not in sets:
+            return Figure(None, why="there are no reconstructions of these sources")
+        source, _ = sets[name]
+        n, counted = len(source), len(np.unique(source))
+        if not less:
+            return drawn.figure(lambda held: miou(held, name), n, counted=counted)
+        return drawn.figure(lambda held: miou(held, name) - miou(held, less), n, counted=counted)
+
     before, after = first.counts.sum(axis=0), cases.counts.sum(axis=0)
-    drawn = control.counts.sum(axis=0) if control is not None and has_control else None
+    of_control = control.counts.sum(axis=0) if control is not None and len(control) else None
     return SegmentationEffect(
         split=split,
         sources=len(both),
         cases=len(cases),
-        miou_original=figure(first),
-        miou_generated=figure(cases),
-        miou_reconstructed=figure(control) if control is not None and has_control else nothing,
-        difference=less(cases, first),
-        excess=less(cases, control) if control is not None and has_control else nothing,
-        miou_where_kept=figure(cases.where(kept)),
+        miou_original=figure("original"),
+        miou_generated=figure("generated"),
+        miou_reconstructed=figure("control"),
+        difference=figure("generated", less="original"),
+        excess=figure("controlled", less="control"),
+        miou_where_kept=figure("kept"),
         kept=int(kept.sum()),
-        classes=_classes(names, before, after, drawn),
+        classes=_classes(names, before, after, of_control),
         confusion_original=_shares(before),
         confusion_generated=_shares(after),
     )
+
+
+def _overlaps(pixels: Pixels) -> Floats:
+    """Of each image the intersection, and then the union, of each class: (images, 2 x classes). All that IoUs are made
+    of adds up over images.
+    """
+    return np.concatenate(_hit_and_union(pixels.counts), axis=1)
+
+
+def _by_source(source: NDArray[np.int64], values: Floats, sources: NDArray[np.int64]) -> Floats:
+    held = np.zeros((len(sources), values.shape[1]))
+    np.add.at(held, np.searchsorted(sources, source), values)
+    return held
 
 
 def _classes(names: Sequence[str], before: Floats, after: Floats, drawn: Floats | None) -> tuple[SegmentedClass, ...]:

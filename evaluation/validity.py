@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from evaluation.by_source import CONFIDENCE, Figure, Floats, interval
+from evaluation.by_source import CONFIDENCE, TOGETHER, Figure, Floats, interval, times_drawn
 
 RESAMPLES = 4000
-TOGETHER = 100
-"""Resamples that are drawn at a time: their weights lie in memory together."""
 MANY = 500
 """From so many sources without a judged image on, sums over them are drawn and not the sources."""
 
@@ -176,7 +174,7 @@ class _Sums:
             for number, good, bad in self._alike:
                 valid[:, self._stratum[:, number] > 0] = chance.beta(good, bad, size=(some, 1))
             draws = chance.binomial(self._sources, len(self._own) / self._sources, size=some)
-            times = _times_drawn(chance, draws, len(self._own))
+            times = times_drawn(chance, draws, len(self._own))
             parts.append(self._of(times, self._others(chance, self._sources - draws), valid))
         return np.concatenate(parts)
 
@@ -185,7 +183,7 @@ class _Sums:
         are `MANY`, the sums have their normal distribution (central limit theorem), and no source is drawn.
         """
         if len(self._rest) < MANY:
-            return _times_drawn(chance, draws, len(self._rest)) @ self._rest
+            return times_drawn(chance, draws, len(self._rest)) @ self._rest
         mean, root = self._spread
         away = np.sqrt(draws)[:, None] * (chance.standard_normal((len(draws), len(mean))) @ root)
         return np.maximum(draws[:, None] * mean + away, 0.0)
@@ -222,13 +220,6 @@ class _Sums:
         both = by_strata(self._wrong * valid)
         mended = by_strata(self._wrong * (valid - self._weight * self._score), self._weight * scores)
         return np.stack([wrong / total, wrong / total * good, both, mended, _over(both, by_strata(valid))], axis=1)
-
-
-def _times_drawn(chance: np.random.Generator, draws: NDArray[np.int64], sources: int) -> Floats:
-    """How often each of so many sources is drawn in each resample, which makes `draws` draws: (resamples, sources)."""
-    drawn = chance.integers(0, sources, draws.sum(), np.int32) if sources else np.zeros(0, np.int32)
-    drawn += np.repeat((np.arange(len(draws)) * sources).astype(np.int32), draws)
-    return np.bincount(drawn, minlength=len(draws) * sources).reshape(len(draws), sources).astype(np.float64)
 
 
 def _over(part: Floats, whole: Floats) -> Floats:

@@ -225,16 +225,22 @@ class ModelsUnderTest(Repository):
         return set(db.execute(f"{query} WHERE model = ?", [key]).fetchall())
 
     @read
-    def pixel_counts(self, db: sqlite_utils.Database, key: str) -> dict[tuple[str, str], NDArray[Any]]:
-        """By image and mask, how many pixels of each class of the mask the model of a key calls what (`PIXELS`)."""
-        query = """
-            SELECT image, mask, counts FROM predictions JOIN pixel_counts ON prediction = predictions.id
-            WHERE model = ? ORDER BY pixel_counts.id
+    def pixel_counts(
+        self, db: sqlite_utils.Database, key: str, after: int = 0
+    ) -> tuple[list[tuple[str, str, NDArray[Any]]], int]:
+        """Image, mask, and how many pixels of each class of the mask the model of a key calls what (`PIXELS`), of what
+        was saved after the row `after`, in that order: a later one of the same image and mask counts. And the last row.
         """
-        return {
-            (image, mask): np.frombuffer(zlib.decompress(counts), PIXELS)
-            for image, mask, counts in db.execute(query, [key])
-        }
+        query = """
+            SELECT image, mask, counts, pixel_counts.id FROM predictions
+            JOIN pixel_counts ON prediction = predictions.id
+            WHERE model = ? AND pixel_counts.id > ? ORDER BY pixel_counts.id
+        """
+        found = []
+        for image, mask, counts, number in db.execute(query, [key, after]):
+            found.append((image, mask, np.frombuffer(zlib.decompress(counts), PIXELS)))
+            after = number
+        return found, after
 
 
 def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:

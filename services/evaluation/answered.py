@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.answers import Guesses, answers_of, count_pairs, groups_of_numbers
+from evaluation.answers import Guesses, Pairs, answers_of, count_pairs, groups_of_numbers
 from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import Answers
@@ -28,7 +28,7 @@ from storage.workspace import Workspace
 
 Numbers = NDArray[np.int64]
 MODELS_HELD = 2
-"""Models whose probabilities are held in memory: 250 MB each for 125,000 images and 1,000 classes."""
+"""Models of a kind whose answers are held in memory: 250 MB each for 125,000 images and 1,000 classes."""
 
 LOOKED_AT_ONCE = 4096
 """Images whose probabilities are worked with at a time."""
@@ -78,13 +78,39 @@ class _Held:
         return (self.places[3] if images is cases.originals else self.places[2])[images.number]
 
 
+_NO_PAIRS = Pairs(np.zeros(0, np.uint8), np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(1, np.int64))
+
+
+@dataclass
+class _HeldPixels:
+    """All that one segmenter said of masks."""
+
+    last: int = 0
+    row: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By image and mask, the place among the images of `pairs`."""
+    pairs: Pairs = field(default_factory=lambda: _NO_PAIRS)
+
+    def add(self, new: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
+        first = len(self.pairs.ends) - 1
+        self.row.update(((image, mask), first + place) for place, (image, mask, _) in enumerate(new))
+        counts = np.concatenate([one for _, _, one in new])
+        ends = self.pairs.ends[-1] + np.cumsum([len(one) for _, _, one in new])
+        held = self.pairs
+        self.pairs = Pairs(
+            np.concatenate([held.masks, counts["mask"]]),
+            np.concatenate([held.models, counts["said"]]),
+            np.concatenate([held.pixels, counts["pixels"].astype(np.int64)]),
+            np.concatenate([held.ends, ends]),
+        )
+
+
 class ModelAnswers:
     """The answers of the models under test of one workspace. May be used from any thread."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._held: dict[int, _Held] = {}
-        self._pixels: tuple[tuple[int, int], dict[tuple[str, str], NDArray[Any]]] | None = None
+        self._pixels: dict[int, _HeldPixels] = {}
         self._lock = threading.Lock()
 
     def classified(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> Answered:
@@ -121,25 +147,23 @@ class ModelAnswers:
 
     def segmented(self, model: StoredModel, mapping: ClassMap, images: Images) -> tuple[Numbers, Pixels]:
         """The places of those images of which a segmenter has said something and that have a mask, and their counts."""
-        groups = len(mapping.groups)
         with self._lock:
-            known = self._counts(model)
-        numbers: dict[str, tuple[NDArray[np.uint8], ...]] = {}
-        place, counts = [], []
-        for at, (sha, (mask, names)) in enumerate(zip(images.shas, images.masks, strict=True)):
-            found = known.get((sha, mask)) if mask else None
-            if found is None:
-                continue
-            if names not in numbers:
-                classes = {int(number): name for number, name in json.loads(names).items()}
-                numbers[names] = groups_of_numbers(mapping, classes)
-            true, said = numbers[names]
-            pairs = tuple(found[name].astype(np.int64) for name in ("mask", "said", "pixels"))
-            place.append(at)
-            counts.append(count_pairs(true, said, (pairs[0], pairs[1], pairs[2]), groups))
-        where = np.array(place, np.int64)
-        whole = np.stack(counts) if counts else np.zeros((0, groups, groups + 1))
-        return where, Pixels(images.source[where], whole)
+            held = self._counts(model)
+            pairs, row = held.pairs, held.row
+            found = [row.get((sha, mask), -1) for sha, (mask, _) in zip(images.shas, images.masks, strict=True)]
+        counted = np.array(found, np.int64)
+        place = np.flatnonzero(counted >= 0)
+        number: dict[str, int] = {}
+        kind = [number.setdefault(images.masks[at][1], len(number)) for at in place.tolist()]
+        tables = [
+            groups_of_numbers(mapping, {int(one): name for one, name in json.loads(names).items()}) for names in number
+        ]
+        groups = len(mapping.groups)
+        if not len(place):
+            return place, Pixels(images.source[place], np.zeros((0, groups, groups + 1)))
+        true, said = np.stack([one for one, _ in tables]), tables[0][1]
+        counts = count_pairs(true, said, pairs, counted[place], np.array(kind, np.int64), groups)
+        return place, Pixels(images.source[place], counts)
 
     def read_of(self, model: StoredModel, cases: Cases) -> int:
         """How many of the pictures of a subject the model has read; of a segmenter also counted."""
@@ -149,7 +173,7 @@ class ModelAnswers:
         with self._lock:
             if model.identity.kind == "classification":
                 return len(cases.pictures) - len(self._missing(self._all(model, cases), cases))
-            counts = self._counts(model)
+            counts = self._counts(model).row
         known = self._workspace.models_under_test.latest(model.key)
         missing = {
             sha
@@ -201,8 +225,13 @@ class ModelAnswers:
         if images:
             held.add(ProbabilityRows(images, np.stack(likeliest), np.stack(numbers)), exact=False)
 
-    def _counts(self, model: StoredModel) -> dict[tuple[str, str], NDArray[Any]]:
-        signature = (model.id, self._workspace.saved())
-        if self._pixels is None or self._pixels[0] != signature:
-            self._pixels = signature, self._workspace.models_under_test.pixel_counts(model.key)
-        return self._pixels[1]
+    def _counts(self, model: StoredModel) -> _HeldPixels:
+        """All that one segmenter said of masks; what came since the last time is added."""
+        held = self._pixels.pop(model.id, None) or _HeldPixels()
+        new, held.last = self._workspace.models_under_test.pixel_counts(model.key, held.last)
+        if new:
+            held.add(new)
+        self._pixels[model.id] = held
+        while len(self._pixels) > MODELS_HELD:
+            del self._pixels[next(iter(self._pixels))]
+        return held
