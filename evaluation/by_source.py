@@ -19,6 +19,11 @@ SAMPLES = 10_000
 """Resamples of a bootstrap. Sources that are alike are drawn together, so that many cost little."""
 ALIKE = 0.1
 """Up to so many kinds of sources, as a share of the sources, kinds are drawn and not the sources one by one."""
+GROUPS = 2_000
+"""More sources that are not alike are put into so many groups by chance, and groups are drawn: the random groups of
+Wolter (2007, Introduction to Variance Estimation, chapter 2). It makes an interval wider or narrower by some 2 %, which
+is less than the chance that is in a bootstrap of as many resamples.
+"""
 TOGETHER = 100
 """Resamples that are drawn at a time: how often each source is drawn lies in memory for all of them."""
 FEWEST_SOURCES = 2
@@ -116,23 +121,33 @@ class Resampled:
         return whole
 
     @cached_property
+    def _units(self) -> Floats:
+        """What is drawn one by one: the sources, or groups of them where they are many and hardly two are alike."""
+        sources, fate = len(self._sums), np.random.default_rng(self._seed)
+        if sources <= GROUPS or len(np.unique(self._sums @ fate.random(self._sums.shape[1]))) <= ALIKE * sources:
+            return self._sums
+        begins = np.arange(GROUPS) * sources // GROUPS
+        grouped: Floats = np.add.reduceat(self._sums[fate.permutation(sources)], begins, axis=0)
+        return grouped
+
+    @cached_property
     def _kinds(self) -> tuple[Floats, NDArray[np.int64]]:
-        """Sources that are alike, and how many there are of each."""
-        return distinct_rows(self._sums)
+        """Those that are alike, and how many there are of each."""
+        return distinct_rows(self._units)
 
     @cached_property
     def _drawn(self) -> Floats:
         """The sums of each resample, (samples, k)."""
         kinds, of_kind = self._kinds
-        sources = len(self._sums)
+        units = len(self._units)
         fate = np.random.default_rng(self._seed)
-        if len(kinds) <= ALIKE * sources:
-            drawn: Floats = fate.multinomial(sources, of_kind / sources, size=self._samples) @ kinds
+        if len(kinds) <= ALIKE * units:
+            drawn: Floats = fate.multinomial(units, of_kind / units, size=self._samples) @ kinds
             return drawn
         parts = []
         for begin in range(0, self._samples, TOGETHER):
-            draws = np.full(min(TOGETHER, self._samples - begin), sources)
-            parts.append(times_drawn(fate, draws, sources) @ self._sums)
+            draws = np.full(min(TOGETHER, self._samples - begin), units)
+            parts.append(times_drawn(fate, draws, units) @ self._units)
         return np.concatenate(parts)
 
 

@@ -12,6 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from evaluation.by_source import (
+    GROUPS,
     Floats,
     adjusted,
     clustering,
@@ -78,6 +79,32 @@ def test_the_bootstrap_over_sources_is_that_of_scipy() -> None:
     assert ours.low == pytest.approx(theirs.low, abs=0.002)
     assert ours.high == pytest.approx(theirs.high, abs=0.002)
     assert ours.value == pytest.approx(wrong.sum() / size.sum())
+
+
+def test_of_many_sources_that_differ_groups_are_drawn_and_the_ends_hold() -> None:
+    """As of scipy, which draws each source. Sources that are alike are none of that: they are drawn as kinds."""
+    chance, sources = np.random.default_rng(8), 3 * GROUPS
+    size = chance.gamma(2.0, 1000.0, sources)
+    hit = size * chance.beta(4.0, 1.0, sources)
+
+    def share(held: Floats) -> Floats:
+        return held[..., 0] / held[..., 1]
+
+    ours = interval(np.stack([hit, size], axis=1), share, sources, samples=4_000)
+    theirs = stats.bootstrap(
+        (hit, size),
+        lambda a, b, axis=-1: a.sum(axis=axis) / b.sum(axis=axis),
+        paired=True,
+        vectorized=True,
+        n_resamples=4_000,
+        batch=200,
+        method="percentile",
+        rng=np.random.default_rng(3),
+    ).confidence_interval
+    width = theirs.high - theirs.low
+    assert ours.low == pytest.approx(theirs.low, abs=0.06 * width)
+    assert ours.high == pytest.approx(theirs.high, abs=0.06 * width)
+    assert ours.sources == sources
 
 
 @pytest.mark.parametrize("rows", [0, 1, 400])

@@ -368,6 +368,20 @@ def test_files_say_the_same_and_hold_no_nan(whole: EvaluationService) -> None:
     assert all(said["protected", one.name, "lost on generated images"] == one.share for one in losses.classes)
 
 
+def test_what_a_segmenter_says_later_is_added_to_what_was_held(
+    workspace: Workspace, service: EvaluationService
+) -> None:
+    for scenes, seed in ((2, 5), (3, 6)):
+        fill(workspace, scenes, road=True, seed=seed)
+        assert service.pending(ROADS).left == 12 * scenes
+        read_all(service, ROADS)
+        held, anew = service.evaluate(ROADS), service_of(workspace)
+        assert service.pending(ROADS).left == 0
+        assert facts_of(held) == facts_of(anew.evaluate(ROADS))
+        anew.close()
+    assert held.segmentation is not None and held.segmentation.sources == 5
+
+
 def judged(workspace: Workspace, cases: dict[int, str]) -> None:
     """A study in which two people answered so about the images of these test cases."""
     studies = workspace.studies

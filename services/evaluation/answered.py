@@ -174,13 +174,20 @@ class ModelAnswers:
             if model.identity.kind == "classification":
                 return len(cases.pictures) - len(self._missing(self._all(model, cases), cases))
             counts = self._counts(model).row
-        known = self._workspace.models_under_test.latest(model.key)
-        missing = {
+            missing = {
+                sha
+                for images in cases.all_images
+                for sha, (mask, _) in zip(images.shas, images.masks, strict=True)
+                if mask and (sha, mask) not in counts
+            }
+        without = {
             sha
             for images in cases.all_images
             for sha, (mask, _) in zip(images.shas, images.masks, strict=True)
-            if sha not in known or (mask and (sha, mask) not in counts)
+            if not mask
         }
+        if without:
+            missing |= without - self._workspace.models_under_test.latest(model.key).keys()
         return len(cases.pictures) - len(missing)
 
     def _missing(self, held: _Held, cases: Cases) -> set[str]:
