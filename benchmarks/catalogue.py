@@ -15,7 +15,7 @@ import random
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -52,6 +52,7 @@ SCORED = 4_000.0
 """Milliseconds: to score 125,000 images."""
 TIMES = 200
 CLASSES = 100
+TASKS = tuple(Task("classification", f"class {number}") for number in range(CLASSES))
 A_RUN = 8
 """Test cases of a run."""
 MODEL = "a model under test"
@@ -316,10 +317,19 @@ def made(fate: random.Random, image: Image.Image, label: int) -> TestCase:
     return TestCase(image, lineage, {CONTROL_IMAGE: image}, checks)
 
 
-def prepared(folder: Path, size: int, shared: int = 64, side: int = 16, apart: bool = False) -> None:
+def prepared(
+    folder: Path,
+    size: int,
+    shared: int = 64,
+    side: int = 16,
+    apart: bool = False,
+    tasks: Sequence[Task] = TASKS,
+    mask_classes: Mapping[int, str] | None = None,
+) -> None:
     """A workspace of so many test cases, eight a run. They share some images of so many pixels a side; or, if they are
     `apart`, each has one of its own, without a file, and the last one of each run is a reconstruction. The catalogue is
-    made as its steps make it in an older workspace. Of a tenth of the classes nobody decided about an image yet.
+    made as its steps make it in an older workspace. Of a tenth of the classes nobody decided about an image yet. Runs
+    have the tasks in turns, and where there are `mask_classes` a mask each, without a file.
     """
     fate = random.Random(size)
     with Workspace(folder) as workspace:
@@ -332,7 +342,7 @@ def prepared(folder: Path, size: int, shared: int = 64, side: int = 16, apart: b
         for picture in pictures:
             sha = workspace.images.add(picture)
             workspace.predictions.append(sha, MODEL, Prediction("classification", MODEL, (Guess("class 1", 0.5),)))
-        workspace._database.write(lambda db: _fill(db, fate, first, size, apart))
+        workspace._database.write(lambda db: _fill(db, fate, first, size, apart, tasks, mask_classes))
 
 
 def _picture(number: int, side: int) -> Image.Image:
@@ -341,7 +351,15 @@ def _picture(number: int, side: int) -> Image.Image:
     return blurred.resize((side, side), Image.Resampling.BICUBIC)
 
 
-def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int, apart: bool) -> None:
+def _fill(
+    db: sqlite_utils.Database,
+    fate: random.Random,
+    first: str,
+    size: int,
+    apart: bool,
+    of_runs: Sequence[Task],
+    mask_classes: Mapping[int, str] | None,
+) -> None:
     triggers = _taken_away(db)
     run, state, value, case = (
         dict(next(iter(db.query(f"SELECT * FROM {table} ORDER BY rowid LIMIT 1"))))
@@ -367,8 +385,16 @@ def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int,
     (picture,) = db.query("SELECT * FROM images WHERE sha = ?", [run["source"]])
     add("images", dict(picture), ({"sha": f"{n:064x}"} for n in numbers))  # nobody opens a source here
     add("runs", run, ({"id": run_of(n), "source": f"{n:064x}"} for n in numbers))
-    tasks = [json.dumps(to_plain(Task("classification", f"class {n}"))) for n in range(CLASSES)]
-    add("run_states", state, ({"run": run_of(n), "name": f"Street {n}", "task": tasks[n % CLASSES]} for n in numbers))
+    tasks = [json.dumps(to_plain(one)) for one in of_runs]
+
+    def state_of(number: int) -> dict[str, object]:
+        held: dict[str, object] = {"run": run_of(number), "name": f"Street {number}"}
+        held["task"] = tasks[number % len(tasks)]
+        if mask_classes is not None:
+            held |= {"mask": f"{number:064x}", "mask_classes": json.dumps(mask_classes)}
+        return held
+
+    add("run_states", state, map(state_of, numbers))
     captions = (json.dumps({"text": f"A street with word{int(WORDS ** fate.random())}."}) for _ in numbers)
     add("stage_values", value, ({"run": run_of(n), "value": next(captions)} for n in numbers))
 
@@ -377,7 +403,7 @@ def _fill(db: sqlite_utils.Database, fate: random.Random, first: str, size: int,
             of_run = number // A_RUN
             if of_run in numbers:
                 caption, checks = fate.choice(packed)
-                task = tasks[of_run % CLASSES]
+                task = tasks[of_run % len(tasks)]
                 yield {
                     "run": run_of(of_run),
                     "image": f"e{number:063x}" if apart else fate.choice(shas),

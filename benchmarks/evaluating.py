@@ -1,6 +1,7 @@
-"""From a click to the figures of an evaluation, on 125,000 test cases whose predictions are stored.
+"""From a click to the figures of an evaluation, on 125,000 test cases whose predictions are stored: of a classifier of
+a thousand classes, and of a segmenter of a dozen.
 
-`python -m benchmarks.evaluating` runs this alone; it takes a minute to make the workspace, and 1 GB of disk.
+`python -m benchmarks.evaluating` runs this alone; it takes minutes to make the workspaces, and 1 GB of disk.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sqlite_utils
+from numpy.typing import NDArray
 
 from benchmarks.catalogue import CLASSES, prepared
 from benchmarks.figures import Figure, reported
@@ -25,13 +28,14 @@ from evaluation.identity import ModelIdentity, Preprocessing
 from evaluation.types import Guess, Prediction
 from pipeline.profile import load_profile
 from pipeline.settings import UnderTestSettings
-from pipeline.types import EDIT_TYPES
+from pipeline.types import EDIT_TYPES, Task
 from services.evaluation.predicting import model_key
 from services.evaluation.service import EvaluationService
+from services.evaluation.subjects import read_cases
 from services.evaluation.types import Asked, Subject
 from storage.catalogue_types import CatalogueFilter, Facet
 from storage.decisions import Target
-from storage.models_under_test import NewProbabilities
+from storage.models_under_test import PIXELS, NewPixelCount, NewProbabilities
 from storage.predictions import NewPrediction
 from storage.workspace import Workspace
 
@@ -45,18 +49,25 @@ AT_ONCE = 5_000
 JUDGED = 300
 """Images that a study has judged, as many as the paper's."""
 WANTED = UnderTestSettings(source="timm", name="a model under test")
+PIXEL_CLASSES = tuple(f"thing {number}" for number in range(12))
+IN_A_MASK, PROTECTED, SIDE = 8, 4, 512
+"""How many of the classes a mask has, and a task protects; and the pixels of a mask a side."""
 
 
 def measure(size: int = SIZE) -> list[Figure]:
-    """The figures of one workspace."""
-    with tempfile.TemporaryDirectory() as folder:
-        # In a process of its own, so that what it takes is not that of reading.
-        making = multiprocessing.get_context("spawn").Process(target=made, args=(Path(folder), size))
-        making.start()
-        making.join()
-        assert making.exitcode == 0, "the workspace was not made"
-        with Workspace(Path(folder)) as workspace:
-            return _measured(workspace, size)
+    """The figures of two workspaces."""
+    figures = list[Figure]()
+    labels = tuple(f"class {number}" for number in range(CLASSES))
+    for make, kind, classes in ((made, "classification", labels), (made_of_pixels, "segmentation", PIXEL_CLASSES)):
+        with tempfile.TemporaryDirectory() as folder:
+            # In a process of its own, so that what it takes is not that of reading.
+            making = multiprocessing.get_context("spawn").Process(target=make, args=(Path(folder), size))
+            making.start()
+            making.join()
+            assert making.exitcode == 0, "the workspace was not made"
+            with Workspace(Path(folder)) as workspace:
+                figures += _measured(workspace, size, kind, classes)
+    return figures
 
 
 def made(folder: Path, size: int) -> None:
@@ -90,6 +101,50 @@ def made(folder: Path, size: int) -> None:
         workspace._database.write(lambda db: judged(db, fate.choice(len(table), JUDGED, replace=False).tolist()))
 
 
+def made_of_pixels(folder: Path, size: int) -> None:
+    """The same of a segmentation with a mask a run, and the pixels of each image that a segmenter has counted."""
+    numbered = dict(enumerate(PIXEL_CLASSES))
+    around = (*PIXEL_CLASSES, *PIXEL_CLASSES)
+    tasks = [Task("segmentation", protected=around[at : at + PROTECTED]) for at in range(len(PIXEL_CLASSES))]
+    prepared(folder, size, apart=True, tasks=tasks, mask_classes=numbered)
+    fate = np.random.default_rng(size)
+    identity = ModelIdentity(WANTED.name, "random", "segmentation", Preprocessing((SIDE, SIDE)), PIXEL_CLASSES)
+    with Workspace(folder) as workspace:
+        model = workspace.models_under_test.record(model_key(WANTED), identity, WANTED.title, WANTED.model_dump())
+        cases = read_cases(workspace, Subject(None, CatalogueFilter({"kind": ("segmentation",)})))
+        mask_of = {
+            sha: mask
+            for images in cases.all_images
+            for sha, (mask, _) in zip(images.shas, images.masks, strict=True)
+            if mask
+        }
+        shas = list(mask_of)
+        for first in range(0, len(shas), AT_ONCE):
+            some = shas[first : first + AT_ONCE]
+            said = Prediction("segmentation", model.key, classes=PIXEL_CLASSES, class_map=b"nobody opens it")
+            workspace.models_under_test.keep(model, [NewPrediction(sha, model.key, said) for sha in some])
+            known = workspace.models_under_test.latest(model.key)
+            workspace.models_under_test.keep_pixel_counts(
+                [NewPixelCount(known[sha], mask_of[sha], _pixels(fate)) for sha in some]
+            )
+        workspace._database.write(lambda db: judged(db, fate.choice(len(cases.table), JUDGED, replace=False).tolist()))
+
+
+def _pixels(fate: np.random.Generator) -> NDArray[Any]:
+    """What a segmenter makes of a mask: most of each class is right, and the rest is a few others."""
+    there = fate.permutation(len(PIXEL_CLASSES))[:IN_A_MASK]
+    share = fate.dirichlet(np.ones(IN_A_MASK)) * SIDE**2
+    right = fate.beta(8, 1, IN_A_MASK)
+    others = fate.integers(0, len(PIXEL_CLASSES), (IN_A_MASK, 3))
+    counts = np.zeros((len(PIXEL_CLASSES), len(PIXEL_CLASSES)))
+    counts[there, there] += share * right
+    np.add.at(counts, (there[:, None], others), (share * (1 - right) / 3)[:, None])
+    mask, said = np.nonzero(counts >= 1)
+    found = np.zeros(len(mask), PIXELS)
+    found["mask"], found["said"], found["pixels"] = mask, said, counts[mask, said]
+    return found
+
+
 def judged(db: sqlite_utils.Database, rows: Sequence[int]) -> None:
     """One study that has judged these images of the catalogue, four of five of them valid: its end alone, no votes."""
     now = "2026-01-01T00:00:00+00:00"
@@ -103,10 +158,10 @@ def judged(db: sqlite_utils.Database, rows: Sequence[int]) -> None:
         db.table("study_items").insert({**item, **found, "created": now, "outcome": outcome})
 
 
-def _measured(workspace: Workspace, size: int) -> list[Figure]:
-    name = f", {size:,} test cases"
+def _measured(workspace: Workspace, size: int, kind: str, classes: Sequence[str]) -> list[Figure]:
+    name = f" of a {kind}, {size:,} test cases"
     service = EvaluationService(load_profile("demo"), workspace, lambda _: None)
-    everything = Subject(None, CatalogueFilter())
+    everything = Subject(None, CatalogueFilter({"kind": (kind,)}))
 
     def look(subject: Subject) -> None:
         service.view(subject)
@@ -119,11 +174,10 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
         clicked = _timed(lambda: service.evaluate(Asked(everything, WANTED)))
         fate = random.Random(size)
         filtered, decided = [], []
-        kinds, classes = fate.sample(EDIT_TYPES, TIMES // 2), fate.sample(range(CLASSES), TIMES // 2)
-        wanted: list[dict[Facet, tuple[str, ...]]] = [{"class": (f"class {one}",)} for one in classes]
-        wanted += [{"edit type": (one,)} for one in kinds]
+        wanted: list[dict[Facet, tuple[str, ...]]] = [{"class": (one,)} for one in fate.sample(classes, TIMES // 2)]
+        wanted += [{"edit type": (one,)} for one in fate.sample(EDIT_TYPES, TIMES // 2)]
         for facets in wanted:
-            of_filter = Asked(Subject(None, CatalogueFilter(facets)), WANTED)
+            of_filter = Asked(Subject(None, CatalogueFilter({"kind": (kind,), **facets})), WANTED)
             filtered.append(_timed(partial(service.evaluate, of_filter)))
         for _ in range(TIMES):
             workspace.decisions.review(Target((fate.randrange(1, size),)), fate.choice(("accepted", "rejected")), "")
@@ -131,7 +185,7 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
     finally:
         service.close()
     return [
-        Figure(f"first look at a model and images{name}", (opened,), OPENED),
+        Figure(f"first look at images{name}", (opened,), OPENED),
         Figure(f"from a click to the figures{name}", (clicked,), CLICKED),
         Figure(f"figures of a filter after that{name}", tuple(filtered), FILTERED, share=0.95),
         Figure(f"figures after somebody decided{name}", tuple(decided), CLICKED),

@@ -36,7 +36,6 @@ from pipeline.errors import Cancelled, UserError
 from pipeline.settings import UnderTestSettings
 from services.evaluation import retrainings as retrainings_module
 from services.evaluation.__main__ import main
-from services.evaluation.ranking import NOT_RANKED
 from services.evaluation.retrained import retrained_facts, retrained_markdown, retrained_of, told_of
 from services.evaluation.retraining import (
     RetrainAsked,
@@ -307,8 +306,11 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path)
         steps: list[tuple[str, int, int]] = []
         found = trained.retrain(asked, quiet)
         assert found.kind == "segmentation" and found.recipe.batch == 4
-        assert [one.name for one in found.arms] == [ORIGINAL, AUGMENTED, GENERATED]
-        assert [(one.name, one.why) for one in found.left_out if one.name == RANKED] == [(RANKED, NOT_RANKED)]
+        assert [one.name for one in found.arms] == [ORIGINAL, AUGMENTED, GENERATED, RANKED]
+        originals, whole, half = (
+            next(one.images for one in found.arms if one.name == name) for name in (ORIGINAL, GENERATED, RANKED)
+        )
+        assert half - originals == (whole - originals + 1) // 2 > 0
         assert all(one.value is not None and 0 < one.value < 1 for one in found.miou)
         # The model as it is: its pixels, counted by another way that reads class maps.
         read_all(service, ROADS)

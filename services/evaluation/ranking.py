@@ -25,7 +25,6 @@ FOLDS = 5
 DOUBTS = 20
 """Groups of equal size into which images are parted by how unsure the model is of them."""
 OURS, RANDOM, ENTROPY, GINI = "ours", "random", "entropy", "DeepGini"
-NOT_RANKED = "Test cases are ranked for a classifier: a segmenter is not simply right or wrong of an image."
 ValidFrom = Literal["votes", "checks", "nothing"]
 Numbers = NDArray[np.int64]
 

@@ -31,7 +31,6 @@ from evaluation.sides import SIDES, Pictured, Side, shared, side_of
 from pipeline.errors import UserError
 from pipeline.near_duplicates import Groups, join_alike, near_any
 from pipeline.types import TaskKind
-from services.evaluation.ranking import NOT_RANKED
 from services.evaluation.subjects import Cases, Images, MaskOf
 from services.evaluation.types import Asked
 from services.predictions import model_key
@@ -406,8 +405,6 @@ def _arm(
         if not len(learnt_from):
             return "None of the test cases to learn from is valid."
     if key == "ranked":
-        if cases.view.kind == "segmentation":
-            return NOT_RANKED
         order = ranked(learnt_from)
         learnt_from = order[: (len(order) + 1) // 2]
     return made.of(cases.generated, learnt_from)[0]

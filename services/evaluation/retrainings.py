@@ -204,7 +204,7 @@ class Retrainings:
         mapping = self._evaluations.class_map(asked.asked, cases, stored)
         parted = part(cases, mapping, looks, asked)
         kind = stored.identity.kind
-        if "ranked" in asked.arms and kind == "classification":
+        if "ranked" in asked.arms:
             self._evaluations.predicting.read(
                 asked.asked.model, cases, lambda done, total: on_step(READING, done, total)
             )
