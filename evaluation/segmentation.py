@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,23 @@ class Pixels:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @cached_property
+    def true(self) -> Floats:
+        """The pixels of each class, (images, classes)."""
+        found: Floats = self.counts.sum(axis=-1)
+        return found
+
+    @cached_property
+    def said(self) -> Floats:
+        """The pixels that are said to be of each class, and of none of them, (images, classes + 1)."""
+        found: Floats = self.counts.sum(axis=-2)
+        return found
+
+    @property
+    def right(self) -> Floats:
+        """The pixels of each class that are said to be of it, (images, classes)."""
+        return np.diagonal(self.counts, axis1=-2, axis2=-1)
 
     def where(self, wanted: NDArray[np.bool_]) -> Pixels:
         """Those that are wanted."""
@@ -252,7 +270,7 @@ def _overlaps(pixels: Pixels) -> Floats:
     """Of each image the intersection, and then the union, of each class: (images, 2 x classes). All that IoUs are made
     of adds up over images.
     """
-    return np.concatenate(_hit_and_union(pixels.counts), axis=1)
+    return np.concatenate([pixels.right, pixels.true + pixels.said[:, :-1] - pixels.right], axis=1)
 
 
 def _by_source(source: NDArray[np.int64], values: Floats, sources: NDArray[np.int64]) -> Floats:
@@ -275,23 +293,22 @@ def _shares(counts: Floats) -> Floats:
     return np.divide(counts, whole, out=np.full(counts.shape, np.nan), where=whole > 0)
 
 
-def right_pixels(counts: Floats) -> Floats:
+def right_pixels(pixels: Pixels) -> Floats:
     """The share of the pixels of each image that a segmenter is right about, (images,); NaN where none counts."""
-    hit, whole = np.trace(counts, axis1=-2, axis2=-1), counts.sum(axis=(-2, -1))
+    hit, whole = pixels.right.sum(axis=-1), pixels.true.sum(axis=-1)
     return np.divide(hit, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
 
 
-def iou_in_masks(counts: Floats, classes: Sequence[Sequence[int]]) -> Floats:
-    """The intersection over union of each class on each image, (images, classes), of counts (images, groups, groups +
-    1). A class is one or several of the groups, taken as one; NaN where the mask of the image has no pixel of it.
+def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
+    """The intersection over union of each class on each image, (images, classes). A class is one or several of the
+    groups of `pixels`, taken as one; NaN where the mask of the image has no pixel of it.
     """
-    true, said = counts.sum(axis=-1), counts.sum(axis=-2)
-    found = np.full((len(counts), len(classes)), np.nan)
+    found = np.full((len(pixels), len(classes)), np.nan)
     for place, own in enumerate(classes):
         groups = list(own)
-        here = true[:, groups].sum(axis=1)
-        hit = counts[:, groups][:, :, groups].sum(axis=(1, 2))
-        union = here + said[:, groups].sum(axis=1) - hit
+        here = pixels.true[:, groups].sum(axis=1)
+        hit = sum((pixels.counts[:, one, other] for one in groups for other in groups), np.zeros(len(pixels)))
+        union = here + pixels.said[:, groups].sum(axis=1) - hit
         np.divide(hit, union, out=found[:, place], where=here > 0)
     return found
 
@@ -300,7 +317,7 @@ def missed_by(originals: Pixels, protected: NDArray[np.bool_], classes: Sequence
     """What a segmenter misses on originals: `protected` says of each, (originals, classes), which classes must be
     found. It finds a class from an IoU of `DROPPED` on, and is right where it finds all that the mask has.
     """
-    held = iou_in_masks(originals.counts, classes)
+    held = iou_in_masks(originals, classes)
     there = protected & np.isfinite(held)
     missed = there & (held < DROPPED)
     return _losses(originals.source, there, missed, 1.0 - held)
@@ -316,8 +333,8 @@ def lost_by(
     held = np.full(
         (int(max(originals.source.max(initial=-1), images.source.max(initial=-1))) + 1, len(classes)), np.nan
     )
-    held[originals.source] = iou_in_masks(originals.counts, classes)
-    before, after = held[images.source], iou_in_masks(images.counts, classes)
+    held[originals.source] = iou_in_masks(originals, classes)
+    before, after = held[images.source], iou_in_masks(images, classes)
     with np.errstate(invalid="ignore"):
         found = protected & (before >= DROPPED) & np.isfinite(after)
         fall = before - after

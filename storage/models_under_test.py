@@ -229,18 +229,20 @@ class ModelsUnderTest(Repository):
         self, db: sqlite_utils.Database, key: str, after: int = 0
     ) -> tuple[list[tuple[str, str, NDArray[Any]]], int]:
         """Image, mask, and how many pixels of each class of the mask the model of a key calls what (`PIXELS`), of what
-        was saved after the row `after`, in that order: a later one of the same image and mask counts. And the last row.
+        was saved after the row `after`, in that order: a later one of the same image and mask counts. And the last row
+        that there is.
         """
+        # The rows that are new lead, not those of the model: mostly there is none.
         query = """
-            SELECT image, mask, counts, pixel_counts.id FROM predictions
-            JOIN pixel_counts ON prediction = predictions.id
-            WHERE model = ? AND pixel_counts.id > ? ORDER BY pixel_counts.id
+            SELECT image, mask, counts FROM pixel_counts CROSS JOIN predictions ON predictions.id = prediction
+            WHERE pixel_counts.id > ? AND model = ? ORDER BY pixel_counts.id
         """
-        found = []
-        for image, mask, counts, number in db.execute(query, [key, after]):
-            found.append((image, mask, np.frombuffer(zlib.decompress(counts), PIXELS)))
-            after = number
-        return found, after
+        found = [
+            (image, mask, np.frombuffer(zlib.decompress(counts), PIXELS))
+            for image, mask, counts in db.execute(query, [after, key])
+        ]
+        (last,) = db.execute("SELECT coalesce(max(id), 0) FROM pixel_counts").fetchone()
+        return found, last
 
 
 def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:

@@ -92,7 +92,7 @@ def test_a_segmenter_is_told_with_what_it_loses_and_the_same_numbers_everywhere(
     lost = lost_by(original, generated, protected[generated.source], groups)
     losses = loss_effect(missed, lost, lost_by(original, original, protected, groups), NAMES[:2], ["train"] * 30)
     assert losses.generated.value is not None and losses.reconstructed.value == 0.0
-    after = right_pixels(generated.counts)
+    after = right_pixels(generated)
     changes = Changes(generated.source, after, np.full(90, 0.9), lost.right == WRONG)
     table = sensitivity(changes, [["weather"] if place % 2 else ["time of day"] for place in range(90)])
     votes = np.where(chance.random(90) < 0.5, 1, 0)

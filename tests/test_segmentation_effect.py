@@ -135,7 +135,7 @@ def test_a_class_is_lost_where_it_was_found_and_falls_by_enough() -> None:
     assert held.lost.tolist() == [
         *([False] * 3, ROAD, [1, 1, 0], PEDESTRIAN, [False] * 3, [False] * 3, [False] * 3),
     ]
-    before, after = iou_in_masks(original.counts, singles), iou_in_masks(cases.counts, singles)
+    before, after = iou_in_masks(original, singles), iou_in_masks(cases, singles)
     for row, source in enumerate(cases.source[:6].tolist()):
         for column in np.flatnonzero(protected[row]).tolist():
             pair = (float(before[source, column]), float(after[row, column]))
@@ -161,9 +161,9 @@ def test_a_class_is_lost_where_it_was_found_and_falls_by_enough() -> None:
 
 def test_several_groups_are_one_class_where_one_name_means_them_all() -> None:
     counts = np.array([[[10, 0, 0, 0], [0, 4, 6, 0], [0, 5, 5, 0]]], np.float64)
-    together = iou_in_masks(counts, [(1,), (1, 2), ()])
+    together = iou_in_masks(of([0], *counts), [(1,), (1, 2), ()])
     assert together[0, 0] == pytest.approx(4 / 15) and together[0, 1] == 1.0 and np.isnan(together[0, 2])
-    assert right_pixels(counts).tolist() == [19 / 30] and np.isnan(right_pixels(np.zeros((1, 3, 4)))[0])
+    assert right_pixels(of([0], *counts)).tolist() == [19 / 30] and np.isnan(right_pixels(of([0], np.zeros((3, 4))))[0])
 
 
 def test_nothing_is_lost_where_nothing_is_there() -> None:

@@ -245,9 +245,9 @@ class _Evaluation:
     ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool]:
         """The tables of edits by the share of right pixels; an image of which a class is lost is one that is wrong."""
         after = np.full(len(right), np.nan)
-        after[cased.place] = right_pixels(cased.pixels.counts)
+        after[cased.place] = right_pixels(cased.pixels)
         of_original, of_control = (
-            _means_of(right_pixels(held.pixels.counts), held.pixels.source, len(self._cases.originals))
+            _means_of(right_pixels(held.pixels), held.pixels.source, len(self._cases.originals))
             for held in (first, control)
         )
         names = [one for one in EDIT_TABLES if one != "class"]
