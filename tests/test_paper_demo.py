@@ -147,6 +147,16 @@ def test_no_arm_learns_from_what_it_is_measured_on(whole: Whole) -> None:
             assert {side[file] for file in files} == {"train"}
             assert UNSEEN not in {kind.get(file) for file in files}
         assert len(arms[MAIN_ARM]) > len(arms["original only"])
+        # What is measured stays; its twin is not learnt from.
+        of_side = {side[one.image]: at for at, one in enumerate(found.cases) if found.edit_types[at] != UNSEEN}
+        twin = whole.folder / f"{family}-twin.png"
+        twin.write_bytes(Path(found.cases[of_side["test"]].image).read_bytes())
+        cases = list(found.cases)
+        cases[of_side["train"]] = replace(cases[of_side["train"]], image=str(twin))
+        twinned = Parts(replace(found, cases=tuple(cases)), parts.data, ())
+        assert twinned.alike == {twin} | parts.alike and not shared_images(twinned)
+        for arm in arms_of(twinned):
+            assert twin not in {one.image for one in arm.examples}
 
 
 def test_another_size_is_not_mixed_with_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -231,9 +241,17 @@ def test_goals_follow_their_figures(whole: Whole) -> None:
     """The results of the run with other figures in them: what is reached, and what is not, turns with them."""
     work = paper.Work(whole.folder, SMALL)
     held, _ = paper.results(work, SMALL)
-    rich = replace(held, size=FULL, cases=dict.fromkeys(world.FAMILIES, 2500), minutes={"making": 61.0, "figures": 1.0})
+    rich = replace(
+        held,
+        size=FULL,
+        cases=dict.fromkeys(world.FAMILIES, 2520),
+        full=dict.fromkeys(world.FAMILIES, 500),
+        minutes={"making": 61.0, "figures": 1.0},
+    )
     said = {one.what: one for one in goals_of(rich)}
     assert said["classifier: sources and test cases"].reached and said["the whole"].reached is False
+    few = {one.what: one for one in goals_of(replace(rich, full=dict.fromkeys(world.FAMILIES, 499)))}
+    assert few["classifier: sources and test cases"].reached is False
     valid = rich.validity["object"]
     for share, reached in ((0.95, True), (0.92, False), (0.98, False)):
         rows = tuple(replace(row, studies=400, held=round(400 * share)) for row in valid.coverage)

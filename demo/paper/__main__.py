@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from demo.paper import making, report, world
 from demo.paper.breaking import breaking
-from demo.paper.goals import Results
+from demo.paper.goals import CAPTIONS, Results
 from demo.paper.prioritising import prioritising
 from demo.paper.reading import Read, read
 from demo.paper.retraining import Parts, Retraining, retraining
@@ -110,7 +110,7 @@ def results(work: Work, size: Size) -> tuple[Results, dict[Family, Read]]:
         ranked,
         trained,
         {one: len(found[one].cases) for one in FAMILIES},
-        {one: min((counts[one][number] for number in range(len(found[one].sources))), default=0) for one in FAMILIES},
+        {one: sum(number >= CAPTIONS for number in counts[one].values()) for one in FAMILIES},
         work.minutes,
     )
     return held, found

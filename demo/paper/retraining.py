@@ -11,6 +11,7 @@ import multiprocessing
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -49,7 +50,7 @@ from evaluation.retraining import Arm, Augmentation, Example, TrainingRecipe
 from evaluation.segmentation import mean_iou
 from evaluation.sides import SIDES, Pictured, Shared, Side, shared
 from evaluation.trainings import Training, learnt, right_of
-from pipeline.near_duplicates import perceptual_hash
+from pipeline.near_duplicates import near_any, perceptual_hash
 from pipeline.settings import UnderTestSettings
 from pipeline.types import TaskKind
 
@@ -80,7 +81,9 @@ class Retraining:
     images: Mapping[str, int]
     """How many images each set has."""
     shared: tuple[Shared, ...]
-    """Images that are on two sides: there must be none."""
+    """Images that are used on two sides: there must be none."""
+    alike: int
+    """Images that are left out, as they look like one that is measured or tuned with."""
     seeds: int
     recipe: TrainingRecipe
 
@@ -97,20 +100,46 @@ class Parts:
     data: Path
     shift: Sequence[tuple[Path, Scene]]
 
+    @cached_property
+    def pictured(self) -> Mapping[Side, Mapping[Path, Pictured]]:
+        """All images by side: originals, and what was made of them."""
+        found: dict[Side, dict[Path, Pictured]] = {one: {} for one in SIDES}
+        files = [(one, self.data / one.key) for one in self.found.sources]
+        files += [
+            (self.found.sources[one.source], Path(one.image)) for one in (*self.found.cases, *self.found.controls)
+        ]
+        for source, file in files:
+            found[side(source)][file] = _pictured(file, source.number)
+        return found
+
+    @cached_property
+    def alike(self) -> frozenset[Path]:
+        """Images that look like one of a side that comes after theirs: nothing is learnt from them, or tuned with, so
+        that what is measured with stays whole.
+        """
+        later, found = list[int](), set[Path]()
+        for one in reversed(SIDES):
+            looks = {file: held.look for file, held in self.pictured[one].items()}
+            near = near_any(list(looks.values()), later)
+            found |= {file for file, too in zip(looks, near.tolist(), strict=True) if too}
+            later += looks.values()
+        return frozenset(found)
+
     def original(self, where: Side) -> tuple[list[Example], list[int]]:
         """The sources of a side, and their numbers."""
         rows = [at for at, one in enumerate(self.found.sources) if side(one) == where]
+        rows = [at for at in rows if self.data / self.found.sources[at].key not in self.alike]
         return [self._example(self.data / self.found.sources[at].key, at) for at in rows], rows
 
     def made(self, rows: Numbers) -> tuple[list[Example], list[int]]:
         """Some of the cases, and the numbers of their sources."""
-        cases = [self.found.cases[row] for row in rows]
+        cases = [one for one in (self.found.cases[row] for row in rows) if Path(one.image) not in self.alike]
         return [self._example(Path(one.image), one.source) for one in cases], [one.source for one in cases]
 
     def controls(self, where: Side) -> list[Example]:
         """The reconstructions of a side."""
         own = [one for one in self.found.controls if side(self.found.sources[one.source]) == where]
-        return [self._example(Path(one.image), one.source) for one in own]
+        return [self._example(Path(one.image), one.source) for one in own if Path(one.image) not in self.alike]
 
     def natural(self) -> tuple[list[Example], list[int]]:
         """The shift set: each scene is a source of its own."""
@@ -184,6 +213,7 @@ def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraini
         {arm.name: len(arm.examples) for arm in arms},
         {name: len(own) for name, own in sets.items()},
         shared_images(parts),
+        len(parts.alike),
         size.seeds,
         recipe,
     )
@@ -213,15 +243,9 @@ def arms_of(parts: Parts) -> tuple[Arm, ...]:
 
 
 def shared_images(parts: Parts) -> tuple[Shared, ...]:
-    """Pictures that are on two sides, or look alike: originals, and what was made of them."""
-    sides: dict[Side, list[Pictured]] = {one: [] for one in SIDES}
-    found = parts.found
-    for source in found.sources:
-        sides[side(source)].append(_pictured(parts.data / source.key, source.number))
-    for made in (*found.cases, *found.controls):
-        source = found.sources[made.source]
-        sides[side(source)].append(_pictured(Path(made.image), source.number))
-    return tuple(shared(sides))
+    """Pictures that are used on two sides, or look alike there: originals, and what was made of them."""
+    used = {one: [held for file, held in own.items() if file not in parts.alike] for one, own in parts.pictured.items()}
+    return tuple(shared(used))
 
 
 def _pictured(file: Path, source: int) -> Pictured:
