@@ -37,15 +37,7 @@ from pipeline.settings import UnderTestSettings
 from services.evaluation import retrainings as retrainings_module
 from services.evaluation.__main__ import main
 from services.evaluation.retrained import retrained_facts, retrained_markdown, retrained_of, told_of
-from services.evaluation.retraining import (
-    RetrainAsked,
-    RetrainPlan,
-    ValidCases,
-    kept_under,
-    part,
-    plan,
-    shared_images,
-)
+from services.evaluation.retraining import RetrainAsked, kept_under, part
 from services.evaluation.retrainings import Retrainings
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
@@ -55,15 +47,11 @@ from storage.catalogue_types import Between, CatalogueFilter
 from storage.workspace import Workspace
 from tests.evaluation_cases import fill
 from tests.model_cases import onnx_file
+from tests.retrain_cases import QUICK, planned, quiet
 from tests.test_eval_cases import set_of
 from tests.test_eval_results import BIRDS, CLASSIFIER, OBJECTS, ROADS, SEGMENTER, STREETS, judged, read_all, service_of
 
-QUICK = RetrainAsked(BIRDS, seeds=2, updates=2, batch=4, rate=0.01, arms=("generated",))
-"""Seconds at most."""
-
-
-def quiet(what: str, done: int, total: int) -> None:
-    """Told how far it is."""
+pytest_plugins = "tests.retrain_cases"
 
 
 @pytest.fixture(scope="module")
@@ -73,32 +61,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
         fill(workspace, 14)
         fill(workspace, 1, road=True)
         yield workspace
-
-
-@pytest.fixture(scope="module")
-def evaluations(filled: Workspace) -> Iterator[EvaluationService]:
-    made = service_of(filled)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def retrainings(filled: Workspace, evaluations: EvaluationService) -> Iterator[Retrainings]:
-    made = Retrainings(filled, evaluations)
-    yield made
-    made.close()
-
-
-def planned(workspace: Workspace, service: EvaluationService, asked: RetrainAsked) -> tuple[Cases, RetrainPlan, int]:
-    """The plan of a question without votes, and how many images are on two sides."""
-    cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
-    looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
-    mapping = service.class_map(asked.asked, cases, stored)
-    parted = part(cases, mapping, looks, asked)
-    nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
-    path, no_mask = workspace.images.path, lambda _: None
-    found = plan(cases, mapping, parted, asked, path, no_mask, nobody, lambda places: places[::-1])
-    return cases, found, len(shared_images(cases, parted, looks))
 
 
 def test_sides_are_disjoint_and_what_is_made_of_a_source_is_on_its_side(

@@ -22,12 +22,12 @@ from services.evaluation.service import EvaluationService
 from storage.test_set_types import SetEntry
 from storage.workspace import Workspace
 from tests.evaluation_cases import fill
-from tests.test_eval_results import BIRDS, CLASSIFIER, ROADS, service_of
-from tests.test_eval_retrain import QUICK, planned, quiet
-from tests.test_eval_shift import draft, masked, sides
+from tests.retrain_cases import QUICK, draft, masked, planned, quiet, sides
+from tests.test_eval_results import BIRDS, CLASSIFIER, ROADS
 from ui.evaluate.retraining import retraining_part
 from ui.evaluate.words import Place
 
+pytest_plugins = "tests.retrain_cases"
 CREATED = "2026-01-01T00:00:00+00:00"
 PLACE = Place(view="kind=classification", key="mine")
 
@@ -39,20 +39,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
         fill(workspace, 14)
         fill(workspace, 10, road=True)
         yield workspace
-
-
-@pytest.fixture(scope="module")
-def evaluations(filled: Workspace) -> Iterator[EvaluationService]:
-    made = service_of(filled)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def retrainings(filled: Workspace, evaluations: EvaluationService) -> Iterator[Retrainings]:
-    made = Retrainings(filled, evaluations)
-    yield made
-    made.close()
 
 
 def test_a_set_opens_its_images_and_an_arm_those_that_it_is_wrong_about(

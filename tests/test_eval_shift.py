@@ -4,7 +4,6 @@ and of a segmenter by their masks, whose classes may be others than those that a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,18 +20,16 @@ from evaluation.types import decode_map
 from pipeline.errors import UserError
 from services.evaluation.__main__ import main
 from services.evaluation.retrained import Retrained
-from services.evaluation.retraining import RetrainAsked, part
 from services.evaluation.retrainings import Retrainings
 from services.evaluation.service import EvaluationService
 from services.evaluation.shifts import ShiftClasses
-from services.evaluation.subjects import Cases
-from services.test_sets.hashes import hashes_of
 from storage.test_set_types import SetEntry
 from storage.workspace import Workspace
 from tests.evaluation_cases import fill
-from tests.test_eval_results import ROADS, SEGMENTER, STREETS, service_of
-from tests.test_eval_retrain import QUICK, planned, quiet
+from tests.retrain_cases import QUICK, draft, masked, planned, quiet, sides
+from tests.test_eval_results import ROADS, SEGMENTER, STREETS
 
+pytest_plugins = "tests.retrain_cases"
 STREET = replace(QUICK, asked=ROADS, split_seed=2)
 NAMES = dict(enumerate(SEMANTIC_CLASSES))
 
@@ -44,41 +41,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
         fill(workspace, 14)
         fill(workspace, 10, road=True)
         yield workspace
-
-
-@pytest.fixture(scope="module")
-def evaluations(filled: Workspace) -> Iterator[EvaluationService]:
-    made = service_of(filled)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def retrainings(filled: Workspace, evaluations: EvaluationService) -> Iterator[Retrainings]:
-    made = Retrainings(filled, evaluations)
-    yield made
-    made.close()
-
-
-def draft(workspace: Workspace, name: str, entries: list[SetEntry]) -> int:
-    """The number of a draft with these images."""
-    number = workspace.test_sets.get(workspace.test_sets.create(name)).versions[0].number
-    workspace.test_sets.add(number, entries)
-    return number
-
-
-def sides(workspace: Workspace, service: EvaluationService, asked: RetrainAsked) -> tuple[Cases, tuple[str, ...]]:
-    """The images of a question, and the side of each source."""
-    cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
-    looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
-    return cases, part(cases, service.class_map(asked.asked, cases, stored), looks, asked).side
-
-
-def masked(cases: Cases, place: int, changed: dict[str, str] | None = None) -> SetEntry:
-    """An original with its mask, some of whose classes are called otherwise."""
-    sha, (mask, names) = cases.originals.shas[place], cases.originals.masks[place]
-    told = {int(number): (changed or {}).get(name, name) for number, name in json.loads(names).items()}
-    return SetEntry(sha, sha, mask=mask, mask_classes=told)
 
 
 def right_before(found: Retrained, on: str) -> float:

@@ -36,8 +36,8 @@ from services.evaluation.trained_weights import MARK, disk_of, remove_old, train
 from storage.workspace import Workspace
 from tests.evaluation_cases import fill
 from tests.model_cases import CLASSES, transformers_folder
+from tests.retrain_cases import QUICK, planned, quiet
 from tests.test_eval_results import BIRDS, CLASSIFIER, ROADS, service_of
-from tests.test_eval_retrain import QUICK, planned, quiet
 from tests.test_trainings import checkpoint, training
 
 
