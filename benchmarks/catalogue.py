@@ -73,11 +73,7 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder:
             began = time.monotonic()
-            # In a process of its own: the memory that it takes is not that of reading.
-            making = multiprocessing.get_context("spawn").Process(target=prepared, args=(Path(folder), size))
-            making.start()
-            making.join()
-            assert making.exitcode == 0, "the workspace was not made"
+            made_apart(prepared, Path(folder), size)
             print(f"{size:,} test cases: made in {time.monotonic() - began:.0f} s", flush=True)
             before = resident()
             with Workspace(Path(folder)) as workspace:
@@ -87,6 +83,16 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
             print(f"{size:,} test cases: {grown:.0f} MB more memory than before they were read", flush=True)
             assert grown <= MEGABYTES, f"{grown:.0f} MB"
     return figures
+
+
+def made_apart(make: Callable[..., object], *given: object) -> None:
+    """Have `make` make a workspace in a process of its own, so that the memory that it takes, and what it leaves behind
+    for the collector, is not that of reading. It is a function of a module. Raises AssertionError where it fails.
+    """
+    making = multiprocessing.get_context("spawn").Process(target=make, args=given)
+    making.start()
+    making.join()
+    assert making.exitcode == 0, "the workspace was not made"
 
 
 def resident() -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import json
-import multiprocessing
 import os
 import random
 import tempfile
@@ -22,7 +21,7 @@ import numpy as np
 import sqlite_utils
 from numpy.typing import NDArray
 
-from benchmarks.catalogue import CLASSES, prepared
+from benchmarks.catalogue import CLASSES, made_apart, prepared
 from benchmarks.figures import Figure, reported
 from evaluation.identity import ModelIdentity, Preprocessing
 from evaluation.types import Guess, Prediction
@@ -60,11 +59,7 @@ def measure(size: int = SIZE) -> list[Figure]:
     labels = tuple(f"class {number}" for number in range(CLASSES))
     for make, kind, classes in ((made, "classification", labels), (made_of_pixels, "segmentation", PIXEL_CLASSES)):
         with tempfile.TemporaryDirectory() as folder:
-            # In a process of its own, so that what it takes is not that of reading.
-            making = multiprocessing.get_context("spawn").Process(target=make, args=(Path(folder), size))
-            making.start()
-            making.join()
-            assert making.exitcode == 0, "the workspace was not made"
+            made_apart(make, Path(folder), size)
             with Workspace(Path(folder)) as workspace:
                 figures += _measured(workspace, size, kind, classes)
     return figures

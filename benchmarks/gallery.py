@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import tempfile
 import time
@@ -90,12 +89,7 @@ def measure(chromium: str, sizes: Sequence[int] = catalogue.SIZES[:1]) -> list[F
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
             workspace = Path(folder) / "workspace"
-            making = multiprocessing.get_context("spawn").Process(
-                target=catalogue.prepared, args=(workspace, size, SHARED, SIDE)
-            )
-            making.start()
-            making.join()
-            assert making.exitcode == 0, "the workspace was not made"
+            catalogue.made_apart(catalogue.prepared, workspace, size, SHARED, SIDE)
             browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_ARGUMENTS))
             try:
                 figures += _of_workspace(browser, workspace, Path(folder) / "log", size)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tempfile
 import time
@@ -16,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.catalogue import CLASSES, prepared
+from benchmarks.catalogue import CLASSES, made_apart, prepared
 from benchmarks.figures import Figure, reported
 from evaluation.class_mapping import ClassMap, map_classes
 from pipeline.near_duplicates import BITS
@@ -44,10 +43,7 @@ T = TypeVar("T")
 def measure(size: int = SIZE) -> list[Figure]:
     """The figures of one workspace."""
     with tempfile.TemporaryDirectory() as folder:
-        making = multiprocessing.get_context("spawn").Process(target=made, args=(Path(folder), size))
-        making.start()
-        making.join()
-        assert making.exitcode == 0, "the workspace was not made"
+        made_apart(made, Path(folder), size)
         with Workspace(Path(folder)) as workspace:
             return _measured(workspace, size)
 
