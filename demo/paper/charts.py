@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 INK, GREY, FAINT = "#1d2733", "#68737f", "#e3e7eb"
 COLOURS = ("#2f6db3", "#c8553d", "#3d8b5f")
 _LABEL, _PLOT, _END, _ROW, _TOP, _FOOT = 270, 380, 90, 22, 34, 34
+"""Pixels; a label that takes more than `_LABEL` makes the picture wider."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,15 @@ class Bar:
 
 def forest(title: str, bars: Sequence[Bar], low: float, high: float, file: Path, unit: str = "%") -> None:
     """Figures below each other, from `low` to `high`; one without a value says so. Shares are shown in per cent."""
+    font, bold = ImageFont.load_default(13), ImageFont.load_default(15)
+    left = max(_LABEL, *(math.ceil(font.getlength(bar.name)) + 20 for bar in bars))
     height = _TOP + _ROW * len(bars) + _FOOT
-    image = Image.new("RGB", (_LABEL + _PLOT + _END, height), "white")
-    draw, font, bold = ImageDraw.Draw(image), ImageFont.load_default(13), ImageFont.load_default(15)
+    image = Image.new("RGB", (left + _PLOT + _END, height), "white")
+    draw = ImageDraw.Draw(image)
     draw.text((10, 8), title, INK, bold)
 
     def x(value: float) -> float:
-        return _LABEL + _PLOT * (min(max(value, low), high) - low) / (high - low)
+        return left + _PLOT * (min(max(value, low), high) - low) / (high - low)
 
     for step in range(6):
         value = low + (high - low) * step / 5
@@ -41,15 +45,15 @@ def forest(title: str, bars: Sequence[Bar], low: float, high: float, file: Path,
         draw.text((x(value), height - _FOOT + 8), f"{100 * value:.0f} {unit}", GREY, font, anchor="ma")
     for place, bar in enumerate(bars):
         y = _TOP + _ROW * place + _ROW / 2
-        draw.text((_LABEL - 10, y), bar.name, INK, font, anchor="rm")
+        draw.text((left - 10, y), bar.name, INK, font, anchor="rm")
         if bar.value is None:
-            draw.text((_LABEL + 6, y), "cannot tell", GREY, font, anchor="lm")
+            draw.text((left + 6, y), "cannot tell", GREY, font, anchor="lm")
             continue
         colour = COLOURS[bar.colour]
         if bar.low is not None and bar.high is not None:
             draw.line((x(bar.low), y, x(bar.high), y), colour, 3)
         draw.ellipse((x(bar.value) - 5, y - 5, x(bar.value) + 5, y + 5), colour)
-        draw.text((_LABEL + _PLOT + 12, y), f"{100 * bar.value:.1f} {unit}", INK, font, anchor="lm")
+        draw.text((left + _PLOT + 12, y), f"{100 * bar.value:.1f} {unit}", INK, font, anchor="lm")
     image.save(file, optimize=True)
 
 

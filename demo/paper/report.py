@@ -425,7 +425,7 @@ def _chart_edits(held: Results, file: Path) -> None:
 
 def _chart_coverage(held: Results, file: Path) -> None:
     bars = [
-        Bar(f"{TITLES[family]}: {row.figure.partition(' (')[0]}"[:44], row.share, 0.93, 0.97)
+        Bar(f"{TITLES[family]}: {row.figure.partition(' (')[0]}", row.share, 0.93, 0.97)
         for family in FAMILIES
         for row in held.validity[family].coverage
     ]
