@@ -1,5 +1,5 @@
-"""What tests of retraining share: a small question, its plan, and service and retrainings of the workspace of a file. A
-file names this module as its plugin, and has a fixture `filled`: its workspace.
+"""What tests of retraining share: a small question, its plan, and service and retrainings of the workspace of a file,
+which has a fixture `filled` for that.
 """
 
 from __future__ import annotations

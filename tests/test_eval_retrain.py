@@ -45,13 +45,14 @@ from services.evaluation.types import Asked, Subject
 from services.test_sets.hashes import hashes_of
 from storage.catalogue_types import Between, CatalogueFilter
 from storage.workspace import Workspace
+from tests import retrain_cases
 from tests.evaluation_cases import fill
 from tests.model_cases import onnx_file
 from tests.retrain_cases import QUICK, planned, quiet
 from tests.test_eval_cases import set_of
 from tests.test_eval_results import BIRDS, CLASSIFIER, OBJECTS, ROADS, SEGMENTER, STREETS, judged, read_all, service_of
 
-pytest_plugins = "tests.retrain_cases"
+evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +280,7 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path)
         cases, stored = service.cases(STREETS), service.predicting.stored(SEGMENTER)
         assert stored is not None
         mapping = service.class_map(ROADS, cases, stored)
-        _, pixels = service._answers.segmented(stored, mapping, cases.originals)
+        _, pixels = service._answers.segmented(stored, mapping, cases, cases.originals)
         right = np.diagonal(pixels.counts, axis1=1, axis2=2).sum(axis=1) / pixels.counts.sum(axis=(1, 2))
         looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
         side = part(cases, mapping, looks, asked).side

@@ -21,13 +21,14 @@ from services.evaluation.retrainings import Kept, RetrainChoices, Retrainings
 from services.evaluation.service import EvaluationService
 from storage.test_set_types import SetEntry
 from storage.workspace import Workspace
+from tests import retrain_cases
 from tests.evaluation_cases import fill
 from tests.retrain_cases import QUICK, draft, masked, planned, quiet, sides
 from tests.test_eval_results import BIRDS, CLASSIFIER, ROADS
 from ui.evaluate.retraining import retraining_part
 from ui.evaluate.words import Place
 
-pytest_plugins = "tests.retrain_cases"
+evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 CREATED = "2026-01-01T00:00:00+00:00"
 PLACE = Place(view="kind=classification", key="mine")
 

@@ -25,11 +25,12 @@ from services.evaluation.service import EvaluationService
 from services.evaluation.shifts import ShiftClasses
 from storage.test_set_types import SetEntry
 from storage.workspace import Workspace
+from tests import retrain_cases
 from tests.evaluation_cases import fill
 from tests.retrain_cases import QUICK, draft, masked, planned, quiet, sides
 from tests.test_eval_results import ROADS, SEGMENTER, STREETS
 
-pytest_plugins = "tests.retrain_cases"
+evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 STREET = replace(QUICK, asked=ROADS, split_seed=2)
 NAMES = dict(enumerate(SEMANTIC_CLASSES))
 
